@@ -4,7 +4,8 @@ What starts Java, PostgreSQL or a browser is slow, but for a short test of each;
 that take seconds.
 
 What needs an extra is named here by where it lies, for examples in docstrings and pages. `.ci/run`
-installs all extras and fails if anything is skipped.
+first runs the tests without extras. Then it installs all extras and runs every test that has not
+passed yet. It fails if a test is skipped then.
 """
 
 import contextlib
@@ -17,13 +18,15 @@ from importlib.util import find_spec
 
 import pytest
 
-# By a part of the path, the module without which what lies there cannot run.
+# By a part of the node id, the optional package that these tests need.
 _NEEDS = {
     "src/missdp/baselines/dp_": "torch",
     "tests/baselines/test_adversarial": "torch",
-    "src/missdp/table/databases.py": "sqlalchemy",
+    "src/missdp/engines/databases.py::missdp.engines.databases.SQLRows": "sqlalchemy",
 }
 collect_ignore = ["tests/engines/warm_daemon.py"]  # no test: Spark starts it, which is an extra
+if find_spec("torch") is None or find_spec("opacus") is None:  # they cannot be imported
+    collect_ignore += [f"src/missdp/baselines/{n}.py" for n in ("games", "private_training")]
 _ENGINES = {"spark", "server", "browser"}  # fixtures: each takes seconds to start
 _LONG = ("baselines/dp_autogan.py", "baselines/dp_ctgan.py", "office/curator.py", "office/plan.py")
 """Where examples take seconds."""
@@ -55,7 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         ):
             item.add_marker(pytest.mark.slow)
         for part, module in lacking.items():
-            if part in item.path.as_posix():
+            if part in item.nodeid:
                 item.add_marker(pytest.mark.skip(reason=f"needs {module}, an extra"))
 
 

@@ -99,7 +99,7 @@ def main():
     for strategy in options.strategies:
         aware, naive, gaps = [], [], []
         for repetition in range(1, options.repetitions + 1):
-            model = AIM(epsilon=options.epsilon, delta=1e-6, missing=strategy, model_rows=5000).fit(
+            model = AIM(epsilon=options.epsilon, delta=1e-6, missing=strategy).fit(
                 with_holes(draw(options.rows, rng), rng)
             )
             tables = [to_rows(t) for t in model.sample(options.rows, multiple=options.tables)]

@@ -59,7 +59,7 @@ RULES = {"ours": ours, "pool": rubin, "pool.syn": reiter}
 def repetition(rng, truth, *, rows, tables, times, epsilon=1.0):
     """Errors of the combined estimates and half-widths by each rule, for each size of tables."""
     private = with_holes(draw(rows, rng), rng)
-    model = AIM(epsilon=epsilon, delta=1e-6, model_rows=rows).fit(private)
+    model = AIM(epsilon=epsilon, delta=1e-6).fit(private)
     found = {}
     for size in times:
         drawn = [to_rows(t) for t in model.sample(size * rows, multiple=tables)]

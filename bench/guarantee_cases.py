@@ -3,8 +3,8 @@
     python bench/guarantee_cases.py                 # compare with results/guarantee_cases.json
     python bench/guarantee_cases.py --store         # write that file anew
 
-Nothing is fitted but Kamino's sequential heads, whose caps stand in the log of a fit. A guarantee
-may get worse by 2 %. One that gets better must have a proof of its own: the script names both.
+Nothing is fitted. A guarantee may get worse by 2 %. One that gets better must have a proof of its
+own: the script names both.
 """
 
 import argparse
@@ -14,10 +14,8 @@ import sys
 import warnings
 from pathlib import Path
 
-import numpy as np
-
 import missdp
-from missdp import Categorical, Numeric, Schema, Table
+from missdp import Categorical, Numeric, Schema
 from missdp.accounting import (
     ApproximateEvent,
     BoundedObservation,
@@ -76,8 +74,6 @@ def assumptions(of):
 def options(family):
     """Settings of a family that change which rows its releases read."""
     cases = {
-        "Kamino": [{}, {"heads": "sequential"}],
-        "DPMisGAN": [{}, {"critic": "mlp"}],
         "PrivBayes": [{}, {"delta": 0.0}],
         "AllPairs": [{}, {"workload": 3}],
     }
@@ -98,28 +94,6 @@ def planned():
             for known, assumption in assumptions(of).items():
                 name = f"{family.__name__} {own} {strategy} {shape} {epsilon} {known}"
                 yield name, lambda m=model, s=of, a=assumption: planned_ground_truth(m, s, a)
-
-
-def fitted():
-    """Yield fits whose parts stand in the log."""
-    of = schema()
-    rng = np.random.default_rng(0)
-    codes = {a.name: rng.integers(0, 3, 500) for a in of if isinstance(a, Categorical)}
-    small = Schema(tuple(a for a in of if isinstance(a, Categorical)))
-    table = Table.from_codes(small, codes)
-    for strategy in ("observed", "complete-rows", "joint", "impute-first"):
-        model = missdp.Kamino(
-            epsilon=1.0, delta=1e-6, missing=strategy, heads="sequential", random_state=1
-        )
-        try:
-            model.fit(table)
-        except MissDPError:
-            continue
-        for known, assumption in assumptions(small).items():
-            yield (
-                f"Kamino fitted sequential {strategy} {known}",
-                lambda m=model, a=assumption: m.ground_truth_guarantee(a),
-            )
 
 
 def gaussian(gate, sigma=4.0, **more):
@@ -229,7 +203,7 @@ def together():
 def table():
     """Return epsilon by case; a refusal by its class."""
     found = {}
-    for name, guarantee in itertools.chain(planned(), fitted(), events(), together()):
+    for name, guarantee in itertools.chain(planned(), events(), together()):
         try:
             found[name] = guarantee().epsilon
         except MissDPError as refusal:

@@ -1,31 +1,46 @@
-"""Fail if synthesis or a statistic got more than 10 % slower or worse than the recorded reference.
+"""Fail if what users get became less accurate than recorded, or slower than the commit beside it.
 
-Accuracy and CPU time on 5,000 generated rows, 20 % of the cells missing, with fixed seeds. Both are
-ratios within one run, so that the machine cancels out:
+Every family is fitted to real tables, and to one that is made up, with missing cells, with numbers
+in declared and in private bins. The figures are distances of two-way tables, slopes of rank
+correlations, standard deviations and shares that are missing. `guard_tables.py` says how each is
+measured, and `query` has the width of an error bar. AllPairs, the default, is fitted to all rows of
+a table, of complete tables too, the others to 5,000 rows.
 
-* time: CPU seconds of fits and samples, in as many threads as a user gets, over those of a fixed
-  workload in plain NumPy and Python, in one thread, that is run between them. All subjects take
-  turns, round after round, so that no busy moment falls on one of them alone; compared round by
-  round, the median counts;
-* error: mean total variation of all two-way marginals (for the query: width of the error bar) over
-  that of independent marginals (over the standard deviation of the attribute); means over seeds.
+Accuracy is compared with recorded values, cell by cell and figure by figure at the better of the
+commits in `guard.json`, so that small losses cannot add up from change to change. A loss is a
+difference of logarithms over seeds: paired where both codes draw the same noise (their values go
+together by seed), by Welch otherwise. Its lower bound, of 95 % confidence to one side, must not
+exceed 5 % in a cell (family, table, bins, missing cells). Nor must it exceed 2 % in the geometric
+mean over the cells of a family, bins and figure. What looks worse is measured again, with as many
+new seeds of this code and of the recorded one, and all seeds count. A cell that is not recorded
+fails, too.
 
-What looks worse is measured again in as many new rounds, and all count. The reference, with where
-and how it was measured, is `guard.json`; only a change that is meant to cost accuracy or time may
-rewrite it. The fit and the workload compare differently from machine to machine. So what still
-looks slower is timed once more in turns with the code of the reference's commit, taken from git,
-and only that ratio counts. On another processor, times may be 1.5 times the reference's.
+Before logarithms are taken, errors get a floor, below which nobody sees a difference: 0.05 for
+standard deviations, and 0.01 for missing shares, so that the 5 % are at least 0.0025 and 0.0005.
+The slope counts as 1 + |1 - slope|: a loss of 5 % is a twentieth of the true correlations.
 
-    python bench/guard.py              # exit code 1: worse
-    python bench/guard.py --only aim --first-only --json
-    python bench/guard.py --update     # rewrites guard.json (minutes)
+CPU seconds and peak memory are compared with a commit whose code runs in turns with this one, each
+fit in a process of its own. If the median ratio of three turns exceeds 1.10 (3 for MST), or 1.25
+for memory, eight more turns are run. The lower bound of the median of all, of 95 % confidence to
+one side, must not exceed the limit.
+
+Usage::
+
+    python bench/guard.py                    # exit code 1: worse
+    python bench/guard.py --short            # one table of each family: part of .ci/run
+    python bench/guard.py --only AllPairs --tables adult br2000 --json
+    python bench/guard.py --against 95f2562f --epsilon 0.3 --tables vietnam lending --only AllPairs
+    python bench/guard.py --pin COMMIT       # measures a commit, and adds it to guard.json
+
+Every fit is written to a cache at once, so that a run that was killed goes on where it was.
 """
 
 import argparse
-import gc
+import hashlib
 import io
 import itertools
 import json
+import math
 import os
 import platform
 import statistics
@@ -34,179 +49,428 @@ import sys
 import tarfile
 import tempfile
 import time
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
-from threadpoolctl import threadpool_limits
+from guard_tables import BINS, FAMILIES, SHARED, STATES, TABLES, VERSION, states_of
+from scipy.special import stdtrit
+from scipy.stats import binom
 
-from missdp import Categorical, Numeric, PrivBayes, Schema, Table
-from missdp.accounting import Budget
-from missdp.statistics import ImputedStatistics, KNNImputation, ScaleRelease
-from missdp.synth import AIM, MST
-
-REFERENCE = Path(__file__).with_name("guard.json")
-ALLOWED = 1.10
-ELSEWHERE = 1.50  # times, on another processor
-ROUNDS = 9  # at first, and as many again if something looks worse
-TURNS = 2  # of the reference's code and this one
-ROWS = 5_000
-SIZES = (2, 3, 4, 6)
-SYNTHETIC_ROWS = 40_000  # so many that their own sampling error does not count
-
-
-def example():
-    """Complete truth (codes), and the same rows with a fifth of the cells missing."""
-    rng = np.random.default_rng(20261122)
-    group = rng.integers(0, 4, ROWS)
-    columns = []
-    for size in SIZES:
-        ends = rng.dirichlet(np.full(size, 0.6), 4).cumsum(axis=1)
-        columns.append((rng.random(ROWS)[:, None] > ends[group]).sum(axis=1).clip(0, size - 1))
-    truth = np.stack(columns, axis=1)
-    missing = rng.random(truth.shape) < 0.2
-    *categorical, last = (f"a{i}" for i in range(len(SIZES)))
-    attributes = [
-        Categorical(name=name, levels=tuple(map(str, range(size))), nullable=True)
-        for name, size in zip(categorical, SIZES, strict=False)
-    ]
-    top = SIZES[-1] - 1
-    attributes.append(
-        Numeric(name=last, lower=0, upper=top, integer=True, bins=top + 1, nullable=True)
-    )
-    frame = pd.DataFrame(
-        {name: pd.Series(truth[:, i]).astype(str) for i, name in enumerate(categorical)}
-    )
-    frame[last] = truth[:, -1].astype(float)
-    return truth, Table.read(frame.mask(missing), Schema(tuple(attributes)))
+ROOT = Path(__file__).resolve().parents[1]
+RECORD = Path(__file__).with_name("guard.json")
+CHILD = Path(__file__).with_name("guard_tables.py")
+CACHE = Path(tempfile.gettempdir()) / "missdp-guard" / "fits.jsonl"
+IN_A_CELL, IN_THE_MEAN = 1.05, 1.02
+SLOWER, LARGER = 1.10, 1.25
+SLOWER_OF = {"MST": 3.0}  # it fits the model of AllPairs now, which is closer and takes longer
+SEEDS = 10  # at first, and as many again if something looks worse
+TURNS, MORE_TURNS = 3, 8
+LEAST = 3  # seeds of which a bound can be had
+TOGETHER = 0.5  # correlation over seeds from which values are compared in pairs
+FLOORS = {"pairs": 0.0, "width": 0.0, "slope": 1.0, "sd": 0.05, "missing": 0.01}
+ROWS = dict.fromkeys(FAMILIES, 5_000) | {"AllPairs": None}  # of a table; None: all
+# Fits in one process that is timed: a short one alone would be timed too roughly.
+FITS = {"PrivBayes": 20, "MST": 2, "AIM": 2, "Kamino": 2}
+FULL, ANYWHERE = ("adult", "br2000", "yrbss", "hmeq"), ("yrbss", "generated")
 
 
-TRUTH, PRIVATE = example()
+class Cell(NamedTuple):
+    """What is fitted: a table as one family gets it."""
+
+    family: str
+    table: str
+    state: str
+    bins: str
+    epsilon: float = 1.0
+
+    def __str__(self):
+        strength = "" if self.epsilon == 1 else f" {self.epsilon:g}"
+        return f"{self.family} {self.table} {self.state} {self.bins}{strength}"
+
+    def job(self, seed, **more):
+        """What the child is asked for."""
+        return {**self._asdict(), "rows": ROWS[self.family], "seed": seed, **more}
 
 
-def distance(one, other):
-    """Mean total variation distance over the two-way marginals of two arrays of codes."""
-    found = []
-    for i, j in itertools.combinations(range(len(SIZES)), 2):
-        shares = [
-            np.bincount(codes[:, i] * SIZES[j] + codes[:, j], minlength=SIZES[i] * SIZES[j])
-            / len(codes)
-            for codes in (one, other)
-        ]
-        found.append(np.abs(shares[0] - shares[1]).sum() / 2)
-    return float(np.mean(found))
+@dataclass(frozen=True)
+class Verdict:
+    """One comparison: ratio of now to then, its lower bound, and the limit."""
+
+    name: str
+    figure: str
+    then: float
+    now: float
+    ratio: float
+    low: float
+    limit: float
+    against: str = ""
+
+    @property
+    def failed(self):
+        return not self.low <= self.limit  # what is not a number has failed
 
 
-def independent():
-    """The truth with its columns drawn independently: the error that everyone can have."""
-    rng = np.random.default_rng(1)
-    return np.stack([rng.choice(column, SYNTHETIC_ROWS) for column in TRUTH.T], axis=1)
+# The rule
 
 
-def synthesis(make):
-    """A subject: returns CPU seconds and error of one seed."""
-
-    def once(seed):
-        start = time.process_time()
-        model = make(seed).fit(PRIVATE)
-        synthetic = model.sample_table(SYNTHETIC_ROWS)
-        seconds = time.process_time() - start
-        codes = np.stack([synthetic.codes(name) for name in PRIVATE.schema.names], axis=1)
-        return seconds, distance(codes, TRUTH) / UNIT
-
-    return once
+def as_error(figure, value):
+    """Logarithm of what is to be small, with the floor of its figure."""
+    return math.log((abs(1 - value) if figure == "slope" else value) + FLOORS[figure])
 
 
-def query(seed):
-    """A subject: a mean of k-NN-imputed values and its error bar."""
-    *others, name = PRIVATE.schema.names
-    start = time.process_time()
-    asked = ImputedStatistics(
-        PRIVATE,
-        KNNImputation(impute=name, match_on=tuple(others)),
-        budget=Budget(5.0),
-        scale=ScaleRelease(epsilon=4.0),
-        random_state=seed,
-    )
-    low, high = asked.mean(name, epsilon=1.0).interval
-    return time.process_time() - start, (high - low) / float(TRUTH[:, -1].std())
+def loss(now, then):
+    """Mean difference of two mappings of seeds to logarithms, and its lower bound."""
+    here, there = (np.array([values[s] for s in sorted(values)]) for values in (now, then))
+    if min(len(here), len(there)) < LEAST:
+        return math.nan, math.nan
+    difference = float(here.mean() - there.mean())
+    common = sorted(now.keys() & then.keys())
+    if len(common) == len(here) == len(there):
+        pairs = np.array([now[s] - then[s] for s in common])
+        if not pairs.std() or _together(here, there):
+            error = float(pairs.std(ddof=1)) / math.sqrt(len(pairs))
+            return difference, difference - _quantile(len(pairs) - 1) * error
+    parts = [float(v.var(ddof=1)) / len(v) for v in (here, there)]
+    total = sum(parts)
+    if not total:
+        return difference, difference
+    freedom = total**2 / sum(p**2 / (len(v) - 1) for p, v in zip(parts, (here, there), strict=True))
+    return difference, difference - _quantile(freedom) * math.sqrt(total)
 
 
-UNIT = distance(independent(), TRUTH)
-# Name: what is run, and on how many seeds in a round.
-SUBJECTS = {
-    "privbayes": (synthesis(lambda seed: PrivBayes(epsilon=1.0, random_state=seed)), 6),
-    "mst": (synthesis(lambda seed: MST(epsilon=1.0, delta=1e-6, random_state=seed)), 3),
-    "aim": (synthesis(lambda seed: AIM(epsilon=1.0, delta=1e-6, random_state=seed)), 3),
-    "query": (query, 8),
-}
+def _together(one, two):
+    return bool(one.std() and two.std() and np.corrcoef(one, two)[0, 1] > TOGETHER)
 
 
-@threadpool_limits.wrap(limits=1)
-def workload():
-    """CPU seconds of fixed work: counting, sorting, products, and many small steps in Python."""
-    rng = np.random.default_rng(0)
-    codes, matrix = rng.integers(0, 500, 200_000), rng.random((160, 160))
-    small, total = rng.random(40), 0.0
-    start = time.process_time()
-    for _ in range(6):
-        np.bincount(codes, minlength=500)
-        np.sort(codes)
-        matrix @ matrix
-        np.exp(matrix).cumsum(axis=0)
-    for step in range(6_000):
-        total += float((small * step).sum())
-    return time.process_time() - start
+def _quantile(freedom):
+    return float(stdtrit(freedom, 0.95))
 
 
-def one_round(once, seeds):
-    """Time and error ratios of one subject on a few seeds."""
-    seconds, work, errors = 0.0, workload(), []
-    for seed in seeds:
-        took, error = once(seed)
-        seconds += took
-        errors.append(error)
-        work += workload()
-    return seconds / len(errors) / (work / (len(errors) + 1)), statistics.fmean(errors)
+def better(recorded, figure):
+    """The commit with the smallest mean error of a cell; None if there is none."""
+    means = {
+        commit: statistics.fmean(as_error(figure, v) for v in by_seed[figure].values())
+        for commit, by_seed in recorded.items()
+        if by_seed.get(figure)
+    }
+    return min(means, key=means.get, default=None)
 
 
-def measure(names, rounds):
-    """Time and error ratios of subjects, by round; they take turns."""
-    found = {name: {"time": [], "error": []} for name in names}
-    gc.collect()
-    for number in rounds:
-        for name in names:
-            once, many = SUBJECTS[name]
-            slow, wrong = one_round(once, range(number * many, (number + 1) * many))
-            found[name]["time"].append(slow)
-            found[name]["error"].append(wrong)
+def accuracy(now, recorded):
+    """Verdicts of cells, and of means over tables.
+
+    `now` has values by cell, figure and seed, `recorded` by cell, commit, figure and seed.
+    """
+    found, together = [], defaultdict(list)
+    for cell, figure in itertools.product(now, FLOORS):
+        commit = better(recorded.get(cell, {}), figure)
+        if commit is None:
+            continue
+        values, then = now[cell].get(figure, {}), recorded[cell][commit][figure]
+        logs = [{s: as_error(figure, v) for s, v in side.items()} for side in (values, then)]
+        found.append(
+            _verdict(str(cell), figure, (values, then), loss(*logs), IN_A_CELL, commit[:8])
+        )
+        together[cell.family, cell.bins, cell.epsilon, figure].append(logs)
+    for (family, bins, epsilon, figure), group in together.items():
+        if len(group) > 1:
+            name = f"{family}, {bins} bins, mean of {len(group)}" + f", {epsilon:g}" * (
+                epsilon != 1
+            )
+            sides = [_mean_by_seed([logs[side] for logs in group]) for side in (0, 1)]
+            found.append(_verdict(name, figure, ({}, {}), loss(*sides), IN_THE_MEAN, ""))
     return found
 
 
-def compare(found, reference):
-    """How many times slower and worse than the reference, over the rounds that were run."""
-    known = {key: values[: len(found[key])] for key, values in reference.items()}
-    slower = [now / then for now, then in zip(found["time"], known["time"], strict=True)]
+def _mean_by_seed(group):
+    """Means over cells of the seeds that all of them have: cells of one seed may go together."""
+    common = set.intersection(*(set(values) for values in group))
+    return {seed: statistics.fmean(values[seed] for values in group) for seed in common}
+
+
+def _verdict(name, figure, sides, found, limit, against):
+    now, then = (statistics.fmean(s.values()) if s else math.nan for s in sides)
+    ratio, low = map(math.exp, found)
+    return Verdict(name, figure, then, now, ratio, low, limit, against)
+
+
+def cost(turns, slower=SLOWER):
+    """Verdicts of CPU seconds and memory of a cell: medians of ratios over turns.
+
+    `turns` has pairs of what the other code and this one took: seconds and MiB. Fewer than five
+    turns have no bound of 95 %, so that the median decides whether there are more.
+    """
+    found = []
+    for k, (figure, limit) in enumerate((("seconds", slower), ("memory", LARGER))):
+        then, now = (statistics.median(turn[side][k] for turn in turns) for side in (0, 1))
+        ratios = sorted(turn[1][k] / turn[0][k] for turn in turns)
+        ratio, below = statistics.median(ratios), _turns_below_the_median(len(turns))
+        low = ratios[below - 1] if below else ratio
+        found.append(Verdict("", figure, then, now, ratio, low, limit))
+    return found
+
+
+def _turns_below_the_median(turns):
+    """The largest k so that the k-th smallest value is a lower bound of the median, of 95 %."""
+    return max(k for k in range(turns) if binom.cdf(k - 1, turns, 0.5) <= 0.05)
+
+
+# Codes, and what they measure
+
+
+class Code(NamedTuple):
+    """A source tree, and a hash of what it runs."""
+
+    folder: Path
+    hash: str
+
+
+def code_in(folder):
+    """The code of a checkout; equal code has equal results, whatever commit it is called by."""
+    digest = hashlib.sha256()
+    for path in sorted((folder / "src").rglob("*.py")):
+        digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
+    return Code(folder, digest.hexdigest()[:16])
+
+
+def git(*arguments):
+    """What git prints, as bytes; nothing if it fails."""
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=False)
+    return done.stdout if done.returncode == 0 else b""
+
+
+def code_of(commit, into):
+    """The code of a commit, taken from git; None if this clone does not have it."""
+    name = git("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}").decode().strip()
+    if not name:
+        return None
+    folder = into / name  # not by what it is called: a branch moves on
+    if not folder.exists():
+        archive = git("archive", name, "src")
+        # Python 3.11.3 and before have no filters; this is our own archive.
+        safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+            files.extractall(part := folder.with_suffix(".part"), **safe)
+        part.rename(folder)  # so that a run that was killed leaves no half of a tree
+    return code_in(folder)
+
+
+def child(code, jobs):
+    """Yield results of jobs in a process of their own, with the code of a tree."""
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    environment = {**os.environ, **threads, "PYTHONPATH": str(code.folder / "src")}
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as asked:
+        asked.write("".join(json.dumps(job) + "\n" for job in jobs))
+        asked.flush()
+        command = [sys.executable, str(CHILD), "--jobs", asked.name]
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as run:
+            for line in run.stdout:
+                yield json.loads(line)
+        if run.returncode:
+            raise SystemExit(f"the child of {code.folder} ended with code {run.returncode}")
+
+
+def _row_of(line):
+    """A fit from a line of the cache; nothing if the line was cut off by a kill."""
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError:
+        return {}
+
+
+class Fits:
+    """Results by code, cell and seed, kept in a file as they come."""
+
+    def __init__(self, path, processes=1, seeds=SEEDS, *, more=True):
+        self.path, self.processes, self.seeds, self.more = path, processes, seeds, more
+        self.known = {}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for line in path.read_text("utf-8").splitlines() if path.exists() else ():
+            row = _row_of(line)
+            if row.get("version") == VERSION and row.get("numpy") == np.__version__:
+                self.known[self.key(row["code"], row)] = row
+
+    @staticmethod
+    def key(code, job):
+        """What names a fit."""
+        names = ("family", "table", "state", "bins", "epsilon", "rows", "seed")
+        return code, *(job[name] for name in names)
+
+    def measure(self, code, cells, seeds):
+        """Values by cell, figure and seed, and what could not be had, with the reason."""
+        jobs = [cell.job(seed) for cell in cells for seed in seeds]
+        groups = defaultdict(list)
+        for job in jobs:
+            if self.key(code.hash, job) not in self.known:
+                groups[job["family"], job["table"]].append(job)
+        if self.more:
+            with ThreadPoolExecutor(self.processes) as pool:
+                list(pool.map(lambda group: self._run(code, group), groups.values()))
+        found, problems = {}, {}
+        nothing = {"absent": "the cache does not have it"}
+        for cell in cells:
+            keys = [self.key(code.hash, cell.job(seed)) for seed in seeds]
+            rows = [self.known.get(key, nothing) for key in keys]
+            wrong = [row for row in rows if "figures" not in row]
+            if wrong:
+                problems[cell] = wrong[0]
+                continue
+            found[cell] = by_figure({row["seed"]: row["figures"] for row in rows})
+        return found, problems
+
+    def _run(self, code, jobs):
+        for row in child(code, jobs):
+            row |= {"code": code.hash, "version": VERSION, "numpy": np.__version__}
+            self.known[self.key(code.hash, row)] = row
+            if "figures" in row:  # what failed is tried again
+                with self.path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(row) + "\n")
+
+
+def by_figure(by_seed):
+    """Values by figure and seed; a figure that some seeds lack is left out."""
+    names = set.intersection(*(set(figures) for figures in by_seed.values()))
+    return {n: {s: f[n] for s, f in by_seed.items()} for n in sorted(names)}
+
+
+def timed(code, cell, turn):
+    """CPU seconds and peak memory of a few fits in a new process."""
+    seeds = range(turn * FITS.get(cell.family, 1), (turn + 1) * FITS.get(cell.family, 1))
+    rows = list(child(code, [cell.job(seed, timed=True) for seed in seeds]))
+    if any("figures" not in row for row in rows):
+        return None
+    return sum(r["figures"]["seconds"] for r in rows), max(r["figures"]["peak"] for r in rows)
+
+
+# What is run
+
+
+def cells_of(options):
+    """Cells of the options: all of a family's, or a few of one table in the short form."""
+    tables = options.tables or (FULL if SHARED.exists() else ANYWHERE)
+    if options.short and not options.tables:
+        tables = ANYWHERE[:1]  # the package brings it
+    grid = itertools.product(options.only or FAMILIES, tables, options.epsilon)
+    for family, table, epsilon in grid:
+        for state, bins in itertools.product(states_of(table), BINS):
+            asked = bins in (options.bins or BINS) and state in (options.states or STATES)
+            if asked and _guarded(family, state, bins, short=options.short):
+                yield Cell(family, table, state, bins, epsilon)
+
+
+def _guarded(family, state, bins, *, short):
+    """Whether a cell is guarded: the default most closely, since each fit takes time."""
+    if family == "query":  # it fills in missing cells, and private bins are for models
+        return state in ("mcar", "own") and bins == "declared"
+    if family == "AllPairs":
+        return not (short and state == "complete")
+    return state in ("mcar", "own") and not (short and bins == "private")
+
+
+def timed_cells(cells):
+    """One of each family and table: declared bins, missing cells."""
+    found = {}
+    for cell in cells:
+        if cell.bins == "declared" and cell.state in ("mcar", "own"):
+            found.setdefault((cell.family, cell.table), cell)
+    return list(found.values())
+
+
+def recorded_in(document):
+    """Values by cell, commit, figure and seed."""
     return {
-        "time": statistics.median(slower),
-        "error": statistics.fmean(found["error"]) / statistics.fmean(known["error"]),
+        name: {
+            commit: {f: dict(enumerate(values)) for f, values in by_figure.items()}
+            for commit, by_figure in commits.items()
+        }
+        for name, commits in document["cells"].items()
     }
 
 
-def guard(names, reference, allowed, *, first_only=False):
-    """Compare subjects; those that look worse are measured again, and all rounds count."""
-    found = measure(names, range(ROUNDS))
-    result = {name: compare(found[name], reference[name]) for name in names}
-    again = [] if first_only else worse(result, allowed)
-    for name, more in measure(again, range(ROUNDS, 2 * ROUNDS)).items():
-        both = {key: found[name][key] + more[key] for key in more}
-        result[name] = compare(both, reference[name])
-    return result
+def compare(fits, code, cells, recorded, codes):
+    """Verdicts on accuracy; what looks worse is measured again with new seeds of both codes."""
+    now, problems = fits.measure(code, cells, range(fits.seeds))
+    found = accuracy(now, {c: recorded.get(str(c), {}) for c in now})
+    suspects = [c for c in now if _is_of(c, [v for v in found if v.failed])]
+    if not suspects:
+        return found, problems
+    print(f"measured again, with new seeds: {', '.join(map(str, suspects))}", file=sys.stderr)
+    both = {c: dict(recorded.get(str(c), {})) for c in now}
+    now |= fits.measure(code, suspects, range(2 * fits.seeds))[0]
+    for commit in {k for c in suspects for k in both[c]}:
+        other = codes(commit)
+        if other is not None:
+            asked = [c for c in suspects if commit in both[c]]
+            new, _ = fits.measure(other, asked, range(fits.seeds, 2 * fits.seeds))
+            for c, values in new.items():
+                old = both[c][commit]
+                both[c][commit] = {f: old[f] | values.get(f, {}) for f in old}
+    return accuracy(now, both), problems
 
 
-def worse(result, allowed):
-    """Names of the subjects that are slower or less accurate than is allowed."""
-    return [name for name, r in result.items() if any(r[k] > allowed[k] for k in allowed)]
+def _is_of(cell, verdicts):
+    """Whether a verdict is about a cell, or about a mean in which it counts."""
+    start = f"{cell.family}, {cell.bins} bins, "
+    return any(v.name == str(cell) or v.name.startswith(start) for v in verdicts)
+
+
+def compare_cost(code, other, cells):
+    """Verdicts on CPU seconds and memory, in turns with another code."""
+    found = []
+    for cell in cells:
+        turns, slower = [], SLOWER_OF.get(cell.family, SLOWER)
+        for turn in range(TURNS + MORE_TURNS):
+            if turn == TURNS and not any(v.failed for v in cost(turns, slower)):
+                break
+            pair = [timed(which, cell, turn) for which in (other, code)]
+            if None in pair:
+                break  # one of them cannot: accuracy says so
+            turns.append(pair)
+        if turns:
+            found += [replace(v, name=str(cell)) for v in cost(turns, slower)]
+    return found
+
+
+def pin(commit, fits, cells, code):
+    """Measure a commit, and write its values beside the others'."""
+    document = json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {"cells": {}}
+    values, problems = fits.measure(code, cells, range(fits.seeds))
+    for cell, figures in values.items():
+        known = {
+            figure: [float(f"{v:.4g}") for _, v in sorted(by_seed.items())]
+            for figure, by_seed in figures.items()
+            if figure in (*FLOORS, "rank")
+        }
+        seconds = statistics.median(figures["seconds"].values())
+        known["seconds"] = [float(f"{seconds:.3g}")]
+        document["cells"].setdefault(str(cell), {})[commit] = known
+    document.setdefault("measured", {})[commit] = {
+        "date": time.strftime("%Y-%m-%d"),
+        "processor": processor(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "seeds": fits.seeds,
+    }
+    document.setdefault("timed_against", dict.fromkeys(FAMILIES, commit))
+    write(document)
+    return problems
+
+
+def write(document):
+    """Write the record, a line for each cell and commit."""
+    cells = document["cells"]
+    lines = [
+        f"  {json.dumps(name)}: {{\n"
+        + ",\n".join(f"   {json.dumps(c)}: {json.dumps(cells[name][c])}" for c in cells[name])
+        + "\n  }"
+        for name in sorted(cells)
+    ]
+    head = json.dumps({k: v for k, v in document.items() if k != "cells"}, indent=1)
+    RECORD.write_text(f'{head[:-2]},\n "cells": {{\n' + ",\n".join(lines) + "\n }\n}\n", "utf-8")
 
 
 def processor():
@@ -217,105 +481,114 @@ def processor():
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def beside(commit, names):
-    """Times over those of a commit's code, in turns; empty if git or Python cannot take it up."""
-    root = REFERENCE.parents[1]
-    archive = subprocess.run(
-        ["git", "archive", commit, "src", "bench"], cwd=root, capture_output=True, check=False
-    )
-    if archive.returncode:
-        return {}
-    turns = {name: [] for name in names}
-    with tempfile.TemporaryDirectory() as folder:
-        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
-            # Python 3.11.3 and before have no filters; this is our own archive.
-            files.extractall(
-                folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {})
-            )
-        # Both over the same numbers: the commit may have other ones beside it.
-        (Path(folder) / "bench" / REFERENCE.name).write_bytes(REFERENCE.read_bytes())
-        for _ in range(TURNS):
-            then = timed(Path(folder), names)
-            if then is None:  # it needs what is no longer installed
-                return {}
-            now = timed(root, names)
-            for name in names:
-                turns[name].append(now[name]["time"] / then[name]["time"])
-    return {name: statistics.median(ratios) for name, ratios in turns.items()}
+# The command
 
 
-def timed(checkout, names):
-    """What the guard of a checkout finds of its code, over the same numbers; None if it cannot."""
-    only = [word for name in names for word in ("--only", name)]
-    out = subprocess.run(
-        [sys.executable, checkout / "bench" / "guard.py", "--first-only", "--json", *only],
-        env={**os.environ, "PYTHONPATH": str(checkout / "src")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return json.loads(out.stdout) if out.stdout else None
-
-
-def update(names):
-    """Measure all rounds of the named subjects, and write them down."""
-    document = json.loads(REFERENCE.read_text()) if REFERENCE.exists() else {}
-    subjects = document.get("subjects", {})
-    for name in names:
-        SUBJECTS[name][0](0)  # imports
-    for name, found in measure(names, range(2 * ROUNDS)).items():
-        subjects[name] = {key: [round(v, 4) for v in values] for key, values in found.items()}
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    document = {
-        "measured": {
-            "how": "python bench/guard.py --update: ratios per round, see the script",
-            "last": time.strftime("%Y-%m-%d"),
-            "commit": commit,
-            "processor": processor(),
-            "cores": os.cpu_count(),
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-        },
-        "subjects": subjects,
-    }
-    REFERENCE.write_text(json.dumps(document, indent=1) + "\n")
+def parsed(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--short", action="store_true", help="one table of each family")
+    parser.add_argument("--only", choices=FAMILIES, action="append", help="this family")
+    parser.add_argument("--tables", choices=TABLES, nargs="+")
+    parser.add_argument("--states", choices=STATES, nargs="+", help="how cells are missing")
+    parser.add_argument("--bins", choices=BINS, nargs="+")
+    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0])
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--against", metavar="COMMIT", help="measured now, instead of the record")
+    parser.add_argument("--pin", metavar="COMMIT", help="measure a commit, and record it")
+    parser.add_argument("--no-cost", action="store_true", help="accuracy only")
+    parser.add_argument("--processes", type=int, default=1, help="fits at a time, untimed ones")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="fits that were done")
+    parser.add_argument("--cached", action="store_true", help="fit nothing that is not there")
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args(arguments)
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--update", action="store_true", help="rewrite the reference")
-    parser.add_argument("--only", choices=list(SUBJECTS), action="append", help="this one")
-    parser.add_argument("--first-only", action="store_true", help="never measure again")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args(arguments)
-    names = options.only or list(SUBJECTS)
-    if options.update:
-        update(names)
+    options = parsed(arguments)
+    fits = Fits(options.cache, options.processes, options.seeds, more=not options.cached)
+    cells = list(cells_of(options))
+    trees = options.cache.parent / "trees"
+    if options.pin:
+        code = code_of(options.pin, trees)
+        if code is None:
+            raise SystemExit(f"git has no commit {options.pin} here: fetch it")
+        for cell, row in pin(options.pin, fits, cells, code).items():
+            print(f"{cell}: {reason(row)}")
         return 0
-    document = json.loads(REFERENCE.read_text())
-    reference, measured = document["subjects"], document.get("measured", {})
-    same = measured.get("processor", processor()) == processor()
-    allowed = {"time": ALLOWED if same else ELSEWHERE, "error": ALLOWED}
-    for name in names:
-        SUBJECTS[name][0](0)  # imports
-    # Elsewhere more rounds tell no more: the code of the reference does.
-    found = guard(names, reference, allowed, first_only=options.first_only or not same)
-    slow = [name for name in worse(found, allowed) if found[name]["time"] > allowed["time"]]
-    if slow and not options.first_only:
-        for name, ratio in beside(measured.get("commit", ""), slow).items():
-            found[name]["time"] = ratio
-    failed = worse(found, allowed)
-    if options.json:
-        print(json.dumps(found))
-    else:
-        print(f"{'':<12}{'time':>7}{'error':>7}   (1 is as recorded)")
-        print(f"{'worse above':<12}{allowed['time']:>7.2f}{allowed['error']:>7.2f}")
-        for name, ratios in found.items():
-            mark = "  WORSE" if name in failed else ""
-            print(f"{name:<12}{ratios['time']:>7.3f}{ratios['error']:>7.3f}{mark}")
-    return 1 if failed else 0
+    document = json.loads(RECORD.read_text("utf-8"))
+    codes = {}
+
+    def known(commit):
+        if commit not in codes:
+            codes[commit] = code_of(commit, trees)
+        return codes[commit]
+
+    recorded = recorded_in(document)
+    if options.against:
+        recorded = measured_of(options.against, known, fits, cells)
+    code = code_in(ROOT)
+    found, problems = compare(fits, code, cells, recorded, known)
+    if not (options.no_cost or options.cached):
+        possible = [c for c in timed_cells(cells) if c not in problems]
+        found += costs(possible, code, known, options.against, document["timed_against"])
+    return told(found, problems, cells, recorded, as_json=options.json)
+
+
+def costs(cells, code, known, against, commits):
+    """Verdicts on time and memory, of each family in turns with the commit that is named for it."""
+    found = []
+    for commit in dict.fromkeys(against or commits[cell.family] for cell in cells):
+        mine = [c for c in cells if (against or commits[c.family]) == commit]
+        other = known(commit)
+        if other is None:
+            lacks = f"NOT COMPARED: time and memory. This clone has no commit {commit}: fetch it"
+            print(lacks, file=sys.stderr)  # standard output may be JSON
+            continue
+        found += [replace(v, against=commit[:8]) for v in compare_cost(code, other, mine)]
+    return found
+
+
+def measured_of(commit, known, fits, cells):
+    """The record of one commit, measured in this run."""
+    other = known(commit)
+    if other is None:
+        raise SystemExit(f"git has no commit {commit} here: fetch it")
+    values, _ = fits.measure(other, cells, range(fits.seeds))
+    return {str(cell): {commit: figures} for cell, figures in values.items()}
+
+
+def reason(row):
+    """Why a cell has no values."""
+    return f"skipped: {row['absent']}" if "absent" in row else f"failed: {row.get('failed')}"
+
+
+def told(found, problems, cells, recorded, *, as_json):
+    """Print all verdicts, and return the exit code: 1 if a cell is worse, lost or not recorded."""
+    broken = {str(c): reason(row) for c, row in problems.items()}
+    unknown = [str(c) for c in cells if str(c) not in recorded and c not in problems]
+    failed = [v for v in found if v.failed]
+    lost = [name for name, why in broken.items() if why.startswith("failed")]
+    if as_json:
+        rows = [asdict(v) | {"failed": v.failed} for v in found]
+        print(json.dumps({"verdicts": rows, "without": broken, "not recorded": unknown}))
+        return int(bool(failed or lost or unknown))
+    print(f"{'':<46}{'figure':<9}{'then':>9}{'now':>9}{'ratio':>8}{'at least':>9}{'limit':>7}")
+    for v in found:
+        numbers = "".join(f"{x:>9.4f}" if x == x else f"{'':>9}" for x in (v.then, v.now))
+        mark = "  WORSE" if v.failed else ""
+        print(
+            f"{v.name:<46}{v.figure:<9}{numbers}{v.ratio:>8.3f}{v.low:>9.3f}{v.limit:>7.2f}"
+            f"  {v.against}{mark}"
+        )
+    for name, why in broken.items():
+        print(f"{name}: {why}")
+    for name in unknown:
+        print(f"{name}: not recorded, so not compared")
+    print(
+        f"{len(found)} comparisons, {len(failed)} worse, {len(lost)} cells without a fit, "
+        f"{len(unknown)} not recorded"
+    )
+    return int(bool(failed or lost or unknown))
 
 
 if __name__ == "__main__":

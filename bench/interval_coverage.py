@@ -208,7 +208,7 @@ def unavoidable(model, population, asked, domain, options):
     variance = direct(population, asked, domain)[1] * len(population) / options.rows
     rate = float(options.holes.split(":")[1]) if options.holes else 0.0
     seen = max(0.3, (1 - rate) ** len(asked.of))
-    pairs = getattr(model, "pairs_", None)
+    pairs = getattr(model, "tables_", None)
     std = 0.0
     if pairs is not None and pairs.products is not None and asked.kind != "logistic":
         std = noise_of_products(pairs, population, asked, domain) / options.rows
@@ -223,7 +223,7 @@ def noise_of_products(pairs, population, asked, domain):
     """
     single, double = pairs.products.single_std, pairs.products.std
     if asked.kind == "share":
-        return (single**-2 + pairs.crude.std**-2) ** -0.5
+        return (single**-2 + pairs.one_way.std**-2) ** -0.5
     first, *others = asked.of
     spread = population[first].to_numpy(float).std()
     if asked.kind == "mean":

@@ -317,7 +317,7 @@ def full_disk(base: Path, size: int, filled: bool, template: Path | None) -> tup
                 setattr(sys.modules[module], name, fill)
 
             def hook() -> None:
-                filling("missdp.mechanisms.session", "noise_is_drawn")
+                filling("missdp.session.session", "noise_is_drawn")
                 filling("missdp.cli.synthesize", "_rows_wanted")  # once the model is kept
 
             extra = ["--overwrite"] if template else []

@@ -4,16 +4,17 @@ r"""Error bars of statistics on imputed data: how wide, and how often they hold.
     python bench/knn_bars.py coverage --runs 500    # on simulated populations (see --help)
 
 Four minutes of CPU each. `width` takes a tenth of the runs where epsilon is not 1. The oracle
-spends the whole epsilon on the answer and knows the scale of its noise. The population is made up:
-income depends on age, sex and schooling; what is missing depends on them too (MAR 35 %) or on
-nothing (MCAR 20 %); a sample is drawn, values go missing, the
-question is asked. `interval` is to hold the answer without noise on the completed sample;
-`total_interval` the value of the population.
+spends the whole epsilon on the answer, and knows the scale of its Lomax noise. The population is
+made up: income depends on age, sex and schooling. Missing cells depend on them too (MAR 35 %) or on
+nothing (MCAR 20 %). A sample is drawn, values go missing, and the question is asked. `interval` is
+to hold the answer without noise on the completed sample; `total_interval` the value of the
+population.
 """
 
 import argparse
 import json
 import statistics
+import sys
 import time
 import warnings
 from fractions import Fraction
@@ -24,12 +25,15 @@ import pandas as pd
 from _data import table
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
-from missdp.accounting import Budget, Cost
+from missdp.accounting import Cost, Filter
 from missdp.datasets import yrbss
 from missdp.errors import WeakGuaranteeWarning
-from missdp.mechanisms import Witness
-from missdp.mechanisms.smooth import Bounded, _telling_plans, plan_smooth
-from missdp.statistics import ImputedStatistics, QueryRequest, ScaleRelease, run_query
+from missdp.statistics import ImputedStatistics, QueryRequest, run_query
+from missdp.statistics.smooth import Bounded, _plans
+from missdp.testing import RecordingNoise
+
+sys.path.append(str(Path(__file__).parent / "papers"))
+from _lomax import plan_lomax
 
 RESULTS = Path(__file__).parent / "results" / "knn_bars.json"
 warnings.simplefilter("ignore", WeakGuaranteeWarning)
@@ -80,7 +84,7 @@ def truth(frame, name):
 
 def asked(table, name, epsilon, **how):
     request = QueryRequest(**FILL, **ASKED[name], epsilon=epsilon, **how)
-    return run_query(table, request, budget=Budget(epsilon * (1 + 1e-9)))
+    return run_query(table, request, budget=Filter(epsilon * (1 + 1e-9)))
 
 
 def coverage(rows, runs, epsilons, laws, names):
@@ -137,7 +141,7 @@ def oracle(rows, schema, request, kind, epsilon, plans=None):
     """Half width of whoever spends everything on the answer, and knows the scale of its noise.
 
     Of means and shares: on the sum or count that is divided, nine tenths or .85 of epsilon; the
-    divisor costs nothing more. With ``plans``, the shortest that tells its scale, of those.
+    divisor costs nothing more. With ``plans``, the shortest of the library's noise, of those.
     """
     attribute = schema[request.imputation(schema).impute[0]]
     half, whole = (attribute.upper - attribute.lower) / 2, max(abs(attribute.upper), 1e-9)
@@ -145,18 +149,18 @@ def oracle(rows, schema, request, kind, epsilon, plans=None):
     part, donee, own = facts.get(kind, (1, 2 if kind == "histogram" else 1, 1.0))
     size = attribute.size if kind == "histogram" else 1
     level = 1 - 0.05 / size
-    made = plans or [plan_smooth(epsilon * part, own=1.0, donee=float(donee), dimension=size)]
-    unit = own / len(rows.cells) if kind in ("mean", "share") else own
+    made = plans or [plan_lomax(epsilon * part, donee=float(donee), dimension=size)]
+    unit = own / len(rows) if kind in ("mean", "share") else own
 
     def width(noise):
-        bound = rows.bound(own=1.0, donee=float(donee), beta=noise.beta)
-        scale = noise.alpha if plans else 1.0  # that of Lomax noise is in its quantile
+        bound = rows.profile.smooth_bound(own=1.0, donee=float(donee), beta=noise.beta)
+        scale = noise.alpha if plans else 1.0  # Lomax noise has it in its quantile
         return noise.quantile(level) * bound / scale * unit
 
     return min(map(width, made))
 
 
-class Exact(Witness):
+class Exact(RecordingNoise):
     """No noise."""
 
     def answer(self, event, mechanism, exact):
@@ -168,8 +172,9 @@ class Exact(Witness):
 
 def noiseless(rows, imputation, question):
     """Return the answer without noise."""
-    asked = ImputedStatistics(rows, imputation, budget=Budget(1e9), random_state=Exact(0))
-    found = asked.answer(question, Cost(currency="pure", amount=1.0))
+    with Exact(0):
+        asked = ImputedStatistics(rows, imputation, budget=Filter(1e9))
+        found = asked.answer(question, Cost(currency="pure", amount=1.0))
     return np.atleast_1d(getattr(found, "values", getattr(found, "value", None)))
 
 
@@ -177,8 +182,9 @@ def one_setting(rows, schema, request, kind, epsilon, runs):
     """How wide intervals are, how often they hold the noiseless answer, and by what it is off."""
     imputation, question = request.imputation(schema), request.question(schema)
     exact = noiseless(rows, imputation, question)
-    asked = ImputedStatistics(rows, imputation, budget=Budget(1e9), scale=ScaleRelease())
-    known, cost = asked._door._rows, Cost(currency="pure", amount=epsilon)
+    asked = ImputedStatistics(rows, imputation, budget=Filter(1e9))
+    known = asked._session._rows.rows.cells(asked._change)
+    cost = Cost(currency="pure", amount=epsilon)
     best, halves, held, errors = oracle(known, schema, request, kind, epsilon), [], 0, []
     for _ in range(runs):
         answer = asked.answer(question, cost)
@@ -189,7 +195,7 @@ def one_setting(rows, schema, request, kind, epsilon, runs):
         errors.append(float(np.median(np.abs(value - exact))))
     size = schema[imputation.impute[0]].size if kind == "histogram" else 1
     part = {"mean": 0.8, "share": 0.8}.get(kind, 1.0)  # as the library spends it, noise alone
-    plans = list(_telling_plans(epsilon * part, size))
+    plans = list(_plans(epsilon * part, own=1.0, donee=1.0, dimension=size))
     chosen = oracle(known, schema, request, kind, epsilon, plans)
     return {
         "oracle": best, "half": statistics.median(halves), "chosen": chosen, "runs": runs,

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from missdp import Categorical, Numeric, Schema
-from missdp.table.memory import memory_in_force, memory_limit
+from missdp.shelf import memory_in_force, memory_limit
 
 SCHEMA = Schema(
     (
@@ -92,7 +92,7 @@ COMMANDS = {
     "schema check": ["schema", "check", "s.toml", "DATA"],
     "synthesize": ["synthesize", "DATA", "--schema", "s.toml", "--epsilon", "1", "--method", "mst",
                    "--rows", "10", "-o", "o.csv"],
-    "schema draft": ["schema", "draft", "DATA", "-o", "d.toml", "--force"],
+    "schema draft": ["schema", "draft", "DATA", "-o", "d.toml", "--overwrite"],
 }  # fmt: skip
 
 

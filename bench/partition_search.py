@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from missdp.accounting.gates import Gate, as_gate
+from missdp.gates import Gate, as_gate
 from missdp.ground_truth import gate_probability
 
 if TYPE_CHECKING:

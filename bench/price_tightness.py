@@ -10,14 +10,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "pricing"))
 
-from test_tightness import WORST, shares
+from test_stability import WORST, apart
 
 
 def main() -> None:
     print("| step | movement of a row: true / bound | rows that move: true / bound |")
     print("|---|---|---|")
     for name, (case, pair, _) in WORST.items():
-        each, rows = shares(case, pair)
+        true, bound = apart(case, pair)
+        each, rows = true.moved_max / bound.moved_max, true.moved_rows / bound.moved_rows
         print(f"| {name} | {each:.3f} | {rows:.3f} |")
 
 

@@ -31,7 +31,7 @@ import pandas as pd
 from _data import SHARED, table
 
 import missdp
-from missdp import AllPairs, Budget, Categorical, Numeric, Schema, Table
+from missdp import AllPairs, Categorical, Filter, Numeric, Schema, Table
 from missdp.evaluate import marginal_distance
 from missdp.statistics import QueryRequest, run_query
 from missdp.synth import AIM, MST
@@ -128,7 +128,7 @@ def asked(truth, private, epsilon, answers):
     )
     exact, errors, halves = truth.values(HOURS).mean(), [], []
     for _ in range(answers):
-        answer = run_query(private, request, budget=Budget(float(epsilon)))
+        answer = run_query(private, request, budget=Filter(float(epsilon)))
         errors.append(round(float(answer.value - exact), 4))
         halves.append(round((answer.interval[1] - answer.interval[0]) / 2, 4))
     return {"errors": errors, "halves": halves}

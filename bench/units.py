@@ -9,8 +9,8 @@ Run: python bench/units.py [--runs 3]        (about five minutes of CPU for thre
      python bench/units.py --audit           (about six: what an attacker finds of the claim)
 
 The audit keeps one fit and repeats it with a unit of alike rows more, and draws all noise of it
-6,000 times on either table: a fit is post-processing of what its door answered. Last it draws noise
-of 0.7 times its scale, which must be flagged.
+6,000 times on either table: a fit is post-processing of what its session answered. Last it draws
+noise of 0.7 times its scale, which must be flagged.
 """
 
 import argparse

@@ -17,7 +17,7 @@ extensions = [
     "built_pages",
     "mathml",
     "names",
-    "rooms",
+    "public_names",
 ]
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 4

@@ -30,5 +30,6 @@ def completed(text):
         document |= {key: value for key, value in block.items() if key == "file"}
     for row in document["attribute"]:
         row.pop("undeclared", None)
+    document.get("file", {}).pop("undeclared", None)
     assert not re.search("undeclared", str(document))
     return Schema.from_dict(document)

@@ -6,16 +6,14 @@ from pathlib import Path
 
 import pandas as pd
 
-from missdp import AllPairs, Budget, Categorical, Numeric, PrivBayes, Schema, Table, load
+from missdp import AllPairs, Categorical, Filter, Kamino, Numeric, PrivBayes, Schema, Table, load
 from missdp.accounting import Cost, DataDependentDomain, Guarantee
-from missdp.cli.options import check_epsilon
 from missdp.cli.release_files import Release
 from missdp.evaluate import combine_estimates
 from missdp.files import check_outputs
-from missdp.mechanisms import Query, RowDoor
 from missdp.record import sealed
 from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
-from missdp.statistics import KNNImputation, QueryRequest, run_query
+from missdp.statistics import CustomQuery, KNNImputation, QueryRequest, open_table, run_query
 from missdp.synth.registry import synthesizer_named
 from missdp.table import draft_schema
 from missdp.table.memory import memory_limit
@@ -56,7 +54,7 @@ def fits(rows=ROWS, **parameters):
 
 def asks(**question):
     known = {"impute": "age", "match": "sex", "statistic": "mean", "of": "age", "epsilon": 1.0}
-    return run_query(reads(), QueryRequest(**known | question), budget=Budget(1.0))
+    return run_query(reads(), QueryRequest(**known | question), budget=Filter(1.0))
 
 
 def oldest(rows):
@@ -64,11 +62,10 @@ def oldest(rows):
 
 
 def asks_a_query_of_filled_rows():
-    filled = KNNImputation(impute="age", match_on="sex").preparation(SCHEMA)
-    door = RowDoor(reads(), budget=Budget(1.0)).prepared(filled)
-    return door.ask(
-        Query(function=oldest, reads={"age"}, sensitivity=99), Cost(currency="pure", amount=1.0)
-    )
+    filled = KNNImputation(impute="age", match_on="sex").change(SCHEMA)
+    session = open_table(reads(), budget=Filter(1.0)).on(filled)
+    query = CustomQuery(function=oldest, reads={"age"}, sensitivity=99)
+    return session.measure(query, Cost(currency="pure", amount=1.0))
 
 
 def claimed():
@@ -151,11 +148,13 @@ CASES = [
     lambda: fits(n_rows=0),
     lambda: fits(random_state="lucky"),
     lambda: synthesizer_named("gan"),
+    lambda: Kamino(epsilon=1.0, constraints="t1&EQ(t1.sex,'f')").fit(reads()),
     lambda: wide(),
-    lambda: fits(budget=Budget(0.5, 1e-6)),
+    lambda: fits(budget=Filter(0.5, 1e-6)),
     # after the fit
     lambda: AllPairs(epsilon=1.0).sample(10),
     lambda: PrivBayes(epsilon=1.0).fit(ROWS, schema=SCHEMA).sample(10, multiple=2),
+    lambda: PrivBayes(epsilon=1.0).fit(ROWS, schema=SCHEMA).sample(5, where="age < 5 and age > 9"),
     lambda: fits(missing="complete-rows").sample(10, missing_values="keep"),
     lambda: load("nothing.json"),
     lambda: (Path("m.json").write_text("{}"), load("m.json")),
@@ -179,6 +178,5 @@ CASES = [
     fits_and_asks_of_the_truth,
     asks_a_query_of_filled_rows,
     lambda: Guarantee(0.1, events=Guarantee(1.0).events),
-    lambda: check_epsilon(0.0),
     lambda: memory_limit("100MB").__enter__(),
 ]

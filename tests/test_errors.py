@@ -12,15 +12,17 @@ from missdp.errors import (
     MissDPError,
     OutputError,
     ParameterError,
+    check_epsilon,
     number,
     replacing,
     whole,
 )
+from missdp.estimate.formula import parse_question
 from missdp.evaluate import classifier_f1
 from missdp.pricing import load_pipeline
 from missdp.schema import Determined, Impossible, NotApplicable
 from missdp.schema.language import parse_names, parse_where
-from missdp.sources.strategies import strategy_named
+from missdp.sources import strategy_named
 from refusing import refused, refuses
 
 
@@ -64,6 +66,11 @@ MISSPELT = {
         lambda: Schema((AGE, WORK), (Determined("age", by="work", map=(("retird", 1),)),)),
     ),
     "'levels'?": (lambda: Categorical(name="work", levls=("a",)),),
+    "'categorical'?": (
+        lambda: Schema.from_dict({"attribute": [{"name": "w", "kind": "categoric"}]}),
+    ),
+    "'upper'?": (lambda: Schema.from_dict({"attribute": [{**AGE.to_dict(), "uper": 9}]}),),
+    "'mean'?": (lambda: parse_question("average(age)", SCHEMA),),
     "'observed'?": (lambda: strategy_named("obsrved"),),
     "'MLP'?": (lambda: classifier_f1(ROWS, ROWS, random_state=0, learners=["MLPP"]),),
 }
@@ -73,12 +80,12 @@ def test_a_misspelt_name_is_answered_with_the_one_that_is_meant(tmp_path, capsys
     for meant, call in ((meant, call) for meant, calls in MISSPELT.items() for call in calls):
         with refuses(MissDPError) as raised:
             call()
-        assert f"; did you mean {meant}" in str(raised.value)
+        assert f". Did you mean {meant}" in str(raised.value)
     assert main(["synthesise", "rows.csv"]) == 2
-    assert "did you mean 'synthesize'?" in capsys.readouterr().err
+    assert "Did you mean 'synthesize'?" in capsys.readouterr().err
     text = "delta = 1e-6\n[table]\nrows = 9\ncolums = 2\n[mechanism]\nkind = 'mean'\n"
     (tmp_path / "pipeline.toml").write_text(text)
-    refused(ParameterError, r"did you mean 'columns'\?", load_pipeline, tmp_path / "pipeline.toml")
+    refused(ParameterError, r"Did you mean 'columns'\?", load_pipeline, tmp_path / "pipeline.toml")
 
 
 def test_only_public_names_are_proposed(tmp_path):
@@ -86,9 +93,15 @@ def test_only_public_names_are_proposed(tmp_path):
     refused(ParameterError, "not a level", parse_where, "w = 'secrt'", guessed)
     rows = tmp_path / "no-header.csv"
     rows.write_text("ages,working\n31,employed\n")  # a header, or the cells of the first row
-    with refuses(DataError, "lacks columns") as missing:
+    with refuses(DataError, "the data does not have") as missing:
         Table.read(rows, SCHEMA)
     assert "ages" not in str(missing.value)
     with refuses(MissDPError) as unlike:
         SCHEMA["zzz"]
-    assert "did you mean" not in str(unlike.value)
+    assert "Did you mean" not in str(unlike.value)
+
+
+@pytest.mark.parametrize("wrong", [10**400, True, "1", None, float("nan")])
+def test_an_epsilon_that_is_no_finite_number_is_named_so(wrong):
+    with refuses(ParameterError, "epsilon must be a finite number"):
+        check_epsilon(wrong)

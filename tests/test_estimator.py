@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from missdp import AIM, Budget
+from missdp import AIM, Filter
 from missdp import estimator as ours
 from missdp.datasets import yrbss
 from missdp.errors import ParameterError
@@ -18,7 +18,7 @@ from refusing import refuses
 
 
 def test_parameters_are_those_of_the_constructor_and_clones_share_the_budget():
-    budget = Budget(2.0, 1e-6, schedule="adaptive")
+    budget = Filter(2.0, 1e-6)
     model = AIM(epsilon=2.0, rounds=3, budget=budget)
     copied = clone(model)
     assert copied.get_params() == model.get_params() == model.get_params(deep=False)
@@ -30,7 +30,7 @@ def test_parameters_are_those_of_the_constructor_and_clones_share_the_budget():
 
 def test_an_unknown_parameter_changes_nothing():
     model = AIM(epsilon=2.0)
-    with refuses(ParameterError, "no parameter 'round'; did you mean 'rounds'"):
+    with refuses(ParameterError, "no parameter 'round'. Did you mean 'rounds'"):
         model.set_params(epsilon=1.0, round=3)
     assert model.epsilon == 2.0
 
@@ -44,7 +44,7 @@ def test_it_is_shown_by_what_is_not_so_by_default():
 
 @pytest.mark.parametrize("cloned", [partial(clone, safe=False), ours.clone])
 def test_clones_share_a_budget_and_nothing_else(cloned):
-    steps, budget = [("scale", StandardScaler(with_mean=False))], Budget(1.0)
+    steps, budget = [("scale", StandardScaler(with_mean=False))], Filter(1.0)
     (name, step), shared, kind = cloned([*steps, budget, AIM])[0], *cloned([budget, AIM])
     assert (name, step.with_mean, shared, kind) == ("scale", False, budget, AIM)
     assert step is not steps[0][1]
@@ -64,7 +64,7 @@ assert price(chain.with_noise(5.0)).epsilon == chain.fit(rows).guarantee_.epsilo
 assert "AIM(epsilon=1.0" in AIM(epsilon=1.0)._repr_html_()
 survey, facts = sys.argv[1:]
 of = ["--schema", facts]
-small = ["--method", "aim", "--set", "rounds=1", "--set", "model_rows=500", "--rows", "300"]
+small = ["--method", "aim", "--set", "rounds=1", "--rows", "300"]
 runs = [
     ["synthesize", survey, *of, "--epsilon", "1", "-o", "out.csv", *small],
     ["evaluate", survey, "out.csv", *of],

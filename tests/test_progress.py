@@ -3,6 +3,7 @@
 import contextlib
 import io
 import sys
+import time
 import types
 from importlib.machinery import ModuleSpec
 
@@ -10,7 +11,10 @@ import pytest
 from rich.console import Console
 
 from missdp import AllPairs, Categorical, Schema
-from missdp.progress import progress_bar
+from missdp import progress as bars
+from missdp.errors import ParameterError
+from missdp.evaluate import marginal_distance
+from missdp.progress import print_stages, progress_bar, reported
 
 SHOWN = {
     "terminal": {"force_terminal": True},
@@ -50,3 +54,68 @@ def test_a_bar_is_drawn_in_terminals_and_in_notebooks_that_have_widgets(
     assert bool(text) == (place == "terminal")
     assert "secret" not in text
     assert not [w for w in recwarn if "ipywidgets" in str(w.message)]
+
+
+TABLE = {"a": ["x", "y"] * 200, "b": ["x", "x", "y", "y"] * 100}
+PAIR = Schema(tuple(Categorical(name=name, levels=("x", "y")) for name in "ab"))
+
+
+@pytest.fixture
+def printed(monkeypatch):
+    """What a command prints of stages; after a tenth of a second instead of two."""
+    lines = []
+    monkeypatch.setattr(bars, "_printers", [])
+    monkeypatch.setattr(bars, "MIN_SECONDS", 0.1)
+    print_stages(lines.append)
+    return lines
+
+
+def test_stages_of_long_work_are_printed_once_each(printed):
+    with progress_bar("reading") as progress:
+        progress("fitting", 0.1)
+        progress("fitting", 0.2)
+        time.sleep(0.4)
+        assert printed == ["fitting"]  # the stage that went on when the time was over
+        for stage in ("fitting", "drawing", "drawing", "done"):
+            progress(stage, None)
+    assert printed == ["fitting", "drawing"]
+
+
+def test_stages_of_short_work_are_not_printed(printed):
+    with progress_bar("reading") as progress:
+        progress("fitting", 0.1)
+    time.sleep(0.3)
+    assert printed == []
+
+
+def test_python_prints_no_stages_by_itself(capsys):
+    AllPairs(epsilon=9, delta=1e-6, random_state=0).fit(TABLE, schema=PAIR)
+    assert capsys.readouterr().err == ""
+
+
+def test_progress_true_prints_stages_where_no_bar_can_be_drawn(capsys):
+    model = AllPairs(epsilon=9, delta=1e-6, random_state=0, progress=True)
+    model.fit(TABLE, schema=PAIR)
+    lines = capsys.readouterr().err.splitlines()
+    assert "measuring all pairs" in lines
+    assert len(lines) == len({*lines})
+    assert "done" not in lines
+    assert model.get_params()["progress"] is True
+    marginal_distance(model.sample(50), TABLE, schema=PAIR, progress=True)
+    assert "2-way marginals" in capsys.readouterr().err
+
+
+def test_progress_true_draws_a_bar_in_a_terminal(monkeypatch):
+    file = io.StringIO()
+    monkeypatch.setattr("rich.console.Console", lambda **_: Console(file=file, force_terminal=True))
+    AllPairs(epsilon=9, delta=1e-6, random_state=0, progress=True).fit(TABLE, schema=PAIR)
+    assert "100%" in file.getvalue()
+
+
+def test_progress_that_is_neither_bar_nor_callable_raises():
+    model = AllPairs(epsilon=9, progress="yes")
+    with pytest.raises(ParameterError, match="progress must be"):
+        model.fit(TABLE, schema=PAIR)
+    for none in (None, False):
+        with reported(none) as found:
+            assert found is None

@@ -90,6 +90,7 @@ def test_files_have_no_name(tmp_path, monkeypatch, small):
         assert (os.listdir(tmp_path), pile.array().sum()) == ([], 100)
 
 
+@pytest.mark.long
 @told
 def test_a_full_disk_is_an_error_once_and_not_the_end(monkeypatch):
     def full(*_):

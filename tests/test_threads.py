@@ -56,6 +56,7 @@ def test_it_is_put_back_by_the_last_to_go_whichever_thread_that_is():
     assert threads() == {3}
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows")
 def test_a_forked_process_does_not_wait_for_a_thread_that_it_lacks():
     done = threading.Event()
@@ -91,7 +92,7 @@ ROWS = np.random.default_rng(0).uniform(-1, 1, (40, 2))
 HEAVY = {
     "fit": (MST, "_fit", lambda _: MST(epsilon=2.0, delta=1e-6, random_state=0).fit(TABLE)),
     "sample": (MST, "_sample", lambda model: model.sample(50)),
-    "multiple": (uncertain, "fit_entropy", lambda model: model.sample(20, multiple=2)),
+    "multiple": (uncertain, "fit_heads", lambda model: model.sample(20, multiple=2)),
     "laws of imputing": (model_imputer, "fit_conditionals", lambda m: DPImputer(model=m).fit()),
     "estimate": (answers, "answered", lambda model: model.estimate("mean(weight)")),
     "released": (released, "_released", lambda model: model.regress("weight ~ height")),
@@ -121,6 +122,7 @@ HEAVY = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("work", HEAVY)
 def test_heavy_work_runs_in_one_thread(work, model, monkeypatch):
     owner, name, call = HEAVY[work]

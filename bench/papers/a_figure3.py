@@ -5,8 +5,8 @@
     python bench/papers/a_figure3.py --output /tmp/short --short
 
 Epsilon 1. F1 is the mean over nine learners and two targets, of 5,000 rows, with a fifth of the
-true rows held out of the fit as well; published are all targets, without holding out. F1, trained
-Kamino and DPAutoGAN are single fits.
+true rows held out of the fit as well; published are all targets, without holding out. F1 and
+DPAutoGAN are single fits.
 """
 
 import sys
@@ -50,10 +50,6 @@ def cells_once(short=False):
     """F1, and families that take longer: one fit."""
     if short:
         return
-    for rate in RATES:
-        for missing in ("observed", "complete-rows"):
-            yield Cell("distance", "adult", f"mcar_{rate}", "Kamino, trained", missing)
-    yield Cell("distance", "adult", "truth", "Kamino, trained")
     yield from f1_cells("adult")
     for rate in RATES:
         yield Cell("distance", "adult", f"mcar_{rate}", "DPAutoGAN", "complete-rows")
@@ -177,7 +173,7 @@ def page(measured):
         "",
         "Two-way distance, adaptive / complete rows:",
         "",
-        *table_of(measured, "two_way", (*QUICK, "Kamino, trained", "DPAutoGAN")),
+        *table_of(measured, "two_way", (*QUICK, "DPAutoGAN")),
         "",
         "F1, adaptive / complete rows; classifiers that are trained on true rows reach "
         + " and ".join(f"{v} ({k})" for k, v in real.items())

@@ -42,7 +42,6 @@ FAMILIES = {
     "PrivBayes, delta 1e-6": (PrivBayes, {}),
     "AIM": (AIM, {}),
     "Kamino": (Kamino, {}),
-    "Kamino, trained": (Kamino, {"heads": "sequential"}),
     "DPMisGAN": (DPMisGAN, {}),
     "DPAutoGAN": (DPAutoGAN, {}),
 }
@@ -53,7 +52,6 @@ ADAPTIVE = {
     "PrivBayes, delta 1e-6": "PrivBayesE, delta 1e-6",
     "AIM": "AIME",
     "Kamino": "KaminoI",
-    "Kamino, trained": "KaminoI, trained",
     "DPMisGAN": "DP-MisGAN",
 }
 COLOURS = {
@@ -61,7 +59,6 @@ COLOURS = {
     "PrivBayes, delta 1e-6": "#ef8a62",
     "AIM": "#e08214",
     "Kamino": "#2166ac",
-    "Kamino, trained": "#67a9cf",
     "DPMisGAN": "#1b7837",
     "DPAutoGAN": "#762a83",
 }

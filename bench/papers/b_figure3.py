@@ -54,7 +54,7 @@ from missdp.pricing import (
 
 DELTA, BATCH, EPOCHS, STEP, CLIP = 1e-5, 64, 10, 0.01, 10.0
 MODEL = PrivateLogisticRegression(
-    noise_multiplier=1.0, coefficient_norm=5.0, n_iter=50, learning_rate=4.0, classes=(0, 1)
+    noise_multiplier=1.0, coefficient_norm=5.0, n_iter=50, learning_rate=4.0, fit_intercept=False
 )
 NAMES = ("no preprocessing", "priced PCA", "DP-PCA", "unpriced PCA (no guarantee)")
 CLAIMS = ("no preprocessing", "PCA, charged as printed", "PCA, not charged")
@@ -209,7 +209,7 @@ def soundly(shape: Shape) -> Found:
 def noise_multiplier(epsilon: float, rows: int) -> float:
     def over(z: float) -> float:
         event = SampledGaussianEvent(
-            rate=BATCH / rows, noise_multiplier=z, steps=EPOCHS * rows // BATCH, discrete=False
+            rate=BATCH / rows, noise_multiplier=z, steps=EPOCHS * rows // BATCH
         )
         return epsilon_of([event], DELTA) - epsilon
 

@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 from _tables import Found, markdown, run
-from b_shared import exponential_map
+from b_shared import exponential_map, iteration_map
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
@@ -55,7 +55,7 @@ def sampled(sigma: float) -> PrivacyMap:
 
 
 def iterated(sigma: float) -> PrivacyMap:
-    return PrivacyMap.iteration(lipschitz=1.0, smoothness=1.0, rows=N, sigma=sigma)
+    return iteration_map(lipschitz=1.0, smoothness=1.0, rows=N, sigma=sigma)
 
 
 def sampled_sigma() -> float:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from _tables import Found, markdown, run
-from b_shared import exponential_map
+from b_shared import exponential_map, iteration_map
 from scipy.optimize import brentq
 
 from missdp.pricing import (
@@ -118,7 +118,7 @@ def mechanisms() -> dict[str, PrivacyMap]:
         )
 
     def iterated(sigma: float) -> PrivacyMap:
-        return PrivacyMap.iteration(lipschitz=1.0, smoothness=1.0, rows=N, sigma=sigma)
+        return iteration_map(lipschitz=1.0, smoothness=1.0, rows=N, sigma=sigma)
 
     return {
         "Gaussian": PrivacyMap.gaussian(sensitivity=unit, sigma=1 / EPSILON),

@@ -2,12 +2,11 @@
 
 import importlib
 import inspect
-import warnings
 
-# The rooms whose names are public, in the order in which a name without a room is looked up.
-ROOMS = tuple(
-    f"missdp.{room}" if room else "missdp"
-    for room in (
+# The packages whose names are public, in the order in which a name without a package is looked up.
+PACKAGES = tuple(
+    f"missdp.{package}" if package else "missdp"
+    for package in (
         "",
         "schema",
         "table",
@@ -21,7 +20,7 @@ ROOMS = tuple(
         "evaluate",
         "sources",
         "engines",
-        "mechanisms",
+        "session",
         "testing",
         "datasets",
         "errors",
@@ -51,11 +50,9 @@ def key_in(scope, parts):
             if first in vars(kind) or first in vars(kind).get("__annotations__", {}):
                 return None if rest else f"{kind.__module__}.{kind.__qualname__}.{first}"
         return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # names that moved say so
-        if not hasattr(scope, first):
-            return None
-        found = getattr(scope, first)
+    if not hasattr(scope, first):
+        return None
+    found = getattr(scope, first)
     if inspect.isclass(found) or inspect.ismodule(found):
         return key_in(found, rest)
     return None if rest else described(found) or f"{first} = {id(found)}"
@@ -72,7 +69,7 @@ def meanings(name, module, kind=None):
     """Keys of what a name may mean in a docstring of this module and class, the nearest first."""
     parts = name.removesuffix("()").split(".")
     scopes = [kind] if kind else []
-    scopes += [importlib.import_module(found) for found in (module, *ROOMS) if found]
+    scopes += [importlib.import_module(found) for found in (module, *PACKAGES) if found]
     keys = [key_in(scope, parts) for scope in scopes] + [key_of(".".join(parts))]
     return [key for key in dict.fromkeys(keys) if key]
 

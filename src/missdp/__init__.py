@@ -3,10 +3,9 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from missdp import aliases as _aliases  # noqa: F401 - the rooms of the last release
-
 if TYPE_CHECKING:
-    from missdp.accounting import Budget as Budget
+    from missdp.accounting import Composition as Composition
+    from missdp.accounting import Filter as Filter
     from missdp.accounting import Guarantee as Guarantee
     from missdp.baselines import DPCTGAN as DPCTGAN
     from missdp.baselines import DPAutoGAN as DPAutoGAN
@@ -34,7 +33,7 @@ __version__ = "0.3.0"
 # Where names live. They are imported when they are first asked for, so that the command can be
 # stopped quietly, and shows its help, before anything heavy is read.
 _HOMES = {
-    "accounting": "Budget Guarantee",
+    "accounting": "Composition Filter Guarantee",
     "baselines": "DPAutoGAN DPCTGAN DPMisGAN Kamino PrivBayes",
     "pricing": "DPImputer",
     "schema": "Categorical Date DateTime Difference Numeric OpenCategorical Ordinal Schema",
@@ -42,25 +41,24 @@ _HOMES = {
     "table": "Table",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
-# `missingness` and `preprocess` are what parts of `evaluate` and `pricing` were called.
-_ROOMS = {
+_PACKAGES = {
     *_HOMES,
-    *("datasets", "engines", "errors", "evaluate", "ground_truth", "inference", "mechanisms"),
-    *("missingness", "preprocess", "sources", "statistics", "testing"),
+    *("datasets", "engines", "errors", "evaluate", "ground_truth", "inference", "session"),
+    *("sources", "statistics", "testing"),
 }
 __all__ = ["__version__", *sorted(_HOME_OF)]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name, or a room of the house (e.g. ``missdp.evaluate``), when first asked for."""
+    """Import a name, or a package (e.g. ``missdp.evaluate``), when first asked for."""
     if name in _HOME_OF:
         found = getattr(import_module(f"missdp.{_HOME_OF[name]}"), name)
         globals()[name] = found
         return found
-    if name in _ROOMS:
+    if name in _PACKAGES:
         return import_module(f"missdp.{name}")
     raise AttributeError(f"module 'missdp' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME_OF, *_ROOMS})
+    return sorted({*globals(), *_HOME_OF, *_PACKAGES})

@@ -11,8 +11,9 @@ from __future__ import annotations
 import contextlib
 import difflib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from importlib import import_module
 from itertools import islice
 from numbers import Integral, Real
 from types import TracebackType
@@ -32,7 +33,9 @@ __all__ = [
     "SchemaError",
     "UnprovenError",
     "WeakGuaranteeWarning",
+    "check_epsilon",
     "did_you_mean",
+    "import_optional",
     "names_of",
     "number",
     "replacing",
@@ -144,25 +147,95 @@ class replacing(AbstractContextManager[None]):  # noqa: N801 - reads as a statem
             raise
 
 
-def did_you_mean(name: object, known: Iterable[object]) -> str:
-    """Return what a refusal of a name adds if a known one is much like it, else empty text.
+EXTRA_OF: Mapping[str, str] = {
+    "jinja2": "report",
+    "markupsafe": "report",
+    "matplotlib": "plot",
+    "opacus": "neural",
+    "polars": "polars",
+    "psycopg": "ledger",
+    "pyreadstat": "stat",
+    "pyspark": "spark",
+    "python_calamine": "excel",
+    "sklearn": "learners",
+    "sqlalchemy": "sql",
+    "torch": "neural",
+    "xgboost": "learners",
+    "xlsxwriter": "excel",
+}
+"""Optional packages by the name of their module, each with the extra that installs it."""
+
+
+def import_optional(name: str, *, purpose: str) -> Any:
+    """Import a module of an optional package, or name the extra that installs the package.
+
+    Every import of an optional package goes through this function. A missing package is then a
+    typed error with a remedy, for every command and every extra.
+
+    Parameters
+    ----------
+    name : str
+        Full name of the module. Its package is listed in ``EXTRA_OF``.
+    purpose : str
+        The feature that needs the package, in the plural. It begins the message.
+
+    Returns
+    -------
+    module
+        The imported module.
+
+    Raises
+    ------
+    MissingDependencyError
+        If the package cannot be imported.
+
+    Examples
+    --------
+    >>> EXTRA_OF["matplotlib"]
+    'plot'
+    >>> import_optional("matplotlib", purpose="pictures").__name__  # doctest: +SKIP
+    'matplotlib'
+    """
+    package = name.partition(".")[0]
+    absent = MissingDependencyError(
+        f"{purpose} need the optional package {package}, which is not installed; "
+        f"run pip install 'missdp[{EXTRA_OF[package]}]'"
+    )
+    with replacing(ImportError, by=absent):
+        return import_module(name)
+
+
+def did_you_mean(
+    name: object, known: Iterable[object], *, synonyms: Mapping[str, object] | None = None
+) -> str:
+    """Return a sentence that proposes the known name most like an unknown one, or empty text.
 
     Parameters
     ----------
     name : object
         What was written.
     known : iterable
-        **Public** names only: of attributes, declared levels, parameters. Never what was found in
-        rows or in a header, which is a row of cells where a file has none.
+        **Public** names only: of attributes, declared levels, parameters. Never names from the
+        data: a file without a header has private cells in its first line.
+    synonyms : mapping of str to object, optional
+        Other words for a known name: ``{"average": "mean"}``.
+
+    Returns
+    -------
+    str
+        The sentence with the full stop before it. It ends the message.
 
     Examples
     --------
     >>> did_you_mean("agee", ["sex", "age"]), did_you_mean("town", ["sex", "age"])
-    ("; did you mean 'age'?", '')
+    (". Did you mean 'age'?", '')
+    >>> did_you_mean("averge", ["mean", "sd"], synonyms={"average": "mean"})
+    ". Did you mean 'mean'?"
     """
     among = {str(one).casefold(): one for one in islice(known, _MOST_NAMES)}
+    among = {**(synonyms or {}), **among}
     near = difflib.get_close_matches(str(name).casefold(), among, n=1)
-    return f"; did you mean {among[near[0]]!r}?" if near else ""
+    return f". Did you mean {among[near[0]]!r}?" if near else ""
 
 
 _MOST_NAMES = 10_000  # that are compared, each with time that grows with its length
@@ -180,6 +253,39 @@ def whole(name: str, value: Any, *, least: int = 1) -> int:
     if value != found or found < least:
         raise ParameterError(f"{name} must be a whole number of at least {least}")
     return found
+
+
+MIN_EPSILON = 1e-6  # below it, the noise of a fit leaves the range that is drawn exactly
+MAX_EPSILON = 1e4  # above it, noise no longer protects anybody
+
+
+def check_epsilon(epsilon: Any, name: str = "epsilon") -> None:
+    """Raise an error unless an epsilon is within the limits of fits and queries.
+
+    Parameters
+    ----------
+    epsilon : float
+        The privacy budget of one fit or query.
+    name : str, default "epsilon"
+        How the message names it.
+
+    Raises
+    ------
+    ParameterError
+        If it is not a number between 1e-6 and 10,000.
+
+    Examples
+    --------
+    >>> check_epsilon(1.0)
+    """
+    found = _finite(epsilon)
+    if found is None:
+        raise ParameterError(f"{name} must be a finite number. Values around 1 are typical.")
+    if not MIN_EPSILON <= found <= MAX_EPSILON:
+        raise ParameterError(
+            f"{name} must be between 1e-6 and {MAX_EPSILON:,.0f}; got {found:g}. "
+            "Values around 1 are typical."
+        )
 
 
 def one_of(name: str, value: Any, known: Iterable[object]) -> Any:

@@ -10,6 +10,7 @@ Signals are put off until what was paid for is kept.
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import secrets
@@ -26,11 +27,18 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, BinaryIO, Self
 
-from missdp.errors import MissingDependencyError, OutputError, ParameterError, replacing
+from missdp.errors import (
+    OutputError,
+    ParameterError,
+    import_optional,
+    replacing,
+)
 
 if sys.platform != "win32":
     import fcntl
 
+# With these the system refuses to create a file, in a folder that exists.
+_UNWRITABLE = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS}
 _PREFIX, _SUFFIX = ".missdp-", ".tmp"
 # Between being made and being locked, a temporary file is younger than this.
 _YOUNG = 60.0
@@ -274,10 +282,13 @@ def picture_format(path: str | Path) -> str:
     found = Path(path).suffix.lower().removeprefix(".")
     if found not in ("svg", "png", "pdf"):
         raise ParameterError(f"the picture {str(path)!r} must end in .svg, .png or .pdf")
-    absent = MissingDependencyError("pictures need an extra: pip install 'missdp[plot]'")
-    with replacing(ImportError, by=absent):
-        import matplotlib  # noqa: F401
+    import_optional("matplotlib", purpose="pictures")
     return found
+
+
+def new_figure(**options: Any) -> Any:
+    """Return a new figure of matplotlib."""
+    return import_optional("matplotlib.figure", purpose="pictures").Figure(**options)
 
 
 def write_picture(figure: Any, path: str | Path) -> None:
@@ -304,7 +315,9 @@ def check_writable(path: Path) -> None:
     if not folder.is_dir():
         raise OutputError(f"cannot write {str(path)!r}: the folder does not exist; create it first")
     if not os.access(folder, os.W_OK):
-        raise OutputError(f"cannot write {str(path)!r}: no permission to write in its folder")
+        raise OutputError(
+            f"cannot write {str(path)!r}: the folder is not writable. Choose another output."
+        )
 
 
 def check_outputs(outputs: Iterable[Path | None], *, inputs: Iterable[Path | None] = ()) -> None:
@@ -337,6 +350,10 @@ def refusal(path: Path, error: BaseException) -> OutputError:
         return error
     number = getattr(error, "errno", None)
     reason = os.strerror(number) if number else "the system refuses this path"
+    if number in _UNWRITABLE:
+        reason = "the folder is not writable. Choose another output."
+    elif number == errno.ENAMETOOLONG:
+        reason = "its name, or the name of a file beside it, is too long. Choose a shorter name."
     return OutputError(f"cannot write {str(path)!r}: {reason}")
 
 

@@ -22,13 +22,27 @@ from typing import Any, ClassVar, Literal, Self, Union, cast, get_args, get_orig
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import DataError, MissDPError, ParameterError, number, replacing, whole
+from missdp.errors import (
+    DataError,
+    MissDPError,
+    ParameterError,
+    did_you_mean,
+    number,
+    replacing,
+    whole,
+)
 
 #: The number of the format that is written; the first one that all documents share.
 FORMAT = 4
 
-# Rooms above this one that define kinds of their own when they are imported.
-_ROOMS = ("missdp.accounting", "missdp.schema", "missdp.ground_truth", "missdp.pricing.prices")
+# Modules that define kinds of their own when they are imported.
+_MODULES = (
+    "missdp.accounting",
+    "missdp.schema",
+    "missdp.words",
+    "missdp.ground_truth",
+    "missdp.pricing.prices",
+)
 #: Whatever a constructor may raise when it is given values of the wrong type or size.
 WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
@@ -37,9 +51,13 @@ class Record:
     """Base class of dataclasses that are written to JSON under their ``kind``, and read back.
 
     Fields may hold None, numbers, text, tuples, sets of text, mappings, arrays and other records; a
-    list is read back as a tuple. ``kind`` is the name in files, by default that of the class;
-    ``derived`` names properties that are written as well, for other programs, and not read. A class
-    with ``abstract=True`` is no kind by itself, but reads every kind below it.
+    list is read back as a tuple. Three class attributes say how it is written:
+
+    * ``kind`` is the name in files, by default that of the class.
+    * ``derived`` names properties that are written as well, for other programs, and not read.
+    * ``documented_in`` names the page on which the fields are explained, if users write them.
+
+    A class with ``abstract=True`` is no kind by itself, but reads every kind below it.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
@@ -54,6 +72,7 @@ class Record:
 
     kind: ClassVar[str] = ""
     derived: ClassVar[tuple[str, ...]] = ()
+    documented_in: ClassVar[str] = ""
     _kinds: ClassVar[dict[str, type[Record]]] = {}
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
@@ -124,19 +143,19 @@ class Record:
         return cls.from_document(read_json(text))
 
     @classmethod
-    def from_document(cls, document: Any) -> Self:
-        """Return the record of a parsed text; see `from_json`."""
+    def from_document(cls, document: Any, *, name: str = "the file") -> Self:
+        """Return the record of a parsed text; messages name its file by ``name``."""
         if not isinstance(document, Mapping):
             raise ParameterError("expected a JSON object")
         if "format" not in document:  # never written without one
             raise ParameterError(f"{cls.kind} cannot be read: it has no number of its format")
         if not fits(document["format"], int) or document["format"] != FORMAT:
             raise DataError(
-                f"the file is not of format {FORMAT}, the only one that is read; if an earlier "
-                "version of missdp wrote it, `missdp convert` writes it anew"
+                f"the file is not of format {FORMAT}, the only one that is read. Use a file as "
+                "missdp wrote it."
             )
         with replacing(RecursionError, by=ParameterError("nested too deeply")):
-            document = unsealed(document)
+            document = unsealed(document, name=name)
         return cls.from_dict(document)
 
     @classmethod
@@ -144,16 +163,16 @@ class Record:
         """Return the class that a dictionary names, which must be this class or one below it."""
         kind = data.get("kind", cls.kind)
         if isinstance(kind, str) and kind not in Record._kinds:
-            for room in _ROOMS:
-                import_module(room)
+            for module in _MODULES:
+                import_module(module)
         found = Record._kinds.get(kind) if isinstance(kind, str) else None
         if found is None or not issubclass(found, cls):
             known = sorted(name for name, one in Record._kinds.items() if issubclass(one, cls))
-            raise cls._refusal(
-                data,
-                f"kind must be one of {', '.join(known)}, not {data.get('kind')!r}; if another "
-                "module defines it, import that module first",
-            )
+            listed = f". Known kinds: {', '.join(known)}."
+            if "kind" not in data:
+                raise cls._refusal(data, f"kind is required{listed}")
+            near = did_you_mean(data["kind"], known)
+            raise cls._refusal(data, f"unknown kind {data['kind']!r}{near or listed}")
         return found
 
     @classmethod
@@ -163,12 +182,21 @@ class Record:
         skipped = {"kind", "format", "release", "ledger", "warnings", *cls.derived} - names
         values = {key: decoded(value) for key, value in data.items() if key not in skipped}
         if unknown := sorted(set(values) - names):
-            known = ", ".join(f.name for f in fields(cls) if f.init)  # type: ignore[arg-type]
-            raise cls._refusal(data, f"unknown fields: {', '.join(unknown)}; known: {known}")
+            raise cls._refusal(data, cls._unknown_field(unknown[0]))
         later = {f.name: values.pop(f.name) for f in fields(cls) if not f.init and f.name in values}  # type: ignore[arg-type]
         read = cls(**values)
         vars(read).update(later)
         return read
+
+    @classmethod
+    def _unknown_field(cls, name: str) -> str:
+        """Return why a field is not accepted, with the known field that is most like it."""
+        known = [f.name for f in fields(cls) if f.init]  # type: ignore[arg-type]
+        near = did_you_mean(name, known)
+        if cls.documented_in:
+            end = "" if near else "."
+            return f"unknown field {name!r}{near}{end} See {cls.documented_in} for all fields."
+        return f"unknown field {name!r}" + (near or f". Known fields: {', '.join(known)}.")
 
     def _coheres(self) -> bool:
         """Whether fields that were read fit each other; what would fail later only in some rows."""
@@ -330,7 +358,7 @@ def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
     return {**document, _NAME: _digest(document)}
 
 
-def unsealed(document: Mapping[str, Any]) -> dict[str, Any]:
+def unsealed(document: Mapping[str, Any], *, name: str = "the file") -> dict[str, Any]:
     """Return the document without its checksum; refuse a checksum that is not that of the content.
 
     >>> unsealed(sealed({"epsilon": 1.0}))
@@ -339,8 +367,7 @@ def unsealed(document: Mapping[str, Any]) -> dict[str, Any]:
     rest = dict(document)
     if rest.pop(_NAME, None) != _digest(rest):
         raise DataError(
-            "the checksum of the file is not that of its content: it was damaged or edited. Use "
-            "the file as it was written"
+            f"{name} was changed after it was written (checksum mismatch). Use an unmodified copy."
         )
     return rest
 

@@ -12,24 +12,39 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import re
 import tempfile
+import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from missdp.errors import MissDPError, OutputError, replacing
+from missdp.errors import MissDPError, OutputError, ParameterError, replacing
 
-__all__ = ["Pile", "blocks", "in_portions", "on_disk", "pick", "room", "runs"]
+__all__ = [
+    "Blocks",
+    "Pile",
+    "blocks",
+    "in_portions",
+    "memory_in_force",
+    "memory_limit",
+    "on_disk",
+    "pick",
+    "room",
+    "runs",
+]
 
 _LEAST = 2**22  # bytes; shorter arrays stay in memory
 _FULL, _TIGHT = 0.6, 0.8  # of what a run may take
 _STRETCH = 2**25  # bytes of an array, at once
 _BLOCK = 2**20  # bytes
 _TOGETHER = 2**22  # numbers
+_SHARE = 0.25  # of the memory in force, for blocks
 
 _SHELF: ContextVar[_Shelf | None] = ContextVar("shelf", default=None)
 
@@ -243,6 +258,53 @@ class Pile:
             return shelf.mapped(self._file, self._size, self._kind)
 
 
+class Blocks:
+    """Columns of whole numbers that came in blocks, to be read again, block by block.
+
+    They are in memory as long as there is space, then in a temporary file. Where the system can do
+    that, the file has no name, and nothing is left of it when the process ends. Several threads may
+    read at the same time.
+
+    Parameters
+    ----------
+    types : mapping of str to dtype
+        For each column the type that holds its numbers.
+    blocks : iterable of mapping of str to ndarray
+        All of them are read at once.
+
+    Examples
+    --------
+    >>> [block["a"].tolist() for block in Blocks({"a": "u1"}, [{"a": np.array([1, 2])}])]
+    [[1, 2]]
+    """
+
+    def __init__(
+        self, types: Mapping[str, DTypeLike], blocks: Iterable[Mapping[str, NDArray[Any]]]
+    ) -> None:
+        self._types = {name: np.dtype(kind) for name, kind in types.items()}
+        self._sizes: list[int] = []  # of blocks
+        self._lock = threading.Lock()  # several threads read the one file
+        capacity = max(1, int(_SHARE * memory_in_force()))
+        self._file = tempfile.SpooledTemporaryFile(capacity, prefix="missdp-")  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
+        for block in blocks:
+            self._sizes.append(len(next(iter(block.values()))))
+            for name, kind in self._types.items():
+                self._file.write(block[name].astype(kind).data)
+
+    def __iter__(self) -> Iterator[dict[str, NDArray[Any]]]:
+        width, start = sum(kind.itemsize for kind in self._types.values()), 0
+        for size in self._sizes:
+            with self._lock:
+                self._file.seek(start)
+                block = self._file.read(size * width)
+            start, at, columns = start + size * width, 0, {}
+            for name, kind in self._types.items():
+                columns[name] = np.frombuffer(block, kind, size, at)
+                at += size * kind.itemsize
+            yield columns
+
+
 def _one(parts: list[NDArray[Any]]) -> NDArray[Any]:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
@@ -250,3 +312,65 @@ def _one(parts: list[NDArray[Any]]) -> NDArray[Any]:
 def _closed(file: Any) -> None:
     with contextlib.suppress(OSError):  # it still has what a full disk did not take
         file.close()
+
+
+_LEAST_LIMIT = 2**29  # bytes; Python and its libraries take most of them
+_LIMIT_SHARE = 0.5  # of the machine's memory, which a run takes by default
+_CONTAINERS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+_LIMIT: ContextVar[int | None] = ContextVar("memory_limit", default=None)
+
+
+def _read_bytes(size: str | int) -> int:
+    """Return a number of bytes that is written with a unit."""
+    found = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([KMGT]?)(i?)B?\s*", str(size), re.I)
+    if found is None or (found[3] and not found[2]) or isinstance(size, bool):
+        raise ParameterError("memory must be a size such as 2GB, 800MB or 1.5GiB")
+    base = 1024 if found[3] else 1000
+    number = int(float(found[1]) * base ** " KMGT".index(found[2].upper() or " "))
+    if number < _LEAST_LIMIT:
+        raise ParameterError("memory must be at least 512MiB: the libraries alone take most of it")
+    return number
+
+
+@contextlib.contextmanager
+def memory_limit(size: str | int | None) -> Iterator[None]:
+    """Read tables within the block so that the process takes no more memory than this.
+
+    A table whose rows and columns would need more is streamed instead of held. Counts are the same.
+
+    Parameters
+    ----------
+    size : str, int or None
+        Such as ``"2GB"``, or bytes. None leaves the limit in force: by default half of the memory
+        of the machine, or of the container.
+
+    Examples
+    --------
+    >>> with memory_limit("2GB"):
+    ...     memory_in_force()
+    2000000000
+    """
+    token = _LIMIT.set(_LIMIT.get() if size is None else _read_bytes(size))
+    try:
+        yield
+    finally:
+        _LIMIT.reset(token)
+
+
+def memory_in_force() -> int:
+    """Return how many bytes a run may take."""
+    limit = _LIMIT.get()
+    return int(_LIMIT_SHARE * _machine_memory()) if limit is None else limit
+
+
+def _machine_memory() -> int:
+    """Return the memory of the machine in bytes, or of the container if that is less."""
+    found = [2.0**34]  # a guess where the system does not say
+    names = getattr(os, "sysconf_names", {})
+    if "SC_PHYS_PAGES" in names and "SC_PAGE_SIZE" in names:
+        found = [float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))]
+    for path in _CONTAINERS:
+        with contextlib.suppress(OSError, ValueError):
+            found.append(float(Path(path).read_text(encoding="ascii")))
+    return max(_LEAST_LIMIT, int(min(found)))

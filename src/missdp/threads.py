@@ -6,14 +6,17 @@ import contextlib
 import functools
 import os
 import threading
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
 
-__all__ = ["one_blas_thread"]
+__all__ = ["in_order", "one_blas_thread"]
 
 _lock = threading.Lock()
 _inside: list[Any] = []  # the same as often as there is somebody inside
@@ -65,3 +68,43 @@ def _libraries() -> ThreadpoolController:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
+
+
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
+
+
+def in_order(
+    function: Callable[[_In], _Out], items: Iterable[_In], *, n_jobs: int | None = None
+) -> Iterator[_Out]:
+    """Yield a function of each item, in order, computed by a few threads.
+
+    Parameters
+    ----------
+    function : callable
+        Called with one item at a time, from several threads.
+    items : iterable
+        The items. A few items are read ahead.
+    n_jobs : int, optional
+        Number of threads. None: the number of processors, at most 4.
+
+    Yields
+    ------
+    object
+        The value of the function for the next item.
+    """
+    items = iter(items)
+    begin = list(islice(items, 2))
+    if len(begin) < 2:
+        yield from map(function, begin)
+        return
+    jobs = n_jobs or min(4, os.cpu_count() or 1)
+    with ThreadPoolExecutor(jobs) as pool, contextlib.ExitStack() as stack:
+        waiting: deque[Future[_Out]] = deque()
+        stack.callback(lambda: [task.cancel() for task in waiting])
+        for item in chain(begin, items):
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > jobs:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

@@ -8,3 +8,5 @@ from numpy.typing import NDArray
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]
+Clique: TypeAlias = tuple[int, ...]
+"""Attributes by their positions in the schema, each once."""

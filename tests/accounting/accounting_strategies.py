@@ -6,7 +6,6 @@ from missdp.accounting import (
     ApproximateEvent,
     Assumption,
     BoundedObservation,
-    ComposedEvent,
     DataDependentDomain,
     DatasetCollection,
     DeclaredRowCount,
@@ -53,11 +52,6 @@ sampled = _event(
 )
 tabulated = st.builds(RDPEvent, orders=st.just((2.0, 8.0, 32.0)), epsilons=st.just((0.1, 0.4, 1.6)))
 elementary = st.one_of(pure, selection, laplace, gaussian, zcdp, approximate, sampled, tabulated)
-events = st.recursive(
-    elementary,
-    lambda inner: st.builds(ComposedEvent, events=st.lists(inner, max_size=3), gate=gates),
-    max_leaves=4,
-)
 pure_events = st.one_of(pure, selection, laplace)
 
 conditions = st.one_of(

@@ -10,17 +10,17 @@ import sys
 from dataclasses import replace
 
 import pytest
-from accounting_strategies import conditions, events
+from accounting_strategies import conditions, elementary
 from hypothesis import given
 from hypothesis import strategies as st
 
 import missdp
 from missdp import Numeric, Ordinal, Schema
 from missdp import accounting as acc
-from missdp.accounting.conditions import domain_conditions
-from missdp.accounting.gates import DataChosenGates
 from missdp.errors import ParameterError, SchemaError
+from missdp.gates import DataChosenGates
 from missdp.record import Record
+from missdp.schema.undeclared import domain_conditions
 
 
 @given(conditions)
@@ -33,7 +33,7 @@ def test_conditions_survive_json(condition):
     assert condition.statement().rstrip().endswith(".")
 
 
-@given(events)
+@given(elementary)
 def test_events_survive_json(event):
     again = acc.Event.from_json(event.to_json())
     assert again == event
@@ -105,6 +105,7 @@ except ParameterError:
 """
 
 
+@pytest.mark.long
 def test_every_kind_of_the_package_is_found_where_only_accounting_was_imported():
     for found in pkgutil.walk_packages(missdp.__path__, "missdp."):
         if "cli" not in found.name and "__main__" not in found.name:
@@ -115,3 +116,11 @@ def test_every_kind_of_the_package_is_found_where_only_accounting_was_imported()
     held = {k for k in ours if issubclass(Record._kinds[k], (acc.Condition, acc.Event))}
     assert held <= set(alone) <= ours
     assert "AmplifiedEvent" in held
+
+
+def test_whole_numbers_that_move_by_less_than_one_raise():
+    """They would move by nothing, and cost nothing."""
+    for kind, noise in ((acc.LaplaceEvent, {"scale": 1.0}), (acc.GaussianEvent, {"sigma": 1.0})):
+        with pytest.raises(ParameterError, match="at least 1"):
+            kind(sensitivity=0.5, **noise)
+        assert kind(sensitivity=0.5, discrete=False, **noise).sensitivity == 0.5

@@ -13,11 +13,12 @@ from scipy.stats import norm
 
 from missdp import MST, Numeric, Ordinal, Schema, Table
 from missdp import accounting as acc
-from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import MissDPWarning, ParameterError, UnprovenError, WeakGuaranteeWarning
-from missdp.mechanisms import Noise, Witness
 from missdp.pricing import PricedPipeline, PrivateMean
+from missdp.session import Noise
 from missdp.statistics import ImputedStatistics, KNNImputation
+from missdp.testing import RecordingNoise
+from missdp.words import Risk, warn_if_weak
 
 CHANCES = (0.3, 1e-3, 1e-6, 1e-9)
 
@@ -27,6 +28,7 @@ def gaussian(mu, delta=1e-6):
     return acc.Guarantee.from_events(event, delta=delta)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mu", [0.05, 0.3, 2.0])
 @pytest.mark.parametrize("chance", CHANCES)
 def test_gaussian_noise_is_bounded_by_its_best_test_and_hardly_more(mu, chance):
@@ -45,6 +47,7 @@ def test_the_tail_of_the_loss_alone_is_exceeded_by_a_coarse_view():
     assert gaussian(mu).explain(chance=tail).loss > best
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chance", [1e-2, 1e-5])
 def test_both_directions_of_a_mechanism_that_is_not_symmetric(chance):
     """Reading a row with probability q: the row shows far more than its absence does."""
@@ -102,7 +105,7 @@ def test_nothing_is_rounded_to_the_rosier_side():
 
 def test_a_risk_is_read_back_and_its_parameters_are_checked():
     risk = gaussian(0.2).explain(prior=0.01)
-    assert acc.Risk.from_dict(risk.to_dict()) == risk
+    assert Risk.from_dict(risk.to_dict()) == risk
     assert risk.to_dict()["highest"] == risk.highest > risk.prior > risk.lowest
     assert acc.Guarantee(2000.0).explain(prior=1e-300).lowest == 0.0
     for bad in (0.0, 1.0, math.nan, -1.0, "many"):
@@ -149,7 +152,7 @@ def test_exactly_the_weak_guarantees_warn(epsilon, delta, n):
     assert found == [name for name, said in weak.items() if said]
 
 
-class Seeming(Witness):
+class Seeming(RecordingNoise):
     """Answers of a table that seems to have so many times as many rows."""
 
     def __init__(self, times):
@@ -166,10 +169,10 @@ class Seeming(Witness):
 )
 def test_a_fit_warns_by_what_is_declared_or_released(epsilon, n, released):
     """The private table has 60 rows; what is declared or released may be anything."""
-    witness, n_rows = Seeming(n / 60 if released else 1), "noisy" if released else n
-    model = MST(epsilon=epsilon, delta=1e-3, n_rows=n_rows, random_state=witness)
+    model = MST(epsilon=epsilon, delta=1e-3, n_rows="noisy" if released else n)
     expected = ["epsilon"] * (epsilon > 10) + ["delta"] * (n >= 1000)
-    assert heard(lambda: model.fit(table())) == expected
+    with Seeming(n / 60 if released else 1):
+        assert heard(lambda: model.fit(table())) == expected
 
 
 @pytest.mark.parametrize(
@@ -184,16 +187,16 @@ def test_a_private_estimator_warns_alone_and_in_a_pipeline(delta, noise, expecte
 
 @pytest.mark.filterwarnings("error::missdp.errors.WeakGuaranteeWarning")
 def test_a_warning_made_an_error_loses_no_release():
-    budget = acc.Budget(30.0, 0.1)
+    budget = acc.Filter(30.0, 0.1)
     with pytest.raises(WeakGuaranteeWarning, match="epsilon"):
         MST(epsilon=11.0, delta=1e-3, budget=budget).fit(table())
     assert not budget.events
-    model = MST(epsilon=1.0, delta=1e-3, budget=budget, random_state=Seeming(70))
-    with pytest.raises(WeakGuaranteeWarning, match="delta"):
+    model = MST(epsilon=1.0, delta=1e-3, budget=budget)
+    with Seeming(70), pytest.raises(WeakGuaranteeWarning, match="delta"):
         model.fit(table())
     assert len(model.sample(5)) == 5  # paid for, and there
     imputed = KNNImputation(impute="income", match_on="grade")
-    asked = ImputedStatistics(table(), imputed, budget=acc.Budget(20.0))
+    asked = ImputedStatistics(table(), imputed, budget=acc.Filter(20.0))
     with pytest.raises(WeakGuaranteeWarning):
         asked.count(where="income > 5", epsilon=12.0)
     assert not asked.budget.events

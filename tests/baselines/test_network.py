@@ -12,13 +12,12 @@ from hypothesis.extra.numpy import arrays
 
 from missdp import PrivBayes
 from missdp.baselines.network import (
-    SCORE_SENSITIVITY,
     Family,
     Network,
     _condition,
-    _dependence_score,
 )
 from missdp.baselines.privbayes import _candidates, _reachable_cliques
+from missdp.session.dependences import DEPENDENCE_SENSITIVITY, dependence
 from synth.conformance import make_table
 from synth.tables import rows_of, schema_of
 
@@ -34,6 +33,18 @@ def test_sampling_follows_the_network():
     # Even draws stay closer than independent ones, whose distance would be about
     # sqrt(cells / n) / 2; a wrong table would be off by far more.
     assert 0.5 * np.abs(found - exact).sum() < 0.004
+
+
+def test_rows_hold_what_a_table_says_of_parents_together():
+    """Laws of children given parents do not hold it: here parents are drawn independently."""
+    families = (Family("a", ()), Family("b", ()), Family("c", ("a", "b")))
+    half = np.array([0.5, 0.5])
+    table = np.array([[[0.35, 0.05], [0.06, 0.04]], [[0.02, 0.08], [0.1, 0.3]]])
+    network = Network.from_joints(families, {("a",): half, ("b",): half, ("a", "b", "c"): table})
+    for n in (2000, 120_000):  # more than are weighted together
+        rows, found = network.sample(n, np.random.default_rng(0)), np.zeros((2, 2, 2))
+        np.add.at(found, tuple(rows[name] for name in "abc"), 1 / n)
+        np.testing.assert_allclose(found, table, atol=0.004)
 
 
 def test_empty_parent_cells_take_the_margin():
@@ -125,8 +136,8 @@ def test_the_sensitivity_is_nearly_attained():
         counts[:-1, :-1] = m
         more = counts.copy()
         more[-1, -1] += 1
-        worst = max(worst, abs(_dependence_score(more) - _dependence_score(counts)))
-    assert 1.95 < worst < SCORE_SENSITIVITY
+        worst = max(worst, abs(dependence(more) - dependence(counts)))
+    assert 1.95 < worst < DEPENDENCE_SENSITIVITY
 
 
 @given(st.data())
@@ -137,13 +148,13 @@ def test_the_score_is_exact_for_every_number_of_rows(data):
     counts = data.draw(arrays(np.int64, shape, elements=st.integers(0, most)))
     more = counts.copy()
     more[tuple(data.draw(st.integers(0, size - 1)) for size in shape)] += 1
-    scores = [_dependence_score(table) for table in (counts, more)]
-    assert abs(Fraction(scores[0]) - Fraction(scores[1])) < SCORE_SENSITIVITY
+    scores = [dependence(table) for table in (counts, more)]
+    assert abs(Fraction(scores[0]) - Fraction(scores[1])) < DEPENDENCE_SENSITIVITY
     rows = [[int(c) for c in row] for row in counts]
     total, right = sum(map(sum, rows)), [sum(column) for column in zip(*rows, strict=True)]
     off = sum(abs(total * c - sum(r) * m) for r in rows for c, m in zip(r, right, strict=True))
     exact = min(Fraction(off, 2 * total), Fraction(2**34)) if total else 0
-    assert abs(Fraction(scores[0]) - exact) < (SCORE_SENSITIVITY - 2) / 2
+    assert abs(Fraction(scores[0]) - exact) < (DEPENDENCE_SENSITIVITY - 2) / 2
 
 
 @pytest.mark.parametrize("degree", [0, 1, 2, 3])
@@ -178,13 +189,13 @@ def test_counting_in_small_batches_changes_nothing_and_goes_beyond_memory(monkey
 
     def at_once(cells):
         monkeypatch.setattr("missdp.baselines.privbayes._CELLS_PER_CALL", cells)
-        monkeypatch.setattr("missdp.sources.strategies._CELLS_AT_ONCE", cells)
+        monkeypatch.setattr("missdp.session.exact_counts._CELLS_AT_ONCE", cells)
 
     expected = synthetic()
     at_once(40)
     monkeypatch.setattr("missdp.baselines.network._CELLS_AT_ONCE", 100)
     assert synthetic().equals(expected)
     at_once(10_000)
-    monkeypatch.setattr("missdp.sources.counts._MAX_TOTAL_CELLS", 20_000)
+    monkeypatch.setattr("missdp.schema.cliques._MAX_TOTAL_CELLS", 20_000)
     model = PrivBayes(epsilon=1.0, degree=4).fit(rows_of(schema_of([4] * 8, None), 50))
     assert max(len(f.parents) for f in model.network_.families) == 4

@@ -14,15 +14,17 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from missdp import AIM, PrivBayes, Schema, load
-from missdp.accounting import Budget, Guarantee, MissingCompletelyAtRandom, PureEvent
+from missdp import AIM, AllPairs, PrivBayes, Schema, load
+from missdp.accounting import Filter, Guarantee, MissingCompletelyAtRandom, PureEvent
 from missdp.cli.charges import _Charged
+from missdp.cli.main import main
 from missdp.cli.release_files import Release
-from missdp.errors import DataError, LedgerError, ParameterError, SchemaError
-from missdp.mechanisms import Door, RowDoor, SecureNoise
+from missdp.errors import BudgetExceededError, DataError, LedgerError, ParameterError, SchemaError
 from missdp.office import Ledger, Purpose, ledger
 from missdp.schema import Categorical, Unit
+from missdp.session import CountedRows, SecureNoise, Session
 from missdp.sources import MemorySource, strategy_named
+from missdp.statistics import open_table
 from missdp.synth.base import Synthesizer
 from missdp.table import Table
 from missdp.table.streams import FileRows
@@ -32,7 +34,7 @@ ID = "0123456789abcdef" * 2
 FIT = "synthesize data.csv --schema schema.toml -o out.csv --method privbayes --epsilon 1 --delta 0"
 ASK = "--schema schema.toml --impute age --match größe --mean age --epsilon 0.25"
 QUERY = f"query data.csv {ASK}"
-PAID = f"--budget {URL} --table patients-2026"
+PAID = f"--budget {URL}#patients-2026"
 VERIFY = f"budget verify --budget {URL} --head"
 READING = ("columns", "check", "about", "batches")
 
@@ -99,7 +101,7 @@ def test_a_release_says_which_line_paid_for_it_and_the_line_what_was_released(ok
     Path("old.jsonl").write_text(Path("lines.jsonl").read_text().splitlines(keepends=True)[0])
     old.import_lines("old.jsonl")
     for head in heads:
-        fails(9, "was cut or restored", f"{VERIFY} {head} --budget sqlite:///old.db")
+        fails(9, "was cut or restored", f"budget verify --budget sqlite:///old.db --head {head}")
     Path("out.release.json").write_text(json.dumps(note))  # written otherwise
     fails(9, "was changed", f"{VERIFY} out.release.json")
     Path("out.release.json").write_text(json.dumps({**note, "release": "f" * 32}))
@@ -127,6 +129,7 @@ def test_a_query_is_charged_once_and_a_retry_shows_the_saved_answer(
     assert spent(office) == Fraction(1, 4)
 
 
+@pytest.mark.long
 def test_a_query_that_is_killed_before_its_answer_is_saved_is_spent(fails, office):
     office.close()
     killed((_Charged, "finish", "before"), f"{QUERY} {PAID} --request {ID}")
@@ -140,7 +143,8 @@ def test_the_hash_of_parameters_tells_no_seed(ok, office):
     first, second = office.history()[1:]
     assert first["parameters"] == second["parameters"]
     assert first["file"] == "out.csv"
-    assert [one["kind"] for one in first["conditions"]] == ["PublicDomain", "ExplicitSeed"]
+    kinds = {one["kind"] for one in first["conditions"]}
+    assert kinds == {"PublicDomain", "RowFunctionsTested", "RefusalsNotPrivate", "ExplicitSeed"}
 
 
 def test_nothing_is_read_before_it_is_charged(office, ok, monkeypatch):
@@ -186,7 +190,7 @@ def test_another_person_approves_a_command(office, ok, told, fails):
 def test_create_show_history_export_and_import(office, ok, told, fails):
     create = f"budget create t --budget {URL} --epsilon 1"
     ok(f"{create} --delta 1e-6 --failure 1e-9")
-    fails(2, "is there already", create)
+    fails(2, "exists already", create)
     for wrong in ("--epsilon 0", "--epoch-of t --disjoint-epochs"):
         fails(2, "", f"{create.replace(' t ', ' u ')} {wrong}")
     office.create("patients-2026/ada", epsilon=1.0)
@@ -206,6 +210,47 @@ def test_create_show_history_export_and_import(office, ok, told, fails):
     ok(f"budget export -o lines.jsonl --budget {URL}")
     ok("budget import lines.jsonl --budget sqlite:///b.db")
     assert Ledger("sqlite:///b.db").verify() == office.verify()
+
+
+JOBS = """
+[[attribute]]
+name = "age"
+kind = "ordinal"
+levels = [1, 2]
+
+[[attribute]]
+name = "income"
+kind = "numeric"
+lower = 0
+upper = 100
+nullable = true
+
+[[attribute]]
+name = "job"
+kind = "categorical"
+nullable = true
+"""
+TWO_QUESTIONS = """
+[[question]]
+statistic = "count"
+
+[[question]]
+statistic = "mean"
+of = "income"
+by = "job"
+"""
+
+
+@pytest.mark.parametrize("asked", ["--mean income --by job", "--questions two.toml"])
+def test_a_question_refused_by_public_facts_is_not_charged(office, fails, monkeypatch, asked):
+    Path("jobs.toml").write_text(f"{JOBS}levels = {[f'j{k}' for k in range(60)]}\n")
+    Path("jobs.csv").write_text("age,income,job\n1,1,j0\n2,,j1\n2,5,\n" * 20)
+    Path("two.toml").write_text(TWO_QUESTIONS)
+    before, looks = states(office), read_when(office, monkeypatch)
+    filled = "--impute income,job --match age --epsilon 0.2"
+    command = f"query jobs.csv --schema jobs.toml {filled} {asked} {PAID}"
+    assert "noise alone" in fails(2, "group of 10,000 rows", command)
+    assert (states(office), spent(office), looks) == (before, 0, [])
 
 
 def test_show_tells_what_all_is_worth_before_values_went_missing(office, ok, told, fails, survey):
@@ -270,12 +315,12 @@ def untouched(*_):
 
 AT = f"{QUERY} --budget"
 REFUSED = {
-    "no budget named": (2, "--table NAME", untouched, f"{AT} {URL}"),
-    "unknown table": (2, "did you mean", untouched, f"{AT} {URL}#patients-2025"),
+    "no budget named": (2, "must name a budget", untouched, f"{AT} {URL}"),
+    "unknown table": (2, "Did you mean", untouched, f"{AT} {URL}#patients-2025"),
     "wrong id": (2, "32 hexadecimal", untouched, f"{QUERY} {PAID} --request mine"),
     "no ledger": (2, "are for --budget", untouched, f"{QUERY} --purpose report"),
     "wrong URL": (2, "URL", untouched, f"{AT} mysql://u:SECRET@h/d#t"),
-    "absent": (9, "absent", untouched, f"{AT} sqlite:///none.db#t"),
+    "absent": (9, "no ledger at", untouched, f"{AT} sqlite:///none.db#t"),
     "other schema": (3, "--new-schema", with_another_schema, f"{QUERY} {PAID}"),
     "exhausted": (4, "does not fit", spent_already, f"{QUERY} {PAID}"),
     "no approver": (9, "needs the approval", asked_for, f"{AT} {URL}#visits"),
@@ -333,26 +378,27 @@ def test_without_the_ledger_that_a_schema_names_nothing_is_read(
                 fails(9, refused, f"{command} {paid}")
         if named.startswith(URL):
             fails(9, refused, f"{AT} sqlite:///other.db#patients-2026")
-        for budget in (None, Budget(9.0), office.budget("visits")):
+        for budget in (None, Filter(9.0), office.budget("visits")):
             with pytest.raises(LedgerError, match=refused):
                 PrivBayes(epsilon=1.0, budget=budget).fit("data.csv", schema=schema)
         assert "started" not in states(office)
     ok(f"{AT} {URL}#patients-2026/eve")
     table = Table.read("data.csv", schema)
-    for taken in (None, Budget(9.0)):
+    for taken in (None, Filter(9.0)):
         with pytest.raises(LedgerError):
             PrivBayes(epsilon=1.0, budget=taken).fit(table)
-    own, noise = Budget(0.5, schedule="adaptive"), SecureNoise()
+    own, noise = Filter(0.5), SecureNoise()
+    rows = CountedRows.of(MemorySource(table), strategy_named("joint"))
     with pytest.raises(LedgerError):
-        RowDoor(table, budget=own)
+        open_table(table, budget=own)
     with pytest.raises(LedgerError):
-        Door(MemorySource(table), strategy_named("joint"), budget=own, noise=noise)
+        Session(rows, budget=own, noise=noise)
     budget = office.budget("patients-2026")
     model = PrivBayes(epsilon=1.0, budget=budget).fit(table)
     assert not model.schema_.ledger  # what is released is free
     budget.reserve(own)
-    RowDoor(table, budget=own)
-    Door(MemorySource(table), strategy_named("joint"), budget=own, noise=noise)
+    open_table(table, budget=own)
+    Session(rows, budget=own, noise=noise)
 
 
 def test_a_ledger_in_a_schema_tells_no_password():
@@ -435,6 +481,7 @@ def killed(where, command):
     assert subprocess.run(started, check=False).returncode == -signal.SIGKILL
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "boundary",
     [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in BOUNDARIES],
@@ -470,3 +517,139 @@ def test_a_run_that_is_killed_is_charged_once_and_draws_once(office, run, bounda
     assert spent(office) == 1
     assert len(drawn) == (boundary == "before the charge")
     office.verify()
+
+
+OLDER = "the ledger was lost, or is an older copy: it lacks line"
+
+
+def restored_to(lines, copy="old.db"):
+    """Make a copy of the ledger that has its first lines only, as a backup has."""
+    Ledger(URL).export_lines("all.jsonl")
+    text = Path("all.jsonl").read_text().splitlines(keepends=True)
+    Path("some.jsonl").write_text("".join(text[:lines]))
+    made = Ledger(f"sqlite:///{copy}")
+    made.import_lines("some.jsonl")
+    return made
+
+
+@pytest.mark.parametrize("command", [f"{FIT} --overwrite", QUERY, f"budget request {QUERY}"])
+def test_older_ledger_beside_a_release_is_refused(ok, fails, office, command):
+    ok(f"{FIT} {PAID}")
+    old = restored_to(1)
+    older = "--budget sqlite:///old.db#patients-2026"
+    fails(
+        9,
+        f"{OLDER} 2 of the budget 'patients-2026', which 'out.release.json'",
+        f"{command} {older}",
+    )
+    assert (spent(old), states(old)) == (0, ["created"])
+    ok(f"{command} {PAID}")  # the newest copy still pays
+
+
+def test_older_ledger_beside_a_saved_answer_is_refused(told, fails, office):
+    Path("answer.json").write_text(json.dumps(told(f"{QUERY} {PAID}")))
+    restored_to(1)
+    fails(9, OLDER, f"{FIT} --budget sqlite:///old.db#patients-2026")
+
+
+def test_other_budgets_of_a_folder_are_not_compared(ok, office):
+    ok(f"{FIT} {PAID}")
+    Ledger("sqlite:///visits.db").create("visits", epsilon=3.0)
+    Path("broken.json").write_text('{"ledger": 1')
+    Path("list.json").write_text('["ledger"]')
+    ok(f"{QUERY} --budget sqlite:///visits.db#visits")
+
+
+def test_files_beside_the_schema_are_looked_at(ok, fails, office, tmp_path):
+    ok(f"{FIT} {PAID}")
+    restored_to(1)
+    Path("elsewhere").mkdir()
+    Path("data.csv").rename("elsewhere/data.csv")
+    other = QUERY.replace("data.csv", "elsewhere/data.csv")
+    fails(9, OLDER, f"{other} --budget sqlite:///old.db#patients-2026")
+
+
+STATING_NOTHING = [
+    {"lines": 10**23}, {"lines": 2**63}, {"lines": 0}, {"lines": -1}, {"lines": True},
+    {"lines": 1.0}, {"lines": "1"}, {"head": "x"}, {"head": "A" * 64}, {"head": 7},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", STATING_NOTHING)
+def test_a_file_that_states_no_line_stops_no_charge(told, office, wrong):
+    line = {"budget": "patients-2026", "lines": 99, "head": "a" * 64} | wrong
+    Path("stray.json").write_text(json.dumps({"ledger": line}))
+    told(f"{QUERY} {PAID}")
+    assert spent(office) == 0.25
+
+
+def test_create_over_a_lost_ledger_is_refused(ok, fails, office):
+    ok(f"{FIT} {PAID}")
+    Path("budget.db").rename("away.db")
+    create = "budget create patients-2026 --epsilon 3"
+    fails(9, f"{OLDER} 2", f"{create} --budget {URL}")
+    assert not Path("budget.db").exists()
+    fails(9, f"{OLDER} 2", f"budget create patients-2026/eve --epsilon 1 --budget {URL}")
+    said = ok(f"budget create visits --epsilon 3 --budget {URL}")
+    assert "Made a new ledger" in said
+    assert "Made a new ledger" not in ok(f"budget create more --epsilon 3 --budget {URL}")
+
+
+@pytest.mark.parametrize("command", [FIT, QUERY])
+def test_release_without_a_ledger_says_so(folder, command, capsys):
+    assert main(shlex.split(command)) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if "no ledger recorded" in line]
+    assert len(lines) == 1
+    assert "missdp budget create" in lines[0]
+
+
+def test_release_with_a_ledger_does_not_say_so(office, capsys):
+    assert main(shlex.split(f"{QUERY} {PAID}")) == 0
+    assert "no ledger recorded" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [FIT, QUERY, f"budget request {QUERY}"])
+def test_as_names_who_is_charged(ok, fails, office, command):
+    ok(f"{command} {PAID} --as eve")
+    assert {line["who"] for line in office.history()[1:]} == {"eve"}
+    fails(2, "are for --budget", f"{QUERY} --as eve")
+
+
+def test_unit_of_a_budget_is_that_of_the_schema(ok, fails, folder):
+    schema = Schema.from_toml("schema.toml")
+    replace(schema, unit=Unit("person", max_rows=2)).to_toml("visits.toml")
+    made = f"budget create visits --epsilon 3 --budget {URL} --schema visits.toml"
+    fails(2, "the unit of the schema", f"{made} --unit row")
+    ok(made)
+    assert Ledger(URL).row("visits").facts.unit == "person"
+    ok(f"budget create patients --epsilon 3 --budget {URL} --schema schema.toml")
+    assert Ledger(URL).row("patients").facts.unit == "row"
+
+
+@pytest.mark.parametrize("currency", ["gdp", "zcdp", "pure"])
+def test_show_says_how_many_releases_fit(told, ok, folder, currency):
+    delta = 0.0 if currency == "pure" else 1e-6
+    made = Ledger(URL, who="head")
+    made.create("table", epsilon=2.5, delta=delta, currency=currency)
+    model = (PrivBayes if currency == "pure" else AllPairs)(epsilon=1.0, delta=delta)
+    events = model.planned_parts(Schema.from_toml("schema.toml"))[0].events
+    (shown,) = told(f"budget show --budget {URL}")["budgets"]
+    more = shown["releases_of_epsilon_1"]
+    assert more >= 1
+    for left in range(more, 0, -1):
+        assert made.budget("table").releases_left() == left
+        made.start("table", events)
+    with pytest.raises(BudgetExceededError):
+        made.start("table", events)
+    assert "pays for no release of epsilon 1" in ok(f"budget show --budget {URL}")
+
+
+def test_show_takes_the_name_from_the_url(told, folder):
+    for name in ("patients", "staff"):
+        Ledger(URL, who="head").create(name, epsilon=1.0)
+    (shown,) = told(f"budget show --budget {URL}#staff")["budgets"]
+    assert shown["budget"] == "staff"
+    assert {line["root"] for line in told(f"budget history --budget {URL}#staff")["lines"]} == {
+        "staff"
+    }
+    assert len(told(f"budget show --budget {URL}")["budgets"]) == 2

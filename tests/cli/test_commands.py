@@ -4,7 +4,6 @@ import io
 import json
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,9 +34,10 @@ def printed_by(code):
 
 HELP = "from missdp.cli.main import main; [main([*words, '--help']) for words in {}]"
 SLIM = ["synthesize"], ["sample"], ["price"], ["impute"], ["schema"]
-FACTS = "from missdp import Schema, Table, load, Budget, Guarantee"
+FACTS = "from missdp import Schema, Table, load, Filter, Guarantee"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("code", "needed"),
     [
@@ -51,6 +51,7 @@ def test_what_takes_long_is_imported_where_it_is_used(code, needed):
     assert HEAVY & {*modules.split()} == needed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
@@ -77,6 +78,7 @@ LINES = re.findall(r"^\$ (.*)$", PAGE, re.M)
 LONG = ("missdp plan", "missdp estimate", "missdp sensitivity", "--ground-truth-epsilon")
 
 
+@pytest.mark.long
 def test_every_command_has_an_example_and_the_page_shows_it(ok):
     assert set(EXAMPLES) == set(COMMANDS)
     shown = [shlex.split(line) for line in LINES]
@@ -94,10 +96,11 @@ def test_every_command_has_an_example_and_the_page_shows_it(ok):
             assert after_usage.startswith(f"  Examples:\n    missdp {words} ".rstrip())
     for name, family in missdp.synthesizers().items():
         (listed,) = re.findall(rf"^\| `{name}` \| (.*) \|$", PAGE, re.M)
-        own = {*_own_parameters(family)} - {"structural_zeros"}
+        own = {*_own_parameters(family)}
         assert {*re.findall(r"`(\w+)`", listed)} == own, name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "lines",
     [
@@ -109,17 +112,17 @@ def test_every_command_has_an_example_and_the_page_shows_it(ok):
 def test_the_examples_run(lines, tmp_path, monkeypatch, ok):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
-    columns = {"smoker": rng.choice(["no", "yes"], 500), "age": rng.integers(18, 99, 500)}
+    n = 1500  # with 500, noise left no row for the last condition, in fewer than one of 150 runs
+    columns = {"smoker": rng.choice(["no", "yes"], n), "age": rng.integers(18, 99, n)}
     frame = pd.DataFrame(columns).astype({"age": "Int64"})
     frame.to_csv("complete.csv", index=False)
-    frame.mask(rng.random((500, 2)) < 0.2).to_csv("patients.csv", index=False)
+    frame.mask(rng.random((n, 2)) < 0.2).to_csv("patients.csv", index=False)
     frame[:100].to_csv("others.csv", index=False)
     Path("curator").mkdir()
     fields = [{"name": "smoker", "constraints": {"enum": ["no", "yes"]}}]
     Path("codebook.json").write_text(json.dumps({"fields": fields}))
     for text in re.findall(r"```toml\n(.*?)```", PAGE, re.S):
         Path("questions.toml" if "[[question]]" in text else "pipeline.toml").write_text(text)
-    shutil.copy(Path(__file__).parents[1] / "data/old/fourth/mst-joint.json", "old.model.json")
     for line in lines:
         if line == "missdp demo":  # see test_cli.py
             continue
@@ -189,6 +192,7 @@ def files_in(folder):
     return [path for path in Path(folder).rglob("*") if path.is_file() and path.stat().st_nlink]
 
 
+@pytest.mark.long
 def test_drafts_rows_and_models_go_through_pipes(piped, monkeypatch):
     code, draft, said = piped("schema draft - -o -")
     assert (code, "Wrote standard output: 2 attributes" in said) == (0, True)
@@ -217,7 +221,7 @@ def test_what_cannot_go_through_a_pipe_is_one_line(piped):
         ("synthesize - --schema s.toml --epsilon 1 -o -", 5, "missdp sample"),
         ("schema draft - --parts -o d.toml", 2, "not for standard input"),
         ("sample m.json -o - --multiple 2", 2, "several tables"),
-        ("schema draft - -o d.toml", 3, "not a well-formed CSV"),
+        ("schema draft - -o d.toml", 3, "as CSV: there is no header line"),
     ):
         found, out, err = piped(command, rows='a,b\n"secret')
         assert (found, out, said in err, err.count("\n")) == (code, "", True, 1)
@@ -234,6 +238,7 @@ def test_a_copy_of_standard_input_has_no_name_of_its_own(monkeypatch):
     assert not Path(name).parent.exists()
 
 
+@pytest.mark.long
 def test_several_questions_are_answered_one_after_the_other(folder, ok, told, fails):
     fit = "synthesize data.csv --schema schema.toml --epsilon 5 --delta 1e-6 --seed 1 -o out.csv"
     ok(fit)

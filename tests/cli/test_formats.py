@@ -131,7 +131,7 @@ def test_the_same_release_as_without_spark(spark, given, ok, told):
 def test_what_spark_refuses_has_our_words_and_codes(spark, given, run, fails):
     Path("bad.csv").write_text(Path("rows.csv").read_text() + "SECRET,1,,2,3\n")
     code, _, err = run(f"synthesize {given}/bad.csv {SPARK} spark")
-    assert (code, "it is not a well-formed CSV file" in err, "SECRET" in err) == (3, True, False)
+    assert (code, "as CSV: there is no header line" in err, "SECRET" in err) == (3, True, False)
     assert run(f"synthesize {given}/absent.csv {SPARK} spark")[0] == 3
     assert run(f"synthesize rows.csv {SPARK} other")[0] == 2
     fails(2, "in memory", f"synthesize rows.csv {SPARK} spark --missing impute-first")

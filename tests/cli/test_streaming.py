@@ -87,6 +87,7 @@ print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 
 """
 
 
+@pytest.mark.long
 @posix
 @pytest.mark.parametrize(
     ("dictionary", "expected"), [pytest.param(True, 0, marks=pytest.mark.slow), (False, 3)]
@@ -110,6 +111,7 @@ def test_long_cells_take_no_more_memory_than_there_may_be(folder, dictionary, ex
 
 
 # -- the same results ----------------------------------------------------------------------------
+@pytest.mark.long
 def test_rows_are_the_same_in_blocks_and_at_once_and_within_the_limit(
     folder, ok, fails, monkeypatch
 ):
@@ -132,6 +134,7 @@ def test_rows_are_the_same_in_blocks_and_at_once_and_within_the_limit(
     fails(2, "--memory", f"{sample} none.csv --memory 500MiB")
 
 
+@pytest.mark.long
 def test_every_command_says_the_same_of_a_table_that_streams(folder, run, ok, monkeypatch):
     whole(3000).to_csv("whole.csv", index=False)
     ok(SYNTHESIZE)
@@ -171,6 +174,7 @@ ODD = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("data", ODD)
 def test_odd_tables_stream(folder, streamed, run, ok, data):
     if data.endswith(".csv"):
@@ -213,6 +217,7 @@ def test_parts_of_a_table_are_read_if_asked_for(folder, fails, ok):
     fails(3, "other columns", "schema check s.toml visits --parts")
 
 
+@pytest.mark.long
 def test_nothing_is_written_among_the_parts_that_are_read(folder, fails, ok):
     Path("visits/2024").mkdir(parents=True)
     frame(300).to_parquet("visits/1.parquet", index=False)
@@ -238,6 +243,7 @@ def test_nothing_is_written_among_the_parts_that_are_read(folder, fails, ok):
 
 
 # -- drafts --------------------------------------------------------------------------------------
+@pytest.mark.long
 def test_a_draft_of_very_many_numbers_is_that_of_all_of_them(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     n = 1_500
@@ -261,7 +267,7 @@ def test_a_draft_of_very_many_numbers_is_that_of_all_of_them(tmp_path, monkeypat
             monkeypatch.setattr(tally, "_FEW", few)
             drafts.append(draft_columns(path))
         some, every = drafts
-        assert (some.attributes, some.stubs) == (every.attributes, every.stubs)
+        assert (some.attributes, some.unread) == (every.attributes, every.unread)
 
 
 def test_a_tally_holds_no_more_for_more_rows(monkeypatch):

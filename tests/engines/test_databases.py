@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from missdp import Budget, Categorical, Numeric, PrivBayes, Schema, Table
+from missdp import Categorical, Filter, Numeric, PrivBayes, Schema, Table
 from missdp.cli.main import main
 from missdp.engines import DuckDBRows, SQLRows, databases
 from missdp.errors import CheckFailedError, DataError, MissDPError, ParameterError
@@ -147,7 +147,7 @@ QUOTING = [
 @pytest.mark.parametrize("query", QUOTING)
 def test_errors_of_the_server_quote_nothing(server, query, capfd):
     schema = Schema((Numeric(name="ok", lower=0, upper=10**5),))
-    model = PrivBayes(epsilon=1.0, budget=Budget(1.0))
+    model = PrivBayes(epsilon=1.0, budget=Filter(1.0))
     with refuses(DataError) as caught:
         model.fit(SQLRows(server, query=query), schema=schema)
     error = caught.value
@@ -230,7 +230,7 @@ def test_cells_of_several_types_are_read_one_by_one(server, tmp_path):
     assert batch.num_rows == 2
     assert batch.column(0).to_pylist() == [decimal.Decimal("12.50"), None]
     assert batch.column(1).to_pylist() == [dt.date(2020, 2, 1), None]
-    assert "id" not in draft_columns(SQLRows(server, query=query)).stubs
+    assert "id" not in draft_columns(SQLRows(server, query=query)).unread
 
 
 def test_duckdb_files_are_opened_read_only(duck, sqlite, tmp_path):
@@ -287,7 +287,7 @@ def test_commands_read_databases(filled, sqlite, duck, tmp_path, capsys, monkeyp
 
 REFUSED = [
     (2, "are for databases", "x.csv", "--table", "people"),
-    (2, "name a table", "x.duckdb"),
+    (2, "requires either --table NAME", "x.duckdb"),
     (3, "no database file", "absent.duckdb", "--table", "a"),
     (2, "--parts is for files", "folder", "--parts", "--table", "a"),
     (3, "it is a folder", "folder"),

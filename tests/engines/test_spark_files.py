@@ -14,7 +14,6 @@ from missdp import AllPairs, Categorical, Kamino, Numeric, PrivBayes, Schema, Ta
 from missdp.engines import SparkSource, sample_spark
 from missdp.engines.spark_sessions import spark_frame, spark_session
 from missdp.errors import DataError, MissingDependencyError, NotFittedError, ParameterError
-from missdp.schema import Denial
 from missdp.sources import MemorySource
 from missdp.synth import sampling
 from missdp.table import PartRows
@@ -114,22 +113,14 @@ def test_a_session_that_is_there_is_used_and_left_and_the_extra_is_named(spark, 
         pass
 
 
-def test_engines_are_not_imported_unasked_and_old_names_lead_to_them():
+def test_engines_are_not_imported_unasked():
     code = (
-        "import sys, warnings, missdp.sources, missdp.synth, missdp.table, missdp.cli.app\n"
+        "import sys, missdp.sources, missdp.synth, missdp.table, missdp.cli.app\n"
         "assert not [m for m in sys.modules if m.startswith(('pyspark', 'missdp.engines'))]\n"
-        "warnings.simplefilter('ignore')\n"
-        "from missdp.sources import SparkSource\n"
-        "from missdp.synth import sample_spark\n"
-        "from missdp.table import DuckDBRows, SQLRows\n"
-        "import missdp.engines as engines\n"
-        "assert SparkSource is engines.SparkSource and SQLRows is engines.SQLRows\n"
+        "from missdp.engines import DuckDBRows, SparkSource, SQLRows, sample_spark\n"
         "assert 'pyspark' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-    with pytest.warns(DeprecationWarning, match=r"missdp\.engines\.SparkSource now"):
-        from missdp.sources import SparkSource as Moved
-    assert Moved is SparkSource
 
 
 # -- rows drawn by tasks -------------------------------------------------------------------------
@@ -176,12 +167,10 @@ def test_what_sampling_refuses_is_refused_at_once(spark, model):
 def test_a_saved_model_is_enough_and_rows_that_must_fit_to_each_other_are_one_block(
     spark, tmp_path
 ):
-    schema = Schema(
-        tuple(Categorical(name=n, levels=tuple("abc")) for n in ("team", "town")),
-        rules=(Denial("t1&t2&EQ(t1.team,t2.team)&IQ(t1.town,t2.town)"),),
-    )
-    together = Kamino(epsilon=5.0, random_state=0).fit(made_up(schema, 200))
-    assert together.draws_together(schema)
+    schema = Schema(tuple(Categorical(name=n, levels=tuple("abc")) for n in ("team", "town")))
+    stated = "t1&t2&EQ(t1.team,t2.team)&IQ(t1.town,t2.town)"
+    together = Kamino(epsilon=5.0, constraints=stated, random_state=0).fit(made_up(schema, 200))
+    assert together.draws_together
     fitted = PrivBayes(epsilon=5.0, random_state=0).fit(made_up(RULED, 300))
     fitted.save(tmp_path / "model.json")
     loaded = PrivBayes.load(tmp_path / "model.json")

@@ -44,6 +44,7 @@ def shuffled(table, seed):
 TRUTH = linked(1500, 0)
 
 
+@pytest.mark.long
 def test_every_learner_tells_a_faithful_table_from_a_shuffled_one():
     good = classifier_f1(TRUTH, linked(600, 1), random_state=0, attributes=("o",))
     bad = classifier_f1(TRUTH, shuffled(TRUTH, 2), random_state=0, attributes=("o",), max_rows=600)

@@ -42,6 +42,7 @@ def numbers(text):
     return [float(x) for x in re.findall(r"(?<![\w.])-?\d+\.?\d*(?:e[+-]\d+)?", text)]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("Rscript") is None, reason="needs R (apt-get install r-base-core)")
 def test_r_gives_our_numbers(tmp_path):
     rng = np.random.default_rng(0)

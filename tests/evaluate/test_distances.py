@@ -48,6 +48,7 @@ def frame(n, seed, holes=0.0):
     return data.mask(rng.random(data.shape) < holes)
 
 
+@pytest.mark.long
 @settings(max_examples=8)
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6), st.integers(1, 3))
 def test_it_is_a_distance_on_complete_tables(a, b, c, k):

@@ -216,6 +216,7 @@ def test_the_command_ends_with_a_verdict_and_rounds(files, capsys):
     assert document["verdict"] == lines[-1]
 
 
+@pytest.mark.long
 def test_pictures_are_whole_files_of_every_column(files, capsys, monkeypatch):
     assert main([*EVALUATE, "--plot", "columns.svg"]) == 0
     made = people(50, 0)[["pay", "sex"]]

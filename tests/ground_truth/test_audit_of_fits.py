@@ -6,6 +6,7 @@ and observed. The likelihood ratio is the average over masks. A claim that was c
 the true rates of being observed is refuted.
 """
 
+import contextlib
 import itertools
 import math
 import warnings
@@ -16,14 +17,14 @@ import pytest
 from missdp import AIM, MST, Categorical, Schema, Table
 from missdp.accounting import GaussianEvent, MissingCompletelyAtRandom
 from missdp.evaluate import MCAR
-from missdp.testing import Claim, judge
-from missdp.testing.findings import Enough, Recorder
+from missdp.testing import Claim, RecordingNoise, judge
+from missdp.testing.recording import Enough
 
 SCHEMA = Schema(tuple(Categorical(name=n, levels=("x", "y"), nullable=True) for n in "abc"))
 CROWD = 1  # rows (y, y, y); the row that is there or not is (x, x, x)
 FAMILIES = {
-    AIM: {"rounds": 2, "first_share": 0.02, "selection_share": 0.02, "model_rows": 100},
-    MST: {"model_rows": 100},
+    AIM: {"rounds": 2, "first_share": 0.02, "selection_share": 0.02},
+    MST: {},
 }
 OBSERVED = 0.97
 TRIALS = 4000
@@ -66,21 +67,18 @@ class Attacker:
     def run(self, side, number):
         """Fit once to freshly masked rows, and stop after the last answer."""
         seeds = np.random.SeedSequence([side, number]).generate_state(2, np.uint64) >> 1
-        witness = Recorder(int(seeds[0]), stop_after=self.answers)
+        noise = RecordingNoise(int(seeds[0]), stop_after=self.answers)
         rows = MCAR(rate=1 - OBSERVED).apply(truth(side), random_state=int(seeds[1]))
         model = self.family(
             epsilon=4.0,
             delta=1e-6,
             missing="observed",
-            random_state=witness,
             **FAMILIES[self.family],
         )
-        try:
+        with contextlib.suppress(Enough), noise:
             self.model = model.fit(rows)
-            self.answers = len(witness.kept)
-        except Enough:
-            pass
-        return log_ratio(witness.kept)
+            self.answers = len(noise.answers)
+        return log_ratio(noise.answers)
 
     def claim(self, observed):
         known = MissingCompletelyAtRandom(dict.fromkeys("abc", observed))

@@ -95,6 +95,7 @@ def marginals(name, rate):
     return [frozenset(line.split()) for line in kept]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TABLE)
 def test_table_1(name):
     for rate, (published, linear, sound, exact, rows_linear, rows_sound) in TABLE[name].items():
@@ -137,6 +138,7 @@ def of_a_fit(epsilon, share=1.0):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("share", "epsilon", "expected"),
     [
@@ -231,6 +233,7 @@ def profile(e):
     return float(stats.norm.cdf(0.5 - e) - math.exp(e) * stats.norm.cdf(-0.5 - e))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("sigma", "p"), [(2.0, 0.1), (10.0, 0.95)])
 def test_one_gated_gaussian_is_a_poisson_sampled_one(sigma, p):
     base, theirs = (pld.from_gaussian_mechanism(sigma, sampling_prob=q) for q in (1.0, p))

@@ -203,6 +203,7 @@ def test_divergences_behind_fixed_gates(gates, rates, mus, how):
         assert divergence(q, ratio, n) <= curve[n - 2]
 
 
+@pytest.mark.long
 @given(gates, rates, st.permutations([0.1, 0.3, 0.5]), ways)
 @example([SETS[0], SETS[1]], dict.fromkeys(NAMES, 0.3), [0.5, 0.5, 0.5], "plain")
 @few
@@ -211,6 +212,7 @@ def test_loss_distributions_behind_fixed_gates(gates, rates, mus, how):
     holds(q, ratio, events, acc.MissingCompletelyAtRandom(rates))
 
 
+@pytest.mark.long
 @given(rates, st.sampled_from([0.3, 0.8]), st.sampled_from([0.2, 0.6]))
 @few
 def test_caps_beside_an_answer_of_all_rows_that_knows_the_mask(rates, alone, every):
@@ -225,6 +227,7 @@ def test_caps_beside_an_answer_of_all_rows_that_knows_the_mask(rates, alone, eve
     holds(q, ratio, caps, acc.MissingCompletelyAtRandom(rates))
 
 
+@pytest.mark.long
 @given(rates, st.sampled_from([0.2, 1.0, 3.0]), st.sampled_from([SINGLES, SETS]), st.booleans())
 @some
 def test_marginals_that_the_data_chose(rates, rho, family, boldly):
@@ -325,6 +328,7 @@ releases = st.lists(
 ).filter(lambda found: sum(map(len, found)) < 5)
 
 
+@pytest.mark.long
 @given(laws, releases, st.sampled_from([0.02, 0.1, 0.3]))
 @example([3, 3, 3, 0, 0, 0, 0], [[SETS[0]], [SETS[1]], [SETS[2]]], 0.02)
 @example([3, 2, 1, 0, 1, 2, 0], [[SETS[0], SETS[1]], [SETS[2]], [SETS[3]]], 0.1)
@@ -385,6 +389,7 @@ def test_more_observed_smaller_gates_and_larger_costs_cost_more(gates, rates, ep
 
 
 # --- Smaller claims are refuted ---
+@pytest.mark.long
 def test_smaller_claims_are_refuted():
     """The adversaries have power: each of these claims is false, and is seen to be."""
     even, uneven = dict.fromkeys(NAMES, 0.5), {"a": 0.5, "b": 0.02, "c": 0.02}

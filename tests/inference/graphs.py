@@ -1,34 +1,8 @@
-"""Random small graphical models and the brute-force answer to everything about them."""
+"""Tables of rows, and how far rows are from tables."""
 
 import itertools
 
 import numpy as np
-from hypothesis import strategies as st
-
-
-@st.composite
-def models(draw, max_attributes=5, max_levels=4):
-    """Sizes and random parameters on random cliques."""
-    d = draw(st.integers(1, max_attributes))
-    sizes = [draw(st.integers(1, max_levels)) for _ in range(d)]
-    every = [c for k in (1, 2, 3) for c in itertools.combinations(range(d), k)]
-    cliques = draw(st.lists(st.sampled_from(every), min_size=1, max_size=6, unique=True))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    spread = draw(st.sampled_from([0.1, 1.0, 5.0]))
-    return sizes, {c: rng.normal(0, spread, [sizes[v] for v in c]) for c in cliques}
-
-
-def joint(sizes, parameters):
-    """Return the whole joint table and log Z, without any cleverness."""
-    table = np.zeros(sizes)
-    for clique, theta in parameters.items():
-        table = table + theta.reshape([sizes[v] if v in clique else 1 for v in range(len(sizes))])
-    log_z = np.log(np.exp(table - table.max()).sum()) + table.max()
-    return np.exp(table - log_z), log_z
-
-
-def marginal(table, clique):
-    return table.sum(axis=tuple(v for v in range(table.ndim) if v not in clique))
 
 
 def table_of(rows, clique, sizes, weights=None):

@@ -96,6 +96,7 @@ def test_what_are_no_laws_of_the_attributes_is_refused(change):
         Conditionals.fixed(Conditionals(**{**whole, **change}), SIZES)
 
 
+@pytest.mark.long
 def test_rare_levels_of_long_lists_are_merged_and_drawn_in_their_shares():
     rng = np.random.default_rng(0)
     common = rng.integers(0, 2, 20_000)

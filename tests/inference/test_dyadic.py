@@ -27,6 +27,7 @@ def fitted(cells, std, rng):
     return fit_histogram(noisy(cells, levels, std, rng), std=std, size=len(cells), levels=levels)
 
 
+@pytest.mark.long
 @given(st.integers(2, 300), st.data(), st.sampled_from((1, 2, 3)))
 def test_one_row_is_in_one_node_of_each_level(size, data, every):
     cells = np.array(data.draw(st.lists(st.integers(0, 9), min_size=size, max_size=size)))
@@ -80,6 +81,7 @@ def _drawn(seed, *, trim):
     return abs(mass @ middle / mass.sum() - values.mean()) / values.std()
 
 
+@pytest.mark.long
 def test_means_of_long_tails_survive():
     """Stray mass in the widest intervals would move them by several standard deviations."""
     seeds = range(60)

@@ -4,13 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.stats import chisquare
 
 from inference.graphs import apart, dependence, tables_of
 from missdp.inference.fit_heads import fit_heads, fit_tree
-from missdp.inference.heads import Heads, _draw_evenly, _full_conditional, redraw
+from missdp.inference.heads import Heads, _draw_evenly
 
 
 def ring(n, sizes, rng):
@@ -40,7 +37,7 @@ def test_heads_hold_every_pair_and_a_tree_does_not(rng):
     rows = ring(40_000, SIZES, rng)
     margins, moments = dependence(rows, SIZES)
     heads = fit_heads(margins, moments, {}, rng=rng).sample(40_000, rng)
-    tree = fit_tree(margins, moments, {}).sample(40_000, rng)
+    tree = fit_tree(margins, tables_of(rows, SIZES)).sample(40_000, rng)
     assert farthest(heads, rows) < 0.012
     assert farthest(tree, rows) > 0.03
 
@@ -87,6 +84,7 @@ def test_what_is_impossible_is_never_drawn(rng, most):
     assert np.abs(dependence(drawn, SIZES)[0][3] - margins[3]).max() < 0.02
 
 
+@pytest.mark.long
 def test_one_level_many_levels_and_pairs_without_a_table(rng):
     sizes = [1, 300, 2, 40]
     rows = np.zeros((60_000, 4), dtype=int)
@@ -95,7 +93,9 @@ def test_one_level_many_levels_and_pairs_without_a_table(rng):
     rows[:, 3] = (rows[:, 1] // 8 + rng.integers(0, 3, 60_000)) % 40
     margins, moments = dependence(rows, sizes)
     del moments[2, 3]
-    for model in (fit_heads(margins, moments, {}, rng=rng), fit_tree(margins, moments, {})):
+    tables = tables_of(rows, sizes)
+    tree = fit_tree(margins, {pair: tables[pair] for pair in moments})
+    for model in (fit_heads(margins, moments, {}, rng=rng), tree):
         drawn = model.sample(60_000, rng)
         assert (drawn[:, 0] == 0).all()
         agree = ((drawn[:, 1] > 150) == drawn[:, 2]).mean()
@@ -107,8 +107,8 @@ def test_one_level_many_levels_and_pairs_without_a_table(rng):
 def test_few_attributes(rng, d):
     margins = [np.array([0.25, 0.75])] * d
     assert fit_heads(margins, {}, {}, rng=rng).sample(400, rng).sum() == 300 * d
-    assert fit_tree(margins, {}, {}).sample(400, rng).sum() == 300 * d
-    assert fit_tree(margins, {}, {}).sample(0, rng).shape == (0, d)
+    assert fit_tree(margins, {}).sample(400, rng).sum() == 300 * d
+    assert fit_tree(margins, {}).sample(0, rng).shape == (0, d)
 
 
 def test_the_tree_is_the_strongest_one():
@@ -118,7 +118,8 @@ def test_the_tree_is_the_strongest_one():
     for a, before, same in ((0, 2, 0.9), (3, 0, 0.8), (1, 3, 0.7)):
         kept = rng.random(30_000) < same
         chain[:, a] = np.where(kept, chain[:, before], rng.integers(0, 3, 30_000))
-    model = fit_tree(*dependence(chain, [3] * 4), {})
+    margins, _ = dependence(chain, [3] * 4)
+    model = fit_tree(margins, tables_of(chain, [3] * 4))
     edges = {frozenset((a, p[0])) for a, p in enumerate(model.parents) if p}
     assert edges == {frozenset(e) for e in ((0, 2), (0, 3), (1, 3))}
     assert farthest(model.sample(30_000, rng), chain, [3] * 4) < 0.01
@@ -149,6 +150,7 @@ def test_even_draws_of_two_attributes_do_not_move_together(rng):
     assert np.abs(np.array(same) - 0.5).max() < 0.02
 
 
+@pytest.mark.long
 def test_weights_stay_bounded_where_attributes_tell_each_other(rng):
     grade = np.minimum(rng.geometric(0.35, 30_000) - 1, 15)  # some levels are rare
     rows = np.stack(
@@ -180,66 +182,6 @@ def test_levels_that_limits_decide_do_not_spoil_the_others(seed):
     drawn = model.sample(20_000, rng)
     assert np.array_equal(drawn[:, 0] == 1, drawn[:, 3] == 0)
     assert np.abs(np.bincount(drawn[:, 3], minlength=8) / 20_000 - pay).max() < 0.012
-
-
-# Laws given all other attributes, against enumeration of all rows
-REST = (2, 3, 4)
-
-
-def random_heads(seed, *, allowed=None):
-    rng = np.random.default_rng(seed)
-    order = tuple(rng.permutation(3).tolist())
-    margins = tuple(rng.dirichlet(np.ones(k)) for k in REST)
-    pairs = [(a, c) for i, a in enumerate(order) for c in order[:i] if rng.random() < 0.8]
-    weights = {(a, c): rng.normal(size=(REST[a], REST[c])) * 2 for a, c in pairs}
-    biases = tuple(rng.normal(size=k) for k in REST)
-    return Heads(order, margins, biases, weights, allowed or {})
-
-
-def probability(law, row):
-    found = 1.0
-    for a in law.order:
-        scores = np.array(law.biases[a])
-        for c in law.parents[a]:
-            scores = scores + law.weights[a, c][:, row[c]]
-        chances = np.exp(scores - scores.max())
-        found *= chances[row[a]] / chances.sum()
-    return found
-
-
-@given(st.integers(0, 10**6), st.integers(0, 2))
-def test_the_law_given_the_rest_is_that_of_bayes(seed, a):
-    law = random_heads(seed)
-    rows = np.array(list(itertools.product(*map(range, REST))))
-    found = _full_conditional(law, rows, a)
-    for row, column in zip(rows, found.T, strict=True):
-        others = ((*row[:a], level, *row[a + 1 :]) for level in range(REST[a]))
-        exact = np.array([probability(law, other) for other in others])
-        np.testing.assert_allclose(column, exact / exact.sum(), rtol=1e-4, atol=1e-6)
-
-
-def test_what_is_impossible_is_not_drawn():
-    allowed = {(0, 2): np.array([[True, False, True, False], [True, True, False, False]])}
-    law = random_heads(3, allowed=allowed)
-    rows = np.array(list(itertools.product(*map(range, REST))))
-    for a, b, table in ((2, 0, allowed[0, 2]), (0, 2, allowed[0, 2].T)):
-        found = _full_conditional(law, rows, a)
-        possible = table[rows[:, b]].T
-        some = possible.any(axis=0)
-        assert found[:, some][~possible[:, some]].max() < 1e-12
-
-
-def test_cells_are_drawn_from_that_law_and_others_stay():
-    law = random_heads(5)
-    rows = np.tile([1, 2, 3], (20_000, 1))
-    again = redraw(law, rows, (1,), np.random.default_rng(0))
-    assert (again[:, [0, 2]] == rows[:, [0, 2]]).all()
-    expected = _full_conditional(law, rows[:1], 1)[:, 0] * len(rows)
-    seen = np.bincount(again[:, 1], minlength=3)
-    assert chisquare(seen, expected).pvalue > 1e-4
-    assert chisquare(seen, expected[[1, 2, 0]]).pvalue < 1e-6  # it would see another law
-    for n in (0, 1):
-        assert redraw(law, rows[:n], (0, 1, 2), np.random.default_rng(0)).shape == (n, 3)
 
 
 @pytest.mark.parametrize("told", [True, False])

@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from inference.graphs import dependence
-from missdp.inference.masks import MaskModel
+from missdp.inference.missingness import MissingnessModel
 from missdp.inference.products import NumberMoments, Numbers, complete_numbers
 from missdp.inference.raking import centred
 from missdp.inference.smooth import Smoothing, _normal_tables, _shared_margins, _sparse_tables
 from missdp.inference.smooth import _weights as weights_of
+
+ROWS = 1_000_000  # so many that they are no source of chance dependence beside the noise
 
 
 def centre(rng, std, shape=(10, 10)):
@@ -22,8 +24,8 @@ def centre(rng, std, shape=(10, 10)):
 
 
 def smooth_pairs(margins, seen, variances, ordered):
-    found = Smoothing.of(margins, seen, variances, ordered, flat=False)
-    return found.means(), found.told
+    found = Smoothing.of(margins, seen, variances, ordered, rows=ROWS, flat=False)
+    return found.means(), found.remaining_variance
 
 
 def tables(seed, *, levels=10, attributes=8, strength=0.3, std=0.002):
@@ -82,7 +84,7 @@ def test_draws_vary_as_the_truth_does_given_what_was_released(strength):
     errors, spread, twice = 0.0, 0.0, 0.0
     for seed in range(4):
         truth, seen, variances, margins = tables(seed, strength=strength)
-        found = Smoothing.of(margins, seen, variances, [True] * 8)
+        found = Smoothing.of(margins, seen, variances, [True] * 8, rows=ROWS)
         rng = np.random.default_rng(seed)
         errors += error(found.means(), truth)
         for _ in range(5):
@@ -90,7 +92,8 @@ def test_draws_vary_as_the_truth_does_given_what_was_released(strength):
             spread += error(found.drawn(noise), found.means()) / 5
             again = Smoothing(noise, variances, found.kept)
             twice += error(again.means(), {c: 0 * t for c, t in seen.items()}) / 5
-    assert 0.8 < spread / errors < 4  # beyond trends there is nothing here, which no prior knows
+    # Of a weak relation that is probably none, the mean is 0, and draws vary somewhat less.
+    assert 0.6 < spread / errors < 4  # beyond trends there is nothing here, which no prior knows
     assert twice < 0.6 * spread
 
 
@@ -125,7 +128,7 @@ def test_strong_trends_stay_as_strong_under_noise_that_hides_cells(correlation):
     for seed in range(5):
         noise = centre(np.random.default_rng(seed), std)
         seen, variances = {(0, 1): truth + noise}, {(0, 1): np.full((10, 10), (0.9 * std) ** 2)}
-        found = Smoothing.of([margin] * 2, seen, variances, [True] * 2)
+        found = Smoothing.of([margin] * 2, seen, variances, [True] * 2, rows=ROWS)
         table = found.means()[0, 1] + base
         assert (table > -1e-12).all()
         assert table.sum(axis=0) == pytest.approx(margin, abs=1e-3)
@@ -186,13 +189,13 @@ def test_what_is_not_a_function_stays_none(share):
 def test_noise_independence_and_what_is_smooth_are_no_function():
     _, seen, found = sparse(0.0, 2)
     assert found is None
-    smoothing = Smoothing.of(*seen, [True, True])
+    smoothing = Smoothing.of(*seen, [True, True], rows=ROWS)
     assert smoothing.margins == seen[0]
     assert smoothing.allowed({}) == {}
     rng, place = np.random.default_rng(4), (np.arange(10) + 0.5) / 10
     table = np.exp(-8 * np.square(place[:, None] - place))
     seen = noisy(table / table.sum(), rng, 0.0005)  # a smooth one keeps its own prior
-    assert not Smoothing.of(*seen, [True, True]).sparse
+    assert not Smoothing.of(*seen, [True, True], rows=ROWS).sparse
 
 
 def test_a_coarser_column_is_a_function_one_way():
@@ -200,7 +203,7 @@ def test_a_coarser_column_is_a_function_one_way():
     margin = rng.dirichlet(np.full(LEVELS, 5.0))
     table = np.zeros((LEVELS, 5))
     table[np.arange(LEVELS), np.arange(LEVELS) // 4] = margin
-    smoothing = Smoothing.of(*noisy(table, rng, 0.002), [True, True])
+    smoothing = Smoothing.of(*noisy(table, rng, 0.002), [True, True], rows=ROWS)
     possible = smoothing.allowed({})[0, 1]
     assert (possible == (table > 0)).mean() > 0.97
     known = np.ones(table.shape, dtype=bool)
@@ -228,7 +231,7 @@ def test_nominal_attributes_have_the_trends_of_ordered_ones_that_tell_them(turne
         variances = {p: np.full(t.shape, std**2) for p, t in truth.items()}
         lonely = {p: t for p, t in seen.items() if p != twin}
         for k, known in enumerate((seen, lonely)):
-            found = Smoothing.of(margins, known, variances, ordered).means()
+            found = Smoothing.of(margins, known, variances, ordered, rows=ROWS).means()
             off[k] += np.square(found[0, 2] - truth[0, 2]).sum()
     assert off[0] < 0.6 * off[1]
 
@@ -271,7 +274,7 @@ EVEN = [np.full(10, 0.1)] * 3
 
 
 def numbers_of(codes, z, **noise):
-    free, no_holes = MaskModel(np.zeros(3)), np.zeros(codes.shape, dtype=bool)
+    free, no_holes = MissingnessModel(np.zeros(3)), np.zeros(codes.shape, dtype=bool)
     moments = moments_of(codes, z, **noise)
     return complete_numbers(moments, *levels_of(z), EVEN, BIN[codes], no_holes, free)
 
@@ -287,11 +290,11 @@ def test_trends_are_closer_with_numbers_under_the_tables(tail):
         variances = {p: np.full((10, 10), (0.9 * std) ** 2) for p in truth}
         numbers = numbers_of(codes, z, std=2 * std, seed=seed)
         for k, known in enumerate((None, numbers)):
-            how = {"flat": False, "numbers": known}
+            how = {"rows": 20_000, "flat": False, "numbers": known}
             found = Smoothing.of(EVEN, seen, variances, [True] * 3, **how).means()
             off = [found[p] - table for p, table in truth.items()]
             errors[k] += np.square(off).sum(), np.square([rank @ o @ rank for o in off]).sum()
-    assert (errors[1] < [0.95, 0.8 if tail else 0.5] * errors[0]).all()
+    assert (errors[1] < ([1.0, 0.8] if tail else [0.95, 0.5]) * errors[0]).all()
 
 
 @settings(max_examples=20)
@@ -301,7 +304,7 @@ def test_what_is_not_noisy_stays_with_numbers(seed, tail):
     truth = dependence(BIN[codes], [10] * 3)[1]
     noise = {p: np.full((10, 10), 1e-24) for p in truth}
     numbers = numbers_of(codes, z, std=1e-12)
-    found = Smoothing.of(EVEN, truth, noise, [True] * 3, numbers=numbers).means()
+    found = Smoothing.of(EVEN, truth, noise, [True] * 3, rows=ROWS, numbers=numbers).means()
     for p, table in truth.items():
         assert found[p] == pytest.approx(table, abs=1e-6)
         assert found[p].sum(axis=0) == pytest.approx(np.zeros(10), abs=1e-9)
@@ -318,13 +321,13 @@ def test_levels_and_numbers_that_nothing_tells_leave_tables_finite():
     seen[1, 2] = np.outer(margin * np.linspace(-1, 1, 6), [-0.3, 0.1, 0.2])
     variances = {p: np.full(t.shape, 1e-6) for p, t in seen.items()}
     seen = {p: t + rng.normal(0, 1e-3, t.shape) for p, t in seen.items()}
-    found = Smoothing.of([own, margin, outcome], seen, variances, [True, False, True])
+    found = Smoothing.of([own, margin, outcome], seen, variances, [True, False, True], rows=ROWS)
     assert (found.sparse[0, 1].table.sum(axis=1) == 0).any()
     assert all(np.isfinite(t).all() for t in found.means().values())
     _, seen, variances, margins = tables(0, attributes=2)  # a number of which no bin tells anything
     told = {(0, 1): (np.zeros(10), np.full(10, 1e-6))}
     numbers = Numbers({0: np.zeros(10)}, {0: 1.0}, told, {})
-    found = Smoothing.of(margins, seen, variances, [True, True], numbers=numbers)
+    found = Smoothing.of(margins, seen, variances, [True, True], rows=ROWS, numbers=numbers)
     assert np.isfinite(found.means()[0, 1]).all()
 
 
@@ -343,7 +346,7 @@ def test_missing_values_that_depend_on_others_are_made_up_for():
     holes = np.zeros(codes.shape, dtype=bool)
     holes[:, 1] = np.random.default_rng(0).random(len(codes)) < chance
 
-    class Known(MaskModel):
+    class Known(MissingnessModel):
         """The mechanism itself."""
 
         def missing(self, rows):
@@ -355,7 +358,7 @@ def test_missing_values_that_depend_on_others_are_made_up_for():
     seen = moments_of(codes, z, holes=holes)
     told, wanted = (seen, *levels_of(z), EVEN, BIN[codes], holes), numbers_of(codes, z)
     found = complete_numbers(*told, masks)
-    plain = complete_numbers(*told, MaskModel(masks.rates))
+    plain = complete_numbers(*told, MissingnessModel(masks.rates))
     assert found.both[0, 1][0] == pytest.approx(wanted.both[0, 1][0], abs=0.01)
     assert np.abs(plain.by_level[1, 0][0] - wanted.by_level[1, 0][0]).max() > 0.004
     for pair in ((0, 1), (1, 0), (1, 2)):

@@ -98,6 +98,7 @@ class Page(HTMLParser):
         self.said.append(data)
 
 
+@pytest.mark.long
 def test_the_page_shows_both_tables_and_says_whose_it_is(shown, model):
     real, made = people(1500, 1), model.sample(1500, missing_values="keep", random_state=0)
     verdict, said = shown(real, made, guarantee=model.guarantee_, control=people(1500, 2))
@@ -110,6 +111,7 @@ def test_the_page_shows_both_tables_and_says_whose_it_is(shown, model):
     assert not any("ATTACKED" in line for line in verdict)
 
 
+@pytest.mark.long
 def test_a_release_that_copies_rows_is_flagged_and_others_are_not(shown):
     """Half the released rows are copies; the control has as many rows, from the same people."""
     real, other, third = (people(800, seed) for seed in (1, 2, 3))
@@ -144,6 +146,7 @@ def visits(seed):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("unit", "weight"),
     [
@@ -172,6 +175,7 @@ def test_attacks_are_on_one_row_of_each_unit_and_on_no_row_twice(shown, tmp_path
             tmp_path / "page.html", **asked)  # fmt: skip
 
 
+@pytest.mark.long
 def test_membership_on_refits_finds_copies_and_not_what_the_guarantee_allows(shown):
     """The other release answers at random whether the row is there, and is as good as epsilon 1."""
     rows, rng = people(120, 1), np.random.default_rng(0)
@@ -210,6 +214,7 @@ def test_what_a_test_of_membership_gains_is_bounded_as_the_guarantee_says():
         refused(ParameterError, says, membership, lambda t: t, rows, guarantee, refits=15)
 
 
+@pytest.mark.long
 def test_f1_from_real_rows_stands_beside_and_is_not_learned_of_a_person_twice(shown, monkeypatch):
     """Five rows each, alike: 150 rows of 150 people are split, not 750."""
     pytest.importorskip("sklearn")
@@ -228,6 +233,7 @@ def test_f1_from_real_rows_stands_beside_and_is_not_learned_of_a_person_twice(sh
     assert seen == [150]
 
 
+@pytest.mark.long
 def test_a_dossier_and_a_curators_page_never_share_a_folder(tmp_path, model):
     rows = people(50, 1)
     (tmp_path / "in").mkdir()
@@ -252,6 +258,7 @@ def test_it_is_not_written_beside_what_was_released(tmp_path, name):
     assert not list(tmp_path.rglob("page.html"))
 
 
+@pytest.mark.long
 def test_names_and_levels_are_inert(shown):
     levels = (Categorical(name=f"{e}{i}", levels=("x", e)) for i, e in enumerate(EVIL))
     schema = Schema((*levels, Numeric(name="<b>n</b>", lower=0, upper=1)))
@@ -263,6 +270,7 @@ def test_names_and_levels_are_inert(shown):
     assert all(e in said for e in EVIL[:4])
 
 
+@pytest.mark.long
 def test_the_command_writes_the_page_elsewhere(tmp_path, capsys, monkeypatch, model):
     monkeypatch.chdir(tmp_path)
     model.save("synthetic.model.json")

@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import html
 import html.parser
 import io
 import json
@@ -19,16 +20,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp import AIM, MST, AllPairs, Categorical, Numeric, PrivBayes, Schema, Table, load
-from missdp.accounting import RowIndependentMissingness, TakenFromFile
+from missdp.accounting import PublicDomain
 from missdp.cli.main import main
-from missdp.errors import DataError, OutputError, ParameterError, SchemaError, UnprovenError
-from missdp.evaluate import marginal_distance
-from missdp.ground_truth import ground_truth_guarantee
-from missdp.office.dossier import FILES, About, from_measurements, write_dossier
-from missdp.office.facts import Facts
-from missdp.office.measurements import RECORD
-from missdp.schema import SurveyWeight, Unit
-from missdp.schema.rules import Impossible
+from missdp.conditions import CutsFromRelease
+from missdp.errors import OutputError, ParameterError, SchemaError
+from missdp.office.dossier import FILES, About, write_dossier
+from missdp.office.facts import Facts, _cramers_v
+from missdp.office.pages import _labelled
+from missdp.schema import Layout, SurveyWeight, Unit
+from missdp.schema.rules import Determined, Impossible
+from missdp.synth import SmallTableWarning
 from missdp.testing import check_non_interference
 from refusing import refused, refuses
 
@@ -52,7 +53,7 @@ def rows(seed=0):
 
 @pytest.fixture(scope="module")
 def models():
-    fitted = (AllPairs(epsilon=2.0), AIM(epsilon=2.0, model_rows=2000), PrivBayes(epsilon=2.0))
+    fitted = (AllPairs(epsilon=2.0), AIM(epsilon=2.0), PrivBayes(epsilon=2.0))
     return {type(m).__name__: m.fit(rows(), schema=SCHEMA) for m in fitted}
 
 
@@ -78,6 +79,7 @@ def contents(place):
     return {path.name: path.read_bytes() for path in place.iterdir()}
 
 
+@pytest.mark.long
 def test_all_files_are_there_with_their_hashes(folder):
     found = contents(folder)
     said = json.loads(found.pop("release.json"))
@@ -88,6 +90,7 @@ def test_all_files_are_there_with_their_hashes(folder):
     assert said["guarantee"]["epsilon"] == 2.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["AllPairs", "AIM", "PrivBayes"])
 def test_a_model_that_saw_rows_and_its_file_make_the_same_bytes(models, written, family, tmp_path):
     """What a fit left in memory beyond the model's file cannot show, nor can time or place."""
@@ -98,12 +101,13 @@ def test_a_model_that_saw_rows_and_its_file_make_the_same_bytes(models, written,
     assert contents(places[0]) == contents(places[1]) == contents(places[2])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", [AllPairs, AIM, MST])
 def test_other_rows_of_which_the_same_is_released_make_the_same_bytes(family):
     """A fit to other, fewer rows is given the answers of the first: all files stay as they are."""
 
-    def written(witness, table):
-        model = family(epsilon=2.0, delta=1e-6, random_state=witness).fit(table)
+    def written(table):
+        model = family(epsilon=2.0, delta=1e-6).fit(table)
         with tempfile.TemporaryDirectory() as folder:
             write_dossier(model, Path(folder) / "d", about=About(title="Made up"))
             return contents(Path(folder) / "d")
@@ -117,6 +121,11 @@ def test_a_schema_made_from_rows_is_refused(tmp_path):
     data = pd.DataFrame({"x": ["a", "b"] * 50})
     model = PrivBayes(epsilon=1.0).fit(data, schema=Schema((drafted,)), undeclared="accept")
     refused(SchemaError, "x were read from the private table", write_dossier, model, tmp_path / "d")
+    public = Categorical(name="x", levels=("a", "b"))
+    layout = Layout(decimal=",", undeclared_marks=("decimal",))
+    model.fit(data, schema=Schema((public,), layout=layout), undeclared="accept")
+    said = r"\[file\] were read from the private table"
+    refused(SchemaError, said, write_dossier, model, tmp_path / "d")
     assert not any(tmp_path.iterdir())
 
 
@@ -166,10 +175,10 @@ def reader(folder):
 
 
 def test_measurements_are_those_of_the_model_with_their_noise(models, folder):
-    read, release = reader(folder), models["AllPairs"].pairs_
+    read, release = reader(folder), models["AllPairs"].tables_
     values, stds = read("share", "smoker")
-    assert values.loc["yes"] == release.crude.margins[0][1]
-    assert stds.loc["yes"] == pytest.approx(release.crude.std / release.crude.rows)
+    assert values.loc["yes"] == release.one_way.margins[0][1]
+    assert stds.loc["yes"] == pytest.approx(release.one_way.std / release.one_way.rows)
     values, stds = read("product", "smoker", "ill")
     found = release.products.pairs["smoker", "ill"]
     assert values.loc["yes", "no"] == found[1, 0]
@@ -181,14 +190,37 @@ def test_measurements_are_those_of_the_model_with_their_noise(models, folder):
 
 def test_measurements_of_marginals(models, written):
     model, place = models["AIM"], written("AIM")
-    clique = max(model.marginals_, key=len)
-    named = [model.modelled_.names[a] for a in clique]
-    values, stds = reader(place)("completed share", *named)
-    table = model.marginals_[clique]
-    assert np.array_equal(values.to_numpy(), table[0].ravel())
-    assert np.allclose(stds.to_numpy(), table[1].ravel())
+    read, released = reader(place), model.tables_
+    for at, name in enumerate(model.modelled_.names):
+        values, stds = read("share", name)
+        assert np.array_equal(values.to_numpy(), released.margins[at])
+        assert stds.to_numpy() == pytest.approx(released.std / released.rows)
+    assert {*read("share", "smoker")[0].index} == {"no", "yes", "(missing)"}
+    for clique, counts in released.counts.items():
+        values, stds = read("count", *(model.modelled_.names[a] for a in clique))
+        assert np.array_equal(values.to_numpy(), counts.ravel())
+        assert stds.to_numpy() == pytest.approx(released.stds[clique])
     stamped = pyarrow.parquet.read_schema(place / "measurements.parquet").metadata
     assert b"2" in stamped[b"missdp.guarantee"]
+
+
+def test_measurements_of_merged_levels_and_of_missing_cells(written):
+    """The noise of a merged level is that of all its levels; masks have four cells."""
+    letters = Categorical(name="letter", levels=tuple("abcdef"), nullable=True)
+    schema, rng = Schema((letters, SCHEMA["smoker"])), np.random.default_rng(0)
+    letter, smoker = rng.choice(["a", "b"], 4000), rng.choice(["no", "yes"], 4000)
+    frame = pd.DataFrame({"letter": letter, "smoker": smoker}).mask(rng.random((4000, 2)) < 0.3)
+    model = AIM(epsilon=2.0, random_state=0).fit(frame, schema=schema)
+    masks = {(0, 1): np.array([[2800.0, 1.0], [-2.0, 1200.0]])}
+    model.tables_ = replace(model.tables_, masks=masks, masks_std=3.0)
+    read, released = reader(written(model)), model.tables_
+    values, stds = read("share", "letter")
+    assert values.index.to_list() == ["a", "b", "c and 3 more, merged", "(missing)"]
+    assert stds.to_numpy() == pytest.approx(released.std / released.rows * np.array([1, 1, 2, 1]))
+    values, stds = read("mask", "letter", "smoker")
+    assert values.loc["(missing)", "(missing)"] == 1200.0
+    assert values.loc["(observed)", "(missing)"] == 1.0
+    assert (stds == 3.0).all()
 
 
 @pytest.mark.parametrize(
@@ -207,6 +239,7 @@ def test_every_strategy_and_few_attributes_have_a_dossier(family, missing, names
     assert ("does not keep what was missing" in page) == (not model._applied_strategy.models_holes)
 
 
+@pytest.mark.long
 def test_the_report_says_where_conclusions_turn_if_asked(models, written, tmp_path, monkeypatch):
     question, model = "mean(age) by ill", models["AllPairs"]
     page = (written(model, tipping=[("age", question)]) / "report.html").read_text()
@@ -248,6 +281,7 @@ def test_the_registry_entry_leaves_to_people_what_is_theirs(folder):
     assert found["privacy_loss"]["privacy_parameters"] == {"epsilon": 2.0, "delta": 1e-6}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("about", [About(), About(title="Of “x”: #1", published="2026-11-27")])
 def test_the_registry_entry_is_one_by_the_registrys_own_schema(models, written, about):
     jsonschema = pytest.importorskip("jsonschema")
@@ -273,6 +307,7 @@ def test_answers_say_what_is_not_met(seed, written):
     assert f"come from? | {'met' if seed is None else 'not met'} |" in text
 
 
+@pytest.mark.long
 def test_the_command_keeps_the_ledger_line_of_the_release(tmp_path, monkeypatch, capsys):
     def run(command):
         return main(command.split())
@@ -282,7 +317,7 @@ def test_the_command_keeps_the_ledger_line_of_the_release(tmp_path, monkeypatch,
     SCHEMA.to_toml("t.toml")
     ledger = "--budget sqlite:///b.db"
     assert run(f"budget create t --epsilon 20 --delta 1e-6 {ledger}") == 0
-    asked = f"synthesize t.csv --schema t.toml --epsilon 1 --method privbayes {ledger} --table t"
+    asked = f"synthesize t.csv --schema t.toml --epsilon 1 --method privbayes {ledger}#t"
     assert run(f"{asked} -o s.csv") == 0
     capsys.readouterr()
     assert run("dossier s.model.json -o d --title Patients --json") == 0
@@ -356,7 +391,7 @@ def check_inert(names, labels, levels, about, place):
     assert {*entry["deployment"]["basic"]} >= {"name", "description"}
     maintained = csv.reader(io.StringIO(found["maintained.csv"].decode()))
     cells = [cell for row in maintained for cell in row]
-    assert len(cells) % 5 == 0
+    assert len(cells) % 6 == 0
     assert not any(cell.startswith(("=", "+", "@", "\t")) for cell in cells)
     page = Elements(found["report.html"].decode())
     assert page.names.count("script") == page.names.count("style") == 1
@@ -387,19 +422,162 @@ def test_any_names_are_inert_in_a_thousand_schemas(tmp_path_factory, texts):
 
 def test_the_report_shows_what_was_released_with_its_noise(models, folder):
     page = (folder / "report.html").read_text()
-    release = models["AllPairs"].pairs_
+    release = models["AllPairs"].tables_
     assert "Published by <bdi>An office</bdi>" in page
     assert page.count('<section class="card">') == 3
-    shares = re.search(r"<bdi>smoker</bdi></h3>.*?</table>", page, re.DOTALL)[0]
+    shares = re.search(r"<bdi>Smokes\?</bdi></h3>.*?</table>", page, re.DOTALL)[0]
     shown = dict(re.findall(r"<bdi>(no|yes)</bdi>.*?([\d.]+) %</td>", shares))
-    margin = release.crude.margins[0][:2]
+    margin = release.one_way.margins[0][:2]
     assert float(shown["yes"]) / 100 == pytest.approx(margin[1] / margin.sum(), abs=0.1)
     stds = release.margin_stds[0][:2] / margin.sum()
     half = [float(x) for x in re.findall(r"± ([\d.]+)</td>", shares)]
     assert half == pytest.approx(196 * stds, rel=0.35)  # rounded up to a digit or two
-    assert "smoker = &#39;yes&#39;" in page  # the rule
+    assert "age &lt; 20 and “Smokes?” = &#39;yes&#39;" in page  # the rule
     assert "<caption>in years</caption>" in page
     assert "2 may be missing" in page  # which is declared; whether any is, has noise
+
+
+APART = Schema(tuple(Categorical(name=f"c{i}", levels=tuple("abcdef")) for i in range(8)))
+
+
+def pairs_apart(rows, *, related):
+    """Independent columns, but for the first two if they are to be related."""
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({name: rng.choice([*"abcdef"], rows) for name in APART.names})
+    if related:
+        frame["c1"] = frame["c1"].where(rng.random(rows) < 0.4, frame["c0"])
+    return frame
+
+
+@pytest.fixture(scope="module", params=["AllPairs", "AIM", "MST"])
+def apart(request):
+    family = {"AllPairs": AllPairs, "AIM": AIM, "MST": MST}[request.param]
+
+    def fitted(rows, *, related):
+        model = family(epsilon=1.0, delta=1e-6, random_state=1)
+        return model.fit(pairs_apart(rows, related=related), schema=APART)
+
+    return fitted
+
+
+@pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
+def test_relations_of_independent_columns_are_marked(apart, written):
+    place = written(apart(1300, related=False))
+    page = (place / "report.html").read_text()
+    assert "No relation stands out from the noise." in page
+    assert 'data-l="strength"' not in page
+    cells = re.findall(r'<td class="(n|n h|s\d.*?)">(.*?)</td>', page)
+    assert len(cells) == 56
+    assert all(kind[0] == "n" and text.endswith("*") for kind, text in cells)
+    lines = csv.DictReader(io.StringIO((place / "maintained.csv").read_text()))
+    assert {line["stands out from noise"] for line in lines} == {"no"}
+
+
+@pytest.mark.long
+def test_only_relations_that_stand_out_are_listed(apart, written):
+    facts = Facts(model := apart(3000, related=True))
+    assert [pair for pair, one in facts.pairs.items() if one.clear] == [(0, 1)]
+    page = (written(model) / "report.html").read_text()
+    assert re.findall(r'<th scope="row"><bdi>(c\d and c\d)</bdi>', page) == ["c0 and c1"]
+    assert "Of 28 relations, 27 do not stand out from the noise and are not listed" in page
+    assert "most relations between columns are noise" not in page
+
+
+def test_pages_say_that_most_relations_are_noise(written):
+    model = AllPairs(epsilon=0.3, delta=1e-6, random_state=1)
+    with pytest.warns(SmallTableWarning, match="most relations between columns are noise") as said:
+        model.fit(pairs_apart(900, related=True), schema=APART)
+    place = written(model)
+    for name in ("report.html", "how-to-use.md"):
+        assert str(said[0].message) in html.unescape((place / name).read_text())
+
+
+def test_family_without_measurements_marks_no_relation(models, written):
+    place = written("PrivBayes")
+    assert all(one.clear is None for one in Facts(models["PrivBayes"]).pairs.values())
+    assert (
+        "which relations stand out from the noise is not known"
+        in (place / "report.html").read_text()
+    )
+
+
+def test_strengths_of_drawn_rows_are_corrected_for_chance():
+    table = np.random.default_rng(0).multinomial(400, np.full(400, 1 / 400)).reshape(20, 20)
+    assert _cramers_v(table.astype(float), drawn=False) > 0.2
+    assert _cramers_v(table.astype(float), drawn=True) < 0.1
+    assert _cramers_v(400 * np.eye(20), drawn=True) == pytest.approx(1.0)
+
+
+LABELLED = Schema(
+    (
+        Categorical(name="smk", levels=("no", "yes"), nullable=True, label="Smokes daily"),
+        Categorical(name="ill", levels=("no", "yes"), label="Illness"),
+        Categorical(name="ill2", levels=("no", "yes"), label="Illness"),
+        Categorical(name="rich", levels=("no", "yes"), label="Earns much"),
+    ),
+    (Determined("rich", by="ill", map=(("no", "no"), ("yes", "yes"))),),
+)
+
+
+def labelled_rows(rows=300):
+    rng = np.random.default_rng(0)
+    cells = {n: rng.choice(["no", "yes"], rows) for n in ("smk", "ill", "ill2")}
+    return pd.DataFrame(cells | {"rich": cells["ill"], "w": rng.uniform(0.5, 2.0, rows)})
+
+
+def page_of(written, schema, *, name="d"):
+    columns = [*schema.names, *(["w"] if schema.weight else [])]
+    model = AllPairs(epsilon=2.0).fit(labelled_rows()[columns], schema=schema)
+    folder = written(model, name)
+    return {p.name: p.read_text() for p in folder.iterdir() if p.suffix in (".html", ".md")}
+
+
+def test_report_with_labels_shows_labels(written):
+    page = page_of(written, LABELLED)["report.html"]
+    headings = re.findall(r'class="card"><h3><bdi>(.*?)</bdi>', page)
+    plain_headings = [heading.replace("<wbr>", "") for heading in headings]
+    assert plain_headings == ["Smokes daily", "Illness (ill)", "Illness (ill2)"]
+    assert 'data-name="Smokes daily"' in page
+    assert "<bdi>Earns much</bdi>" in page  # follows from others
+    assert "<caption>column smk</caption>" in page
+    assert not re.search(r"<bdi>(smk|rich)</bdi>", page)
+
+
+def test_report_conditions_name_attributes_by_label(models):
+    facts = Facts(models["AllPairs"])
+    found = _labelled(CutsFromRelease(("smoker", "age"), "0" * 32), facts)
+    assert found.attributes == ("Smokes?", "age")
+    untouched = PublicDomain()
+    assert _labelled(untouched, facts) is untouched
+
+
+def test_report_sentences_are_separated_by_blanks(written):
+    page = page_of(written, LABELLED)["report.html"]
+    assert "noise. Not shown, since they follow" in page
+    assert not re.search(
+        r"[a-z]\.[A-Z]", re.sub(r"<style>.*?</style>|<script>.*", "", page, flags=re.S)
+    )
+
+
+def test_report_tells_rows_and_effective_sizes_apart(written):
+    plain_pages = page_of(written, LABELLED, name="rows")
+    assert "effective sample size" not in plain_pages["report.html"]
+    assert re.search(r"</b>rows <small>± \d+, noise", plain_pages["report.html"])
+    weighed = page_of(written, replace(LABELLED, weight=SurveyWeight("w", upper=2.0)), name="w")
+    report = weighed["report.html"]
+    assert "</b>rows <small>" not in report
+    assert "</b>effective sample size <small>the number of rows was not released" in report
+    assert "effective rows (" in report  # noise of a cell
+    assert "an effective sample size of about" in weighed["how-to-use.md"]
+    assert "effective sample size (the number of rows was not released)" in weighed["answers.md"]
+
+
+def test_report_of_units_shows_both_sizes(written):
+    whole = replace(LABELLED, unit=Unit("person", max_rows=3))
+    frame = labelled_rows().drop(columns="w").assign(person=np.arange(300) // 3)
+    page = (written(AllPairs(epsilon=2.0).fit(frame, schema=whole)) / "report.html").read_text()
+    assert re.search(r"</b>rows <small>", page)
+    assert "</b>effective sample size <small>independent rows that tell as much" in page
 
 
 def test_levels_that_are_merged_stand_where_the_first_of_them_is():
@@ -433,111 +611,3 @@ def test_the_report_of_a_family_without_measurements_states_no_noise(written):
     page = (written("PrivBayes") / "report.html").read_text()
     assert "±" not in re.sub(r"<small>± .*?</small>|<h3>The risk.*", "", page, flags=re.DOTALL)
     assert "this family keeps no measurements" in page
-
-
-# Synthesizers from published measurements
-@pytest.mark.parametrize("family", ["AllPairs", "AIM"])
-def test_a_released_synthesizer_comes_back_from_its_measurements(models, written, family, tmp_path):
-    model, file = models[family], written(family) / "measurements.parquet"
-    for schema in (None, model.schema_, SCHEMA):
-        again = from_measurements(file, schema)
-        assert type(again) is type(model)
-        assert again.guarantee_ == model.guarantee_.with_conditions(TakenFromFile())
-        kept = [m.sample(300, missing_values="keep", random_state=7) for m in (model, again)]
-        assert kept[0].equals(kept[1])
-    again.save(tmp_path / "m.json")
-    assert TakenFromFile() in load(tmp_path / "m.json").guarantee_.conditions
-    assert "no signature" in again.guarantee_.in_words()
-
-
-def test_a_record_that_unpacks_to_too_much_is_refused(folder, monkeypatch):
-    monkeypatch.setattr("missdp.office.measurements._MOST_TEXT", 100)
-    said = "holds a record that is no model"
-    refused(DataError, said, from_measurements, folder / "measurements.parquet")
-
-
-def nudged(table, name):
-    """The table with one number of a column larger by as little as can be."""
-    values = table[name].to_numpy().copy()
-    values[3] = np.nextafter(values[3], np.inf)
-    return table.set_column(table.column_names.index(name), name, pyarrow.array(values))
-
-
-def with_record_of(table, models, folder):
-    write_dossier(models["AIM"], folder / "other")
-    other = pyarrow.parquet.read_schema(folder / "other" / "measurements.parquet").metadata
-    return table.replace_schema_metadata({**table.schema.metadata, RECORD: other[RECORD]})
-
-
-EDITS = {
-    "value": lambda table, *_: nudged(table, "value"),
-    "variance": lambda table, *_: nudged(table, "variance"),
-    "order": lambda table, *_: table.take([1, 0, *range(2, len(table))]),
-    "column": lambda table, *_: table.append_column("note", table["kind"]),
-    "record": with_record_of,
-    "metadata": lambda table, *_: table.replace_schema_metadata(None),
-}
-
-
-@pytest.mark.parametrize("edit", EDITS)
-def test_what_was_edited_is_not_the_release(models, folder, tmp_path, monkeypatch, edit):
-    table = pyarrow.parquet.read_table(folder / "measurements.parquet")
-    file, schema = tmp_path / "edited.parquet", models["AllPairs"].schema_
-    pyarrow.parquet.write_table(table, file)
-    monkeypatch.setattr("missdp.office.measurements._fitted", lambda *_: "fitted anew")
-    assert isinstance(from_measurements(file, schema), AllPairs)  # written again, not edited
-    pyarrow.parquet.write_table(EDITS[edit](table, models, tmp_path), file)
-    assert from_measurements(file, schema) == "fitted anew"
-    refused(SchemaError, "no sealed record", from_measurements, file)
-
-
-def test_no_guarantee_is_known_of_numbers_that_were_edited_or_of_another_schema(
-    models, folder, tmp_path
-):
-    table = pyarrow.parquet.read_table(folder / "measurements.parquet")
-    file, schema = tmp_path / "edited.parquet", models["AllPairs"].schema_
-    pyarrow.parquet.write_table(nudged(table, "value"), file)
-    found = from_measurements(file, schema)
-    for ask in (
-        lambda: found.guarantee_,
-        lambda: found.save(tmp_path / "m.json"),
-        lambda: write_dossier(found, tmp_path / "d"),
-        lambda: ground_truth_guarantee(found, RowIndependentMissingness()),
-    ):
-        refused(UnprovenError, "no guarantee is known", ask)
-    assert [*tmp_path.iterdir()] == [file]
-    drawn = found.sample_table(4000, missing_values="keep", random_state=0)
-    assert Table.from_codes(schema, {a.name: drawn.codes(a.name) for a in schema})
-    far = marginal_distance(models["AllPairs"].sample(4000), drawn, k=2, schema=schema)
-    assert far.mean < 0.2
-    relabelled = {"ill": replace(SCHEMA["ill"], label="another one")}
-    other = replace(schema, attributes=tuple(relabelled.get(a.name, a) for a in schema))
-    found = from_measurements(folder / "measurements.parquet", other)
-    refused(UnprovenError, "no guarantee is known", lambda: found.guarantee_)
-
-
-def test_marginals_that_mbi_measured_make_a_model_without_a_guarantee(tmp_path):
-    """Pairs in any order, also with a last cell for missing values; nothing is unpickled."""
-    schema, counts = Schema(tuple(SCHEMA[n] for n in ("ill", "smoker"))), np.zeros((3, 2))
-    counts[:2, :2], counts[2] = [[500.0, 100.0], [100.0, 500.0]], [150.0, 50.0]
-    file, saved = tmp_path / "m.npz", {"clique_0": ["smoker", "ill"], "stddev_0": 4.0}
-    np.savez(file, values_0=counts.ravel(), **saved)
-    model = from_measurements(file, schema)
-    drawn = model.sample_table(20_000, missing_values="keep", random_state=0)
-    smoker, ill = (drawn.codes(name) for name in ("smoker", "ill"))
-    assert model.n_rows_ == 1400
-    assert np.mean(smoker == 2) == pytest.approx(200 / 1400, abs=0.02)
-    assert np.mean(ill[smoker < 2] == smoker[smoker < 2]) == pytest.approx(1000 / 1200, abs=0.03)
-    refused(UnprovenError, "no guarantee is known", lambda: model.guarantee_)
-    for wrong, said in (
-        ({"values_0": np.ones(5), **saved}, "no marginal of the levels"),
-        ({"values_0": counts.ravel(), **saved, "clique_0": ["smoker", "x"]}, "not in the schema"),
-        ({"values_0": counts.sum(1), **saved, "clique_0": ["smoker"]}, "no measurement is about"),
-        ({"values_0": np.array([print], dtype=object), **saved}, "holds no measurements"),
-        ({"leaf_0": counts}, "holds no measurements"),
-    ):
-        np.savez(file, **wrong)
-        refused(DataError, said, from_measurements, file, schema)
-    (tmp_path / "m.parquet").write_text("no parquet")
-    for name in ("m.parquet", "absent.npz"):
-        refused(DataError, "holds no measurements", from_measurements, tmp_path / name, schema)

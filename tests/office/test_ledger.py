@@ -14,9 +14,9 @@ import pytest
 
 from missdp.accounting import (
     ApproximateEvent,
-    Budget,
     Cost,
     ExplicitSeed,
+    Filter,
     GaussianEvent,
     LaplaceEvent,
     PureEvent,
@@ -181,7 +181,7 @@ def test_an_epoch_has_its_own_budget_only_if_no_unit_is_in_two(office):
     refused(ParameterError, said, office.create, "visits-2026", table="visits", **other)
     for name in "ab":
         office.create(name, table="t", **other)
-    refused(ParameterError, "there already", office.create, "a", epsilon=2.0)
+    refused(ParameterError, "exists already", office.create, "a", epsilon=2.0)
 
 
 def test_failures_add_up_beside_the_amount(office):
@@ -192,9 +192,8 @@ def test_failures_add_up_beside_the_amount(office):
     assert (row.spent, row.failed) == (Fraction(1, 200), Fraction(6, 10**9))
     refused(BudgetExceededError, "of failure", office.start, "visits", may_fail)
     assert office.budget("visits").spent.delta == pytest.approx(1e-6 + 1e-8)
-    for currency in ("gdp", "renyi"):
-        office.create(currency, epsilon=1.0, delta=1e-6, currency=currency)
-        refused(UnprovenError, "'zcdp'", office.start, currency, may_fail)
+    office.create("gdp", epsilon=1.0, delta=1e-6, currency="gdp")
+    refused(UnprovenError, "'zcdp'", office.start, "gdp", may_fail)
     refused(ParameterError, "failure", office.create, "pure", epsilon=1.0, failure=1e-9)
     office.verify()
 
@@ -224,10 +223,10 @@ def test_add_remove_releases_cost_double_where_rows_are_replaced(office):
 # A budget for everything that takes one
 def test_it_is_a_budget(office, url):
     budget = office.budget("patients", purpose="report", ticket="T-1")
-    assert isinstance(budget, Budget)
+    assert isinstance(budget, Filter)
     assert budget.spent.epsilon == 0
     budget.charge(LaplaceEvent(sensitivity=1, scale=4.0), *TENTH)
-    part = budget.reserve(Budget(0.25, schedule="adaptive"), label="fit")
+    part = budget.reserve(Filter(0.25), label="fit")
     part.charge(PureEvent(epsilon=0.2))  # costs the whole nothing more
     assert budget.left.amount == budget.remaining_epsilon == 0.4
     assert [event.kind for event in budget.events] == ["LaplaceEvent", "PureEvent", "PureEvent"]
@@ -294,7 +293,7 @@ def test_threads_spend_it_once(office):
     assert (len(granted), office.row("patients").spent) == (10, 1)
 
 
-@pytest.mark.parametrize("currency", ["zcdp", "renyi", "gdp"])
+@pytest.mark.parametrize("currency", ["zcdp", "gdp"])
 def test_budgets_in_other_currencies_never_grant_more_than_they_say(url, currency):
     office = Ledger(url)
     office.create("visits", epsilon=1.0, delta=1e-6, currency=currency)
@@ -421,7 +420,7 @@ def test_export_and_import_are_the_same_ledger(signed, tmp_path):
 def test_a_file_that_is_no_ledger_is_refused(tmp_path, url):
     (tmp_path / "budget.db").write_bytes(b"SQLite format 3\0" + b"x" * 5000)
     refused(LedgerError, "damaged", Ledger(url).rows)
-    refused(LedgerError, "absent", Ledger(f"sqlite:///{tmp_path}/none.db").rows)
+    refused(LedgerError, "no ledger at", Ledger(f"sqlite:///{tmp_path}/none.db").rows)
     assert not (tmp_path / "none.db").exists()
     for wrong in ("budget.db", "mysql://x:SECRET@y", "sqlite://"):
         refused(ParameterError, "URL", Ledger, wrong)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from statistics import fmean
 
 import numpy as np
@@ -11,9 +12,20 @@ import pytest
 from missdp import AIM, MST, AllPairs, Categorical, Numeric, Schema, Table
 from missdp.cli.main import main
 from missdp.errors import ParameterError
+from missdp.estimate.answers import estimate_of_one
 from missdp.office import Plan, plan
-from missdp.office.rehearsal import Declared, _law_of, fitted_error, noise_of_tables, width_of_mean
-from missdp.schema import NotApplicable, OpenCategorical, Unit
+from missdp.office.rehearsal import (
+    Declared,
+    _law_of,
+    _Rehearsed,
+    _told,
+    fitted_error,
+    noise_of_tables,
+    width_of_mean,
+    with_dates,
+)
+from missdp.schema import Date, Difference, NotApplicable, OpenCategorical, SurveyWeight, Unit
+from missdp.table.encode import Column
 from refusing import refused
 
 ROWS, MISSING = 2500, {"smoker": 0.2, "pay": 0.1}
@@ -42,6 +54,7 @@ def people():
     return frame, spreads
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", [pytest.param("all-pairs", marks=pytest.mark.slow), "mst"])
 def test_noise_and_intervals_are_those_of_a_run(people, method):
     """Within 1.25, though real attributes depend on each other; bench/plan.py tries more."""
@@ -122,7 +135,7 @@ def test_what_is_declared_of_nothing_is_refused():
         ({"missing": {"region": 0.1}}, "never missing"),
         ({"missing": {"pay": 1.0}}, "missing rate"),
         ({"missing": {"pay": math.nan}}, "missing rate"),
-        ({"spreads": {"region": 1.0}}, "no number"),
+        ({"spreads": {"region": 1.0}}, "is not numeric"),
         ({"spreads": {"age": 0.0}}, "spread"),
         ({"spreads": {"age": 41.0}}, "no such spread"),
         ({"spreads": {"age": 4.0}, "means": {"age": 99}}, "no such mean"),
@@ -130,7 +143,7 @@ def test_what_is_declared_of_nothing_is_refused():
         ({"margins": "flat"}, "margins"),
         ({"epsilons": ()}, "epsilons"),
         ({"epsilons": (-1.0,)}, "epsilon"),
-        ({"means": ["region"]}, "no number"),
+        ({"means": ["region"]}, "not a numeric attribute"),
         ({"method": "magic"}, "magic"),
     ):
         refused(ParameterError, said, plan, SCHEMA, **{"rows": 100, **bad})
@@ -138,6 +151,7 @@ def test_what_is_declared_of_nothing_is_refused():
     refused(ParameterError, "'town' are open", plan, schema, rows=100)
 
 
+@pytest.mark.long
 def test_the_command_prints_draws_and_writes_json(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     SCHEMA.to_toml("people.toml")
@@ -162,3 +176,178 @@ def test_noise_is_said_in_rows_of_which_a_unit_may_have_several():
     schema = Schema(SCHEMA.attributes[:2], unit=Unit("p", max_rows=3))
     said = str(plan(schema, rows=300, epsilons=(5.0,), method="mst"))
     assert ("one-way (± rows)" in said, "people" in said) == (True, False)
+
+
+STAY = Schema(
+    (
+        Date(name="admission", lower="2018-01-01", upper="2024-12-31"),
+        Date(name="discharge", lower="2018-01-01", upper="2025-02-28", nullable=True),
+        Date(name="birth", lower="1920-01-01", upper="2024-12-31"),
+        Categorical(name="ward", levels=("surgery", "medicine")),
+        Difference(name="stay", later="discharge", earlier="admission", lower=0, upper=60),
+        Difference(name="age", later="admission", earlier="birth", lower=0, upper=110, unit="year"),
+    )
+)
+
+
+def test_made_up_dates_lie_their_difference_apart():
+    declared = Declared(schema=STAY, rows=3000, missing={"discharge": 0.2}, spreads={"age": 15})
+    table = declared.made_up(0)
+    values = {name: table.values(name) for name in STAY.names if name != "ward"}
+    hole = table.mask("discharge")
+    assert hole.mean() == pytest.approx(0.2, abs=0.03)
+    assert (table.mask("stay") == hole).all()
+    stay = values["discharge"] - values["admission"]
+    assert (stay[~hole] == values["stay"][~hole]).all()
+    assert ((stay[~hole] >= 0) & (stay[~hole] <= 60)).all()
+    assert (values["admission"] - values["birth"] == values["age"]).all()
+    # Births before 1920 are out of bounds: some of the oldest are replaced.
+    assert values["age"].std() / 365.25 == pytest.approx(15, abs=1.5)
+
+
+@pytest.mark.long
+def test_plan_of_differences_is_made():
+    given = {"missing": {"discharge": 0.1}, "epsilons": (1.0,), "means": ["stay"], "delta": 1e-6}
+    found = plan(STAY, rows=800, **given)
+    (planned,) = found.planned
+    assert 0 < planned.widths["stay"] < 60
+    refused(ParameterError, "two dates", plan, STAY, rows=800, missing={"stay": 0.1})
+
+
+def test_dates_out_of_bounds_become_dates_that_fit():
+    declared = Declared(schema=STAY, rows=400)
+    table, rng = declared.made_up(0), np.random.default_rng(0)
+    columns = {name: table.column(name) for name in STAY.names}
+    early, ages = STAY["admission"].lower, np.full(400, 110 * 365.25 // 1)
+    columns["admission"] = Column(np.zeros(400, np.uint8), np.full(400, early))
+    refused(ParameterError, "bounds of 'stay', 'age'", with_dates, STAY, _aged(columns, ages), rng)
+    ages[7] = 365.0
+    found = Table(STAY, with_dates(STAY, _aged(columns, ages), rng))
+    assert (found.values("age") == 365.0).all()
+    assert (found.values("birth") == early - 365.0).all()
+
+
+def _aged(columns, ages):
+    codes = STAY["age"].encode_values(ages)
+    return columns | {"age": Column(codes.astype(np.uint8), ages)}
+
+
+WEIGHED = Schema(SCHEMA.attributes, weight=SurveyWeight("w", upper=4.0))
+
+
+@pytest.mark.long
+def test_plan_with_a_weight_asks_for_its_mean(tmp_path, capsys, monkeypatch):
+    refused(ParameterError, "mean_weight is needed", plan, WEIGHED, rows=100)
+    for bad in (0.0, 4.5):
+        refused(ParameterError, "at most 4", plan, WEIGHED, rows=100, mean_weight=bad)
+    refused(ParameterError, "declares a weight", plan, SCHEMA, rows=100, mean_weight=1.0)
+    monkeypatch.chdir(tmp_path)
+    WEIGHED.to_toml("survey.toml")
+    given = ["plan", "survey.toml", "--rows", "300", "--epsilons", "1", "--method", "mst"]
+    assert main(given) == 2
+    assert "--mean-weight is needed" in capsys.readouterr().err
+    assert main([*given, "--mean-weight", "2"]) == 0
+    assert "counts 50.0%" in capsys.readouterr().out
+
+
+WIDE = Schema(
+    (
+        *(
+            Categorical(name=f"c{place}", levels=tuple(range(2 + place)), nullable=place % 2 == 0)
+            for place in range(9)
+        ),
+        *(
+            Numeric(name=f"n{place}", lower=0, upper=100, bins=10, nullable=place % 2 == 1)
+            for place in range(7)
+        ),
+    )
+)
+
+
+@pytest.mark.slow
+def test_plan_of_sixteen_columns_takes_ten_seconds():
+    start = time.process_time()
+    found = plan(WIDE, rows=20_000, missing={"c0": 0.1, "n1": 0.2}, means=["n0"], delta=1e-6)
+    assert time.process_time() - start < 10
+    assert [p.rehearsed for p in found.planned] == [False, True, False]
+    assert "Rehearsed: epsilon 1." in str(found)
+
+
+@pytest.mark.slow
+def test_scaled_numbers_are_those_of_rehearsals(monkeypatch):
+    given = {"rows": 3000, "missing": {"pay": 0.1}, "spreads": {"age": 15.0}, "delta": 1e-6}
+    whole = plan(SCHEMA, **given)
+    monkeypatch.setattr("missdp.office.rehearsal.fits_of", lambda columns, epsilons: (1, 2))
+    scaled = plan(SCHEMA, **given)
+    assert [p.rehearsed for p in scaled.planned] == [False, True, False]
+    for one, other in zip(scaled.planned, whole.planned, strict=True):
+        assert one.delta == other.delta
+        assert one.ground_truth == other.ground_truth
+        assert one.one_way == pytest.approx(other.one_way, rel=0.01)
+        for name in ("two_way", "fitted"):
+            assert 0.7 < getattr(one, name) / getattr(other, name) < 1.4
+        assert 0.75 < one.widths["age"] / other.widths["age"] < 1.33
+
+
+@pytest.mark.long
+def test_plan_says_which_epsilons_leave_mostly_noise():
+    levels = tuple("abcdef")
+    columns = tuple(Categorical(name=f"c{i}", levels=levels) for i in range(6))
+    survey = Schema(columns, unit=Unit("id", max_rows=2), weight=SurveyWeight("w", upper=4.0))
+    found = plan(survey, rows=8000, mean_weight=1.0, epsilons=(0.5, 1, 9), method="all-pairs")
+    clears = [planned.clear for planned in found.planned]
+    assert clears[0] > clears[1] > 0.3 > clears[2] > 0
+    assert (
+        "With epsilon 1 or less: about 1,000 effective rows × epsilon: most relations between "
+        "columns are noise. In the median pair a relation stands out only if its Cramér's V is "
+        f"above {clears[1]:.2f}. Use fewer columns, a larger epsilon, a smaller weight upper "
+        "bound, a smaller max_rows, or AIM (--method aim)."
+    ) in str(found)
+    many = plan(Schema(columns), rows=50_000, epsilons=(1,), method="all-pairs")
+    assert many.mostly_noise is None
+    assert "most relations" not in str(many)
+
+
+def test_two_ends_of_a_grid_tell_what_lies_between():
+    (middle,) = {_told(1.0, 2.0, {0.5: _rehearsal(4.0, 40.0), 2.0: _rehearsal(1.0, 12.0)}).two_way}
+    assert middle == pytest.approx((20 * 24) ** 0.5)
+    assert _told(4.0, 0.5, {2.0: _rehearsal(1.0, 12.0)}).two_way == 6.0
+
+
+def _rehearsal(noise, two_way):
+    return _Rehearsed(1.0, noise, 1.0, two_way, 0.1, 0.2, {"a": (1.0, 1.0)}, 1.0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("nullable", [False, True])
+def test_estimate_of_one_is_that_of_all(nullable):
+    missing = {"smoker": 0.2, "pay": 0.3}
+    table = Declared(schema=SCHEMA, rows=2000, missing=missing).made_up(0)
+    model = AllPairs(epsilon=1.0, delta=1e-6, random_state=0).fit(table)
+    question = "mean(pay)" if nullable else "mean(age)"
+    one = estimate_of_one(model, question, draws=100)
+    whole = model.estimate(question)
+    assert one.estimate == pytest.approx(whole.estimate, rel=0.02)
+    assert one.errors[0] == pytest.approx(whole.errors[0], rel=0.15)
+
+
+@pytest.mark.long
+def test_plan_shows_its_progress():
+    shown = []
+    plan(SCHEMA, rows=300, epsilons=(1.0,), method="mst", progress=lambda *one: shown.append(one))
+    shares = [share for _, share in shown]
+    assert {stage for stage, _ in shown} == {"rehearsing epsilon 1"}
+    assert shares == sorted(shares)
+    assert len({*shares}) > 2
+
+
+def test_estimate_of_one_where_cells_are_missing_together():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({name: rng.integers(0, 10, 3000).astype(float) for name in "abc"})
+    frame.loc[rng.random(3000) < 0.3, ["a", "b"]] = np.nan
+    facts = {"lower": 0, "upper": 9, "integer": True, "bins": 10, "nullable": True}
+    schema = Schema(tuple(Numeric(name=name, **facts) for name in "abc"))
+    model = AllPairs(epsilon=5.0, delta=1e-6, random_state=0).fit(frame, schema=schema)
+    found = estimate_of_one(model, "mean(a)", draws=20)
+    assert found.estimate[0] == pytest.approx(4.5, abs=0.3)
+    assert 0.02 < found.errors[0] < 0.5

@@ -209,6 +209,7 @@ def test_killed_writers_overspend_lose_double_and_draw_twice_nothing(
     assert [got[what] for what in ("overspent", "lost", "doubled", "drawn twice")] == [0] * 4
 
 
+@pytest.mark.long
 def test_compute_then_charge_gives_free_answers_and_is_told_from_it(tmp_path):
     url = f"sqlite:///{tmp_path}/budget.db"
     assert writers(url=url, writers=2, charges=12, late=True)["lost"] == 6

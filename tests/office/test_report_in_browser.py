@@ -121,6 +121,7 @@ def test_it_prints(browser, report):
     assert len(printed["data"]) > 10_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("width", "scheme"), LOOKS)
 def test_axe_finds_nothing(browser, report, width, scheme):
     opened(browser, report, width, scheme)

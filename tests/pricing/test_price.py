@@ -15,15 +15,14 @@ from sklearn.preprocessing import StandardScaler as Unknown
 
 from missdp import pricing as mp
 from missdp.accounting import (
-    Budget,
     DeclaredRowCount,
     ExplicitSeed,
+    Filter,
     Guarantee,
     PublicDomain,
     epsilon_of,
 )
 from missdp.errors import BudgetExceededError, DataError, ParameterError, UnprovenError
-from missdp.mechanisms.exact_noise import SeededNoise
 from missdp.pricing import (
     bounds,
     calibrated,
@@ -33,7 +32,8 @@ from missdp.pricing import (
     propose_test_release,
 )
 from missdp.pricing.privacy_maps import PrivacyMap, Sensitivity
-from missdp.pricing.replace_one import ReplaceOneDoor
+from missdp.pricing.standardised_rows import StandardisedRows, open_session
+from missdp.session.sampling import SeededNoise
 from refusing import refuses
 
 ESTIMATORS = [
@@ -44,7 +44,6 @@ ESTIMATORS = [
     mp.PrivateLogisticRegression(noise_multiplier=30.0, n_iter=20),
     mp.PrivateLogisticRegression(noise_multiplier=4.0, n_iter=20, method="sgd", batch_size=20),
     mp.PrivateLinearRegression(noise_multiplier=30.0, n_iter=20),
-    mp.PrivateLinearRegression(noise_multiplier=4.0, method="iteration", learning_rate=0.04),
 ]
 IMPUTE, SCALE = mp.MeanImputer(max_incomplete=30), mp.StandardScaler(least_std=0.4)
 
@@ -54,6 +53,7 @@ def impute_and_scale(estimator, **more):
     return mp.PricedPipeline([("impute", IMPUTE), ("scale", SCALE)], estimator, **facts)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
 def test_the_price_is_between_the_naive_claim_and_every_other_bound(estimator):
     result = price(impute_and_scale(estimator))
@@ -93,14 +93,123 @@ def test_estimates_are_right_when_the_noise_is_small():
     counts = mp.PrivateHistogram(edges=[-1, 0, 1], **quiet).fit(x).counts_
     assert counts.tolist() == [int((x[:, 0] < 0).sum()), int((x[:, 0] >= 0).sum())]
     target = x @ [0.6, -0.4]
-    for method, more in (("gd", {"n_iter": 400}), ("sgd", {"n_iter": 400}), ("iteration", {})):
-        model = mp.PrivateLinearRegression(method=method, learning_rate=1.0, **more, **quiet)
-        coef = model.fit(x, target).coef_
-        np.testing.assert_allclose(coef, [0.6, -0.4], atol=0.2 if method == "iteration" else 0.1)
+    for method in ("gd", "sgd"):
+        model = mp.PrivateLinearRegression(method=method, learning_rate=1.0, n_iter=400, **quiet)
+        np.testing.assert_allclose(model.fit(x, target).coef_, [0.6, -0.4], atol=0.1)
     labels = np.where(target > 0, "yes", "no")
     model = mp.PrivateLogisticRegression(classes=("no", "yes"), coefficient_norm=20, **quiet)
     assert (model.fit(x, labels).predict(x) == labels).mean() > 0.95
     assert model.predict_proba(x).shape == (4000, 2)
+
+
+def classes_apart(rows=6000, seed=0):
+    """Rows that are not centred at 0, of which a quarter belongs to the second class."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0, 1, (rows, 2)) / math.sqrt(2)
+    chance = 1 / (1 + np.exp(-(8 * x[:, 0] - 6 * x[:, 1] - 2)))
+    return x, (rng.random(rows) < chance).astype(int)
+
+
+def auc(model, x, y):
+    order = np.argsort(model.decision_function(x))
+    ranks = np.empty(len(order))
+    ranks[order] = np.arange(1, len(order) + 1)
+    n = y.sum()
+    return (ranks[y == 1].sum() - n * (n + 1) / 2) / (n * (len(y) - n))
+
+
+@pytest.mark.long
+def test_logistic_defaults_tell_uncentred_classes_apart():
+    """Without an intercept, scores follow the share of the classes: the AUC was below 0.5."""
+    x, y = classes_apart()
+    fresh, truth = classes_apart(seed=1)
+    found = []
+    for seed in range(10):
+        model = mp.PrivateLogisticRegression(noise_multiplier=50.0, random_state=seed).fit(x, y)
+        assert model.guarantee_.epsilon < 1.1
+        found.append(auc(model, fresh, truth))
+        assert model.predict_proba(fresh)[:, 1].mean() == pytest.approx(y.mean(), abs=0.1)
+    assert np.mean(found) > 0.75
+    assert np.std(found) > 0
+
+
+def test_logistic_without_intercept_releases_zero():
+    x, y = classes_apart(200)
+    quiet = {"noise_multiplier": 50.0, "random_state": 0}
+    model = mp.PrivateLogisticRegression(fit_intercept=False, **quiet).fit(x, y)
+    assert model.intercept_ == 0.0
+    assert mp.PrivateLogisticRegression(**quiet).fit(x, y).intercept_ != 0.0
+    for wrong in ("yes", 1, None):
+        with pytest.raises(ParameterError, match="fit_intercept must be True or False"):
+            mp.PrivateLogisticRegression(fit_intercept=wrong, **quiet)
+
+
+@pytest.mark.parametrize("method", ["gd", "sgd"])
+def test_logistic_defaults_follow_the_scale_of_rows(method):
+    """The same noise on rows ten times as long makes the same scores."""
+    x, y = classes_apart(400)
+    quiet = {"noise_multiplier": 50.0, "random_state": 0, "method": method, "n_iter": 20}
+    one = mp.PrivateLogisticRegression(**quiet).fit(x, y)
+    ten = mp.PrivateLogisticRegression(radius=10.0, **quiet).fit(10 * x, y)
+    assert ten.guarantee_.epsilon == pytest.approx(one.guarantee_.epsilon, rel=1e-6)
+    assert ten.decision_function(10 * x) == pytest.approx(one.decision_function(x), abs=1e-4)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("method", ["gd", "sgd"])
+def test_logistic_defaults_cost_the_same_with_an_intercept(method, intercept):
+    """The noise multiplier alone decides what untouched rows cost: no default is cheaper."""
+    own = {"noise_multiplier": 80.0, "method": method, "n_iter": 10}
+    old = {"coefficient_norm": 1.0, "learning_rate": 1.0, "fit_intercept": False}
+
+    def epsilon(**more):
+        model = mp.PrivateLogisticRegression(**own, **more)
+        return mp.price(mp.PricedPipeline([], model, rows=2000, columns=3, delta=1e-6)).epsilon
+
+    assert epsilon(fit_intercept=intercept) == pytest.approx(epsilon(**old), rel=1e-3)
+
+
+CHEAPER = {
+    "impute": ("impute", "use ConstantImputer as step 'impute'"),
+    "scale": ("scale", "scale by declared bounds in place of step 'scale'"),
+    "pca": ("pca", "leave out step 'pca'"),
+    "none": ("", "use noise_multiplier = 240"),
+}
+
+
+@pytest.mark.parametrize("case", CHEAPER)
+def test_price_names_the_change_that_costs_least(case):
+    steps = {
+        "impute": mp.MeanImputer(max_incomplete=200),
+        "scale": mp.StandardScaler(least_std=0.4),
+        "pca": mp.PCARankReducer(n_components=2, least_gap=0.3),
+    }
+    name, change = CHEAPER[case]
+    chain = [(name, steps[name])] if name else []
+    domain = {"rows": 20_000, "columns": 4, "complete": name != "impute", "delta": 1e-6}
+    model = mp.PrivateLogisticRegression(noise_multiplier=120.0)
+    found = mp.price(mp.PricedPipeline(chain, model, **domain))
+    assert found.cheapest_change.change == change
+    assert found.cheapest_change.epsilon < 0.99 * found.epsilon
+    assert f"cheapest change: {change} (epsilon = " in str(found)
+    if name:
+        assert found.cheapest_change.epsilon == pytest.approx(found.naive_epsilon, rel=1e-6)
+    assert (
+        mp.price(mp.PricedPipeline(chain, model, **domain), suggest=False).cheapest_change is None
+    )
+    assert mp.Price.from_dict(found.to_dict()) == found
+
+
+def test_price_of_several_steps_names_the_costliest():
+    chain = [
+        ("impute", mp.MeanImputer(max_incomplete=200)),
+        ("clip", mp.RowClipper(radius=1.0)),
+        ("pca", mp.PCARankReducer(n_components=2, least_gap=0.3, moment="second")),
+    ]
+    domain = {"rows": 20_000, "columns": 4, "complete": False, "delta": 1e-6}
+    model = mp.PrivateLogisticRegression(noise_multiplier=120.0)
+    found = mp.price(mp.PricedPipeline(chain, model, **domain))
+    assert found.cheapest_change.change == "leave out step 'pca'"
 
 
 @pytest.mark.parametrize(("kind", "law"), [("gaussian", "norm"), ("laplace", "laplace")])
@@ -136,7 +245,7 @@ WRONG = [
     ("[mechanism]", "[mechanisms]", "does not take mechanisms"),
     ('name = "scale"', 'name = "impute-mean"', "share a name"),
     ("noise_multiplier = 4.0", "noise_multiplier = 4.0\nrandom_state = 0", "random_state"),
-    ("delta = 1e-6", "delta = ", "not a TOML file"),
+    ("delta = 1e-6", "delta = ", "not valid TOML"),
     ("rows = 1000", "rows = 'x'", "whole number"),
 ]
 
@@ -176,9 +285,11 @@ def bad_rows(name):
     return np.full((4000, 2), 0.3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_good_tables_pass_and_bad_ones_are_refused(name):
-    paid = [Budget(1e4, 1e-3, adjacency="replace-one") for _ in range(2)]
+    facts = {"failure": 5e-4, "adjacency": "replace-one", "measure": "zcdp"}
+    paid = [Filter(1e4, 1e-3, **facts) for _ in range(2)]
     both = zip(paid, (good_rows(name), bad_rows(name)), strict=True)
     good, bad = (
         propose_test_release(pipeline(name, budget=b), x, test_epsilon=2.0) for b, x in both
@@ -190,7 +301,7 @@ def test_good_tables_pass_and_bad_ones_are_refused(name):
     assert good.guarantee == bad.guarantee
     assert paid[0].events == paid[1].events  # a refusal costs what a release costs
     assert len(paid[1].events) == 2
-    poor = pipeline(name, budget=Budget(0.3, 1e-6, adjacency="replace-one"))
+    poor = pipeline(name, budget=Filter(0.3, 1e-3, **facts))
     with pytest.raises(BudgetExceededError):  # before anything is read
         propose_test_release(poor, object(), test_epsilon=0.5)
     whole = pipeline(name)
@@ -230,6 +341,10 @@ def test_the_total_is_never_looser_than_theorem_8(epsilon, beta, surplus):
 DELTA, RUNS = 1e-2, 3_000
 
 
+def rich():
+    return Filter(1e30, 1e-3, adjacency="replace-one", measure="zcdp")
+
+
 def shown_epsilon(pipeline, x, y):
     """A lower confidence bound on epsilon at DELTA from outputs on two neighbouring tables.
 
@@ -240,8 +355,9 @@ def shown_epsilon(pipeline, x, y):
     facts, noise, outputs = pipeline.asked()[0], SeededNoise(3), []
     question = pipeline.estimator.question(facts.domain)
     for table in (x, y):
-        with ReplaceOneDoor(table, facts, budget=None, noise=noise) as door:
-            outputs.append(np.array([door.ask(question)[0] for _ in range(RUNS)]))
+        with StandardisedRows(table, facts) as rows:
+            session = open_session(rows, question, budget=rich(), noise=noise)
+            outputs.append(np.array([session.measure(question).value[0] for _ in range(RUNS)]))
     if outputs[0].mean() > outputs[1].mean():
         outputs = [-o for o in outputs]
     half = RUNS // 2
@@ -256,6 +372,7 @@ def shown_epsilon(pipeline, x, y):
     return math.log((low - DELTA) / high)
 
 
+@pytest.mark.long
 def test_the_attack_exceeds_the_naive_claim_but_not_the_price():
     x = np.where(np.arange(200)[:, None] < 50, 0.0, np.nan)
     y = x.copy()
@@ -266,13 +383,13 @@ def test_the_attack_exceeds_the_naive_claim_but_not_the_price():
     result, shown = price(pipeline), shown_epsilon(pipeline, x, y)
     assert 1.3 * result.naive_epsilon < shown <= result.epsilon
     # The pair is the worst one, so an exact audit of the shift leaves no slack in the price.
-    (facts, mean), noise = pipeline.asked(), SeededNoise(0)
-    doors = [ReplaceOneDoor(t, facts, budget=None, noise=noise) for t in (x, y)]
-    finals = [door._exact(mean)[0] for door in doors]
+    facts, mean = pipeline.asked()
+    finals = [StandardisedRows(t, facts).plan(mean).exact()[0] for t in (x, y)]
     moved = math.sqrt(2 * pipeline.bounds()[0].event.rho)
     assert abs(finals[0] - finals[1]) / (2.0 * 2 / 200) == pytest.approx(moved, rel=1e-4)
 
 
+@pytest.mark.long
 def test_a_fit_states_the_price_and_charges_before_anything_is_read():
     x = np.random.default_rng(0).choice([-0.7, 0.7], size=(1000, 2))
     pipeline = impute_and_scale(mp.PrivateMean(noise_multiplier=4.0), random_state=0)
@@ -284,7 +401,8 @@ def test_a_fit_states_the_price_and_charges_before_anything_is_read():
     assert mp.NotFittedOnThisTable() not in fitted.guarantee_.conditions
     secure = clone(pipeline).set_params(random_state=None).fit(x)
     assert np.abs(secure.estimator_.mean_ - fitted.estimator_.mean_).max() < 1
-    small, enough = (Budget(e, 1e-6, adjacency="replace-one") for e in (0.5, 1e4))
+    facts = {"adjacency": "replace-one", "measure": "zcdp"}
+    small, enough = (Filter(e, 1e-6, **facts) for e in (0.5, 1e4))
     for budget, error in ((small, BudgetExceededError), (enough, DataError)):
         with pytest.raises(error):  # what is no table is refused when it is read, and paid by then
             clone(pipeline).set_params(budget=budget).fit(object())
@@ -311,7 +429,7 @@ def test_what_has_no_price_is_refused():
         (UnprovenError, "fail", lambda: plan(impute_and_scale(end).set_params(steps=median))),
         (ParameterError, "test_epsilon", lambda: plan(declared, test_epsilon=0.0)),
         (ParameterError, "at most", lambda: plan(declared, failure_delta=1e-3)),
-        (ParameterError, "cannot read", lambda: load_pipeline("absent.toml")),
+        (ParameterError, "there is no file", lambda: load_pipeline("absent.toml")),
     ):
         with refuses(error, told):
             ask()

@@ -13,11 +13,12 @@ import pytest
 from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from papers.b_shared import exponential_map
+from papers.b_shared import exponential_map, iteration_map
 from scipy.special import logsumexp
 from scipy.stats import norm
 
 from missdp import pricing as mp
+from missdp.errors import ParameterError
 from missdp.pricing import bounds, overall_curve
 from missdp.pricing.privacy_maps import (
     PrivacyMap,
@@ -59,6 +60,7 @@ def test_gaussian_curve_equals_the_divergence_and_laplace_bounds_it(alpha):
     assert true <= PrivacyMap.laplace(sensitivity=unit, scale=2.0).curve(alpha, moved) * (1 + 1e-6)
 
 
+@pytest.mark.long
 @given(seed=SEEDS)
 @settings(max_examples=15, deadline=None)
 def test_subsampling_stays_within_its_map(seed):
@@ -83,7 +85,7 @@ def test_subsampling_stays_within_its_map(seed):
 def test_maps_are_tight_where_all_rows_move_alike_and_for_a_single_step(alpha):
     facts = {"lipschitz": 1.0, "smoothness": 1.0}
     many = PrivacyMap.subsampled(rows=6, batch=2, sigma=1.0, steps=1, **facts)
-    one = PrivacyMap.iteration(rows=1, sigma=2.0, **facts)
+    one = iteration_map(rows=1, sigma=2.0, **facts)
     for sgd, sigma, distance, shift in (
         (many, 1.0, mp.TableDistance(replaced=0, moved_rows=6, moved_max=0.3), 0.3),
         (one, 2.0, mp.TableDistance(replaced=0, moved_rows=1, moved_max=0.3), 0.3),
@@ -123,7 +125,7 @@ def test_iteration_stays_within_its_map(seed):
             variance = (1 - eta * curve) ** 2 * variance + (eta * sigma) ** 2
             yield norm.logpdf(GRID, mean, math.sqrt(variance))
 
-    sgd = PrivacyMap.iteration(lipschitz=1.0, smoothness=1.0, rows=n, sigma=sigma)
+    sgd = iteration_map(lipschitz=1.0, smoothness=1.0, rows=n, sigma=sigma)
     assert larger_way(alpha, [*stopped(x)], [*stopped(y)]) <= sgd.curve(alpha, distance) + 1e-8
 
 
@@ -163,6 +165,45 @@ def test_loss_constants_bound_the_gradients(seed):
         turn = loss.slope(x @ other, y)[:, None] * x - g
         size = np.linalg.norm(other - theta)
         assert (np.linalg.norm(turn, axis=1) <= loss.curvature * size * (1 + 1e-9) + 1e-12).all()
+
+
+@given(seed=SEEDS)
+@settings(max_examples=60, deadline=None)
+def test_intercept_loss_constants_bound_the_gradients(seed):
+    """Exact neighbours: one row with the constant entry, at every corner of the coefficients."""
+    rng = np.random.default_rng(seed)
+    R, B, c = rng.uniform(0.2, 3, size=3)
+    loss = mp.Loss.logistic(radius=float(np.hypot(R, c)), coefficient_norm=B, constant=float(c))
+
+    def rows(count=40):
+        v = rng.normal(size=(count, 2))
+        return v * R / np.linalg.norm(v, axis=1, keepdims=True)
+
+    x, moved, y = rows(), rows(), rng.choice([-1.0, 1.0], 40)
+    theta, other = (v * B / np.linalg.norm(v) for v in rng.normal(size=(2, 3)))
+
+    def gradients(table, point):
+        one = [loss.exact(table[[i]], y[[i]])(point, None) for i in range(len(table))]
+        return np.array(one)
+
+    g = gradients(x, theta)
+    plain = loss.slope(np.column_stack([x, np.full(40, c)]) @ theta, y)
+    assert g == pytest.approx(plain[:, None] * np.column_stack([x, np.full(40, c)]), rel=1e-9)
+    assert np.linalg.norm(g, axis=1).max() <= loss.lipschitz * (1 + 1e-9)
+    gap = np.linalg.norm(gradients(moved, theta) - g, axis=1)
+    size = np.linalg.norm(moved - x, axis=1)
+    assert (gap <= loss.smoothness * size * (1 + 1e-9) + 1e-12).all()
+    turn = np.linalg.norm(gradients(x, other) - g, axis=1)
+    size = np.linalg.norm(other - theta)
+    assert (turn <= loss.curvature * size * (1 + 1e-9) + 1e-12).all()
+
+
+def test_intercept_beyond_the_radius_of_a_loss_is_refused():
+    """Constants that hold for shorter rows than the constant entry makes prove nothing."""
+    loss = mp.Loss.logistic(radius=1.0, coefficient_norm=1.0, constant=0.5)
+    domain = mp.RowDomain(rows=40, columns=2)
+    with pytest.raises(ParameterError, match="must hold for the radius"):
+        mp.GradientSteps(domain=domain, loss=loss, multiplier=1.0, steps=1)
 
 
 def test_a_price_beyond_all_use_is_a_number():

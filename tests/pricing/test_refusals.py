@@ -19,12 +19,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from missdp import MST, Categorical, Numeric, Schema, Table, errors
 from missdp import pricing as mp
-from missdp.accounting import Budget, ExplicitSeed, PureEvent, epsilon_under
+from missdp.accounting import Composition, ExplicitSeed, Filter, FixedSchedule, proven_epsilon
 from missdp.datasets import yrbss
-from missdp.errors import DataError, NotFittedError, ParameterError, SchemaError, UnprovenError
-from missdp.mechanisms.exact_noise import SeededNoise
-from missdp.pricing import propose_test_release, rows_of
-from missdp.pricing.replace_one import ReplaceOneDoor, _charged
+from missdp.errors import (
+    BudgetExceededError,
+    DataError,
+    NotFittedError,
+    ParameterError,
+    SchemaError,
+    UnprovenError,
+)
+from missdp.pricing import private_estimator, propose_test_release, rows_of
+from missdp.pricing.standardised_rows import StandardisedRows
 from missdp.schema import NotApplicable
 from pricing.cases import CHAINS, ESTIMATORS, KINDS
 from pricing.stability_cases import extreme_pair
@@ -50,7 +56,7 @@ SHAPES = ("covariance", "histogram", "logistic, sgd")
 
 
 @pytest.mark.parametrize("name", sorted(set(CHAINS) - {"none"}))
-def test_no_table_of_the_declared_shape_is_refused(name):
+def test_no_table_of_the_declared_shape_is_refused(name, monkeypatch):
     """In the collection or far from it: a fit, or a private test, always has an outcome."""
     rng, chain = np.random.default_rng(0), CHAINS[name]
     if name in ("round", "dedup"):
@@ -64,12 +70,13 @@ def test_no_table_of_the_declared_shape_is_refused(name):
         whole = mp.PricedPipeline(steps, estimator, **more)
         assert whole.guarantee().epsilon > 0
         facts, question = whole.asked()
-        for table in tables:  # What `fit` does after the charge.
+        bound = facts.bounds(question)[0]
+        monkeypatch.setattr(StandardisedRows, "price", lambda *_, bound=bound: bound)
+        for table in tables:
             y = rng.choice(np.array([0, 1, None, "odd", ODD[-1]], dtype=object), 6)
             fitted = clone(estimator)
-            with ReplaceOneDoor(table, facts, target=y, budget=None, noise=SeededNoise(0)) as door:
-                door._charge(paid := _charged(question, PureEvent(epsilon=1.0)))
-                fitted.keep(question, door._pose(question, paid))
+            rows = StandardisedRows(table, facts, target=y)
+            private_estimator.release(fitted, rows, question, None, 0)
             for fact in ("mean_", "covariance_", "counts_", "coef_"):
                 assert np.isfinite(getattr(fitted, fact, 0.0)).all()
 
@@ -79,9 +86,16 @@ NO_NUMBERS = {"budget", "random_state", "steps", "estimator", "complete", "class
 
 NUMBERS = [(k, f.name) for k in KINDS for f in fields(k) if f.name not in NO_NUMBERS]
 MAY_BE = {("value", -1e-3), ("max_neighbours", None), ("max_donations", None)}
-MAY_BE |= {("cells_per_row", None)}
+MAY_BE |= {("cells_per_row", None), ("fit_intercept", True)}
 NEVER = [math.nan, math.inf, -math.inf, "loud", True, (1,), None, -1e-3]
-WRONG = [(*place, bad, None) for place in NUMBERS for bad in NEVER if (place[1], bad) not in MAY_BE]
+# Who may leave a number out has None as the default.
+MAY_BE |= {(f"{k.__name__}.{f.name}", None) for k in KINDS for f in fields(k) if f.default is None}
+WRONG = [
+    (kind, name, bad, None)
+    for kind, name in NUMBERS
+    for bad in NEVER
+    if not MAY_BE & {(name, bad), (f"{kind.__name__}.{name}", bad)}
+]
 FEWER, LOUD = [0, 1], mp.PrivateLogisticRegression
 WRONG += [
     (mp.PrivateHistogram, "edges", [1, 0], None),
@@ -118,7 +132,11 @@ def released(kind, facts, budget, y, *, tested):
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_good_parameters_are_charged_for(kind):
-    budget = Budget(1e9, 0.5, adjacency="replace-one")
+    budget = Filter(1e9, 0.5, measure="zcdp", adjacency="replace-one")
+    if kind is mp.PrivateLinearRegression:  # no measure of a filter has a bound for its samples
+        priced = mp.PricedPipeline([], kind(**KINDS[kind]), rows=6, columns=3, delta=0.01)
+        plan = [priced.bounds()[0].event]
+        budget = Composition(plan, delta=0.5, adjacency="replace-one")
     released(kind, KINDS[kind], budget, [0, 1] * 3, tested=False)
     assert len(budget.events) == 1
 
@@ -128,7 +146,7 @@ def test_good_parameters_are_charged_for(kind):
 def test_what_can_be_foreseen_is_refused_in_one_line_before_the_charge(one, tested):
     kind, name, bad, y = one
     assume(not (tested and name in ("radius", "delta")))  # a pipeline does not use its estimator's
-    budget = Budget(1e9, 0.5, adjacency="replace-one")
+    budget = Filter(1e9, 0.5, adjacency="replace-one")
     with refuses((ParameterError, DataError)) as caught:
         released(kind, KINDS[kind] | {name: bad}, budget, y or [0, 1] * 3, tested=tested)
     assert budget.events == ()
@@ -203,7 +221,7 @@ LOOK = mp.PrivateMean(noise_multiplier=5.0)
 @given(wrong=st.sampled_from(ROWS), complete=st.booleans(), tested=st.booleans())
 def test_other_rows_are_refused_before_the_charge(wrong, complete, tested):
     rows, error, told = wrong
-    budget = Budget(10.0, 1e-5, adjacency="replace-one")
+    budget = Filter(10.0, 1e-5, measure="zcdp", adjacency="replace-one")
     steps = [] if complete else [("impute", mp.ConstantImputer())]
     facts = {"rows": 4, "columns": 3, "complete": complete, "budget": budget}
     whole = mp.PricedPipeline(steps, mp.PrivateMean(noise_multiplier=5.0), **facts)
@@ -224,7 +242,7 @@ FILLING = [kind(**facts) for kind, facts in KINDS.items() if "Imputer" in kind._
 def test_whatever_fills_a_cell_refuses_what_is_not_applicable():
     assert not any(mp.RowDomain.of(t.schema, rows=4).complete for t in (RULED, CODED))
     fitted = mp.PrivateLinearRegression(noise_multiplier=9.0)
-    fitted.coef_ = np.zeros(3)
+    fitted.coef_, fitted.intercept_ = np.zeros(3), 0.0
     assert fitted.predict(FREE).tolist() == [0.0] * 4
     filling = [step.fit for step in FILLING]
     filling += [clone(step).fit(rows_of(FREE)).transform for step in FILLING]
@@ -233,11 +251,11 @@ def test_whatever_fills_a_cell_refuses_what_is_not_applicable():
             fill(RULED)
 
 
-@given(name=st.sampled_from(sorted(ESTIMATORS)), schedule=st.sampled_from(["fixed", "adaptive"]))
-def test_a_budget_that_cannot_be_charged_is_refused_by_name_before_anything_is_read(name, schedule):
+@given(name=st.sampled_from(sorted(ESTIMATORS)))
+def test_a_budget_that_cannot_be_charged_is_refused_by_name_before_anything_is_read(name):
     """One under add-remove; and an estimator's own in a pipeline, which would take it for paid."""
-    budget, facts = Budget(1e6, 1e-3, schedule=schedule), {"rows": 4, "columns": 2}
-    other = Budget(8.0, 1e-5, adjacency="replace-one")
+    budget, facts = Filter(1e6, 1e-3), {"rows": 4, "columns": 2}
+    other = Filter(8.0, 1e-5, adjacency="replace-one")
     alone, paid = (clone(ESTIMATORS[name]).set_params(budget=b) for b in (budget, other))
     whole = mp.PricedPipeline([], ESTIMATORS[name], budget=budget, **facts)
     inside = mp.PricedPipeline([], paid, **facts)
@@ -270,7 +288,7 @@ def test_rows_whose_schema_names_a_ledger_are_paid_for_there():
     names = ("a", "b")
     schema = Schema(tuple(Numeric(name=n, lower=-9, upper=9) for n in names), ledger="#patients")
     table = Table.read(dict(zip(names, X.T.tolist(), strict=True)), schema)
-    for taken in (None, Budget(9.0, 1e-5, adjacency="replace-one")):
+    for taken in (None, Filter(9.0, 1e-5, adjacency="replace-one")):
         for asked in (*map(clone, ESTIMATORS.values()), pipeline()):
             with pytest.raises(errors.LedgerError, match="without which nothing is read"):
                 asked.set_params(budget=taken).fit(table, Y)
@@ -278,33 +296,37 @@ def test_rows_whose_schema_names_a_ledger_are_paid_for_there():
         propose_test_release(pipeline(), table, test_epsilon=0.5)
 
 
-def test_estimators_pipelines_and_tests_share_a_fixed_budget():
-    budget = Budget(8.0, 1e-5, adjacency="replace-one")
-    quiet = {"budget": budget, "random_state": 0, "noise_multiplier": 60.0}
-    for estimator in ESTIMATORS.values():
-        clone(estimator).set_params(**quiet).fit(X, Y)
-        assert budget.events[-1].label == type(estimator).__name__
-    pipeline(budget=budget).fit(X)
-    propose_test_release(pipeline(budget=budget), X, test_epsilon=0.5)
-    assert len(budget.events) == len(ESTIMATORS) + 3
-    assert {event.adjacency for event in budget.events} == {"replace-one"}
+def test_pipelines_tests_and_fits_share_a_composition():
+    facts = {"rows": 300, "columns": 2, "random_state": 0}
+    quiet = (clone(e).set_params(noise_multiplier=60.0) for e in ESTIMATORS.values())
+    priced = [mp.PricedPipeline([], estimator, **facts) for estimator in quiet]
+    tested, table = pipeline(), yrbss().table()
+    fit = MST(epsilon=0.2, delta=1e-6, random_state=0)
+    plan = [one.bounds()[0].event for one in priced]
+    plan += [*mp.plan_test(tested, test_epsilon=0.5).charges, *fit.planned_events(table.schema)]
+    budget = Composition(plan, 8.0, 1e-5, adjacency="replace-one")
+    for one in priced:
+        one.set_params(budget=budget).fit(X, Y)
+    for one in priced:
+        with refuses(BudgetExceededError, "charged before"):
+            one.fit(X, Y)
+    propose_test_release(tested.set_params(budget=budget), X, test_epsilon=0.5)
     # What is promised under add-remove costs its proven conversion.
-    MST(epsilon=0.2, delta=1e-6, budget=budget, random_state=0, model_rows=100).fit(yrbss().table())
+    fit.set_params(budget=budget).fit(table)
     spent = budget.spent
-    assert spent.epsilon == epsilon_under(budget.events, 1e-5, "replace-one") <= 8.0
-    assert spent.epsilon < sum(epsilon_under(e, 1e-5, "replace-one") for e in budget.events)
+    assert spent.epsilon == 8.0 >= proven_epsilon(plan, 1e-5, "replace-one", enough=8.0)
+    assert len(budget.events) == len(plan)
     assert spent.adjacency == "replace-one"
-    assert ExplicitSeed() in spent.conditions
+    assert {ExplicitSeed(), FixedSchedule()} <= {*spent.conditions}
 
 
-@pytest.mark.parametrize("currency", ["zcdp", "renyi"])
-def test_estimators_share_an_adaptive_budget_in_its_currency(currency):
-    budget = Budget(8.0, 1e-5, adjacency="replace-one", schedule="adaptive", currency=currency)
+def test_estimators_share_a_filter_in_its_measure():
+    budget = Filter(8.0, 1e-5, adjacency="replace-one", measure="zcdp")
     for estimator in ESTIMATORS.values():
         quiet = clone(estimator).set_params(budget=budget, noise_multiplier=60.0, random_state=0)
         left, charged = budget.left, len(budget.events)
-        if currency == "zcdp" and getattr(estimator, "method", "") in ("sgd", "iteration"):
-            told = rf"{type(estimator).__name__} cannot.*currency"
+        if getattr(estimator, "method", "") == "sgd":
+            told = rf"{type(estimator).__name__} cannot.*measure"
             with pytest.raises(UnprovenError, match=told):
                 quiet.fit(X, Y)
             assert budget.left == left
@@ -314,7 +336,7 @@ def test_estimators_share_an_adaptive_budget_in_its_currency(currency):
         assert left.amount - budget.left.amount == pytest.approx(cost, rel=1e-6)
         assert len(budget.events) == charged + 1
     before = budget.events
-    with pytest.raises(UnprovenError, match=r"PrivateMean cannot.*currency"):
+    with pytest.raises(BudgetExceededError):
         propose_test_release(pipeline(budget=budget), X, test_epsilon=0.5)
     assert budget.events == before
 

@@ -41,6 +41,7 @@ def read(rows):
     return Table.read(pd.DataFrame(rows, columns=SCHEMA.names, dtype=object), SCHEMA)
 
 
+@pytest.mark.long
 @settings(max_examples=30, deadline=None)
 @given(st.lists(ROW, min_size=1, max_size=5), ROW, st.data())
 def test_a_row_is_read_by_itself(rows, other, data):

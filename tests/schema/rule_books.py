@@ -1,13 +1,12 @@
 """Random schemas with small domains and rules, and what the rules mean of a row of values."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal
-from missdp.schema import Denial, Determined, Equation, Impossible, NotApplicable, Order
+from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
 
 NONE = "not applicable"
 SCALE = ("low", "mid", "high")
@@ -80,7 +79,7 @@ def conditions(draw, given):
 def rules(draw, given):
     numbers = [a.name for a in given if isinstance(a, Numeric)]
     scales = [a.name for a in given if isinstance(a, Ordinal)]
-    kinds = ["route", "impossible", "map", "denial"]
+    kinds = ["route", "impossible", "map"]
     kinds += ["order"] if max(len(numbers), len(scales)) > 1 else []
     kinds += ["equation"] if len(numbers) > 1 else []
     kind = draw(st.sampled_from(kinds))
@@ -88,15 +87,9 @@ def rules(draw, given):
         target = draw(st.sampled_from(given)).name
         text, test = draw(conditions([a for a in given if a.name != target] or given))
         return NotApplicable(target, unless=text), lambda row: (row[target] != NONE) == test(row)
-    if kind in ("impossible", "denial"):
-        if kind == "impossible":
-            text, test = draw(conditions(given))
-            return Impossible(text), lambda row: not test(row)
-        one, two = draw(st.sampled_from(given)), draw(st.sampled_from(given))
-        v, w = draw(st.sampled_from(domain(one))), draw(st.sampled_from(domain(two)))
-        text = f"t1&EQ(t1.`{one.name}`,{json.dumps(v)})&IQ({json.dumps(w)},t1.`{two.name}`)"
-        both = lambda r: holds(r[one.name], "=", v) and holds(r[two.name], "!=", w)  # noqa: E731
-        return Denial(text), lambda row: not both(row)
+    if kind == "impossible":
+        text, test = draw(conditions(given))
+        return Impossible(text), lambda row: not test(row)
     if kind == "order":
         pool = draw(st.sampled_from([p for p in (numbers, scales) if len(p) > 1]))
         low, high = draw(st.permutations(pool))[:2]

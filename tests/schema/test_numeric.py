@@ -144,6 +144,7 @@ def test_cells_of_a_grid_are_in_order_and_values_stay_in_their_cell(attribute, s
     assert (values <= greatest[codes]).all()
 
 
+@pytest.mark.long
 @given(open_attributes(), st.integers(0, 2**32 - 1), st.sampled_from((1e-6, 5.0, 400.0)))
 @settings(max_examples=60)
 def test_cut_attributes_draw_values_on_the_step_inside_their_bins(attribute, seed, std):

@@ -129,6 +129,7 @@ def test_what_is_written_is_parsed_as_it_was_meant(written):
     assert found.select(ROWS).tolist() == [holds(meant, cells_of(row)) for row in range(4)]
 
 
+@pytest.mark.long
 @given(PREDICATES, st.dictionaries(st.sampled_from(SCHEMA.names), st.booleans()))
 @settings(max_examples=100)
 def test_what_is_sure_holds_whatever_is_missing(written, without):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from missdp import Budget, Categorical, Numeric, PrivBayes, Schema, Table
+from missdp import Categorical, Filter, Numeric, PrivBayes, Schema, Table
 from missdp.errors import DataError, MissDPError, ParameterError
 from missdp.sources import DuckDBSource, MemorySource, open_source
 from missdp.table import FileRows, RelationRows, memory_limit
@@ -163,7 +163,7 @@ PLACES = {
 
 
 def fitted(data):
-    budget = Budget(1.0)
+    budget = Filter(1.0)
     with contextlib.ExitStack() as after:
         after.callback(lambda: pytest.fail("it was charged for") if budget.events else None)
         PrivBayes(epsilon=1.0, budget=budget).fit(data, schema=FACTS)

@@ -15,11 +15,12 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-import missdp.sources.counts as kernel
+import missdp.schema.cliques as planning
+import missdp.session.counting as kernel
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import DataError, ParameterError
+from missdp.session import exact_counts as counting
 from missdp.sources import DuckDBSource, MemorySource, open_source, strategy_named
-from missdp.sources import strategies as counting
 from refusing import refuses
 from testing.source_checks import check_source
 
@@ -70,6 +71,7 @@ MAKERS = {
 SLOW = [pytest.param(f"duckdb-{k}", marks=pytest.mark.slow) for k in ("relation", "parquet")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["memory-pandas", "duckdb-csv", *SLOW])
 def test_the_kit_passes(kind, tmp_path):
     """Arrow tables in memory pass it below."""
@@ -116,6 +118,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make_one", OTHERS.values(), ids=OTHERS.keys())
 def test_cells_of_every_kind_of_missing_and_every_policy(make_one, tmp_path):
     report = check_source(lambda t: make_one(t.to_arrow(), t.schema, tmp_path), trials=8)
@@ -127,7 +130,7 @@ def test_cells_of_every_kind_of_missing_and_every_policy(make_one, tmp_path):
 @pytest.mark.parametrize("kind", ["memory-arrow", "duckdb-relation", "duckdb-parquet"])
 def test_what_does_not_fit_is_refused_at_once_without_quoting(kind, tmp_path):
     table = pa.table({a.name: pa.nulls(2) for a in SCHEMA}).drop_columns(["sure"])
-    with refuses(DataError, "lacks columns"):
+    with refuses(DataError, "the data does not have"):
         MAKERS[kind](table, tmp_path)
     whole = table.append_column("sure", pa.array(["a", "b"]))
     with refuses(DataError, "does not declare"):
@@ -174,14 +177,30 @@ def test_grouping_never_changes_a_count(group_cells):
 def test_many_cliques_are_planned_in_blocks_and_counted_alike(order, monkeypatch):
     table = table_of([2, 3] * 6, 200)
     cliques = [(), *itertools.permutations(table.schema.names, order)]
-    monkeypatch.setattr(kernel, "_PLANNED_AT_ONCE", 20)
-    monkeypatch.setattr(kernel, "_BLOCK", 4)
-    groups = kernel._plan_groups(table.schema, cliques, group_cells=5_000)
-    assert sorted(c for g in groups for c in g.cliques) == sorted(cliques)
+    monkeypatch.setattr(planning, "_PLANNED_AT_ONCE", 20)
+    monkeypatch.setattr(planning, "_BLOCK", 4)
+    groups = planning.plan_groups(table.schema, cliques, group_cells=5_000)
+    assert sorted(c for _, read in groups for c in read) == sorted(cliques)
     blocks = MemorySource(table).counts(cliques, rows="extended")
     assert list(blocks) == cliques
     for clique in cliques:
         np.testing.assert_array_equal(blocks[clique], by_hand(table, clique))
+
+
+def test_counter_poor_plan_changes_no_count(monkeypatch):
+    table, cliques = table_of([2, 3, 4], 300), [("a2", "a0"), ("a1",)]
+    for plan in ([(("a2", "a0", "a1"), cliques)], [(c, [c]) for c in cliques]):
+        monkeypatch.setattr(kernel, "plan_groups", lambda *_, plan=plan, **__: plan)
+        found = MemorySource(table).counts(cliques, rows="extended")
+        for clique in cliques:
+            np.testing.assert_array_equal(found[clique], by_hand(table, clique))
+
+
+@pytest.mark.parametrize("plan", [[(("a0",), [("a2", "a0"), ("a1",)])], [(("a1",), [("a1",)])]])
+def test_counter_wrong_plan_returns_no_count(plan, monkeypatch):
+    monkeypatch.setattr(kernel, "plan_groups", lambda *_, **__: plan)
+    with pytest.raises((ValueError, KeyError)):
+        MemorySource(table_of([2, 3, 4], 300)).counts([("a2", "a0"), ("a1",)], rows="extended")
 
 
 def test_chunks_add_up_and_many_cells_are_counted_right(monkeypatch):

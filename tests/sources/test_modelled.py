@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Schema, Table
 from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
-from missdp.sources import DuckDBSource, MemorySource
-from missdp.sources.modelled import Modelled
+from missdp.schema.modelled import Modelled
+from missdp.session import CountedRows
+from missdp.session.modelled_rows import modelled_source
+from missdp.sources import DuckDBSource, MemorySource, strategy_named
 
 
 def whole(name, lower, upper, **facts):
@@ -72,7 +74,7 @@ def test_a_schema_without_kinds_and_rules_is_modelled_as_it_is():
     plain = Schema((Categorical(name="a", levels=("x",), nullable=True, missing_codes=("?",)),))
     assert Modelled(plain).schema is plain
     source = MemorySource(Table.from_codes(plain, {"a": [0, 1]}))
-    assert Modelled(plain).source(source) is source
+    assert CountedRows.of(source, strategy_named("joint")).source is source
 
 
 @settings(max_examples=15)
@@ -81,9 +83,9 @@ def test_memory_and_streams_count_alike(given_rows):
     data, modelled = frame(given_rows), Modelled(SCHEMA)
     names = modelled.schema.names
     cliques = [(), *((n,) for n in names), ("work", "hours"), ("hours", "age", "end"), names[:4]]
-    memory = modelled.source(MemorySource(Table.read(data, SCHEMA)))
+    memory = modelled_source(MemorySource(Table.read(data, SCHEMA)), modelled)
     relation = duckdb.connect().from_df(data)
-    stream = modelled.source(DuckDBSource(relation, SCHEMA, n_jobs=1))
+    stream = modelled_source(DuckDBSource(relation, SCHEMA, n_jobs=1), modelled)
     for over in ("extended", "observed"):
         one, two = memory.counts(cliques, rows=over), stream.counts(cliques, rows=over)
         for clique in cliques:
@@ -102,7 +104,7 @@ def test_one_row_moves_one_count_by_one(given_rows, data):
     fewer = given_rows[:at] + given_rows[at + 1 :]
     clique = data.draw(st.sampled_from([("work", "hours"), ("age", "end"), ("rent",), ()]))
     tables = (Table.read(frame(r), SCHEMA) for r in (given_rows, fewer))
-    counts = [modelled.source(MemorySource(table)) for table in tables]
+    counts = [modelled_source(MemorySource(table), modelled) for table in tables]
     for over in ("extended", "observed"):
         one, two = (c.counts([clique], rows=over)[clique] for c in counts)
         moved = np.abs(one - two)

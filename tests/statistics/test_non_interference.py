@@ -12,18 +12,17 @@ from functools import partial
 import numpy as np
 import pytest
 from knn_oracles import CARS, GRADES, INCOMES, RULED, WORKS, Row, as_table
-from knn_witness import QUESTIONS, RULED_QUESTIONS, WAYS, asking
+from knn_recordings import QUESTIONS, RULED_QUESTIONS, WAYS, asking
 from test_sensitivity import IMPUTATIONS, RULED_IMPUTATIONS
 
 from missdp import Table
-from missdp.accounting import Budget, Cost
+from missdp.accounting import Cost, Filter
 from missdp.errors import DataError, MissDPError, ParameterError
-from missdp.mechanisms import Ask, Counts, Prepared, SecureNoise, SeededNoise
-from missdp.mechanisms.questions import Rows
-from missdp.mechanisms.row_door import _PrivateRows
-from missdp.mechanisms.session import Session
-from missdp.statistics import ImputedStatistics
-from missdp.statistics.imputation import _Profile
+from missdp.session import SecureNoise, SeededNoise, Session
+from missdp.statistics import ImputedStatistics, RowCounts
+from missdp.statistics.imputation import NearestNeighbours, _Profile
+from missdp.statistics.imputed_rows import ImputationResult, ImputedRows, Rows
+from missdp.statistics.table_rows import ChosenRows, TableRows
 from missdp.testing import check_non_interference
 from refusing import refuses
 
@@ -50,16 +49,16 @@ OTHERS = {
 
 
 def marks(name, way):
-    return () if name == "nearest" or way == "error bars" else pytest.mark.slow
+    return () if name == "nearest" or way == "epsilon" else pytest.mark.slow
 
 
 CASES = [pytest.param(n, way, marks=marks(n, way)) for n in IMPUTATIONS for way in WAYS]
 
 
-def asks(imputation, way, questions, witness, table):
+def asks(imputation, way, questions, table):
     """Ask every question, and return everything that anyone sees."""
-    asked, cost = asking(table, imputation, way, witness)
-    seen = [repr(asked), repr(asked._door), asked.budget]
+    asked, cost = asking(table, imputation, way)
+    seen = [repr(asked), repr(asked._session), asked.budget]
     for ask in questions.values():
         try:
             seen.append(ask(asked, **cost))
@@ -68,18 +67,20 @@ def asks(imputation, way, questions, witness, table):
     return seen
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "way"), CASES)
 def test_what_a_statistic_shows_was_released(name, way):
     run = partial(asks, IMPUTATIONS[name], way, QUESTIONS)
     assert check_non_interference(run, tables={"": (ONE, TWO)})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "way", "other"),
     [
-        ("one", "gaussian", "all holes"),
-        ("nearest", "error bars", "all not applicable"),
-        ("none", "gaussian", "all holes"),
+        ("one", "rho", "all holes"),
+        ("nearest", "epsilon", "all not applicable"),
+        ("none", "rho", "all holes"),
     ],
 )
 def test_so_it_was_where_rules_say_what_applies(name, way, other):
@@ -92,10 +93,9 @@ def quoting(rows):
 
 
 def test_a_function_that_fails_says_nothing():
-    asked = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Budget(1.0))
-    (charged,) = asked._door.begin(Ask(label="rows", cost=Cost(currency="pure", amount=1.0)))
+    asked = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Filter(1.0))
     with refuses(DataError) as caught:
-        asked._door.answer(charged, Counts(function=quoting))
+        asked._session.measure(RowCounts(function=quoting), Cost(currency="pure", amount=1.0))
     assert str(len(SURVEY)) not in str(caught.value)
     assert asked.budget.remaining_epsilon == 0  # charged all the same
 
@@ -113,7 +113,7 @@ def held(thing):
             todo += [*here.keys(), *here.values()]
         elif isinstance(here, (list, tuple, set, frozenset)):
             todo += here
-        elif not isinstance(here, (Session, Budget)):
+        elif not isinstance(here, (Session, Filter, NearestNeighbours)):
             slots = [s for s in getattr(type(here), "__slots__", ()) if hasattr(here, s)]
             todo += [*getattr(here, "__dict__", {}).values(), *(getattr(here, s) for s in slots)]
             cells = [*(getattr(here, "__closure__", None) or ())]
@@ -123,7 +123,7 @@ def held(thing):
 
 
 PRIVATE = (Table, np.ndarray, np.random.Generator, SecureNoise, SeededNoise)
-PRIVATE += (_Profile, Rows, _PrivateRows, Prepared)
+PRIVATE += (_Profile, Rows, TableRows, ChosenRows, ImputedRows, ImputationResult)
 
 
 def private(thing):
@@ -132,7 +132,7 @@ def private(thing):
 
 @pytest.mark.parametrize("name", ["nearest", "group", "none"])
 def test_a_statistic_holds_a_door_and_public_facts(name):
-    asked = ImputedStatistics(ONE, IMPUTATIONS[name], budget=Budget(1e3), random_state=0)
+    asked = ImputedStatistics(ONE, IMPUTATIONS[name], budget=Filter(1e3), random_state=0)
     answers = [ask(asked, epsilon=1.0) for ask in QUESTIONS.values()]
     assert any(isinstance(here, Session) for here in held(asked))
     assert private([asked, answers]) == []
@@ -145,13 +145,13 @@ def test_what_is_hidden_is_found():
         ("later", (lambda rows: lambda: rows)(ONE)),
         ("draw", np.random.default_rng(0).random),
     ):
-        asked = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Budget(1.0))
+        asked = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Filter(1.0))
         setattr(asked, name, hidden)
         assert private(asked)
 
 
 def test_statistics_do_not_leave_with_their_rows():
-    asked = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Budget(1.0))
+    asked = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Filter(1.0))
     for leave in (pickle.dumps, copy.deepcopy):
         with pytest.raises(ParameterError):
             leave(asked)

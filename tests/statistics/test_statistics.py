@@ -9,23 +9,24 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
-from knn_witness import nothing_is_read, prepared
+from knn_recordings import nothing_is_read, prepared
 from scipy import stats
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import (
-    Budget,
     DataDependentDomain,
     ExplicitSeed,
+    Filter,
     Guarantee,
     PublicDomain,
-    ZCDPEvent,
+    RefusalsNotPrivate,
+    RowFunctionsTested,
 )
 from missdp.errors import BudgetExceededError, DataError, SchemaError
-from missdp.mechanisms import Preparation
-from missdp.mechanisms.row_door import RowDoor
-from missdp.mechanisms.smooth import plan_smooth
-from missdp.statistics import ImputedStatistics, KNNImputation, ScaleRelease
+from missdp.session import SeededNoise
+from missdp.statistics import ImputedStatistics, KNNImputation
+from missdp.statistics.imputation import NearestNeighbours
+from missdp.statistics.smooth import Bounded, calibrate_smooth_noise
 
 SCHEMA = Schema(
     (
@@ -59,7 +60,7 @@ OF_NUMBERS = Table.read(
 
 def statistics(budget=None, **more):
     imputation = more.pop("imputation", KNN)
-    budget = budget or Budget(1e6, 1e-3)
+    budget = budget or Filter(1e6, 1e-3, measure="zcdp", failure=5e-4)
     return ImputedStatistics(more.pop("table", TABLE), imputation, budget=budget, **more)
 
 
@@ -110,16 +111,15 @@ def truth():
 @pytest.mark.parametrize("name", [n for n in ASKS if n != "histogram"])
 @pytest.mark.parametrize("cost", [{"epsilon": 1000.0}, {"rho": 1e5}])
 def test_answers_approach_the_imputed_table(name, cost):
-    scale = ScaleRelease(rho=1e5, delta=1e-9) if "rho" in cost else None
-    answer = ASKS[name](statistics(scale=scale, random_state=3), **cost)
+    answer = ASKS[name](statistics(random_state=3), **cost)
     assert answer.value == pytest.approx(truth()[name], rel=0.01)
 
 
 @pytest.mark.parametrize("name", ASKS)
 def test_an_answer_is_charged_exactly_and_first_and_says_so(name):
-    budget = Budget(1.0)
-    asked = statistics(budget, scale=ScaleRelease(epsilon=0.25))
-    assert budget.events == ()  # answers tell the scale of their noise, for what they cost
+    budget = Filter(1.0)
+    asked = statistics(budget)
+    assert budget.events == ()
     with nothing_is_read():
         with pytest.raises(BudgetExceededError):
             ASKS[name](asked, epsilon=1.01)
@@ -128,19 +128,13 @@ def test_an_answer_is_charged_exactly_and_first_and_says_so(name):
     found = ASKS[name](asked, epsilon=0.5).guarantee
     assert budget.remaining_epsilon == pytest.approx(0.0, abs=1e-9)
     assert (found.epsilon, found.delta) == (pytest.approx(0.5), 0)
-    assert (found.adjacency, found.conditions) == ("add-remove", (PublicDomain(),))
-    assert Guarantee.from_events(found.events, conditions=[PublicDomain()]) == found
-    twice = statistics(Budget(2.0, adjacency="replace-one"))
+    assert found.adjacency == "add-remove"
+    assert {*found.conditions} == {PublicDomain(), RowFunctionsTested(), RefusalsNotPrivate()}
+    assert Guarantee.from_events(found.events, conditions=found.conditions) == found
+    twice = statistics(Filter(2.0, adjacency="replace-one"))
     twice = ASKS[name](twice, epsilon=1.0).guarantee
     assert (twice.epsilon, twice.adjacency) == (pytest.approx(2.0), "replace-one")
-    assert str(len(TABLE)) not in f"{asked!r}{asked._door!r}{asked._door._rows!r}"
-
-
-def test_zcdp_guarantee_includes_the_failure_of_the_scale():
-    answer = statistics(scale=ScaleRelease(rho=0.05, delta=1e-7)).histogram("income", rho=0.1)
-    assert answer.guarantee.delta == 1e-3
-    assert math.isinf(answer.guarantee.epsilon_at(1e-8))
-    assert answer.guarantee.epsilon_at(1e-6) < 3
+    assert str(len(TABLE)) not in f"{asked!r}{asked._session!r}{asked._session._rows!r}"
 
 
 def test_seeds_and_undeclared_schemas_become_conditions():
@@ -154,27 +148,29 @@ def test_seeds_and_undeclared_schemas_become_conditions():
     assert DataDependentDomain(("hours",)) in answer.guarantee.conditions
 
 
+@pytest.mark.long
 def test_noise_of_a_count_has_the_smooth_scale():
-    noise, asked = plan_smooth(1.0), statistics(random_state=3)
+    noise, asked = calibrate_smooth_noise(1.0), statistics(random_state=3)
     profile, exact = prepared(KNN, TABLE).profile, truth()["count"]
-    scale = profile.smooth_bound(own=1, donee=1, beta=noise.beta) / noise.alpha
-    errors = np.array([ASKS["count"](asked, epsilon=1.0).value - exact for _ in range(400)])
-
-    def cdf(x):
-        return 0.5 + np.sign(x) * 0.5 * (1 - (1 + np.abs(x) / scale) ** -noise.shape)
-
-    assert stats.kstest(errors, cdf).pvalue > 1e-3
+    bound = profile.smooth_bound(own=1, donee=1, beta=noise.beta)
+    how = {"epsilon": 1.0, "where": "income > 40", "uncertainty": "noise"}
+    errors = np.array([asked.count(**how).value - exact for _ in range(400)])
+    source = SeededNoise(4)
+    draws = [noise.draw(Bounded((0, 0), bound), source)[0] for _ in range(4000)]
+    drawn = np.array(draws, dtype=float)
+    assert stats.ks_2samp(errors, drawn).pvalue > 1e-3
     for times in (2, 0.5):
-        assert stats.kstest(errors * times, cdf).pvalue < 1e-3
+        assert stats.ks_2samp(errors * times, drawn).pvalue < 1e-3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [n for n in ASKS if n != "histogram"])
 def test_intervals_cover_and_are_not_absurd(name):
     found = prepared(KNN, TABLE)
-    exact = ASKS[name](prepared_statistics(found, None, budget=Budget(1e9)), epsilon=1e7).value
+    exact = ASKS[name](prepared_statistics(found, None, budget=Filter(1e9)), epsilon=1e7).value
     bars = []
     for seed in range(20):  # of intervals that hold half of the time, one set in 170 passes
-        asked = prepared_statistics(found, seed, scale=ScaleRelease())
+        asked = prepared_statistics(found, seed)
         bars.append(ASKS[name](asked, epsilon=20.0 if name == "correlation" else 4.0).interval)
     assert sum(low <= exact <= high for low, high in bars) >= 16
     widest = {"correlation": 1.5}.get(name, 2 * abs(exact))
@@ -182,39 +178,24 @@ def test_intervals_cover_and_are_not_absurd(name):
 
 
 def prepared_statistics(found, seed, **more):
-    with mock.patch("missdp.mechanisms.row_door.Rows", return_value=found):
-        asked = statistics(imputation=Instead(), random_state=seed, **more)
+    """Statistics of rows that were imputed before."""
+    with mock.patch.object(NearestNeighbours, "fill", return_value=found):
+        asked = statistics(random_state=seed, **more)
         asked.count(where="income > 1", epsilon=1.0)
     return asked
 
 
-def as_it_is(found, draws):
-    return found
-
-
-class Instead(KNNImputation):
-    def __init__(self):
-        super().__init__(impute="income", match_on=("age", "sex"))
-
-    def preparation(self, schema):
-        return Preparation(function=as_it_is, shared=frozenset(self.impute))
-
-
 @pytest.mark.parametrize("name", ASKS)
-def test_an_answer_without_an_interval_says_why_and_what_helps(name):
-    bars = "intervals" if name == "histogram" else "interval"
+def test_every_answer_has_an_interval_for_what_it_costs(name):
     for cost in ({"epsilon": 0.05}, {"epsilon": 1.0}, {"rho": 0.1}):
-        private, told = (ASKS[name](statistics(scale=s), **cost) for s in (None, ScaleRelease()))
-        assert getattr(private, bars) is None
-        assert "ScaleRelease()" in private.to_dict()["note"]
-        assert getattr(told, bars) is not None
+        answer = ASKS[name](statistics(), **cost)
+        intervals = answer.intervals if name == "histogram" else (answer.interval,)
+        assert all(low <= high for low, high in intervals)
         # Several releases of rho compose to less than their epsilons add up to.
-        paid = [answer.guarantee.epsilon for answer in (told, private)]
-        assert "rho" in cost or paid == pytest.approx([cost["epsilon"]] * 2)
-    # What reads no imputed value has a public noise scale.
-    assert statistics().mean("hours", where="sex = 'f'", epsilon=1.0).interval is not None
+        assert "rho" in cost or answer.guarantee.epsilon == pytest.approx(cost["epsilon"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("first", "epsilon", "most"), [("age years", 0.02, 0.4), ("income", 0.05, 10)]
 )
@@ -222,8 +203,7 @@ def test_an_interval_of_the_whole_range_says_so_and_what_helps(first, epsilon, m
     """From one answer that is lost in noise nobody can know exactly what would do."""
 
     def asked(amount, seed):
-        scale = ScaleRelease() if first == "income" else None
-        question = statistics(table=OF_NUMBERS, scale=scale, random_state=seed)
+        question = statistics(table=OF_NUMBERS, random_state=seed)
         return question.correlation(first, "hours", epsilon=amount)
 
     widths = []
@@ -242,49 +222,13 @@ def test_an_interval_of_the_whole_range_says_so_and_what_helps(first, epsilon, m
     assert ("whole range" in lost.note, told.note) == (True, "")
 
 
-@pytest.mark.parametrize("paid", [False, True])
 @pytest.mark.parametrize("name", ["count", "proportion", "mean", "sum"])
-def test_a_worst_case_never_changes_the_noise_interval(name, paid):
+def test_a_worst_case_never_changes_the_noise_interval(name):
     """It is that of an answer for what is left of the cost, a tenth less."""
-    asked = statistics(scale=ScaleRelease() if paid else None, random_state=5)
-    wider = ASKS[name](asked, epsilon=1.0, uncertainty="worst-case")
+    wider = ASKS[name](statistics(random_state=5), epsilon=1.0, uncertainty="worst-case")
     assert wider.imputation_interval is not None
-    assert (wider.interval is not None) == paid
-    assert bool(wider.note) != paid
-    if paid:
-        beside = 1 - 0.02 * {"proportion": 2, "sum": 4}.get(name, 3)
-        alone = statistics(scale=ScaleRelease(), random_state=5)
-        plain = ASKS[name](alone, epsilon=(beside - 0.1) / beside)
-        widths = [high - low for low, high in (wider.interval, plain.interval)]
-        assert widths[0] == pytest.approx(widths[1], rel=0.02)
-
-
-def test_gaussian_noise_wins_for_vectors_and_the_pure_one_for_single_counts():
-    asked = statistics(scale=ScaleRelease(rho=0.05, delta=1e-7))
-    chosen, choose = {}, RowDoor._gaussian
-
-    def watched(self, ask):
-        found = choose(self, ask)
-        chosen[ask.label] = found is not None
-        return found
-
-    with mock.patch.object(RowDoor, "_gaussian", watched):
-        released = [ASKS[name](asked, rho=0.5) for name in ("histogram", "count")]
-    assert chosen == {"histogram of income": True, "count": False}
-    # The choice reads a released number, so both are charged as what they have in common.
-    for answer, label, least in zip(released, chosen, (0.4999, 0.46), strict=True):
-        left = answer.guarantee.events[-1]
-        assert left == ZCDPEvent(rho=left.rho, label=label)
-        assert least < left.rho <= 0.5 - (label == "count") * 1e-6  # which pays for the total, too
-
-
-def test_the_released_scale_bounds_the_private_one_and_fails_as_often_as_stated():
-    found = prepared(KNN, TABLE)
-    door = prepared_statistics(found, 8)._door
-    for delta, least, most in ((1e-8, 0.0, 0.0), (0.1, 0.05, 0.16)):
-        release = ScaleRelease(rho=0.05, delta=delta)
-        exact = found.profile.smooth_bound(own=0, donee=1, beta=release.beta)
-        doors = (door._with(_budget=Budget(1e3, 0.2)) for _ in range(300))
-        bounds = np.array([each.scaled(release).scale.donees for each in doors])
-        assert least <= (bounds < exact).mean() <= most
-        assert np.median(bounds) < 8 * exact
+    assert wider.note == ""
+    beside = 1 - 0.02 * {"proportion": 2, "sum": 4}.get(name, 3)
+    plain = ASKS[name](statistics(random_state=5), epsilon=(beside - 0.1) / beside)
+    widths = [high - low for low, high in (wider.interval, plain.interval)]
+    assert widths[0] == pytest.approx(widths[1], rel=0.02)

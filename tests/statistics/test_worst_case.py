@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from knn_oracles import PLAIN, Row, as_table, completions, neighbours, tables, worlds
-from knn_witness import BOUNDED, Exact, nothing_is_read, totals
+from knn_recordings import BOUNDED, Exact, nothing_is_read, totals
 
 from missdp import Numeric, Ordinal, Schema, Table
-from missdp.accounting import Budget, LaplaceEvent
+from missdp.accounting import Filter, LaplaceEvent, releases
 from missdp.errors import BudgetExceededError
-from missdp.mechanisms import row_door
-from missdp.mechanisms.questions import QUANTA
-from missdp.statistics import ImputedStatistics, KNNImputation, ScaleRelease
+from missdp.statistics import ImputedStatistics, KNNImputation, table_rows
+from missdp.statistics.row_queries import QUANTA
 from missdp.statistics.worst_case import PLACES, _tally, _total_bounds
 
 KNN = KNNImputation(impute=("income", "car"), match_on=("grade", "sex"))
@@ -37,13 +36,13 @@ ONE_ATTRIBUTE = ("", "sex = 'f'", "grade >= 1")
 
 
 def asked(table, imputation=KNN, **more):
-    budget = more.pop("budget", None) or Budget(1e9, 1e-3)
+    budget = more.pop("budget", None) or Filter(1e9, 1e-3)
     return ImputedStatistics(table, imputation, budget=budget, **more)
 
 
 def without_noise():
     """Have answers of `Exact` taken for exact."""
-    return mock.patch.object(row_door, "_radius", return_value=lambda level: 0.0)
+    return mock.patch.object(table_rows, "_radius", return_value=lambda level: 0.0)
 
 
 def exact(name, rows, where, of):
@@ -61,6 +60,7 @@ def exact(name, rows, where, of):
     return float(np.mean(added)) if added else None
 
 
+@pytest.mark.long
 @given(worlds(3), st.sampled_from(list(CONDITIONS)), st.sampled_from(list(CONDITIONS)[1:]))
 @settings(max_examples=30, deadline=None)
 def test_bounds_hold_every_completion_and_those_of_counts_and_sums_are_attained(world, where, of):
@@ -68,8 +68,9 @@ def test_bounds_hold_every_completion_and_those_of_counts_and_sums_are_attained(
     everything = list(product(*map(completions, rows)))
     with without_noise():
         for name, ask in BOUNDED.items():
-            statistics = asked(as_table(rows, schema), random_state=Exact())
-            answer = ask(statistics, where, of, epsilon=1.0, uncertainty="worst-case")
+            with Exact():
+                statistics = asked(as_table(rows, schema))
+                answer = ask(statistics, where, of, epsilon=1.0, uncertainty="worst-case")
             low, high = answer.imputation_interval
             truths = [exact(name, complete, where, of) for complete in everything]
             known = [truth for truth in truths if truth is not None]
@@ -105,15 +106,16 @@ def test_sums_of_values_of_either_sign(rows, data):
 
 
 def released_sums(table, imputation, name, where, of):
-    witness = Exact()
-    statistics = asked(table, imputation, random_state=witness)
-    BOUNDED[name](statistics, where, of, epsilon=1.0, uncertainty="worst-case")
-    (answer,) = [kept for kept in witness.kept if kept.event.label == "missing cells"]
+    with Exact() as noise:
+        statistics = asked(table, imputation)
+        BOUNDED[name](statistics, where, of, epsilon=1.0, uncertainty="worst-case")
+    (answer,) = [each for each in noise.answers if each.event.label == "missing cells"]
     assert isinstance(answer.event, LaplaceEvent)
     assert answer.event.sensitivity == QUANTA
     return totals(answer)
 
 
+@pytest.mark.long
 @given(
     tables(PLAIN, 5), st.sampled_from(list(BOUNDED)), st.sampled_from(list(CONDITIONS)),
     st.sampled_from(list(CONDITIONS)[1:]), st.randoms(use_true_random=False),
@@ -143,7 +145,7 @@ SMALL = as_table([Row(i % 3, "f", None if i % 4 == 0 else 3, "no", 2 * i) for i 
 
 @pytest.mark.parametrize("name", BOUNDED)
 def test_the_budget_is_what_was_asked_and_charged_first(name):
-    epsilon, budget = 0.07, Budget(0.07)
+    epsilon, budget = 0.07, Filter(0.07)
     ask = partial(BOUNDED[name], asked(SMALL, budget=budget), "", "income > 2")
     with nothing_is_read(), pytest.raises(BudgetExceededError):
         ask(epsilon=1.01 * epsilon, uncertainty="worst-case")
@@ -151,7 +153,7 @@ def test_the_budget_is_what_was_asked_and_charged_first(name):
     answer = ask(epsilon=epsilon, uncertainty="worst-case")
     assert answer.guarantee.epsilon == pytest.approx(epsilon)
     assert budget.remaining_epsilon == pytest.approx(0.0, abs=1e-9)
-    share = budget.events[-1]
+    share = releases(budget.events)[-1]
     assert isinstance(share, LaplaceEvent)
     assert share.sensitivity / share.scale == pytest.approx(0.1 * epsilon)
 
@@ -194,7 +196,7 @@ def coverage(name, *, imputed, epsilon, confidence):
         statistics = asked(
             table,
             KNNImputation(impute="income", match_on="age") if imputed else None,
-            confidence=confidence, random_state=seed, scale=ScaleRelease(),
+            confidence=confidence, random_state=seed,
         )  # fmt: skip
         answer = OF_THE_RICH[name](statistics, epsilon=epsilon, uncertainty="worst-case")
         (low, high), (a, b) = answer.interval, answer.imputation_interval
@@ -216,5 +218,5 @@ def test_the_complete_statistic_is_covered_when_values_are_missing_for_what_they
     # possible, so half of the runs miss it without.
     facts = {"imputed": False, "confidence": 0.5}
     assert coverage(name, epsilon=0.5, **facts)[1] >= 0.45
-    with mock.patch.object(row_door.Noise, "radius", return_value=0.0):
+    with mock.patch.object(table_rows.Noise, "radius", return_value=0.0):
         assert 0.2 < coverage(name, epsilon=1.0, **facts)[1] < 0.8

@@ -32,20 +32,17 @@ class Family:
         return self.some or self.build.strategies
 
 
-TRAINED = {"heads": "sequential", "steps": 1, "batch": 100}
 FAMILIES = [
     Family("privbayes", PrivBayes),
     Family("privbayes-gaussian", PrivBayes, {"delta": 1e-6}),
-    Family("aim", AIM, {"delta": 1e-6, "rounds": 2, "model_rows": 100}),
-    Family("mst", MST, {"delta": 1e-6, "model_rows": 100}),
-    Family("aim-pure", AIM, {"delta": 0.0, "rounds": 2, "model_rows": 100}),
-    Family("mst-pure", MST, {"delta": 0.0, "model_rows": 100}, ("observed",)),
+    Family("aim", AIM, {"delta": 1e-6, "rounds": 2}),
+    Family("mst", MST, {"delta": 1e-6}),
+    Family("aim-pure", AIM, {"delta": 0.0, "rounds": 2}),
+    Family("mst-pure", MST, {"delta": 0.0}, ("observed",)),
     Family("all-pairs", AllPairs),
     Family("all-pairs-workload", AllPairs, {"workload": 3}),
-    Family("all-pairs-imputed", AllPairs, {"imputer": "pairs"}, ("impute-first",)),
     Family("kamino", Kamino),
-    Family("kamino-sequential", Kamino, TRAINED, ("observed", "complete-rows"), streams=False),
-    Family("dp-misgan", DPMisGAN, {"classes": 3, "fits": 1}),
+    Family("dp-misgan", DPMisGAN, {"steps": 2, "sampling_rate": 0.2}, streams=False),
     Family("independent", Independent),
 ]
 

@@ -1,18 +1,16 @@
-"""All pairs, tables of three beside them, and imputation by pairs: claimed, refused, and held."""
+"""All pairs, and tables of three beside them: claimed, refused, and held."""
 
-import json
 from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 
-from missdp import AllPairs, Budget, Kamino, PrivBayes, Table, load
+from missdp import AllPairs, Filter, Table
 from missdp.accounting import FilterEvent, GaussianEvent, MissingCompletelyAtRandom, releases
-from missdp.errors import BudgetExceededError, DataError, ParameterError
+from missdp.errors import BudgetExceededError, ParameterError
 from missdp.evaluate import marginal_distance
 from missdp.ground_truth import planned_ground_truth
-from missdp.record import sealed, unsealed
 from missdp.sources import MemorySource
 from missdp.synth.split import Keeper
 from refusing import refuses
@@ -51,7 +49,7 @@ class Counting:
 
 
 def test_what_cannot_be_fitted_is_refused_before_anything_is_charged():
-    budget, small, pairs = Budget(10.0, 1e-3), made([3, 2], 50), {"imputer": "pairs"}
+    budget, small = Filter(10.0, 1e-3), made([3, 2], 50)
     for told, table, given in (
         ("MST", made([6000] * 3, 10), {}),  # too many cells
         ("weighted_counts", Counting(small), {}),
@@ -65,11 +63,7 @@ def test_what_cannot_be_fitted_is_refused_before_anything_is_charged():
     ):
         with refuses(ParameterError, told):
             fit(table, budget=budget, **given)
-    pure = PrivBayes(epsilon=1.0, missing="impute-first", budget=budget, **pairs)
-    with refuses(ParameterError, "imputer='pairs' needs delta above 0"):
-        pure.fit(small)
     assert not budget.events
-    pure.fit(made([3, 2], 50, nullable=False))  # nothing is filled, then
 
 
 TABLES = {
@@ -155,31 +149,6 @@ def test_holes_that_depend_on_another_attribute_are_corrected():
     assert joint[1] < 0.5 * observed[1]
 
 
-def test_files_of_before_are_read_or_say_what_to_do(tmp_path):
-    """Files of 0.2 say how rows of all pairs are drawn, and may be of heads that went."""
-    path, table = tmp_path / "m.json", made([3, 2], 200)
-    for family, name, old, told in (
-        (AllPairs, "base", "heads", None),
-        (AllPairs, "base", "tree", "fit AllPairs again"),
-        (Kamino, "heads", "joint", None),
-    ):
-        model = family(epsilon=1.0, random_state=0).fit(table)
-        model.save(path)
-        document = unsealed(json.loads(path.read_text(encoding="utf-8")))
-        document["parameters"][name] = document["released"]["model_"][name] = old
-        if name == "heads":
-            del document["released"]["model_"][name]
-        path.write_text(json.dumps(sealed(document)), encoding="utf-8")
-        if told is not None:
-            with refuses(DataError, told):
-                load(path)
-            continue
-        again = load(path)
-        assert again.sample(50, random_state=3).equals(model.sample(50, random_state=3))
-    with refuses(ParameterError, "heads must be one of"):
-        again.fit(table)
-
-
 # Tables of three attributes beside all pairs: charged, gated, within the caps, and held
 ROWS = 6000
 SIZES = {"a": 2, "b": 2, "c": 2, "d": 4, "e": 3}
@@ -215,7 +184,7 @@ def test_parity_is_held_where_it_is_asked_for(missing, holes, tmp_path):
     fitted.save(tmp_path / "model.json")
     again = AllPairs.load(tmp_path / "model.json")
     assert off_parity(again.sample(ROWS)) < 0.04
-    assert again.pairs_.together[0, 1, 2].shape == fitted.pairs_.together[0, 1, 2].shape
+    assert again.tables_.together[0, 1, 2].shape == fitted.tables_.together[0, 1, 2].shape
     if not holes:
         tables = fitted.sample(ROWS, multiple=2, random_state=2)
         assert all(off_parity(t) < 0.06 for t in tables)
@@ -264,36 +233,3 @@ def test_columns_that_are_missing_together_are_drawn_so():
     holes = drawn[[*"abc"]].isna().sum(axis=1)
     assert holes.isin([1, 2]).mean() < 0.03
     assert (holes == 3).mean() == pytest.approx(0.3, abs=0.02)
-
-
-# Imputation by pairs
-def half_missing(n):
-    """Three columns that tell each other; and with half of the last two missing."""
-    rng = np.random.default_rng(0)
-    codes = {"c0": rng.integers(0, 4, n)}
-    for name in ("c1", "c2"):
-        codes[name] = np.where(rng.random(n) < 0.8, codes["c0"], rng.integers(0, 4, n))
-    whole = Table.from_codes(schema_of([4] * 3), codes)
-    return whole, whole.with_missing({name: rng.random(n) < 0.5 for name in ("c1", "c2")})
-
-
-def test_filling_by_pairs_keeps_what_filling_by_margins_loses():
-    (whole, holed), far = half_missing(4000), {}
-    for imputer in ("marginal", "pairs"):
-        model = fit(holed, epsilon=5.0, missing="impute-first", imputer=imputer)
-        drawn = model.sample_table(20_000, random_state=1)
-        far[imputer] = distance(*(t.subset(("c0", "c1")) for t in (drawn, whole)))
-    assert far["pairs"] < 0.05 < 0.2 < far["marginal"]
-
-
-def test_the_share_is_set_aside_and_no_more_is_spent():
-    given = {"missing": "impute-first", "imputer": "pairs", "imputer_share": 0.3}
-    model = fit(half_missing(500)[1], **given)
-    (whole,) = model.guarantee_.events
-    parts = [event for event in whole.log if isinstance(event, FilterEvent)]
-    assert [part.label for part in parts] == ["imputation"]
-    assert parts[0].cost.amount == pytest.approx(0.3 * whole.cost.amount)
-    gates = [sorted(event.gate or ()) for event in releases(parts[0])]
-    assert gates == [[], ["c0"], ["c1"], ["c2"], []]  # the number of rows, margins, all pairs
-    assert not any(event.gate for event in releases(whole.log[-1]))
-    assert model.guarantee_.epsilon == pytest.approx(1.0)

@@ -30,10 +30,11 @@ def tables(row):
     return CROWD, _appended(CROWD, {n: np.array([c]) for n, c in zip("xy", ROWS[row], strict=True)})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "strategy"),
     [
-        # Each class with one strategy every day: the others differ in the door only. What trains is
+        # Each class with one strategy every day: the others count other rows. What trains is
         # audited daily by tests/testing/test_doors.py.
         pytest.param(*case, id=name, marks=[pytest.mark.slow] * (case not in AUDITED))
         for case, name in zip(CASES, IDS, strict=True)
@@ -57,6 +58,7 @@ def attacked(family, parameters, strategy, row, **more):
     )[strategy]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("strategy", "row"), ATTACKS[1:6:2])
 def test_the_claim_of_privbayes_survives_the_attack_and_comes_near(strategy, row):
     found = attacked(PrivBayes, PRIVBAYES, strategy, row, trials=48)
@@ -64,13 +66,13 @@ def test_the_claim_of_privbayes_survives_the_attack_and_comes_near(strategy, row
     assert found.ratio > 0.5 or (strategy, row) == ("observed", "all missing")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", [pytest.param(AIM, marks=pytest.mark.slow), MST])
 def test_the_pure_claim_of_chosen_marginals_survives_and_comes_near(family):
-    given = PURE | {"model_rows": 100}
-    found = attacked(family, given, "observed", "unique row", trials=48)
+    found = attacked(family, PURE, "observed", "unique row", trials=48)
     assert not found.flagged
     assert found.ratio > 0.5
-    assert attacked(family, given, "observed", "unique row", trials=48, scale=0.5).flagged
+    assert attacked(family, PURE, "observed", "unique row", trials=48, scale=0.5).flagged
 
 
 OPEN = Schema(
@@ -108,7 +110,7 @@ def test_the_claim_survives_where_bins_are_found(family, given, strategy, far, t
 
 SLOW = {
     PrivBayes: PRIVBAYES,
-    AIM: GAUSSIAN | {"rounds": 1, "model_rows": 100},
+    AIM: GAUSSIAN | {"rounds": 1},
     # Clipped so much that the row moves the sums by all that is paid for.
     AllPairs: GAUSSIAN | {"clip": 0.05},
 }

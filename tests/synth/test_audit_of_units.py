@@ -7,11 +7,20 @@ import numpy as np
 import pytest
 
 from missdp import AIM, MST, AllPairs, Categorical, Numeric, Schema
-from missdp.accounting import Budget, Cost
+from missdp.accounting import Cost, Filter
 from missdp.schema import Unit
-from missdp.testing import TINY, Claim, audit, audit_synthesizer, canary, check_sensitivity
+from missdp.testing import (
+    TINY,
+    Claim,
+    RecordingNoise,
+    ReplayedNoise,
+    audit,
+    audit_synthesizer,
+    canary,
+    check_sensitivity,
+    log_ratio,
+)
 from missdp.testing.claims import judge
-from missdp.testing.findings import Recorder, Repeater
 from synth.test_units import BY_THE_ROW, EVERY_ROW, ILL, SEX, broken, visits
 from synth.worked_example import Independent
 
@@ -29,7 +38,7 @@ class Histograms(Independent):
     @property
     def _budget(self):
         currency = Cost.for_counts(float(self.epsilon), self._delta).currency
-        return Budget(self.epsilon, self._delta, schedule="adaptive", currency=currency)
+        return Filter(self.epsilon, self._delta, measure=currency)
 
 
 # mu is near 2: then few runs refute what is wrong.
@@ -38,8 +47,8 @@ CASES = {
     "pairs": (AllPairs, (SEX, ILL), GAUSSIAN),
     "trees": (AllPairs, (SEX, AGE), GAUSSIAN),
     "histograms": (Histograms, (SEX, ILL), {"epsilon": 3.0, "delta": 0.0}),
-    "aim": (AIM, (SEX, ILL), GAUSSIAN | {"model_rows": 100}),
-    "mst": (MST, (SEX, ILL), GAUSSIAN | {"model_rows": 100}),
+    "aim": (AIM, (SEX, ILL), GAUSSIAN),
+    "mst": (MST, (SEX, ILL), GAUSSIAN),
 }
 
 CHOOSING = {case: (CASES[case][0], (SEX, ILL, OLD), CASES[case][2]) for case in ("aim", "mst")}
@@ -60,46 +69,49 @@ def neighbours(case, most, *, holes=False, part=1.0, cases=CASES, **more):
     if OLD in columns:
         tables = tuple(table.assign(old=table["ill"]) for table in tables)
 
-    def fit(witness, frame):
-        return family(random_state=witness, **given).fit(frame, schema=schema)
+    def fit(frame):
+        return family(random_state=0, **given).fit(frame, schema=schema)
 
     return fit, tables
 
 
 def audited(case, most, *, trials, scale=1.0, **facts):
     fit, tables = neighbours(case, most, **facts)
-    claim = Claim.of(fit(Recorder(0), tables[0]).guarantee_)
+    claim = Claim.of(fit(tables[0]).guarantee_)
     return audit(fit, *tables, claim=claim, trials=trials, scale=scale)
 
 
 def along_one_path(case, most, *, draws, scale=1.0):
     """Return an audit of all noise of one fit, drawn again so often, with what is asked held fixed.
 
-    A fit is what its door answered, and post-processing. So one run is kept and repeated on the
-    other table, which tells what is exact behind each answer on either; then noise alone is drawn,
-    from the laws of the answers, and judged by its likelihood ratio. That is cheap enough for as
-    many draws as tell nine tenths of a claim from all of it.
+    A fit is what its session answered, and post-processing. So one run is kept and repeated on the
+    other table. This gives the exact value behind each answer, on both tables. Then only noise is
+    drawn, from the distributions of the answers, and judged by its likelihood ratio. That is cheap
+    enough for as many draws as tell nine tenths of a claim from all of it.
     """
     # A mu near 1.2: noise is then so large that it matters little that it is of whole numbers.
     facts = {"delta": 1e-6, "epsilon": 6.0, "cases": CASES | CHOOSING}
     fit, (without, beside) = neighbours(case, most, **facts)
-    kept = Recorder(0)
-    claim = Claim.of(fit(kept, without).guarantee_)
-    again, noise = Repeater(kept), Recorder(1, scale=scale)
-    fit(again, beside)
-    pairs = [(a.law, b.exact, a.exact) for a, b in zip(kept.kept, again.kept, strict=True)]
+    with RecordingNoise(0) as kept:
+        claim = Claim.of(fit(without).guarantee_)
+    with ReplayedNoise(kept) as again:
+        fit(beside)
+    noise = RecordingNoise(1, scale=scale)
+    pairs = [(a.law, b.exact, a.exact) for a, b in zip(kept.answers, again.answers, strict=True)]
 
     def ratios(side):
-        return sum(law.log_ratio(noise.drawn(law, both[side]), *both) for law, *both in pairs)
+        return sum(log_ratio(law, noise.drawn(law, both[side]), *both) for law, *both in pairs)
 
     return judge(*(np.array([ratios(side) for _ in range(draws)]) for side in (0, 1)), claim)
 
 
+@pytest.mark.long
 def test_a_charge_by_the_row_is_flagged(monkeypatch):
     with broken(monkeypatch, BY_THE_ROW):
         assert audited("histograms", 10, trials=40, part=0.3).flagged
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "case", ["pairs", *(pytest.param(c, marks=pytest.mark.slow) for c in ("trees", "aim", "mst"))]
 )
@@ -117,6 +129,7 @@ QUICK = [("pairs", 3), ("histograms", 10)]
 ALL = [(case, most) for case in CASES for most in (1, 3, 10)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("case", "most"), [p if p in QUICK else pytest.param(*p, marks=pytest.mark.slow) for p in ALL]
 )
@@ -146,6 +159,7 @@ def of_persons(most):
     return Schema(TINY.attributes, unit=Unit("person", max_rows=most))
 
 
+@pytest.mark.long
 def test_the_kit_draws_neighbours_by_unit(monkeypatch):
     schema = of_persons(2)
     crowd, more = canary(schema, 12)

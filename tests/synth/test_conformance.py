@@ -16,21 +16,20 @@ import pytest
 
 from missdp import AllPairs, Table
 from missdp.accounting import (
-    Budget,
     DataDependentDomain,
     DeclaredRowCount,
     ExplicitSeed,
+    Filter,
     Guarantee,
     PublicDomain,
     releases,
 )
 from missdp.errors import DataError, OutputError, ParameterError, SchemaError
-from missdp.mechanisms import Score
 from missdp.record import sealed
 from missdp.synth import SmallTableWarning, sampling
 from missdp.testing import HABITS, RULED, check_sensitivity, made_up
 from missdp.testing.findings import Guarded
-from missdp.testing.habits import _RULED_HABITS, _habits_of
+from missdp.testing.habits import _RULED_HABITS, _budget, _habits_of
 from missdp.testing.interference import interference_of
 from missdp.testing.sensitivity import _sensitivity_of, answers_of
 from refusing import refuses
@@ -64,8 +63,8 @@ BY_STRATEGY = ("keeping_holes", "save_and_load", "streaming")
 # What rests on the base alone, and is tried with every strategy of a quick family.
 BY_BASE = ("charged_before_reading", "guarantee", "output_shape")
 # Of these, sixty columns take seconds, and fits with rules.
-WIDE = ("mst", "all-pairs", "all-pairs-imputed", "kamino", "kamino-sequential")
-LONG = ("all-pairs-imputed", "kamino-sequential", "privbayes-gaussian")
+WIDE = ("mst", "all-pairs", "kamino")
+LONG = ("privbayes-gaussian",)
 
 
 def turn_of(family):
@@ -78,6 +77,7 @@ def failed(findings):
     return [str(found) for found in findings if not found.passed]
 
 
+@pytest.mark.long
 @every_case
 def test_habits_and_gates(family, strategy):
     chosen = BY_STRATEGY
@@ -94,6 +94,7 @@ def test_habits_and_gates(family, strategy):
     assert (streams == "streams") == family.streams
 
 
+@pytest.mark.long
 @every_case
 def test_what_a_fit_shows_was_released_and_charged_for(family, strategy):
     """Answers of one table are repeated for others, and what is behind them is compared."""
@@ -126,6 +127,7 @@ def few_rounds(monkeypatch):
     monkeypatch.setattr(sampling, "_VALUE_ROUNDS", 8)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("few_rounds")
 @pytest.mark.parametrize(
     ("family", "strategy"),
@@ -142,6 +144,7 @@ def test_kinds_and_rules(family, strategy):
     assert failed(interference_of(on, ("kinds of holes",))[0]) == []
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("few_rounds")
 @pytest.mark.parametrize("promise", [p for p in OWN if p not in ONE_FIT])
 def test_what_the_base_promises_of_kinds_and_rules(promise):
@@ -174,19 +177,6 @@ def test_synthetic_rows_do_not_reuse_the_noise(family, strategy, monkeypatch):
         assert not np.isin(streams[-1], noise).any()
 
 
-def write(counts, target):
-    target[0] = counts[0]
-    return 0.0
-
-
-def test_a_score_writes_nowhere():
-    counts, score = np.arange(3), Score(write, sensitivity=1.0)
-    with pytest.raises(ValueError, match="read-only"):
-        score.of(counts, (np.zeros(2),))
-    with refuses(ParameterError, "arrays, numbers"):
-        score.of(counts, ([0],))
-
-
 # What the base keeps whatever a family does
 two_families = pytest.mark.parametrize("family", [Independent, AllPairs])
 
@@ -194,7 +184,7 @@ two_families = pytest.mark.parametrize("family", [Independent, AllPairs])
 @two_families
 def test_what_was_read_from_the_data_or_declared_becomes_a_condition(family, tmp_path):
     """Also if parameters are numbers of NumPy."""
-    frame, budget = made_up(SCHEMA, 300).to_native("pandas"), Budget(100.0, 0.5)
+    frame, budget = made_up(SCHEMA, 300).to_native("pandas"), Filter(100.0, 0.5)
     marked = replace(SCHEMA["größe"], undeclared=("levels",))
     schema = replace(SCHEMA, attributes=(marked, *SCHEMA.attributes[1:]))
     asked = {"epsilon": np.float32(0.7), "n_rows": np.int64(123), "random_state": np.int64(3)}
@@ -239,7 +229,8 @@ def fail():
     [pytest.param(*case, marks=[pytest.mark.slow] * (case[0].name in NEURAL)) for case in FIRST],
 )
 def test_a_failed_fit_stays_charged_and_progress_is_a_fraction(family, strategy):
-    on, budget, seen = subject(family, strategy), Budget(1.0, 1e-3), []
+    on, seen = subject(family, strategy), []
+    budget = _budget(on)
     with refuses(DataError, "on fire"):
         on.build(budget=budget).fit(Guarded(made_up(SCHEMA, 60), fail))
     assert budget.events
@@ -253,13 +244,14 @@ def test_a_model_of_no_rows_costs_what_was_asked_and_refuses_bad_questions(
     family, strategy, tmp_path
 ):
     on = subject(family, strategy)
-    budget = Budget(2 * on.epsilon, min(0.5, 2 * on.delta))
+    budget = _budget(on)
     with pytest.warns(SmallTableWarning, match="epsilon"):
         model = on.build(budget=budget).fit(made_up(SCHEMA, 0))
     most, found = on.epsilon * (1 + 1e-9), model.guarantee_
     assert 0.95 * on.epsilon < found.epsilon <= most
     assert budget.spent.epsilon <= most
-    assert Guarantee.from_events(releases(found.events), delta=on.delta).epsilon <= most
+    if len(found.events) == 1:  # else a training was charged beside the filter
+        assert Guarantee.from_events(releases(found.events), delta=on.delta).epsilon <= most
     drawn, wanted = model.sample(), made_up(SCHEMA, 9).to_native("pandas")
     assert len(drawn) == model.n_rows_ >= 1
     assert len(model.sample(0)) == 0  # asked for
@@ -301,6 +293,9 @@ def edits(value):
     """Yield what a leaf may be edited to: mostly indices and sizes that point nowhere."""
     if isinstance(value, dict):
         array = array_of(value)
+        if not array.size:
+            yield stored(np.ones(3, array.dtype))
+            return
         for number in (-1, 99) if array.dtype.kind in "ib" else (-1.0, np.nan, 1e300):
             other = array.copy()
             other[(-1,) * array.ndim] = number
@@ -324,6 +319,7 @@ def edited(document, path, value):
     return sealed(changed)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(
     ("family", "strategy"),

@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp import AllPairs, Categorical, Numeric, Schema
-from missdp.accounting import Budget, Cost
-from missdp.errors import BudgetExceededError
+from missdp.accounting import Cost, Filter
+from missdp.errors import BudgetExceededError, ParameterError
 from missdp.inference.dyadic import Histogram
-from missdp.mechanisms import Door, Noise, SeededNoise
 from missdp.schema.open_domains import on_grid, pending
+from missdp.session import CountedRows, FinerCodes, Merged, Noise, Recoded, SeededNoise, Session
 from missdp.sources import open_source, strategy_named
 from missdp.synth.coordinates import WEIGHT, coordinates, finely, finely_drawn, with_shares
 from missdp.synth.first_parts import cut
-from missdp.synth.learn_pairs import _plan_products, crude_margins, release_pairs
-from missdp.testing import Recorder
+from missdp.synth.learn_pairs import _plan_products, measure_one_way, release_pairs
+from missdp.testing import RecordingNoise
 from refusing import refuses
 
 OPEN = Schema(
@@ -65,19 +65,21 @@ def people(n, seed=0, holes=0.2):
     return frame
 
 
-def door_to(data, noise, amount=1e6):
+def session_on(data, noise, amount=1e6):
     source = open_source(data, OPEN)
-    budget = Budget.from_cost(Cost(currency="gdp", amount=amount), delta=1e-6)
-    door = Door(source.coded_as(GRID), strategy_named("joint"), budget=budget, noise=noise)
+    budget = Filter.from_cost(Cost(currency="gdp", amount=amount), delta=1e-6)
+    session = Session(
+        CountedRows.of(source.coded_as(GRID), strategy_named("joint")), budget=budget, noise=noise
+    )
     cells = {n: CUT[n].encode_values(GRID[n].reach[0]) for n in ("pay", "age")}
-    return door.recut(source.coded_as(CUT), cells, finer=source.coded_as(FINE))
+    return session.on(Recoded(CUT, cells, FINE))
 
 
-def crude_of(door, amount=1e5):
-    return crude_margins(door, Noise.worth(Cost(currency="gdp", amount=amount)), {})
+def crude_of(session, amount=1e5):
+    return measure_one_way(session, Noise.worth(Cost(currency="gdp", amount=amount)), {})
 
 
-CRUDE = crude_of(door_to(people(3000), SeededNoise(0)))
+CRUDE = crude_of(session_on(people(3000), SeededNoise(0)))
 NUMBERS = coordinates(CUT, OPEN.names, CRUDE.levels, CRUDE.margins)
 
 
@@ -120,14 +122,14 @@ def row_of(missing):
 
 
 def behind(rows, clip):
-    witness = Recorder(0)
     frame = pd.DataFrame(rows, columns=list(OPEN.names))
     frame["pay"], frame["age"] = frame["pay"].astype(float), frame["age"].astype(float)
-    door = door_to(frame, witness)
-    release_pairs(door, CRUDE, clip=clip, numbers=NUMBERS)
-    return witness.kept[-1]
+    with RecordingNoise(0) as noise:
+        release_pairs(session_on(frame, noise), CRUDE, clip=clip, numbers=NUMBERS)
+    return noise.answers[-1]
 
 
+@pytest.mark.long
 @settings(max_examples=40)
 @given(
     st.lists(st.booleans().flatmap(row_of), min_size=1, max_size=3),
@@ -152,26 +154,30 @@ def test_a_row_with_a_large_number_uses_up_the_clip():
     assert 0.99 < length / far.event.sensitivity <= 1
 
 
-def test_a_finer_door_spends_what_the_door_itself_does():
-    door = door_to(people(50), SeededNoise(0), amount=1.0)
-    plan = _plan_products(OPEN.names, CRUDE, door.left, clip=5.0, numbers=NUMBERS)
-    part = door.reserve(Cost(currency="gdp", amount=0.5), label="half")
+def test_finer_codes_spend_what_the_door_itself_does():
+    session = session_on(people(50), SeededNoise(0), amount=1.0)
+    plan = _plan_products(OPEN.names, CRUDE, session.left, clip=5.0, numbers=NUMBERS)
+    part = session.reserve(Cost(currency="gdp", amount=0.5), label="half")
     groups = CRUDE.groups(OPEN.names)
     groups |= {a.name: np.arange(a.size) for a in FINE if a.name != "sex"}
-    part.finer.merged(groups).products(plan, part.left)
+    part.on(FinerCodes()).on(Merged(groups)).measure(plan, part.left)
     assert part.left.amount < 1e-9
-    assert door.left.amount == pytest.approx(0.5)
+    assert session.left.amount == pytest.approx(0.5)
     with refuses(BudgetExceededError):
-        door.finer.merged(groups).products(plan, Cost(currency="gdp", amount=0.6))
-    assert door.merged(CRUDE.groups(OPEN.names)).finer is None
+        session.on(FinerCodes()).on(Merged(groups)).measure(plan, Cost(currency="gdp", amount=0.6))
+    merged = session.on(Merged(CRUDE.groups(OPEN.names)))
+    assert session.facts.has_finer_codes
+    assert not merged.facts.has_finer_codes
+    with refuses(ParameterError, "not changed again"):
+        merged.on(FinerCodes())
 
 
 @pytest.mark.parametrize("clip", [60.0, 6.0])
 def test_what_is_told_of_numbers_is_right_and_its_noise_too(clip):
     frame = people(4000, seed=1)
-    door = door_to(frame, SeededNoise(1), amount=4.0)
-    release = release_pairs(door, CRUDE, clip=clip, numbers=NUMBERS)
-    release = replace(release, crude=crude_of(door_to(frame, SeededNoise(2))))
+    session = session_on(frame, SeededNoise(1), amount=4.0)
+    release = release_pairs(session, CRUDE, clip=clip, numbers=NUMBERS)
+    release = replace(release, one_way=crude_of(session_on(frame, SeededNoise(2))))
     table = open_source(frame, OPEN).table
     coarse = np.stack([table.coded_as(CUT).codes(n) for n in OPEN.names], axis=1).astype(int)
     # Of the rows themselves: but for what lies inside bins, exact.
@@ -195,6 +201,7 @@ def test_what_is_told_of_numbers_is_right_and_its_noise_too(clip):
     assert told.by_level.keys() == {(a, c) for a in range(3) for c in range(4) if a != c}
 
 
+@pytest.mark.long
 @given(st.integers(0, 1), st.floats(0.0, 0.3), st.floats(0.0, 0.3), st.integers(0, 100))
 def test_tails_are_what_explains_the_moments(at, below, above, seed):
     number = NUMBERS[at]
@@ -290,15 +297,16 @@ def test_values_inside_bins_have_the_shares_of_finer_codes():
     assert with_shares(CUT, dict.fromkeys(OPEN.names)) == CUT
 
 
+@pytest.mark.long
 def test_numbers_are_released_only_where_bins_are_found():
     frame = people(500, holes=0.1)
     facts = {"epsilon": 2.0, "delta": 1e-6, "random_state": 0}
     model = AllPairs(**facts).fit(frame, schema=OPEN)
-    assert model.pairs_.numbered.keys() == {0, 1, 2}
+    assert model.tables_.numbered.keys() == {0, 1, 2}
     for other in (
         AllPairs(**facts, cuts="equal").fit(frame, schema=OPEN),
         AllPairs(**facts).fit(frame, schema=OPEN.with_cuts(model)),
         AllPairs(**facts, missing="impute-first").fit(frame, schema=OPEN),
     ):
-        assert not other.pairs_.numbers
-        assert not other.pairs_.products.further
+        assert not other.tables_.numbers
+        assert not other.tables_.products.further

@@ -13,8 +13,8 @@ from sklearn.base import clone
 from missdp import AIM, MST, AllPairs, Categorical, Kamino, Numeric, PrivBayes, Schema, Table
 from missdp.accounting import (
     BoundedObservation,
-    Budget,
     CutsFromRelease,
+    Filter,
     RowIndependentMissingness,
     releases,
 )
@@ -22,11 +22,11 @@ from missdp.accounting.exact import exact
 from missdp.errors import ParameterError
 from missdp.ground_truth import planned_ground_truth
 from missdp.inference.dyadic import Histogram, depth_of
-from missdp.mechanisms import Door
 from missdp.schema.open_domains import MOST_CODES, on_grid, pending
+from missdp.session import CountedRows, Session, Tree
 from missdp.sources import open_source, strategy_named
-from missdp.synth.first_parts import cut
-from missdp.testing import Recorder
+from missdp.synth.first_parts import _roundest, _with_points, cut
+from missdp.testing import RecordingNoise
 from refusing import refuses
 
 pytestmark = pytest.mark.usefixtures("one_turn")
@@ -58,19 +58,22 @@ def trees(model):
     return [e for e in releases(model.guarantee_.events) if e.label.startswith("tree ")]
 
 
-def exact_trees(frame, strategy, currency, within, levels):
+def exact_trees(frame, strategy, measure, within, levels):
     source = open_source(frame, SCHEMA)
     grid = on_grid(pending(SCHEMA, SCHEMA.names))
-    delta = 0.0 if currency == "pure" else 1e-6
-    budget = Budget(1.0, delta, schedule="adaptive", currency=currency)
-    witness = Recorder(0)
-    facts = {"budget": budget, "noise": witness}
-    door = Door(source.coded_as(grid), strategy_named(strategy), **facts)
-    for name in ("pay", "age"):
-        door.tree(name, door.share(0.1), within=within, levels=levels)
-    return {one.event.label: (one.event, one.exact) for one in witness.kept}
+    delta = 0.0 if measure == "pure" else 1e-6
+    budget = Filter(1.0, delta, measure=measure)
+    with RecordingNoise(0) as noise:
+        facts = {"budget": budget, "noise": noise}
+        session = Session(CountedRows.of(source.coded_as(grid), strategy_named(strategy)), **facts)
+        for name in ("pay", "age"):
+            size = session.facts.schema[name].size
+            tree = Tree(name=name, size=size, levels=levels, within=within or (0, size))
+            session.measure(tree, session.share(0.1))
+    return {one.event.label: (one.event, one.exact) for one in noise.answers}
 
 
+@pytest.mark.long
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from(("joint", "observed", "complete-rows")),
@@ -78,7 +81,7 @@ def exact_trees(frame, strategy, currency, within, levels):
 )
 @settings(max_examples=20)
 def test_a_row_moves_a_tree_by_what_was_charged_for_or_by_nothing_if_it_has_a_hole(
-    seed, strategy, currency
+    seed, strategy, measure
 ):
     rng = np.random.default_rng(seed)
     more = people(int(rng.integers(1, 40)), seed)
@@ -87,12 +90,12 @@ def test_a_row_moves_a_tree_by_what_was_charged_for_or_by_nothing_if_it_has_a_ho
     within = (int(rng.integers(0, 40)), int(rng.integers(42, 111)))
     deepest = depth_of(within[1] - within[0])
     levels = sorted({*rng.integers(1, deepest + 1, 3).tolist()})
-    facts = (strategy, currency, within, levels)
+    facts = (strategy, measure, within, levels)
     few, many = (exact_trees(f, *facts) for f in (more.iloc[:-1], more))
     for name in ("pay", "age"):
         (event, before), (_, after) = few[f"tree {name}"], many[f"tree {name}"]
         moved = np.abs(after - before)
-        norm = moved.sum() if currency == "pure" else np.sqrt((moved**2).sum())
+        norm = moved.sum() if measure == "pure" else np.sqrt((moved**2).sum())
         hole = more.loc[row].isna()
         read = not (hole.any() if strategy == "complete-rows" else hole[name])
         assert norm <= event.sensitivity <= norm * (1 + 1e-15) if read else norm == 0
@@ -124,6 +127,7 @@ def test_cuts_are_charged_saved_and_hold_values_on_the_step(family, tmp_path):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES[:3])
 def test_declared_bins_cost_nothing_and_equal_bins_are_those_of_before(family):
     bins = {"pay": 10, "age": 10, "kids": 12}
@@ -138,6 +142,7 @@ def test_declared_bins_cost_nothing_and_equal_bins_are_those_of_before(family):
         family(epsilon=2.0, cuts="none").fit(table, schema=SCHEMA)
 
 
+@pytest.mark.long
 def test_bounds_that_are_far_too_generous_cost_next_to_nothing():
     """The first look finds the range; the tree is over that range alone."""
     rng = np.random.default_rng(1)
@@ -158,6 +163,7 @@ def test_bounds_that_are_far_too_generous_cost_next_to_nothing():
     assert max(errors) < 0.05 * frame["x"].std()
 
 
+@pytest.mark.long
 def test_rows_that_stream_have_the_cuts_of_rows_in_memory_and_codes_alone_have_none():
     frame, model = people(800), AIM(epsilon=1.0, random_state=5)
     relation = duckdb.connect().from_df(frame)
@@ -178,6 +184,7 @@ def test_rows_that_stream_have_the_cuts_of_rows_in_memory_and_codes_alone_have_n
         assert fit.ground_truth_guarantee(known).epsilon <= kept
 
 
+@pytest.mark.long
 def test_the_next_table_can_have_the_same_cuts_and_its_guarantee_says_so():
     model = AllPairs(epsilon=1.0).fit(people(2000), schema=SCHEMA)
     for schema in (SCHEMA.with_cuts(model), model.schema_):
@@ -272,6 +279,7 @@ def test_odd_columns_give_sensible_values_and_never_a_crash(family, n):
             )
 
 
+@pytest.mark.long
 @given(st.integers(0, 2**32 - 1), st.floats(1e-3, 1e3))
 def test_there_are_never_more_bins_and_spikes_than_caps_are_planned_for(seed, unit):
     rng = np.random.default_rng(seed)
@@ -298,6 +306,7 @@ def test_no_bin_has_small_and_large_numbers_around_spikes():
     assert low < found.encode_values(np.array([9.0])) < high
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_tails_that_a_first_look_missed_are_no_heap_at_its_end(seed):
     """Ages, of which a tenth lie beyond what sixteen noisy counts can tell."""
@@ -320,6 +329,7 @@ def test_tails_that_a_first_look_missed_are_no_heap_at_its_end(seed):
         assert ((drawn > low) & (drawn <= high)).mean() == pytest.approx(share, abs=0.025)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 def test_a_spike_among_other_numbers_does_not_swallow_those_beyond_it(seed):
     """Hours of work: noise empties some numbers beside 40, and beyond them are a sixth of all."""
@@ -340,6 +350,7 @@ def test_a_spike_among_other_numbers_does_not_swallow_those_beyond_it(seed):
         assert (drawn > least).mean() == pytest.approx(beyond, abs=0.06)
 
 
+@pytest.mark.long
 def test_strong_trends_of_few_rows_stay_strong():
     """Of 1,500 rows, the square of a number has about its ranks, and a noisy copy those it had."""
     rng = np.random.default_rng(0)
@@ -367,6 +378,7 @@ def test_there_are_more_bins_where_counts_are_large():
     assert sizes == [10, 13, 16]
 
 
+@pytest.mark.long
 def test_a_count_of_few_keeps_no_tail_up_to_its_bound():
     """Children, declared up to 15: a bin for each number had noise up to there."""
     rng, spread = np.random.default_rng(0), []
@@ -403,6 +415,60 @@ def test_heaps_where_people_round_are_single_numbers():
         for heap in heaps:
             share = (frame[name] == heap).mean()
             assert (drawn[name] == heap).mean() == pytest.approx(share, abs=0.03)
+
+
+def test_values_of_a_scale_are_drawn_as_they_are_written():
+    """Heights in inches, written in metres: many heaps, too small for levels of their own.
+
+    They were drawn anywhere around a heap, so that half of it fell below the heap itself.
+    """
+    rng = np.random.default_rng(0)
+    heights = (np.rint(rng.normal(67, 4, 8000)).clip(50, 85) * 0.0254).round(2)
+    schema = Schema((Numeric(name="height", lower=1.2, upper=2.2),))
+    for seed in range(3):
+        model = AllPairs(epsilon=1.0, delta=1e-6, random_state=seed).fit(
+            pd.DataFrame({"height": heights}), schema=schema
+        )
+        drawn = model.sample(8000, random_state=0)["height"].astype(float)
+        assert np.isin(drawn, heights).mean() > 0.85  # it was .22
+        below = [abs((drawn < cut).mean() - (heights < cut).mean()) for cut in np.unique(heights)]
+        assert max(below) < 0.015  # it was .08
+
+
+def test_a_spike_in_the_first_or_last_cell_becomes_one_number():
+    pieces = np.array([0.0, 0.0101, 1.0, 1.98, 1.9901])
+    spikes = np.array([True, False, False, True])
+    found, shares = _with_points(pieces, np.array([0.4, 0.1, 0.2, 0.3]), spikes)
+    assert np.all(np.diff(found) > 0)
+    assert found[[0, -1]].tolist() == pieces[[0, -1]].tolist()
+    assert {*pieces} <= {*found}
+    heavy = found[:-1][shares > 0.25]
+    assert heavy.tolist() == [0.0, 1.98]
+    assert shares.sum() == pytest.approx(1.0)
+
+
+@given(
+    low=st.floats(-1e6, 1e6, allow_subnormal=False),
+    width=st.floats(1e-9, 1e6, allow_subnormal=False),
+)
+def test_the_roundest_number_is_in_its_interval(low, width):
+    high = low + width
+    if low < high:
+        point = _roundest(low, high)
+        assert low <= point < high
+        assert len(repr(point)) <= len(repr((low + high) / 2)) + 4
+
+
+def test_numbers_of_one_narrow_cell_are_no_spike():
+    """Degrees of Kelvin, declared up to a million, all lie in two cells of the grid."""
+    degrees = np.random.default_rng(0).normal(300, 1, 8000)
+    schema = Schema((Numeric(name="degrees", lower=0, upper=1e6),))
+    model = AllPairs(epsilon=1.0, delta=1e-6, random_state=0).fit(
+        pd.DataFrame({"degrees": degrees}), schema=schema
+    )
+    drawn = model.sample(8000, random_state=0)["degrees"].astype(float)
+    assert drawn.nunique() > 4000
+    assert 0.5 < drawn.std() < 2
 
 
 @pytest.mark.parametrize(("step", "upper"), [(1 / 3, 2000), (1 / 60, 100)])

@@ -70,6 +70,7 @@ def check_dates(stays, ages):
     assert ages.min() >= 0
 
 
+@pytest.mark.long
 def test_stays_and_ages_are_kept_and_no_row_breaks_a_rule(data, model):
     drawn = model.sample(15_000, missing_values="keep", random_state=1)
     assert list(drawn.columns) == list(data.columns)

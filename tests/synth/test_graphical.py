@@ -8,18 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from missdp import AllPairs, Budget, PrivBayes, Table
+from missdp import AllPairs, Filter, PrivBayes, Table
 from missdp.accounting import GaussianEvent, SelectionEvent, releases
-from missdp.accounting.costs import gdp_cost
 from missdp.accounting.exact import mu_worth
+from missdp.accounting.measures import gdp_cost
+from missdp.datasets import yrbss
 from missdp.errors import ParameterError
-from missdp.inference.estimate import Estimate
-from missdp.mechanisms import Noise
+from missdp.inference.missing_rates import both_missing
+from missdp.session import Noise
+from missdp.session.scores import MISFIT_SENSITIVITY, Expected, misfit
 from missdp.synth import AIM, MST
-from missdp.synth import learn_graphical as learning
-from missdp.synth.learn_graphical import SCORE_SENSITIVITY, _Expectations, _marginal_score
 from missdp.synth.workload import candidates
-from missdp.testing import Recorder
+from missdp.testing import RecordingNoise
 from refusing import refuses
 from synth.tables import rows_of, schema_of
 
@@ -52,14 +52,16 @@ def with_holes(codes, slope, *, together=False):
 def errors(model):
     """Mean distance of the model's tables of pairs to those of the complete rows."""
     found = []
-    for (i, a), (j, b) in itertools.combinations(enumerate("abcd"), 2):
-        truth = np.bincount(4 * CODES[a] + CODES[b], minlength=16).reshape(4, 4) / N
-        found.append(0.5 * np.abs(model.model_.marginal((i, j)) - truth).sum())
+    drawn = model.sample_table(N, random_state=0)
+    for a, b in itertools.combinations("abcd", 2):
+        truth = np.bincount(4 * CODES[a] + CODES[b], minlength=16) / N
+        cells = np.bincount(4 * drawn.codes(a) + drawn.codes(b), minlength=16) / N
+        found.append(0.5 * np.abs(cells - truth).sum())
     return float(np.mean(found))
 
 
 def fit(table, **options):
-    options = {"epsilon": 5.0, "delta": 1e-6, "random_state": 0, "model_rows": 5000, **options}
+    options = {"epsilon": 5.0, "delta": 1e-6, "random_state": 0, **options}
     return AIM(**options).fit(table)
 
 
@@ -75,6 +77,7 @@ def test_joint_is_right_when_values_are_missing_at_random(by_strategy):
     assert joint < errors(fit(Table.from_codes(SCHEMA, CODES))) + 0.01
 
 
+@pytest.mark.long
 def test_holes_that_always_coincide_do_not_mislead():
     table = with_holes(CODES, slope=1.0, together=True)
     joint = errors(fit(table))
@@ -91,10 +94,11 @@ def test_kept_holes_follow_the_mechanism(by_strategy):
     assert not kept.mask("a").any()
 
 
+@pytest.mark.long
 def test_what_is_charged_is_what_is_measured():
-    witness = Recorder(0)
-    model = fit(with_holes(population(2000), 1.0), epsilon=1.0, random_state=witness)
-    kept = [answer.law for answer in witness.kept if isinstance(answer.law, Noise)]
+    with RecordingNoise(0) as noise:
+        model = fit(with_holes(population(2000), 1.0), epsilon=1.0)
+    kept = [answer.law for answer in noise.answers if isinstance(answer.law, Noise)]
     events = releases(model.guarantee_.events)
     charged = [(e.label, e.sigma) for e in events if isinstance(e, GaussianEvent)]
     assert [sigma for _, sigma in charged] == [law.scale for law in kept]
@@ -109,7 +113,7 @@ FEW = Table.from_codes(SCHEMA, population(2000))
 
 
 def test_an_interrupted_fit_stays_charged_and_progress_never_goes_back():
-    budget, seen = Budget(1.0, 1e-6), []
+    budget, seen = Filter(1.0, 1e-6), []
 
     def interrupt(stage, done):
         if done > 0.5:
@@ -124,12 +128,11 @@ def test_an_interrupted_fit_stays_charged_and_progress_never_goes_back():
     assert seen[-1] == 1.0
 
 
-def test_the_workload_decides_what_may_be_measured_and_the_model_stays_within_its_size():
+def test_the_workload_decides_what_may_be_measured():
     model = fit(FEW, workload={("a", "b"): 2.0, ("c", "d"): 1.0})
     assert set(model.measured_) == {("a", "b"), ("c", "d")}
     assert fit(FEW, workload=1).measured_ == ()
     assert ("a", "b", "c") in fit(FEW, workload=[("a", "b", "c")], epsilon=20.0).measured_
-    assert fit(FEW, max_model_size=100 * 8 / 2**20).model_.law.tree.cells <= 100
 
 
 def test_the_workload_is_closed_downwards_and_weighted():
@@ -161,7 +164,7 @@ def linked(n=20_000):
 
 @pytest.mark.parametrize("missing", ["joint", "impute-first"])
 def test_the_tree_is_found_and_paid_for(missing):
-    model = MST(epsilon=3.0, delta=1e-6, missing=missing, random_state=0, model_rows=2000)
+    model = MST(epsilon=3.0, delta=1e-6, missing=missing, random_state=0)
     model.fit(Table.from_codes(FIVE, linked()))
     edges = set(model.measured_)
     assert edges == set(itertools.pairwise("abcde")) if missing == "joint" else len(edges) == 4
@@ -171,7 +174,7 @@ def test_the_tree_is_found_and_paid_for(missing):
 
 def test_no_cycle_is_ever_measured():
     for seed in range(2):
-        model = MST(epsilon=0.5, delta=1e-6, random_state=seed, model_rows=200)
+        model = MST(epsilon=0.5, delta=1e-6, random_state=seed)
         edges = model.fit(rows_of(FIVE, 300, 1)).measured_
         roots = {n: n for n in "abcde"}
         for a, b in edges:
@@ -210,9 +213,10 @@ def where_observed(rng, b, c):
 
 
 def generous(**options):
-    return AIM(epsilon=20.0, delta=1e-6, random_state=0, model_rows=2000, rounds=4, **options)
+    return AIM(epsilon=20.0, delta=1e-6, random_state=0, rounds=4, **options)
 
 
+@pytest.mark.long
 def test_holes_by_the_interaction_of_two_attributes_are_corrected_if_the_three_are_measured():
     assert off(generous(workload=[("a", "b", "c")]), by_xor) < 0.02
     # No sum of an effect of b and one of c is their exclusive or.
@@ -221,6 +225,7 @@ def test_holes_by_the_interaction_of_two_attributes_are_corrected_if_the_three_a
     assert off(PrivBayes(epsilon=20.0, degree=2, random_state=0), by_xor) < 0.03
 
 
+@pytest.mark.long
 def test_holes_by_an_attribute_only_where_it_is_observed_are_corrected():
     """Without that, values of 0.2 and 0.4 leave the first margin .020 and .043 off."""
     assert off(generous(), where_observed) < 0.01
@@ -228,44 +233,11 @@ def test_holes_by_an_attribute_only_where_it_is_observed_are_corrected():
 
 
 # -- scores --------------------------------------------------------------------------------------
-class Watched(_Expectations):
-    """Counts what was kept, and how many cells; compares what is kept with what would be found."""
-
-    asked = kept = most = 0
-
-    def of(self, clique, estimate):
-        kind, old = type(self), clique in self._kept
-        expected, possible, bias, weight = facts = super().of(clique, estimate)
-        cells = sum(kept[0].size for kept in self._kept.values())
-        assert cells == self._cells
-        kind.asked, kind.kept, kind.most = kind.asked + 1, kind.kept + old, max(kind.most, cells)
-        if old:
-            now = estimate.predict(clique)
-            assert np.abs(now - expected).sum() <= 0.5 * self.noise  # half a unit of the noise
-            assert np.array_equal(possible, estimate.possible(clique))
-            assert bias == pytest.approx(self._error * possible.sum())
-            assert weight == self._weights[clique]
-        return facts
-
-    def renew(self, estimate, *, error, epsilon):
-        self.noise = 2 / epsilon
-        super().renew(estimate, error=error, epsilon=epsilon)
+def _score(counts, expected, *, bias, weight):
+    return misfit(counts, Expected(expected, np.ones(expected.shape, dtype=bool), bias, weight))
 
 
-@pytest.mark.parametrize(("most", "epsilon", "rounds"), [(10**9, 3.0, 5), (90, 1.0, 6)])
-def test_scores_that_are_not_worked_out_again_are_those_that_would_be(
-    most, epsilon, rounds, monkeypatch
-):
-    monkeypatch.setattr(learning, "_CELLS", most)
-    monkeypatch.setattr(learning, "_Expectations", Watched)
-    Watched.asked = Watched.kept = Watched.most = 0
-    schema = schema_of([3] * 12, most > 90)
-    private = rows_of(schema, 2000, common=0.6)
-    AIM(epsilon=epsilon, delta=1e-6, random_state=0, rounds=rounds).fit(private)
-    assert 0 < Watched.most <= most
-    assert most == 90 or Watched.kept > 0.05 * Watched.asked
-
-
+@pytest.mark.long
 @settings(max_examples=300)
 @given(
     st.integers(1, 400),
@@ -281,8 +253,8 @@ def test_one_row_moves_a_score_by_at_most_its_sensitivity(cells, size, weight, b
     expected = rng.random(cells) * 2 ** rng.uniform(0, 31, cells)
     more = exact.copy()
     more[rng.integers(cells)] += 1
-    one, two = (_marginal_score(c, expected, bias=bias, weight=weight) for c in (exact, more))
-    assert abs(one - two) <= SCORE_SENSITIVITY
+    one, two = (_score(c, expected, bias=bias, weight=weight) for c in (exact, more))
+    assert abs(one - two) <= MISFIT_SENSITIVITY
 
 
 def test_without_the_grid_one_row_moves_it_by_more_and_predictions_are_bounded():
@@ -291,10 +263,10 @@ def test_without_the_grid_one_row_moves_it_by_more_and_predictions_are_bounded()
     worst = 0.0
     for expected in np.random.default_rng(0).random((50, 1)):
         worst = max(worst, np.abs(more - expected).sum() - np.abs(exact - expected).sum())
-        pair = [_marginal_score(c, expected, bias=0.3, weight=1.0) for c in (exact, more)]
+        pair = [_score(c, expected, bias=0.3, weight=1.0) for c in (exact, more)]
         assert abs(pair[0] - pair[1]) <= 1.0
     assert worst > 1.0
-    score = _marginal_score(np.array([1, 2]), np.array([1e30, 1e30]), bias=1.0, weight=1.0)
+    score = _score(np.array([1, 2]), np.array([1e30, 1e30]), bias=1.0, weight=1.0)
     assert score == pytest.approx(2.0**31)
 
 
@@ -309,6 +281,7 @@ def skipped_blocks(n):
     return whole.with_missing({f"c{i}": skips & (rng.random(n) < 0.95) for i in (2, 3, 4)})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", [AIM, AllPairs])
 def test_what_few_rows_skip_together_is_missing_together(family):
     private, model = skipped_blocks(3000), family(epsilon=0.5, delta=1e-6)
@@ -320,6 +293,48 @@ def test_what_few_rows_skip_together_is_missing_together(family):
     assert np.mean(kept) > 0.8  # .95 in truth, .25 if apart
 
 
+def kept(private, drawn):
+    """How much of the excess of joint missingness is kept, by regression over pairs."""
+
+    def excess(table):
+        masks = np.stack([table.mask(name) for name in table.schema.names], axis=1)
+        return np.cov(masks.T.astype(float))[np.triu_indices(masks.shape[1], 1)]
+
+    truth = excess(private)
+    return excess(drawn) @ truth / (truth @ truth)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("family", [AIM, AllPairs])
+def test_joint_missingness_of_two_columns_is_kept(family):
+    rng, n = np.random.default_rng(1), 3000
+    whole = rows_of(schema_of([4] * 6, ["c0", "c1"]), n, holes=0.0, common=0.6)
+    stops, more = rng.random(n) < 0.25, rng.random((2, n)) < 0.1
+    private = whole.with_missing({f"c{i}": stops ^ (stops & more[i]) for i in range(2)})
+    found = []
+    for seed in range(8):
+        model = family(epsilon=0.5, delta=1e-6, random_state=seed).fit(private)
+        drawn = model.sample_table(10_000, missing_values="keep", random_state=seed)
+        found.append(kept(private, drawn))
+    assert np.mean(found) > 0.9
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("family", "least"), [(AIM, 0.7), (AllPairs, 0.4)])
+def test_joint_missingness_of_a_survey_is_kept(family, least):
+    """Noise hides most of the 78 pairs: AllPairs asks how often two are missing of ten of them."""
+    table, rng = yrbss().table(), np.random.default_rng(0)
+    some = rng.choice(len(table), 3000, replace=False)
+    codes = {name: table.codes(name)[some] for name in table.schema.names}
+    private, found = Table.from_codes(table.schema, codes), []
+    for seed in range(5):
+        model = family(epsilon=1.0, delta=1e-6, random_state=seed).fit(private)
+        drawn = model.sample_table(10_000, missing_values="keep", random_state=seed)
+        found.append(kept(private, drawn))
+    assert np.mean(found) > least
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("family", [AIM, AllPairs])
 def test_masks_are_of_few_cells_and_one_row_moves_one_of_them_by_one(family):
     private = skipped_blocks(300)
@@ -328,10 +343,9 @@ def test_masks_are_of_few_cells_and_one_row_moves_one_of_them_by_one(family):
     more["c3"][-1] = 4  # a hole beside observed cells
     answers = []
     for rows in codes, more:
-        witness = Recorder(0)
-        model = family(epsilon=8.0, delta=1e-6, random_state=witness)
-        model.fit(Table.from_codes(private.schema, rows))
-        answers.append([a for a in witness.kept if isinstance(a.law, Noise)][8:11])
+        with RecordingNoise(0) as noise:
+            family(epsilon=8.0, delta=1e-6).fit(Table.from_codes(private.schema, rows))
+        answers.append([a for a in noise.answers if isinstance(a.law, Noise)][8:11])
     for one, two in zip(*answers, strict=True):
         assert one.event == two.event
         assert one.event.sensitivity == 1
@@ -339,6 +353,7 @@ def test_masks_are_of_few_cells_and_one_row_moves_one_of_them_by_one(family):
         assert np.abs(one.exact - two.exact).sum() == 1
 
 
+@pytest.mark.long
 def test_of_many_columns_those_with_the_most_holes_are_looked_at():
     schema = schema_of([2] * 34, [f"c{i}" for i in range(34)])
     rows = rows_of(schema, 600, holes=0.5)
@@ -347,21 +362,22 @@ def test_of_many_columns_those_with_the_most_holes_are_looked_at():
         holed
     )
     model = AllPairs(epsilon=60.0, delta=1e-6, random_state=0, n_rows=600).fit(rows)
-    assert len(model.pairs_.masks) == 32 * 31 / 2
-    assert 7 not in {a for pair in model.pairs_.masks for a in pair}
+    assert len(model.tables_.masks) == 32 * 31 / 2
+    assert 7 not in {a for pair in model.tables_.masks for a in pair}
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
 def test_nothing_is_spent_on_masks_that_noise_hides():
     few = AllPairs(epsilon=0.5, delta=1e-6, random_state=0).fit(skipped_blocks(300))
     assert len(releases(few.guarantee_.events)) == 9
-    assert not few.pairs_.masks
+    assert not few.tables_.masks
     few = AIM(epsilon=0.5, delta=1e-6, random_state=0).fit(skipped_blocks(300))
     marginals = [e for e in releases(few.guarantee_.events) if isinstance(e, GaussianEvent)]
     assert len({*(e.label for e in marginals[8:])}) == len(few.measured_)
     names = "abcdefghijklmnopqrstuvwxy"
     wide = Table.from_codes(schema_of(dict.fromkeys(names, 2), names), {n: [0, 2] for n in names})
-    model = MST(epsilon=1.0, delta=1e-6, random_state=0, model_rows=100).fit(wide)
+    model = MST(epsilon=1.0, delta=1e-6, random_state=0).fit(wide)
     chosen = [e for e in releases(model.guarantee_.events) if isinstance(e, SelectionEvent)]
     assert len(chosen) == len(names) - 1
     assert chosen[-1].epsilon == pytest.approx(chosen[0].epsilon, rel=0.01)
@@ -369,20 +385,10 @@ def test_nothing_is_spent_on_masks_that_noise_hides():
 
 def test_all_quarters_of_a_table_tell_how_often_cells_are_missing_together():
     def estimate(counts, std):
-        ones = [
-            np.array([*values, missing]) for values, missing in (((40, 30), 30), ((60, 20), 20))
-        ]
-        found = Estimate(
-            ones, std=0.5, extended=[True, True], n_rows=100.0, partial=False,
-            rng=np.random.default_rng(0), shrink=0.2, ridge=0.3, model_rows=100, zeros={},
-            always={0: 1},
-        )  # fmt: skip
-        assert [groups.tolist() for groups in found.told_apart] == [[0, 1], [0, 0]]
-        found.note_masks((0, 1), np.array(counts, dtype=float), std)
-        return found._together[0, 1], found._told[1, 0]
+        missing = [(30.0, 0.5), (20.0, 0.5)]
+        return both_missing(np.array(counts, dtype=float), std, missing, 100.0)
 
-    (count, std), strip = estimate([[38, 2], [28, 2], [14, 16]], 4.0)
+    count, std = estimate([[66, 4], [14, 16]], 4.0)
     assert count == pytest.approx(16)
-    assert std == pytest.approx(2.3286, abs=1e-4)  # of all weighed evenly, 2.47
-    assert (strip.missing.tolist(), strip.rows.tolist()) == ([2, 2], [40, 30])
-    assert estimate([[38, 2], [28, 2], [14, 20]], 4.0)[0][0] == pytest.approx(17.356, abs=1e-3)
+    assert std < 4.0 / np.sqrt(2)  # other quarters tell as much as the one of both
+    assert 16 < estimate([[66, 4], [14, 20]], 4.0)[0] < 20

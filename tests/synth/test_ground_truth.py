@@ -4,40 +4,32 @@ import itertools
 import math
 from collections import Counter
 from dataclasses import replace
-from fractions import Fraction
 from functools import cache, partial
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from missdp import AllPairs, Categorical, Kamino, Numeric, PrivBayes, Schema, Table
+from missdp import AllPairs, Categorical, Numeric, PrivBayes, Schema, Table
 from missdp.accounting import (
     BoundedObservation,
-    Budget,
-    Cost,
-    FilterEvent,
-    GaussianEvent,
+    Filter,
     MissingCompletelyAtRandom,
-    RDPEvent,
     RowIndependentMissingness,
     releases,
 )
-from missdp.accounting.exact import exact, float_up
 from missdp.errors import ParameterError, UnprovenError
 from missdp.ground_truth import (
     epsilon_for_ground_truth,
     ground_truth_guarantee,
     planned_ground_truth,
 )
-from missdp.mechanisms import Door, Noise, SecureNoise
 from missdp.schema import Determined, Equation, NotApplicable
+from missdp.schema.modelled import Modelled
+from missdp.session import CountedRows, Marginal, Noise, SecureNoise, Session
 from missdp.sources import MemorySource, Strategy, strategy_named
-from missdp.sources.modelled import Modelled
 from missdp.synth import AIM, MST
-from missdp.synth.split import _gate_by_gate, ground_truth_parts
+from missdp.synth.split import ground_truth_parts
 from missdp.testing.made_up import RULED, _read_again, made_up
 from refusing import refuses
 from synth.conformance import SCHEMA, make_table
@@ -67,11 +59,11 @@ def amplified(p, epsilon):
 
 
 def test_complete_rows_are_amplified_by_the_chance_of_a_complete_row():
-    shared = Budget(3.0, adjacency="replace-one")
+    shared = Filter(3.0, adjacency="replace-one")
     model = fit("complete-rows", ALL_NULLABLE, n_rows=500, budget=shared)
     found = model.ground_truth_guarantee(all_observed())
     assert found.epsilon == pytest.approx(amplified(0.6 * 0.7 * 0.8 * 0.75, 1.0))
-    assert shared.spent.epsilon == 2.0  # of which the ground truth takes nothing back
+    assert shared.remaining_epsilon == 1.0  # of which the ground truth takes nothing back
     model, counted = fit("complete-rows"), 0.02  # the number of all rows, which every row enters
     for known, chance in (
         (MissingCompletelyAtRandom(OBSERVED), 0.6 * 0.7 * 0.8),
@@ -100,7 +92,7 @@ def test_reading_every_row_is_not_amplified(missing):
 @pytest.mark.parametrize("family", [AIM, MST])
 def test_marginals_chosen_with_a_pure_budget_are_not_amplified(family):
     """A marginal may spend what selections left: no part keeps to a cap of its own."""
-    options = {"epsilon": 1.0, "delta": 0.0, "missing": "observed", "model_rows": 100}
+    options = {"epsilon": 1.0, "delta": 0.0, "missing": "observed"}
     model = family(**options, random_state=0).fit(Table.read(make_table(300).to_native(), SCHEMA))
     _, structure = model.ground_truth_parts()
     found = model.ground_truth_guarantee(MissingCompletelyAtRandom(OBSERVED))
@@ -161,45 +153,6 @@ def test_a_fit_that_says_another_strategy_is_not_amplified_by_gates_that_differ(
         assert found.epsilon == model.guarantee_.epsilon
 
 
-@settings(max_examples=30)
-@given(
-    st.lists(st.tuples(st.sampled_from("ab"), st.floats(3, 400)), min_size=1, max_size=8),
-    st.floats(2.0, 64.0),
-    st.floats(1.0, 1.5),
-)
-def test_gates_leave_the_rest_of_the_cap_to_what_has_none(parts, order, room):
-    """Exactly: what is rounded up behind a gate must not make the rest any smaller."""
-    log = [GaussianEvent(sensitivity=1, sigma=sigma, gate={gate}) for gate, sigma in parts]
-    at_order = Cost(currency="renyi", amount=1.0, order=order)
-    costs = {gate: Fraction(0) for gate, _ in parts}
-    for (gate, _), event in zip(parts, log, strict=True):
-        costs[gate] += at_order.price(event)
-    amount = float_up(sum(costs.values()) * Fraction(room))
-    whole = FilterEvent(capacity=RDPEvent(orders=(order,), epsilons=(amount,)), log=log)
-    *gated, rest = _gate_by_gate(whole)
-    assert {next(iter(e.gate)) for e in gated} == costs.keys()
-    assert all(exact(e.cost.amount) >= costs[next(iter(e.gate))] for e in gated)
-    assert rest.gate is None
-    assert exact(rest.cost.amount) >= exact(amount) - sum(costs.values())
-
-
-def test_parts_at_another_order_or_with_several_gates_are_part_of_the_rest():
-    def at(amount, order, *gates):
-        log = [RDPEvent(orders=(order,), epsilons=(0.001,), gate=gate) for gate in gates]
-        return FilterEvent(capacity=RDPEvent(orders=(order,), epsilons=(amount,)), log=log)
-
-    parts = [
-        at(0.125, 8.0, {"a"}, {"a", "b"}),  # behind what both have
-        at(0.0625, 16.0, {"b"}),
-        at(0.25, 8.0, {"a"}, {"b"}),
-        at(0.25, 8.0, {"a"}, None),
-        at(0.03125, 8.0),
-    ]
-    whole = FilterEvent(capacity=RDPEvent(orders=(8.0,), epsilons=(1.0,)), log=parts)
-    found = {e.gate: e.cost.amount for e in _gate_by_gate(whole) if e.cost.amount}
-    assert found == {frozenset("a"): 0.125, None: 0.875}
-
-
 # Gates and rules: what a rule may settle was not observed, though the row is read
 WORK = Categorical(name="work", levels=("no", "yes"), nullable=True)
 HOURS = Categorical(name="hours", levels=("few", "many"), nullable=True)
@@ -210,16 +163,18 @@ AGES = (
 )
 
 
-def door_to(table, missing="observed", epsilon=4.0):
-    budget = Budget(epsilon, schedule="adaptive")
+def session_on(table, missing="observed", epsilon=4.0):
+    budget = Filter(epsilon)
     source = MemorySource(table)
-    return Door(source, strategy_named(missing), budget=budget, noise=SecureNoise()), budget
+    return Session(
+        CountedRows.of(source, strategy_named(missing)), budget=budget, noise=SecureNoise()
+    ), budget
 
 
 def count_of(table, clique):
-    """How many rows a door reads on a clique: exact, by noise that is next to none."""
-    door, budget = door_to(table, epsilon=2000.0)
-    found = int(door.marginal(clique, Noise("laplace", 1e-3)).sum())
+    """How many rows a session reads on a clique: exact, by noise that is next to none."""
+    session, budget = session_on(table, epsilon=2000.0)
+    found = int(session.measure(Marginal(clique), Noise("laplace", 1e-3)).value.sum())
     return found, budget.events[-1].gate
 
 
@@ -243,10 +198,10 @@ def test_what_may_be_not_applicable_is_in_no_gate_without_a_rule_either():
 
 
 def test_what_follows_is_settled_although_it_was_masked():
-    """Behind the door it is not counted; but it makes known what it follows from."""
+    """Behind the session it is not counted; but it makes known what it follows from."""
     schema = Schema(AGES, (Equation("age + born = 2024"),))
-    door, _ = door_to(made_up(schema, 50))
-    assert door.schema.names == ("age",)
+    session, _ = session_on(made_up(schema, 50))
+    assert session.facts.schema.names == ("age",)
     assert schema.rulebook.filled == {"age", "born"}
     table = made_up(schema, 400)
     np.testing.assert_array_equal(table.mask("age"), table.mask("born"))
@@ -254,7 +209,7 @@ def test_what_follows_is_settled_although_it_was_masked():
     assert count_of(table, ("age",))[1] is None
 
 
-RULE_FAMILIES = [(PrivBayes, {}), (AIM, {"delta": 1e-6, "rounds": 1, "model_rows": 100})]
+RULE_FAMILIES = [(PrivBayes, {}), (AIM, {"delta": 1e-6, "rounds": 1})]
 RULED_OBSERVED = dict.fromkeys(RULED.nullable, 0.6)
 KNOWN_RULED = ("arbeit", "größe")
 
@@ -332,7 +287,7 @@ def test_a_part_of_a_table_remembers_that_a_rule_may_have_filled_it(rule):
 # What is asked for the ground truth is what a fit then guarantees
 FIVE = schema_of(dict.fromkeys("abcde", 3))
 KNOWN = MissingCompletelyAtRandom(dict.fromkeys("abcde", 0.7))
-QUICK = {AIM: {"rounds": 3, "model_rows": 500}}
+QUICK = {AIM: {"rounds": 3}}
 
 
 CASES = [
@@ -343,7 +298,6 @@ CASES = [
     (AllPairs, "observed", {}),
     (AIM, "impute-first", {}),
     (PrivBayes, "impute-first", {"delta": 0.0}),
-    (Kamino, "observed", {"heads": "sequential", "steps": 2}),
 ]
 
 
@@ -366,7 +320,7 @@ def test_the_guarantee_that_was_asked_for_is_found_and_what_is_never_read_has_a_
     assert 0.699 < planned.epsilon <= 0.7 * (1 + 1e-12)
     complete, known = {"missing": "complete-rows"}, partial(pytest.approx, rel=1e-4)
     assert asked(AllPairs, KNOWN, missing="joint") == known(0.7)
-    assert asked(AIM, KNOWN, missing="impute-first", imputer="pairs") == known(0.7)
+    assert asked(AIM, KNOWN, missing="impute-first", imputer="random") == known(0.7)
     for assumption in (RowIndependentMissingness(), BoundedObservation(1.0)):
         assert asked(MST, assumption, **complete) == known(0.7)
     assert asked(PrivBayes, BoundedObservation(0.0), **complete, n_rows=3000) == known(64)

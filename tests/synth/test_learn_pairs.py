@@ -6,20 +6,19 @@ import numpy as np
 import pytest
 
 from missdp import Table
-from missdp.accounting import Budget, Cost
+from missdp.accounting import Cost, Filter
 from missdp.inference.model import Levels
 from missdp.inference.products import Taken
-from missdp.mechanisms import Door, Noise, SeededNoise
-from missdp.mechanisms.door import RowProducts, Total
+from missdp.session import CountedRows, Noise, RowProducts, SeededNoise, Session, Total
 from missdp.sources import MemorySource, strategy_named
 from missdp.synth.learn_pairs import (
-    Crude,
+    OneWayMarginals,
     PairRelease,
     _back,
     _block,
     _plan_products,
     blocks,
-    crude_margins,
+    measure_one_way,
 )
 from synth.tables import schema_of
 
@@ -43,17 +42,21 @@ def private(n=2000, seed=0):
 
 
 def margins(table, amount, seed=0, missing="joint"):
-    """A door with so much to spend, and the margins that took a tenth of it."""
-    budget = Budget.from_cost(Cost(currency="gdp", amount=amount), delta=1e-6)
+    """A session with so much to spend, and the margins that took a tenth of it."""
+    budget = Filter.from_cost(Cost(currency="gdp", amount=amount), delta=1e-6)
     noise = SeededNoise(seed)
-    door = Door(MemorySource(table), strategy_named(missing), budget=budget, noise=noise)
-    return door, crude_margins(door, Noise.worth(Cost(currency="gdp", amount=0.1 * amount / 3)), {})
+    session = Session(
+        CountedRows.of(MemorySource(table), strategy_named(missing)), budget=budget, noise=noise
+    )
+    return session, measure_one_way(
+        session, Noise.worth(Cost(currency="gdp", amount=0.1 * amount / 3)), {}
+    )
 
 
 def release(table, *, amount=1e6, clip=20.0, seed=0, missing="joint"):
-    door, crude = margins(table, amount, seed, missing)
-    plan = RowProducts(dict(zip("abc", blocks(crude), strict=True)), clip=clip, alone=ALONE)
-    return PairRelease(crude, door.products(plan, door.left), plan)
+    session, one_way = margins(table, amount, seed, missing)
+    plan = RowProducts(dict(zip("abc", blocks(one_way), strict=True)), clip=clip, alone=ALONE)
+    return PairRelease(one_way, session.measure(plan, session.left).value, plan)
 
 
 def truth(table):
@@ -109,7 +112,7 @@ def test_counts_of_masks_tell_what_noise_hides_in_products():
     wanted = truth(table)[0, 1]
     quarters = len(table) * np.add.reduceat(np.add.reduceat(wanted, [0, 3], 0), [0, 2], 1)
     noisy = release(table, amount=0.05, seed=1)
-    before, n = noisy.guessed(), noisy.crude.rows
+    before, n = noisy.guessed(), noisy.one_way.rows
     known = replace(noisy, masks={(0, 1): quarters + 3.0}, masks_std=1e-3)  # the same in all cells
     after = known.guessed()
     assert abs(before.tables[0, 1][3, 2] - wanted[3, 2]) > 0.02
@@ -122,9 +125,9 @@ def test_counts_of_masks_tell_what_noise_hides_in_products():
         ends = after.margins[0], after.margins[1]
         assert after.tables[0, 1].sum(axis=1 - axis) == pytest.approx(ends[axis], abs=1e-6)
     assert known.about([1, 2]).masks == {}
-    few = replace(known, crude=replace(known.crude, numbers=(False, True, True))).about([0, 1])
+    few = replace(known, one_way=replace(known.one_way, numbers=(False, True, True))).about([0, 1])
     assert few.masks[0, 1] is known.masks[0, 1]
-    assert few.crude.numbers == (False, True)
+    assert few.one_way.numbers == (False, True)
     again = known.redrawn(np.random.default_rng(0)).masks[0, 1] - known.masks[0, 1]
     assert 2e-4 < again.std() < 3e-3
 
@@ -187,9 +190,9 @@ def test_rows_are_counted_that_the_strategy_reads(missing):
 def test_margins_get_more_of_a_vector_where_rows_are_few_for_the_noise(rows, factor):
     levels = tuple(Levels.from_counts(np.full(size, 100.0), threshold=0.0) for size in SIZES)
     margins = tuple(np.full(size, 1 / size) for size in SIZES)
-    crude = Crude(levels, margins, Total(rows, 0.0), 1.0)
+    one_way = OneWayMarginals(levels, margins, Total(rows, 0.0), 1.0)
     for mu in (1.0, 0.5):  # a rule about rows times mu
-        few = Crude(levels, margins, Total(rows / mu, 0.0), 1.0) if rows > 1 else crude
+        few = OneWayMarginals(levels, margins, Total(rows / mu, 0.0), 1.0) if rows > 1 else one_way
         for clip in ("auto", 2.0):
             plan = _plan_products("abc", few, Cost(currency="gdp", amount=mu**2), clip=clip)
             assert plan.alone == pytest.approx(ALONE * factor)

@@ -10,8 +10,7 @@ import pytest
 from missdp import MST, Ordinal, Schema, Table
 from missdp.errors import ParameterError
 from missdp.evaluate import combine_estimates
-from missdp.synth import AIM, AllPairs
-from missdp.synth.uncertain import VariedMarginals
+from missdp.synth import AIM, AllPairs, uncertain
 from refusing import refuses
 from synth.tables import schema_of
 
@@ -28,7 +27,7 @@ def private(n=3000, seed=0):
 
 def fit(seed=0, family=AIM, **options):
     options = {"epsilon": 1.0, "delta": 1e-6, **options}
-    options |= {"rounds": 1, "model_rows": 500} if family is AIM else {}
+    options |= {"rounds": 1} if family is AIM else {}
     return family(random_state=seed, **options).fit(private(seed=seed))
 
 
@@ -37,15 +36,14 @@ all_pairs = partial(fit, family=AllPairs)
 
 def share(model):
     """The model's share of rows in which both are 1."""
-    law = model.model_
-    table = law.tables[0, 1] if isinstance(model, AllPairs) else law.marginal((0, 1))
-    return table[1, 1]
+    return model.model_.tables[0, 1][1, 1]
 
 
 READ = ("joint", "observed", "complete-rows")
 CASES = [(family, missing) for family in (fit, all_pairs) for missing in READ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fit", "missing"), [CASES[0], *(pytest.param(*c, marks=pytest.mark.slow) for c in CASES[1:])]
 )
@@ -73,7 +71,7 @@ def test_weak_slopes_are_not_shrunk_twice(family, rounds):
     frame = pd.DataFrame({"a": a, "b": b})
 
     def slope(model):
-        values, table = np.arange(6.0), model.model_.marginal((0, 1))
+        values, table = np.arange(6.0), model.model_.tables[0, 1]
         mean, other = table.sum(axis=1) @ values, table.sum(axis=0) @ values
         spread = table.sum(axis=1) @ values**2 - mean**2
         return (values @ table @ values - mean * other) / spread
@@ -88,25 +86,22 @@ def test_weak_slopes_are_not_shrunk_twice(family, rounds):
     assert 0.7 < spread / error < 1.4
 
 
-def test_models_that_cannot_vary_say_why():
-    """Files of an earlier version do not hold what they were fitted to."""
-    old, older = all_pairs(), fit()
-    old.pairs_ = older.marginals_ = None
-    filled = all_pairs(missing="impute-first")
-    for model, told in ((filled, "impute-first"), (old, "earlier"), (older, "earlier")):
-        with refuses(ParameterError, told):
-            model.sample(10, multiple=2)
+@pytest.mark.parametrize("fit", [fit, all_pairs])
+def test_models_that_cannot_vary_say_why(fit):
+    with refuses(ParameterError, "impute-first"):
+        fit(missing="impute-first").sample(10, multiple=2)
 
 
 def test_tables_vary_as_samples_do(monkeypatch):
     # The combining rule takes out the variance of a real sample: it must be there in full.
     model = fit()
-    monkeypatch.setattr(VariedMarginals, "models", lambda self, _: repeat(self.model))
+    monkeypatch.setattr(uncertain, "varied_pairs", lambda _, model, *__, **___: repeat(model))
     shares = [np.mean(t["a"]) for t in model.sample(400, multiple=200, random_state=0)]
     p = np.mean(shares)
     assert np.var(shares) / (p * (1 - p) / 400) == pytest.approx(1.0, abs=0.4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fit", [fit, all_pairs])
 def test_several_tables_have_the_shape_of_one_and_models_promise_what_the_release_does(
     fit, tmp_path

@@ -14,22 +14,16 @@ from scipy.optimize import minimize_scalar
 
 from missdp import AllPairs, Categorical, Kamino, Numeric, PrivBayes, Schema
 from missdp.baselines.privbayes import _make_consistent
-from missdp.mechanisms.session import Witness
+from missdp.inference.counts import falling_ends, project_to_simplex
 from missdp.synth import AIM, MST, SmallTableWarning
-from missdp.synth.noisy_counts import (
-    Total,
-    falling_ends,
-    has_numbers,
-    least_squares_total,
-    project_to_simplex,
-)
-from missdp.testing import Recorder, Repeater
+from missdp.synth.noisy_counts import Total, has_numbers, least_squares_total
+from missdp.testing import RecordingNoise, ReplayedNoise
 from synth.tables import rows_of, schema_of
 
 pytestmark = pytest.mark.usefixtures("one_turn")
 SIZES = [[2] * 8, [10] * 5, [2, 3, 4, 8, 9]]
 STRATEGIES = ("joint", "observed", "complete-rows", "impute-first")
-QUICK = {"delta": 1e-6, "model_rows": 100}
+QUICK = {"delta": 1e-6}
 
 
 @pytest.mark.parametrize("missing", STRATEGIES)
@@ -67,7 +61,7 @@ def warned(model, table):
     return [str(w.message) for w in caught if w.category is SmallTableWarning]
 
 
-class Scaled(Witness):
+class Scaled(RecordingNoise):
     """Answers in which marginals count so many times as many rows as there are."""
 
     def __init__(self, times):
@@ -80,6 +74,7 @@ class Scaled(Witness):
         return np.rint(found * self.times).astype(np.int64) if marginal else found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "rate", "times"),
     [
@@ -89,38 +84,44 @@ class Scaled(Witness):
 )
 def test_what_is_released_tells_that_hardly_a_row_is_complete(family, rate, times):
     """16 or 886 of 1,000 rows are; what counts is how many are released, not how many there are."""
-    witness = Scaled(times)
-    model = family(epsilon=5.0, missing="complete-rows", delta=1e-6, random_state=witness)
-    said = warned(model, rows_of(schema_of([2] * 6), 1000, holes=rate))
+    model = family(epsilon=5.0, missing="complete-rows", delta=1e-6, random_state=0)
+    noise = Scaled(times)
+    with noise:
+        said = warned(model, rows_of(schema_of([2] * 6), 1000, holes=rate))
+    said = [one for one in said if "effective rows" not in one]
     assert len(said) == (rate * times in (0.5, 0.02 * 0.03))
     assert all(f"of {model.n_rows_} rows are complete" in one for one in said)
     # Of no rows at all nothing is said of complete ones, but where noise makes them up.
     if family is PrivBayes:
         return
-    assert "are complete" not in " ".join(warned(model, rows_of(schema_of([2] * 6), 0)))
+    with noise:
+        said = warned(model, rows_of(schema_of([2] * 6), 0))
+    assert "are complete" not in " ".join(said)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "epsilon", "told"),
     [(AllPairs, 1.0, True), (MST, 1.0, True), (PrivBayes, 1.0, True), (MST, 8.0, False)],
 )
 def test_output_that_is_all_noise_is_told_from_what_was_released(family, epsilon, told):
     """178 rows of twelve attributes; a table of ten times as many, with the same answers, too."""
-    schema, kept = schema_of([6] * 12, None), Recorder(0)
+    schema, kept = schema_of([6] * 12, None), RecordingNoise(0)
     for n in (178, 1780):
-        witness, options = kept if n == 178 else Repeater(kept), QUICK if family is MST else {}
-        model = family(epsilon=epsilon, random_state=witness, **options)
-        said = warned(model, rows_of(schema, n))
-        wanted = f"of {model.n_rows_} rows, noise hides"
+        model = family(epsilon=epsilon, **(QUICK if family is MST else {}))
+        with kept if n == 178 else ReplayedNoise(kept):
+            said = warned(model, rows_of(schema, n))
+        wanted = f"About {model.n_rows_ * epsilon:,.0f} effective rows × epsilon: most relations"
         assert [wanted in one for one in said] == [True] * told
 
 
-def test_more_rows_or_a_larger_epsilon_as_suggested_are_enough():
+@pytest.mark.long
+def test_epsilon_that_is_suggested_is_enough():
     schema = schema_of([6] * 12, None)
     (said,) = warned(MST(epsilon=1.0, n_rows=178, **QUICK), rows_of(schema, 178))
-    rows, epsilon = re.search(r"about ([\d,]+) rows, or epsilon=([\d.]+)", said).groups()
-    for n, enough in ((int(rows.replace(",", "")), 1.0), (178, float(epsilon))):
-        assert warned(MST(epsilon=enough, n_rows=n, **QUICK), rows_of(schema, n)) == []
+    enough = float(re.search(r"a larger epsilon \(about ([\d.]+)\)", said)[1])
+    assert enough > 1.5
+    assert warned(MST(epsilon=enough, n_rows=178, **QUICK), rows_of(schema, 178)) == []
 
 
 totals = st.lists(
@@ -199,6 +200,7 @@ def test_only_numbers_in_their_order_have_ends():
     assert not has_numbers(Categorical(name="n", levels=("0", "1", "2")))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", [AllPairs, AIM])
 def test_few_children_are_not_many(family):
     rng = np.random.default_rng(0)

@@ -16,8 +16,8 @@ from missdp import (
     AIM,
     MST,
     AllPairs,
-    Budget,
     Categorical,
+    Filter,
     Numeric,
     OpenCategorical,
     PrivBayes,
@@ -38,17 +38,17 @@ from missdp.engines import SQLRows
 from missdp.errors import BudgetExceededError, ParameterError, SchemaError
 from missdp.evaluate import marginal_distance
 from missdp.ground_truth import planned_ground_truth
-from missdp.mechanisms import SeededNoise
-from missdp.mechanisms import open_levels as found_by
-from missdp.mechanisms.open_levels import RowsAsTheyCame
 from missdp.office import Ledger
 from missdp.schema import NotApplicable
 from missdp.schema.open_domains import at_most
+from missdp.session import SeededNoise, Session
+from missdp.session import open_levels as found_by
+from missdp.session.open_levels import OpenRows
 from missdp.sources import open_source
 from missdp.synth.first_parts import first_parts, release_levels
 from missdp.synth.split import Part, Split
 from missdp.table.streams import rows_of
-from missdp.testing.findings import Recorder, Repeater
+from missdp.testing import RecordingNoise, ReplayedNoise
 from refusing import refuses
 
 SCHEMA = Schema(
@@ -86,6 +86,7 @@ def fitted():
     return fit()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", [AllPairs, AIM, MST, PrivBayes])
 def test_frequent_levels_are_kept_and_all_others_are_one(family, tmp_path):
     model = fit(family, missing="joint" if family is not PrivBayes else "observed")
@@ -120,6 +121,7 @@ def test_costs_add_up_and_failures_beside_them(fitted):
     assert epsilon_of(guarantee.events, 0.99e-7) == math.inf  # less than what fails
 
 
+@pytest.mark.long
 def test_failures_of_several_columns_add_up(monkeypatch):
     seen, whole = [], found_by._least_count
     monkeypatch.setattr(found_by, "_least_count", lambda *a: seen.append(a[1]) or whole(*a))
@@ -131,6 +133,7 @@ def test_failures_of_several_columns_add_up(monkeypatch):
     assert len(model.schema_["job"].levels) > 3
 
 
+@pytest.mark.long
 def test_a_release_that_fails_is_as_rare_as_it_says(monkeypatch):
     """Two columns, and tables of which one has a row more, with values of its own in both."""
     attributes = (SCHEMA["illness"], OpenCategorical(name="job"))
@@ -142,10 +145,9 @@ def test_a_release_that_fails_is_as_rare_as_it_says(monkeypatch):
     def leaks(runs):
         found = 0
         for seed in range(runs):
-            budget = Budget(5.0, 1e-3, schedule="adaptive")
-            session = RowsAsTheyCame(
-                rows_of(data), attributes, budget=budget, noise=SeededNoise(seed)
-            )
+            budget = Filter(5.0, 1e-3)
+            rows = OpenRows(tuple(attributes), rows_of(data), delta)
+            session = Session(rows, budget=budget, noise=SeededNoise(seed))
             closed = release_levels(session, schema, attributes, split, delta=delta)
             found += "only me" in closed["illness"].levels or "mine" in closed["job"].levels
         return found / runs
@@ -155,36 +157,51 @@ def test_a_release_that_fails_is_as_rare_as_it_says(monkeypatch):
     assert leaks(40) > 0.4
 
 
+@pytest.mark.long
 def test_what_a_fit_shows_follows_from_what_was_released():
     """Answers of one table are repeated for another, which has other values."""
-    kept = Recorder(0)
-    first = AllPairs(epsilon=2.0, delta=1e-6, random_state=kept).fit(rows(400), schema=SCHEMA)
+    with RecordingNoise(0) as kept:
+        first = AllPairs(epsilon=2.0, delta=1e-6).fit(rows(400), schema=SCHEMA)
     other = rows(400, seed=5, levels=("x", "y y", "é", "other"))
-    again = Repeater(kept, reads=False)
-    second = AllPairs(epsilon=2.0, delta=1e-6, random_state=again).fit(other, schema=SCHEMA)
+    with ReplayedNoise(kept, reads=False):
+        second = AllPairs(epsilon=2.0, delta=1e-6).fit(other, schema=SCHEMA)
     assert second.schema_ == first.schema_
     pd.testing.assert_frame_equal(
         second.sample(50, random_state=1), first.sample(50, random_state=1)
     )
     assert second.guarantee_ == first.guarantee_
-    assert kept.kept[0].event.label == "levels of illness"
+    assert kept.answers[0].event.label == "levels of illness"
 
 
-def test_paths_streams_and_frames_give_the_same_levels(fitted, tmp_path):
-    rows().to_csv(tmp_path / "a.csv", index=False)
+def other_source(kind, path):
+    """The rows as another kind of source."""
     table = pa.Table.from_pandas(rows(), preserve_index=False)
-    once = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=500))
-    relation = duckdb.read_csv(str(tmp_path / "a.csv"), all_varchar=True)
-    with contextlib.closing(sqlite3.connect(tmp_path / "a.db")) as made:
-        rows().to_sql("t", made, index=False)
-    database = SQLRows(f"sqlite:///{tmp_path}/a.db", table="t")
-    for data in (str(tmp_path / "a.csv"), table, once, relation, database):
-        assert fit(data=data).schema_["illness"] == fitted.schema_["illness"]
-    database.close()
-    shuffled = rows().sample(frac=1.0, random_state=3)
-    assert fit(data=shuffled).schema_["illness"] == fitted.schema_["illness"]
+    if kind == "table":
+        return table
+    if kind == "stream":
+        return pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=500))
+    if kind == "shuffled":
+        return rows().sample(frac=1.0, random_state=3)
+    if kind == "database":
+        pytest.importorskip("sqlalchemy")
+        with contextlib.closing(sqlite3.connect(path / "a.db")) as made:
+            rows().to_sql("t", made, index=False)
+        return SQLRows(f"sqlite:///{path}/a.db", table="t")
+    rows().to_csv(path / "a.csv", index=False)
+    file = str(path / "a.csv")
+    return file if kind == "path" else duckdb.read_csv(file, all_varchar=True)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["path", "table", "stream", "relation", "database", "shuffled"])
+def test_open_levels_other_sources_find_equal_levels(kind, fitted, tmp_path):
+    data = other_source(kind, tmp_path)
+    assert fit(data=data).schema_["illness"] == fitted.schema_["illness"]
+    if kind == "database":
+        data.close()
+
+
+@pytest.mark.long
 def test_levels_that_were_found_are_a_condition_of_another_fit_and_cost_a_plain_one_nothing(fitted):
     again = AllPairs(epsilon=1.0, delta=1e-6).fit(rows(), schema=fitted.schema_)
     assert LevelsFromRelease(("illness",)) in again.guarantee_.conditions
@@ -205,8 +222,10 @@ def test_nothing_is_amplified_for_the_ground_truth(fitted):
     assert (planned.epsilon, planned.delta) == (2.0, 1e-6)
 
 
+@pytest.mark.long
 def test_a_shared_budget_pays_for_failures_beside_the_cap(tmp_path):
-    shared, ledger = Budget(3.0, 1e-5), Ledger(f"sqlite:///{tmp_path}/b.db", who="ada")
+    shared = Filter(3.0, 1e-5, failure=1e-6)
+    ledger = Ledger(f"sqlite:///{tmp_path}/b.db", who="ada")
     ledger.create("table", epsilon=3.0, delta=1e-6, failure=1.5e-7)
     for budget in (shared, ledger.budget("table")):
         model = fit(data=rows(500), epsilon=1.0, budget=budget)
@@ -214,7 +233,8 @@ def test_a_shared_budget_pays_for_failures_beside_the_cap(tmp_path):
         assert (rare.epsilon, rare.delta) == (0.0, pytest.approx(1e-7))
         assert flatten(cap) == flatten(model.guarantee_.events[0])
         assert (model.guarantee_.epsilon, model.guarantee_.delta) == (1.0, 1e-6)
-    assert shared.spent.epsilon == epsilon_of(shared.events, 1e-5)
+    assert (shared.spent.epsilon, shared.spent.delta) == (3.0, 1e-5)
+    assert [event.failure for event in shared.spent.events] == [shared.failure]
     assert epsilon_of(shared.events, 0.99e-7) == math.inf
     with refuses(BudgetExceededError, "may fail"):  # .5e-7 is left
         fit(data=rows(500), epsilon=0.1, budget=ledger.budget("table"))
@@ -226,10 +246,10 @@ def test_a_shared_budget_pays_for_failures_beside_the_cap(tmp_path):
 
 def test_what_cannot_be_paid_or_found_is_refused_before_anything_is_charged():
     for budget, error, told in (
-        (Budget(5.0, 1e-5, schedule="adaptive"), ParameterError, "use one with schedule='fixed'"),
-        (Budget(5.0), BudgetExceededError, "may fail"),
-        (Budget(5.0, 9e-8), BudgetExceededError, "may fail"),
-        (Budget(0.5, 1e-5), BudgetExceededError, "smaller epsilon"),
+        (Filter(5.0, 1e-5), ParameterError, "failure of at least 1e-07"),
+        (Filter(5.0), ParameterError, "failure of at least 1e-07"),
+        (Filter(5.0, 1e-5, failure=9e-8), BudgetExceededError, "may fail"),
+        (Filter(0.5, 1e-5, failure=1e-6), BudgetExceededError, "smaller epsilon"),
     ):
         with refuses(error, told):
             fit(budget=budget)

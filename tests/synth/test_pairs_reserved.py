@@ -1,18 +1,21 @@
-"""Pairs that no junction tree holds: when they are measured, and what synthetic rows make of it."""
+"""Pairs that no selected marginal contains: when they are measured, and what rows make of it."""
 
 import itertools
-import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from missdp import Table
-from missdp.accounting import Cost, releases
-from missdp.accounting.costs import gdp_cost
+from missdp.accounting import releases
 from missdp.accounting.exact import mu_worth
+from missdp.accounting.measures import gdp_cost
 from missdp.evaluate import marginal_distance
-from missdp.synth import AIM, MST, aim
-from missdp.synth.learn_graphical import _MOST_PAIRS, Plan
+from missdp.inference.marginals import NoisyMarginals
+from missdp.inference.model import Levels
+from missdp.schema import Impossible
+from missdp.session import Noise
+from missdp.synth import AIM, MST, adaptive, aim
 from missdp.synth.workload import pairs_of
 from synth.tables import rows_of, schema_of
 
@@ -45,34 +48,41 @@ def test_pairs_are_those_of_the_workload_that_nothing_measured_contains():
     assert pairs_of([(0,), (1,)]) == []
 
 
+def marginals(rows, attributes, size=4):
+    every = Levels(np.arange(size), np.ones(size))
+    margin = np.full(size, 1 / size)
+    many = (every,) * attributes, (margin,) * attributes, 1.0, rows, (False,) * attributes
+    return NoisyMarginals(*many)
+
+
 def test_the_share_is_kept_back_where_cells_have_rows_enough():
-    plan = Plan(
-        whole=Cost(currency="zcdp", amount=0.01),
-        rounds=1,
-        first_share=0.3,
-        selection_share=0.1,
-        max_cells=1e6,
-        forest=False,
-        pairs_share=0.5,
-        least_in_a_cell=2.0,
-    )
-    pairs, sizes = list(itertools.combinations(range(5), 2)), [4] * 5
-    noise = math.sqrt(len(pairs) / (2 * 0.5 * 0.01))
-    enough = 2.0 * noise * 16
-    assert plan.reserve(rows=1.01 * enough, pairs=pairs, sizes=sizes) == 0.005
-    assert plan.reserve(rows=0.99 * enough, pairs=pairs, sizes=sizes) == 0
-    assert plan.reserve(rows=1.01 * enough, pairs=[], sizes=sizes) == 0
+    """Of public facts and the released number of rows alone."""
+    model = MST(epsilon=1.0, delta=1e-6)
+    model.schema_ = schema_of([4] * 5, None)
+    model._split = model._planned_split()
+    whole, pairs = model._split.whole, pairs_of(itertools.combinations(range(5), 2))
+    share = 0.35 * whole.amount
+    noise = Noise.worth(replace(whole, amount=share / len(pairs)))
+    enough = 2.2 * noise.std * 16
+
+    def kept(rows, pairs=pairs, attributes=5):
+        workload = dict.fromkeys(pairs, 1.0)
+        return model._reserved(marginals(rows, attributes), workload, whole.amount)
+
+    assert kept(1.01 * enough) == pytest.approx(share)
+    assert kept(0.99 * enough) == 0
     many = list(itertools.combinations(range(40), 2))
-    assert len(many) > _MOST_PAIRS
-    assert plan.reserve(rows=1e9, pairs=many, sizes=[2] * 40) == 0
+    assert len(many) > adaptive._MOST_PAIRS
+    assert kept(1e9, many, 40) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "missing"), [(MST, "joint"), (MST, "impute-first"), (AIM, "observed")]
 )
-def test_all_pairs_are_paid_for_out_of_the_same_budget(family, missing):
-    options = {} if family is MST else {"max_model_size": 1e-4}  # or one clique holds everything
-    model = family(epsilon=2.0, delta=1e-6, missing=missing, random_state=0, **options)
+def test_all_pairs_are_paid_for_out_of_the_same_budget(family, missing, monkeypatch):
+    monkeypatch.setattr(aim, "_SMALL_DOMAIN", 1)  # or rounds measure all of so few attributes
+    model = family(epsilon=2.0, delta=1e-6, missing=missing, random_state=0)
     model.fit(private(holes=0.1))
     labels = [str(event.label) for event in releases(model.guarantee_.events)]
     measured = {label for label in labels if label.startswith("marginal") and " x " in label}
@@ -81,19 +91,21 @@ def test_all_pairs_are_paid_for_out_of_the_same_budget(family, missing):
     assert spent == pytest.approx(mu_worth(2.0, 1e-6) ** 2, rel=1e-6)
 
 
-def test_too_few_rows_and_small_models_measure_what_they_did_before():
+@pytest.mark.long
+def test_too_few_rows_leave_a_tree_and_few_attributes_need_no_reserve():
     few = MST(epsilon=0.1, delta=1e-6, random_state=0).fit(private(600))
+    assert len(few.tables_.counts) == len(NAMES) - 1
     small = AIM(epsilon=2.0, delta=1e-6, random_state=0).fit(private())
-    for model in (few, small):
-        assert model.model_.tables == {}
+    assert {*small.tables_.counts} == {*itertools.combinations(range(len(NAMES)), 2)}
 
 
 # What synthetic rows make of it
+@pytest.mark.long
 @pytest.mark.parametrize("holes", [0.0, 0.2])
 def test_a_tree_with_all_pairs_beside_it_holds_them(holes, monkeypatch):
     apart, truth, private_rows = {}, private(), private(holes=holes)
-    for share in (aim._PAIRS_SHARE["MST"], 0.0):
-        monkeypatch.setitem(aim._PAIRS_SHARE, "MST", share)
+    for share in (MST.reserve_share, 0.0):
+        monkeypatch.setattr(MST, "reserve_share", share)
         model = MST(epsilon=1.0, delta=1e-6, random_state=0).fit(private_rows)
         drawn = model.sample_table(20_000, random_state=0)
         apart[share] = marginal_distance(truth, drawn, k=2).mean
@@ -103,10 +115,10 @@ def test_a_tree_with_all_pairs_beside_it_holds_them(holes, monkeypatch):
 
 def test_impossible_cells_stay_empty():
     rows = rows_that_all_depend_on_each_other(20_000)
-    zeros = {("a", "b"): [(0, 2), (2, 0)], ("c", "f"): [(1, 1)]}
-    codes = dict(zip(NAMES, rows.T, strict=True))
-    table = Table.from_codes(schema_of(dict.fromkeys(NAMES, LEVELS), None), codes)
-    model = MST(epsilon=1.0, delta=1e-6, random_state=0, structural_zeros=zeros).fit(table)
+    never = ("a = 0 and b = 2", "a = 2 and b = 0", "c = 1 and f = 1")
+    schema = schema_of(dict.fromkeys(NAMES, LEVELS), None, rules=tuple(map(Impossible, never)))
+    table = Table.from_codes(schema, dict(zip(NAMES, rows.T, strict=True)))
+    model = MST(epsilon=1.0, delta=1e-6, random_state=0).fit(table)
     assert model.model_.tables
     found = model.sample_table(20_000, random_state=0)
     a, b, c, f = (found.codes(name) for name in "abcf")

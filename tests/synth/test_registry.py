@@ -49,7 +49,7 @@ def test_a_broken_package_is_named_and_leaves_the_others_alone(
 ):
     install(tmp_path, monkeypatch, {"broken": "stranger:Independent"}, module)
     assert synthesizer_named("mst") is missdp.MST
-    for name, told in (("broken", match), ("mist", f"'mist'; there are {', '.join(OURS)}")):
+    for name, told in (("broken", match), ("mist", f"'mist'. There are {', '.join(OURS)}")):
         with refuses(ParameterError, told):
             synthesizer_named(name)
 
@@ -65,9 +65,9 @@ def test_files_that_are_no_models_are_refused(tmp_path):
 
 
 def test_settings_are_read_by_name_and_type():
-    found = read_settings(missdp.AIM, ["rounds=auto", "shrink=1", "workload=3", "model_rows=500"])
-    assert found == {"rounds": "auto", "shrink": 1.0, "workload": 3, "model_rows": 500}
-    assert type(found["shrink"]) is float
+    found = read_settings(missdp.AIM, ["rounds=auto", "first_share=1", "workload=3"])
+    assert found == {"rounds": "auto", "first_share": 1.0, "workload": 3}
+    assert type(found["first_share"]) is float
     assert read_settings(missdp.PrivBayes, ["imputer=random"]) == {"imputer": "random"}
     (named,) = read_settings(missdp.AllPairs, ["workload=age,`a,b`,sex; age,pay"]).values()
     assert named == (("age", "a,b", "sex"), ("age", "pay"))
@@ -78,25 +78,17 @@ def test_settings_that_are_none_are_refused():
         ("name=value", "rounds"),
         ("no parameter 'round'", "round=3"),
         ("no parameter 'epsilon'", "epsilon=9"),
-        ("no parameter 'structural_zeros'", "structural_zeros=3"),
         ("no parameter ''", "=3"),
         ("rounds must be auto or a whole number, not 'many'", "rounds=many"),
         ("whole number", "rounds=1.5"),
-        ("a number", "shrink=nan"),
-        ("imputer must be marginal or pairs or random or mean", "imputer=best"),
+        ("a number", "first_share=nan"),
+        ("imputer must be marginal or random or mean", "imputer=best"),
         ("workload must be", "workload= "),
         ("backticks", "workload=`a"),
         ("twice", "rounds=3", "rounds=4"),
     ):
         with refuses(ParameterError, match):
             read_settings(missdp.AIM, texts)
-
-
-def test_families_that_moved_are_found_where_they_were():
-    for name in ("Kamino", "PrivBayes", "DPMisGAN", "DPAutoGAN", "DPCTGAN"):
-        with pytest.warns(DeprecationWarning, match=f"missdp.baselines.{name}"):
-            found = getattr(missdp.synth, name)
-        assert found is getattr(missdp, name) is getattr(missdp.baselines, name)
 
 
 def test_without_the_wing_its_families_are_not_there_and_pure_privacy_says_so(monkeypatch):

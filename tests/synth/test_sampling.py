@@ -12,10 +12,9 @@ from missdp.baselines.network import Family, Network
 from missdp.errors import DataError
 from missdp.inference.model import related
 from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
-from missdp.sources.modelled import Modelled
+from missdp.schema.modelled import Modelled
 from missdp.synth import AIM
 from missdp.synth.sampling import restored, with_related_values
-from missdp.synth.workload import with_rules
 from refusing import refuses
 
 
@@ -117,6 +116,7 @@ def test_a_model_that_never_obeys_gives_rows_that_are_like_it_where_they_can_be(
     assert len(restored(Modelled(schema), law_of(never, rng), 0, rng, shares={})) == 0
 
 
+@pytest.mark.long
 def test_rules_that_no_row_was_found_for_are_one_clear_error():
     # Numbers that are not whole are compared bin by bin: so the schema does not see it.
     schema = Schema(
@@ -131,18 +131,6 @@ def test_rules_that_no_row_was_found_for_are_one_clear_error():
     one = {name: np.array([1.0]) for name in "ab"}
     with refuses(DataError, "no row drawn from the model obeys"):
         restored(Modelled(schema), law_of(one, rng), 100, rng, shares={})
-
-
-def test_tables_of_impossible_cells_leave_room_in_the_model():
-    schema = Schema(tuple(Categorical(name=n, levels=tuple(range(20))) for n in "abcd"))
-    small = np.zeros((20, 20), dtype=bool)
-    small[0, 0] = True
-    large = np.zeros((20, 20, 20), dtype=bool)
-    large[0, 0, 0] = True
-    found = with_rules({}, {("a", "b"): small, ("b", "c", "d"): large}, schema, max_cells=2000)
-    assert set(found) == {(0, 1)}
-    found = with_rules({}, {("a", "b"): small, ("b", "c", "d"): large}, schema, max_cells=50_000)
-    assert set(found) == {(0, 1), (1, 2, 3)}
 
 
 # Rows of which a rule cannot tell whether an attribute is not applicable, or was lost
@@ -167,6 +155,7 @@ def survey():
     return Table.read(rows, schema), smokes.mean(), smokes[male].mean()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", [AllPairs, pytest.param(AIM, marks=pytest.mark.slow)])
 def test_blanks_under_a_missing_condition_make_nobody_a_smoker(family):
     table, *truth = survey()

@@ -1,20 +1,19 @@
 """Rows that are asked for: exactly so many, as the model has them, or one error."""
 
 import math
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import chi2_contingency, chisquare
 
-from missdp import AIM, MST, AllPairs, Categorical, Numeric, Ordinal, PrivBayes, Schema
+from missdp import AIM, MST, AllPairs, Categorical, Numeric, Ordinal, PrivBayes, Schema, Table
 from missdp.baselines import Kamino
 from missdp.errors import ParameterError
-from missdp.inference.conditioned import conditioned
-from missdp.schema import Denial, NotApplicable
+from missdp.schema import NotApplicable
 from missdp.synth import sampling
-from missdp.synth.sampling import Selection
+from missdp.synth.sampling import Selection, drawing_limit
 from refusing import refuses
 
 SCHEMA = Schema(
@@ -54,9 +53,10 @@ def models():
 @pytest.fixture(scope="module")
 def whole(models):
     """Many rows of a family's model, drawn once."""
-    return cache(lambda family: models[family].sample(300_000, random_state=1))
+    return cache(lambda family: models[family].sample_table(300_000, random_state=1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", [AllPairs, AIM, MST, PrivBayes])
 @pytest.mark.parametrize(
     ("where", "holds"),
@@ -78,71 +78,131 @@ def test_so_many_rows_and_no_others(models, family, where, holds):
         assert drawn.dtypes.equals(models[family].sample(5, random_state=0).dtypes)
 
 
-slow_but_aim = pytest.mark.parametrize(
-    "family", [AIM, *(pytest.param(f, marks=pytest.mark.slow) for f in (AllPairs, MST))]
+def p_value(one, two, names):
+    """Of the chi-square test that two tables have one law; cells with few rows are put together."""
+    counts = pd.concat([t.value_counts(names, dropna=False) for t in (one, two)], axis=1).fillna(0)
+    rare = counts.sum(axis=1) < 50
+    cells = np.vstack([counts[~rare], counts[rare].sum()])
+    return chi2_contingency(cells[cells.sum(axis=1) > 0]).pvalue
+
+
+def binned(table):
+    return table.assign(age=table.age // 5, hours=table.hours // 20)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("family", [AllPairs, MST, PrivBayes])
+@pytest.mark.parametrize(
+    ("where", "n"),
+    [
+        ({"sex": "f", "age": (50, 75)}, 10_000),
+        pytest.param({"sex": "m", "hours": (15.0, 17.0)}, 3_000, marks=pytest.mark.slow),
+        pytest.param({"sex": "f", "age": (97, 97)}, 1_000, marks=pytest.mark.slow),
+    ],
+)
+def test_rows_have_the_law_of_the_matching_rows_among_many(models, whole, family, where, n):
+    asked, many = Selection(where, SCHEMA), whole(family)
+    matching = Selection(where, SCHEMA).of(many)
+    among, others = (many.take(np.flatnonzero(f)).to_native() for f in (matching, ~matching))
+    blocks = models[family].sample_blocks(n, where=asked, random_state=0)
+    drawn = pd.concat([block.to_native() for block in blocks])
+    assert len(drawn) == n
+    share = matching.mean()
+    assert abs(asked.share - share) < 5 * math.sqrt(share / min(asked.drawn, len(many)))
+    wrong = pd.concat([drawn[n // 10 :], others[: n // 10]])  # seen, if a tenth does not match
+    for names in (["age", "grade"], ["grade", "hours"]):
+        assert p_value(binned(drawn), binned(among), names) > 1e-4
+    assert p_value(binned(wrong), binned(among), ["age", "grade", "hours"]) < 1e-9
+
+
+PLAIN = Schema(
+    (Numeric(name="x", lower=0, upper=1, bins=10), Categorical(name="c", levels=("a", "b")))
 )
 
 
-def distance(one, two, names):
-    shares = [t.value_counts(names, normalize=True, dropna=False) for t in (one, two)]
-    return float(shares[0].sub(shares[1], fill_value=0).abs().sum() / 2)
+class Counting:
+    """Draws independent rows, of which the given share or the given places have c = 'b'."""
+
+    def __init__(self, share=0.0, places=()):
+        self.share, self.places, self.sizes = share, np.array(places, dtype=int), []
+
+    def __call__(self, n, rng):
+        first = sum(self.sizes)
+        self.sizes.append(n)
+        c = (rng.random(n) < self.share) | np.isin(np.arange(first, first + n), self.places)
+        return Table.from_codes(PLAIN, {"x": rng.integers(0, 10, n), "c": c.astype(int)})
+
+    def drawn(self, n, seed=0):
+        asked, rng = Selection("c = 'b'", PLAIN), np.random.default_rng(seed)
+        return Table.joined(asked.blocks(self, n, rng, columns=2))
 
 
-@slow_but_aim
-@pytest.mark.parametrize(("ages", "share"), [((0, 15), 0.05), ((97, 97), 0.003)])
-def test_rare_rows_come_fast_and_as_the_model_has_them(models, whole, family, ages, share):
-    asked, whole = Selection({"sex": "f", "age": ages}, SCHEMA), whole(family)
-    blocks = models[family].sample_blocks(3000, where=asked, random_state=0)
-    rare = pd.concat([block.to_native() for block in blocks])
-    assert len(rare) == 3000
-    assert asked.drawn < 40_000 < 3000 / share  # others are not drawn and dropped
-    among = whole[(whole.sex == "f") & whole.age.between(*ages)]
-    spread = math.sqrt(share / len(whole)) + 0.05 * share
-    assert abs(asked.share - len(among) / len(whole)) < 4 * spread
-    assert distance(rare, among, ["sex", "grade"]) < 0.03 + 1.5 / math.sqrt(len(among))
-    assert distance(rare, among, ["age"]) < 0.03 + 2 / math.sqrt(len(among))
-    if share > 0.01:
-        assert not rare.hours.dropna().duplicated().any()  # none is a copy
-        assert (rare.hours.isna() == (rare.age < 18)).all()
+@pytest.mark.parametrize(
+    ("share", "n", "least", "most"),
+    [
+        (1.0, 10, 5_000, 5_000),
+        (0.9, 1_000_000, 1_100_000, 1_400_000),
+        (0.1, 10_000, 95_000, 130_000),
+        (0.004, 1_000, 230_000, 600_000),
+        (0.002, 5, 5_000, 15_000),
+    ],
+)
+def test_batches_follow_the_rate_at_which_rows_match(monkeypatch, share, n, least, most):
+    monkeypatch.setattr(sampling, "_JOBS", 1)
+    draw = Counting(share)
+    found = draw.drawn(n)
+    assert len(found) == n
+    assert found.codes("c").all()
+    assert least <= sum(draw.sizes) <= most
+    assert max(draw.sizes) <= 200_000  # rows of one block are in memory together
+    tenths = np.bincount(found.codes("x"), minlength=10)
+    assert chisquare(tenths).pvalue > 1e-4
 
 
-def test_rows_of_both_kinds_stand_for_as_many_as_the_model_has(models):
-    """Without tables nothing but the balance of the two kinds says how common wanted rows are."""
-    model = models[AllPairs]
-    law = replace(model.model_, tables={})
-    wanted = {0: np.array([True, False]), 2: np.array([True, False, True])}
-    found, share = conditioned(law, wanted, 2000, np.random.default_rng(0))
-    rows = law.law.sample(100_000, np.random.default_rng(1))
-    groups = [law.levels[v].groups[np.flatnonzero(w)] for v, w in wanted.items()]
-    inside = np.isin(rows[:, 0], groups[0]) & np.isin(rows[:, 2], groups[1])
-    assert model.modelled_.names[:3] == ("sex", "age", "grade")
-    assert share == pytest.approx(inside.mean(), rel=0.04)
-    drawn = found.sample(2000, np.random.default_rng(2), keep_holes=False)
-    assert {*drawn[0].tolist()} == {0}
-    assert np.mean(drawn[2] == 0) == pytest.approx(np.mean(rows[inside, 2] == 0), abs=0.04)
-
-
-def test_codes_that_may_be_asked_for_are_those_that_some_row_has():
-    """Of each attribute by itself, whatever the others are; a cell that is lost may be none."""
-    schema = Schema(
-        (
-            Categorical(name="sex", levels=("f", "m"), nullable=True),
-            Numeric(name="age", lower=0, upper=100, bins=10),
-        )
+@pytest.mark.parametrize(
+    ("n", "places", "kept", "drawn"),
+    [
+        (5, [7, 100_000, 999_999], 3, 1_000_000),
+        (5, [7, 1_000_000, 1_000_001, 1_000_002, 1_000_003], 1, 1_000_000),
+        (1, [], 0, 1_000_000),
+        (3_000, range(400), 400, 1_000_000),  # hopeless: 1,200 of the 3,000,000 at most
+        (3_000, range(2_000), 2_000, 3_000_000),
+    ],
+)
+def test_a_public_number_of_rows_is_drawn_before_the_error(monkeypatch, n, places, kept, drawn):
+    monkeypatch.setattr(sampling, "_JOBS", 1)
+    draw = Counting(places=places)
+    said = (
+        rf"^where: {kept:,} of {drawn:,} rows drawn from the model match the condition, and {n:,} "
+        r"matching rows were requested\. Use a less narrow condition, or request fewer rows\.$"
     )
+    with refuses(ParameterError, said):
+        draw.drawn(n)
+    assert drawn <= drawing_limit(n)
+    assert drawn <= sum(draw.sizes) <= drawn + 2 * 200_000  # blocks are drawn ahead
 
-    def codes(where):
-        return {n: c.tolist() for n, c in Selection(where, schema).codes(schema, schema).items()}
 
-    assert codes("sex = 'f'") == {"sex": [True, False]}
-    assert codes({"age": (35, 55)})["age"] == [k in (3, 4, 5) for k in range(10)]
-    assert codes("sex = 'f' or age > 90") == {}
-    assert codes("not sex = 'f'") == {}  # a missing cell is none
-    assert codes("age < 20 and (sex = 'm' or age > 90)") == {"age": [k < 2 for k in range(10)]}
-    assert codes({"sex": None}) == {}
+@pytest.mark.parametrize("family", [AllPairs, MST, PrivBayes])
+def test_the_limit_is_the_same_for_all_families(models, monkeypatch, family):
+    monkeypatch.setattr(sampling, "MIN_LIMIT", 20_000)
+    with refuses(ParameterError, r"^where: 0 of 20,000 rows drawn from the model match"):
+        models[family].sample(5, where="age = 3 and age = 4")
+
+
+def test_batches_of_several_blocks_have_the_same_rows_however_they_are_drawn(models, monkeypatch):
+    monkeypatch.setattr(sampling, "_ROWS", (2_000, 2_000))
+    first = models[PrivBayes].sample(2_000, where="sex = 'f'", random_state=0)
+    assert (first.sex == "f").all()
+    assert not first.duplicated(["age", "grade", "hours"]).all()
+    monkeypatch.setattr(sampling, "batch_room", lambda: 0)  # one block at a time
+    again = models[PrivBayes].sample(2_000, where="sex = 'f'", random_state=0)
+    pd.testing.assert_frame_equal(first, again)
+
+
+def test_missing_may_be_asked_for_at_the_end_of_a_condition():
     for text in ("age < 20 and sex is missing", "age < 20 and `sex` IS MISSING "):
-        assert (codes(text), Selection(text, schema).missing) == (codes("age < 20"), ("sex",))
-    assert Selection("sex is missing and age is missing", schema).missing == ("age", "sex")
+        assert Selection(text, SCHEMA).missing == ("sex",)
+    assert Selection("sex is missing and hours is missing", SCHEMA).missing == ("hours", "sex")
 
 
 def test_missing_cells_and_how_many_are_such(models):
@@ -165,12 +225,6 @@ def test_several_tables_and_the_same_again(models):
     pd.testing.assert_frame_equal(models[MST].sample(50, **facts)[1], second)
 
 
-def test_what_hardly_any_row_is_ends_after_a_public_number_of_tries(models, monkeypatch):
-    monkeypatch.setattr(sampling, "LEAST_TRIES", 100_000)
-    with refuses(ParameterError, r"^of \d+,\d+ rows that the model drew 0 are"):
-        models[MST].sample(5, where="age = 3 and age = 4")
-
-
 def test_bad_requests_are_refused(models):
     for told, *wheres in (
         ("where", "age >"),
@@ -185,10 +239,11 @@ def test_bad_requests_are_refused(models):
         for where in wheres:
             with refuses(ParameterError, told):
                 models[MST].sample(5, where=where)
-    with refuses(ParameterError, "must be given with 'where'"):
+    with refuses(ParameterError, "where requires n, the number of rows"):
         models[MST].sample(where="age > 3")
-    rule = (Denial("t1&t2&EQ(t1.sex,t2.sex)&IQ(t1.grade,t2.grade)"),)
-    schema = Schema(SCHEMA.subset(["sex", "grade"]).attributes, rules=rule)
-    model = Kamino(epsilon=5.0, delta=1e-6).fit(rows(200)[["sex", "grade"]], schema=schema)
-    with refuses(ParameterError, "fit to each other"):  # and so cannot be asked for
+    stated = "t1&t2&EQ(t1.sex,t2.sex)&IQ(t1.grade,t2.grade)"
+    schema = Schema(SCHEMA.subset(["sex", "grade"]).attributes)
+    model = Kamino(epsilon=5.0, delta=1e-6, constraints=stated)
+    model.fit(rows(200)[["sex", "grade"]], schema=schema)
+    with refuses(ParameterError, "two rows need all rows together"):  # and so cannot be asked for
         model.sample(5, where="sex = 'f'")

@@ -10,23 +10,23 @@ from hypothesis import strategies as st
 
 from missdp import AIM, MST, AllPairs, Categorical, Numeric, PrivBayes, Schema, Table, load
 from missdp.accounting import (
-    Budget,
+    Filter,
     MissingCompletelyAtRandom,
     SelectionEvent,
     WeightsOfRows,
 )
 from missdp.errors import DataError, ParameterError, SchemaError, UnprovenError
-from missdp.mechanisms import Noise, RowDoor, SeededNoise
-from missdp.mechanisms.door import Score, Total, UnitSums
 from missdp.office.dossier import write_dossier
 from missdp.pricing import RowDomain
 from missdp.schema import OpenCategorical, SurveyWeight, Unit
 from missdp.schema.layout import STEPS
+from missdp.session import Dependences, Noise, SeededNoise, Selection, Total, UnitSums
 from missdp.sources import MemorySource
+from missdp.statistics import open_table
 from missdp.synth.first_parts import EffectiveSize
 from missdp.table import units as of_units
 from missdp.table.units import rows_of_units, unit_sums
-from missdp.testing.findings import Recorder, Repeater
+from missdp.testing import RecordingNoise, ReplayedNoise, undercharges
 from synth.test_units import BY_THE_ROW, EVERY_ROW, FAMILIES, ILL, SEX, broken
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.noisy_counts.SmallTableWarning")
@@ -63,20 +63,20 @@ def visits(schema, rows=1200, *, more=0, holes=False):
 
 def moved(family, schema, *, more, holes=False, missing="joint"):
     """Return how far one unit moves all answers together, the claim, and what exceeds an event."""
-    kept = Recorder(1)
     facts = {"epsilon": 1.0, "missing": missing}
-    model = family(random_state=kept, **facts).fit(visits(schema), schema=schema)
-    again = Repeater(kept)
+    with RecordingNoise(1) as kept:
+        model = family(**facts).fit(visits(schema), schema=schema)
     beside = visits(schema, more=more, holes=holes)
-    family(random_state=again, **facts).fit(beside, schema=schema)
+    with ReplayedNoise(kept) as again:
+        family(**facts).fit(beside, schema=schema)
     squares, exceeding = 0.0, []
-    for one, other in zip(kept.kept, again.kept, strict=True):
+    for one, other in zip(kept.answers, again.answers, strict=True):
         apart = np.asarray(one.exact, dtype=float) - np.asarray(other.exact, dtype=float)
         if not isinstance(one.event, SelectionEvent):
             squares += float((apart**2).sum()) / one.event.sigma**2
-        exceeding.append(one.law.exceeds(one.event, one.exact, other.exact))
+        exceeding.append(undercharges(one.law, one.event, one.exact, other.exact))
     (claim,) = model.guarantee_.events[0].flatten()
-    assert family is AllPairs or any(type(e.event) is SelectionEvent for e in kept.kept)
+    assert family is AllPairs or any(type(e.event) is SelectionEvent for e in kept.answers)
     least = 0.9 if family is AllPairs else 0.8  # selections cost what no sum of squares shows
     return math.sqrt(squares), claim.sensitivity, [e for e in exceeding if e], least
 
@@ -104,6 +104,7 @@ def test_whatever_becomes_of_missing_values_a_unit_moves_no_more(family, missing
         assert not exceeding
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_row_of_the_largest_weight_moves_what_one_row_does(family):
     for most, counts, more in ((None, "rows", 1), (3, "rows", 5), (3, "unit", 5)):
@@ -113,6 +114,7 @@ def test_a_row_of_the_largest_weight_moves_what_one_row_does(family):
         assert (counts, most) == ("rows", 3) or not exceeding  # which are charged by the row
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES)
 def test_audits_find_what_would_be_wrong(family, monkeypatch):
     rounded = "missdp.table.units._weights_of_units"
@@ -124,7 +126,7 @@ def test_audits_find_what_would_be_wrong(family, monkeypatch):
             found, claim, *_ = moved(family, schema, more=5)
             assert found > 1.5 * claim
     with broken(monkeypatch, {"numpy.minimum": lambda one, _: one}):  # weights are not bounded
-        assert of_units._survey_weights(np.array([9.0], dtype=object), SURVEY) > STEPS
+        assert of_units.survey_shares(np.array([9.0], dtype=object), SURVEY) > STEPS
 
 
 CELLS = st.sampled_from([0, 1, 2])  # the last one is missing
@@ -135,6 +137,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.long
 @given(ROWS, st.integers(1, 4), st.sampled_from(["rows", "unit"]), st.booleans())
 def test_no_unit_moves_counts_by_more_than_its_bound(rows, most, counts, weighed):
     """Exactly, in small worlds: with each unit left out, and rows that were chosen before."""
@@ -147,7 +150,7 @@ def test_no_unit_moves_counts_by_more_than_its_bound(rows, most, counts, weighed
         found = Table.from_codes(Schema((SEX, ILL)), cells)
         units = np.unique(frame["person"], return_inverse=True)[1].astype(np.int64)
         chunk = np.array(frame["wt"].where(frame["wt"].notna(), None), dtype=object)
-        survey = of_units._survey_weights(chunk, SURVEY) if weighed else None
+        survey = of_units.survey_shares(chunk, SURVEY) if weighed else None
         found._weights = of_units._row_weights(units, unit, survey)
         each = 1 if found._weights is None else STEPS
         counts = MemorySource(found).counts([("sex",), ("sex", "ill"), ()], rows="extended")
@@ -204,6 +207,7 @@ def test_how_many_rows_come_out_is_what_the_target_says():
     assert "count as one together" in str(units.guarantee_).replace("\n", " ")
 
 
+@pytest.mark.long
 def test_rows_of_a_unit_that_are_alike_make_intervals_wider():
     people = visits(schema_of(1), rows=2000).assign(person=np.arange(2000))
     alone = AllPairs(epsilon=20.0, random_state=1).fit(people, schema=schema_of(1))
@@ -244,13 +248,13 @@ def test_what_is_not_proven_is_refused_by_name():
 
     for error, says, does in (
         (UnprovenError, "PrivBayes is proven", lambda: fit(family=PrivBayes)),
-        (ParameterError, "leave n_rows out", lambda: fit(n_rows=9)),
+        (ParameterError, "n_rows cannot be declared", lambda: fit(n_rows=9)),
         (UnprovenError, "declare its levels", lambda: fit(schema=opened)),
         (UnprovenError, "count by 'wt'", lambda: fit().ground_truth_guarantee(rates)),
-        (SchemaError, "each row count", lambda: RowDoor(table, budget=Budget(1.0))),
+        (SchemaError, "each row count", lambda: open_table(table, budget=Filter(1.0))),
         (SchemaError, "each row count", lambda: RowDomain.of(WITH, rows=2)),
         (DataError, "not weighed", lambda: fit(table.take([0, 1]), schema=None)),
-        (DataError, "lacks columns", lambda: fit(frame.drop(columns="wt"))),
+        (DataError, "the data does not have", lambda: fit(frame.drop(columns="wt"))),
         (SchemaError, "weighs rows", lambda: schema_of(weight=SurveyWeight("sex", upper=1))),
         (SchemaError, "above 0", lambda: SurveyWeight("wt", upper=0)),
         (SchemaError, "from 0 to", lambda: SurveyWeight("wt", upper=1, default=2)),
@@ -298,27 +302,23 @@ def test_people_write_weights_in_a_file(tmp_path):
     assert (rows.weights / STEPS).tolist() == [0.375, 0.75]
 
 
-def sums_of(door):
-    found = door.measure(UnitSums(), Noise("gaussian", 50.0))
+def sums_of(session):
+    found = session.measure(UnitSums(), Noise("gaussian", 50.0))
     return Total(float(np.sum(found.value)), 1.0)
 
 
-def many_cells(counts):
-    return float((counts > 0.3).sum())  # which a whole row moves by one, and a third of one as well
-
-
-def steps_of(door):
-    door.select([("sex",), ("ill",)], Score(many_cells, sensitivity=1.0), epsilon=0.1)
+def steps_of(session):
+    session.measure(Dependences((("sex",), ("ill",))), Selection(0.1, 2.1))
     return Total(9.0, 1.0)
 
 
 def test_a_family_of_strangers_gets_nothing_that_is_not_proven():
     named = Schema((Numeric(name="_sums", lower=0, upper=9), SEX))
     for asks, schema, says in (
-        (sums_of, named, "which belong together"),
-        (steps_of, schema_of(3, "unit"), "a score that is not proven for a share of a row"),
+        (sums_of, named, "does not identify units"),
+        (steps_of, schema_of(3, "unit"), "not proven where rows count different"),
     ):
-        strange = type("Strange", (AIM,), {"_fit": lambda _, door, asks=asks: asks(door)})
+        strange = type("Strange", (AIM,), {"_fit": lambda _, session, asks=asks: asks(session)})
         columns = [*schema.names, *(["person"] if schema.unit is not None else [])]
         with pytest.raises(ParameterError, match=says):
             strange(epsilon=1.0).fit(visits(schema).assign(_sums=7.0)[columns], schema=schema)
@@ -347,6 +347,7 @@ def test_noise_hides_how_many_units_are_full():
     assert size.full == (0.0, 1.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("schema", "says"),
     [

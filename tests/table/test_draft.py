@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 
 from completing import completed as pasting
 from completing import pasted
-from missdp import AllPairs, Categorical, Numeric, Schema, Table
+from missdp import AllPairs, Categorical, Numeric, OpenCategorical, Schema, Table
 from missdp.cli.main import main
 from missdp.errors import DataError
 from missdp.schema.attributes import KINDS, read_number
+from missdp.schema.open_domains import at_most
 from missdp.synth.noisy_counts import SmallTableWarning
 from missdp.table import draft_columns, draft_schema
 from missdp.table.tally import odd_spelling
@@ -50,13 +51,14 @@ def blocks(text):
 
 
 def read_by_its_draft(data, folder):
-    """Read data as a person does who only deletes the marks, and leaves out what is a comment."""
+    """Read data as a person does who accepts the draft as it is."""
     draft = draft_columns(data)
     document = tomllib.loads(as_file(draft, folder))
-    for attribute in document.get("attribute", []):
-        assert attribute.pop("undeclared")
-    if document.get("attribute"):
-        Table.read(data, Schema.from_dict({**document, "ignore": [*draft.stubs]}))
+    assert all(attribute["undeclared"] for attribute in document["attribute"])
+    schema = Schema.from_dict(document)
+    of_file = ["[file]"] * bool(schema.layout.undeclared_marks)
+    assert {*schema.undeclared} == {*schema.names, *schema.layout.unread, *of_file}
+    Table.read(data, at_most(schema))
 
 
 words = ["7", "007", "1.0", "a", " a", "", " ", "?", "NA", "NaN", "nan", "inf", "-Inf", "Refused"]
@@ -71,6 +73,7 @@ typed = st.none() | st.booleans() | numbers | moments | odd | text
 rows = st.integers(1, 4).flatmap(lambda n: st.lists(st.tuples(*[text] * n), max_size=3))
 
 
+@pytest.mark.long
 @settings(max_examples=30)
 @given(rows)
 def test_a_csv_file_is_read_by_its_own_completed_draft(tmp_path, rows):
@@ -84,6 +87,7 @@ def test_a_csv_file_is_read_by_its_own_completed_draft(tmp_path, rows):
         draft_columns(path)
 
 
+@pytest.mark.long
 @settings(max_examples=40)
 @given(cells=st.lists(typed, min_size=1, max_size=5), guessed=st.booleans())
 def test_a_frame_is_read_by_its_own_completed_draft(cells, guessed, tmp_path):
@@ -94,16 +98,19 @@ def test_a_frame_is_read_by_its_own_completed_draft(cells, guessed, tmp_path):
     read_by_its_draft(frame, tmp_path)
 
 
-def test_an_odd_column_becomes_a_comment_and_the_others_are_drafted(tmp_path):
+def test_a_draft_leaves_odd_columns_unread_and_reads_others(tmp_path):
     born = [dt.date(2020, 1, 1), None, dt.date(1999, 1, 1)]
     frame = pd.DataFrame({
         "age": [31, 70, 31], "big": [SECRET, 1, 2], "odd\nname": [[1], [2], None],
         "none": [None] * 3, "born": born, "price": [D("0.10"), D("2.5"), None],
         "yes": ["True", "true", "FALSE"]})  # fmt: skip
     draft = draft_columns(frame)
-    assert set(draft.stubs) == {"big", "odd\nname"}
+    assert set(draft.unread) == {"big", "odd\nname"}
     written = as_file(draft, tmp_path)
     again = Schema.from_toml(tmp_path / "d.toml")
+    assert (again.layout.keys, again.layout.ignore) == (("big",), ("odd\nname",))
+    assert again.undeclared["big"] == again.undeclared["odd\nname"] == ("kind",)
+    assert again.declare_public().undeclared == {}
     assert again.names == ("age", "none", "born", "price", "yes")
     assert (again["none"].levels, again["none"].kinds) == ((), ("not_applicable",))
     assert again["none"].undeclared == ("levels", "not_applicable")
@@ -111,26 +118,29 @@ def test_an_odd_column_becomes_a_comment_and_the_others_are_drafted(tmp_path):
     assert again["yes"].levels == (False, True)
     assert (again["price"].lower, again["price"].upper) == (0.1, 2.5)
     assert str(SECRET) not in written
-    # Pasted, the comments are blocks: they are valid, and read what they are for.
-    whole = pasting(written)
-    assert (whole.layout.keys, "odd\nname" in whole) == (("big",), True)
-    odd = frame[["big", "odd\nname", "none"]]
-    schema = replace(whole.subset(("odd\nname", "none")), layout=whole.layout)
-    table = Table.read(odd, schema)
-    assert all(table.mask(name, "not_applicable").all() for name in schema.names)
-    assert [str(kind) for kind in table.to_arrow().schema.types] == ["int64", "string", "string"]
     # Nothing is made up where no row has a value, however much noise there is.
-    public = Schema((*schema, Numeric(name="age", lower=0, upper=99, bins=2)), (), schema.layout)
+    public = Schema((again["none"], Numeric(name="age", lower=0, upper=99, bins=2)))
     with pytest.warns(SmallTableWarning):
-        model = AllPairs(epsilon=0.1, random_state=0).fit(frame[[*odd, "age"]], schema=public)
+        model = AllPairs(epsilon=0.1, random_state=0).fit(
+            frame[["none", "age"]], schema=public, undeclared="accept"
+        )
     drawn = model.sample(50)
-    assert drawn[list(schema.names)].isna().all(axis=None)
+    assert drawn["none"].isna().all()
     assert drawn["age"].notna().all()
+
+
+def test_a_column_without_levels_reads_cells_of_any_kind():
+    odd = Categorical(name="x", levels=(), not_applicable=(), outside="missing")
+    assert odd.kinds == ("not_applicable",)
+    table = Table.read(pd.DataFrame({"x": [[1], None, "a"]}), Schema((odd,)))
+    assert table.mask("x", "not_applicable").all()
 
 
 STEPS = [
     (lambda k: k / 100 + 0.3, 0.01), (lambda k: k / 2, 0.5), (lambda k: 0.25 * k - 3, 0.25),
     (lambda k: 5 * k, None),  # whole numbers may be rare
+    (lambda k: 10 * k + 30, 10.0), (lambda k: 100 * k - 500, 100.0), (lambda k: 3000 * k, 1000.0),
+    (lambda k: 10 * k + 7, None),  # not rounded to tens
     (lambda k: k / 7, None), (lambda k: [0.1, 2.0**52 - 0.5][k % 2] + k, None),
     (lambda k: k % 9 / 2, None),  # so few tell nothing
 ]  # fmt: skip
@@ -150,7 +160,8 @@ def test_dates_that_are_not_read_are_said_to_be_so_and_the_block_reads_years(wri
     days = pd.date_range("1950-01-30", periods=800, freq="D").strftime(written)
     many = draft_columns(pd.DataFrame({"day": [*days, "", "unknown"]}))
     few = draft_columns(pd.DataFrame({"day": days[:30]}))
-    assert (few.stubs, few.doubts, len(few.attributes)) == ({}, many.stubs, 1)
+    assert (few.unread, few.doubts, len(few.attributes)) == ({}, many.doubts, 1)
+    assert not Schema(many.attributes).undeclared.keys() - {"day"}
     for draft in (many, few):
         text = as_file(draft, tmp_path)
         (years,) = blocks(text)
@@ -159,7 +170,7 @@ def test_dates_that_are_not_read_are_said_to_be_so_and_the_block_reads_years(wri
         recoded = Table.read(pd.DataFrame({"day": ["1950", "2020"]}), Schema((years,)))
         assert not recoded.mask("day").any()
     others = draft_columns(pd.DataFrame({"id": [f"{day}x{k}" for k, day in enumerate(days)]}))
-    assert "dates" not in others.stubs["id"]
+    assert others.doubts == {}
 
 
 DATES = [
@@ -190,6 +201,7 @@ def test_dates_are_drafted_in_the_format_that_reads_all_of_them(written, facts, 
         assert (by_type.format, by_type.kind) == (None, "datetime" if "%H" in written else "date")
 
 
+@pytest.mark.long
 def test_very_many_dates_and_dates_that_stand_for_none_are_read_by_their_draft():
     days = pd.date_range("1905-03-01", periods=23_000, freq="D").strftime("%Y-%m-%d")
     days = [*days[::-1], "1899-01-01"]  # the last of which is not among those that are kept
@@ -242,6 +254,7 @@ def everything(n=400):
     )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("header", [True, False])
 def test_every_block_works_when_pasted_and_says_in_a_line_why(header, tmp_path):
     frame, path = everything(), tmp_path / "rows.csv"
@@ -262,7 +275,9 @@ def test_every_block_works_when_pasted_and_says_in_a_line_why(header, tmp_path):
     schema = pasting(text)
     layout = schema.layout
     assert (layout.decimal, layout.thousands) == (",", ".")
-    assert {*layout.keys} == {names["name"], *([names["patient_id"]] if header else [])}
+    assert layout.keys == ((names["patient_id"],) if header else ())
+    assert layout.ignore == (names["name"],)
+    assert schema[names["pay"]].step == 0.01
     pay = replace(schema[names["pay"]], upper=10**5)
     schema = replace(schema, attributes=tuple(pay if a.name == pay.name else a for a in schema))
     table = Table.read(path, schema)
@@ -272,21 +287,37 @@ def test_every_block_works_when_pasted_and_says_in_a_line_why(header, tmp_path):
     if header:
         model = AllPairs(epsilon=5, delta=1e-6, random_state=0).fit(path, schema=schema)
         drawn = model.sample(200, random_state=0)
-        assert {*drawn.columns} == {*frame.columns}
+        assert {*drawn.columns} == {*frame.columns} - {"name"}
         dates = (pd.to_datetime(drawn[n], format="%d.%m.%Y") for n in ("admission", "discharge"))
         assert np.less_equal(*dates).all()
 
 
-def test_keys_are_proposed_by_their_name_alone_and_only_if_they_tell_rows_apart():
+NAMES_OF_KEYS = ["patient_id", "CaseNo", "hhid", "persid", "idno", "pid", "HHID2", "respid", "seqn"]
+
+
+@pytest.mark.parametrize("name", NAMES_OF_KEYS)
+@pytest.mark.parametrize("cells", [range(200), [f"P{k:03}" for k in range(200)]])
+def test_a_draft_of_a_key_is_never_read(name, cells):
+    draft = draft_columns({name: [*cells], "age": [*range(40)] * 5})
+    assert (draft.layout.keys, draft.layout.undeclared) == ((name,), (name,))
+    assert "fresh keys are written in its place" in draft.reasons[name]
+
+
+@pytest.mark.parametrize("name", ["hhid", "persid", "idno", "pid", "id"])
+def test_a_draft_of_whose_rows_they_are_is_a_key(name):
+    for cells in ([*range(200)] * 2, [f"P{k}" for k in range(200)] * 2):
+        draft = draft_columns({name: cells, "age": [*range(40)] * 10})
+        assert draft.layout.keys == (name,)
+        assert "looks like whose rows they are" in draft.unread[name]
+        assert "write unit = " in draft.reasons[name]
+
+
+def test_a_draft_of_numbers_without_a_key_name_reads_them():
     numbers = [*range(200)]
-    for name, cells in (("patient_id", numbers), ("CaseNo", [*map(str, numbers)])):
-        assert "like a key" in draft_columns({name: cells}).stubs[name]
-    for cells in ([*numbers] * 2, [f"P{k}" for k in numbers] * 2):  # whose rows they are
-        assert "looks like whose rows they are" in draft_columns({"pid": cells}).stubs["pid"]
     none = ({"paid": numbers, "void": numbers, "age": numbers}, {"id": [*numbers, 7]})
     twice = {"age": [*numbers] * 2, "id": [k % 50 for k in range(400)]}
     for columns in (*none, {"id": [k / 2 for k in numbers]}, twice):
-        assert draft_columns(columns).stubs == {}, columns.keys()
+        assert draft_columns(columns).unread == {}, columns.keys()
 
 
 def test_few_numbers_on_no_step_are_proposed_as_spikes():
@@ -297,6 +328,7 @@ def test_few_numbers_on_no_step_are_proposed_as_spikes():
     assert "years" not in draft_columns({"years": few[:40]}).reasons
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["csv", "object", "arrow", "dictionary"])
 def test_many_codes_with_zeros_in_front_are_no_numbers(form, tmp_path):
     """Also where the only one is the last of all, long after the distinct cells were too many."""
@@ -310,9 +342,11 @@ def test_many_codes_with_zeros_in_front_are_no_numbers(form, tmp_path):
         frame = tmp_path / "rows.csv"
     elif form != "object":
         column = pa.array(codes)
-        frame = pa.table({"zip": column.dictionary_encode() if form[0] == "d" else column})
+        column = column.dictionary_encode() if form[0] == "d" else column
+        frame = pa.table({"zip": column, "other": ["a"] * len(codes)})
     draft = draft_columns(frame)
-    assert "some with zeros in front: it looks like an identifier" in draft.stubs["zip"]
+    assert "some with zeros in front: it looks like an identifier" in draft.unread["zip"]
+    assert draft.layout.keys == ("zip",)
     (digits,) = blocks(as_file(draft, tmp_path))
     first = pd.DataFrame({"zip": [code[0] for code in codes]})
     assert not Table.read(first, Schema((digits,))).mask("zip").any()
@@ -323,12 +357,13 @@ def test_many_numbers_stay_numbers():
     assert (found.kind, found.lower, found.upper) == ("numeric", -0.25, 24_999)
 
 
-def test_what_cannot_be_drafted_is_typed_and_quotes_nothing():
+def test_a_draft_of_unreadable_cells_quotes_none_of_them(tmp_path):
     for cells in ([SECRET, 1], [D(SECRET), 1], [str(SECRET), "1"], [dt.time(12, 34)], [[SECRET]]):
         for data in (table := pa.table({"x": cells}), pl.from_arrow(table)):
-            with refuses(DataError, "'x'") as caught:
-                draft_schema(data)
-            assert not [s for s in (str(SECRET), "12:34", "34, 5") if s in str(caught.value)]
+            draft = draft_columns(data)  # the only column of a table is never left unread
+            assert [type(attribute) for attribute in draft.attributes] == [OpenCategorical]
+            text = as_file(draft, tmp_path)
+            assert not [s for s in (str(SECRET), "12:34", "34, 5") if s in text]
 
 
 ZEROS = [["01067", "10115", "", "80331"], ["00", "1", "2"], ["0", "10", "0.5"], ["-01", "12"]]
@@ -359,14 +394,64 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize(("written", "said"), SPELLINGS.items())
-def test_a_draft_says_how_numbers_are_written(written, said):
+def test_a_draft_reads_numbers_in_other_spellings(written, said):
     cells = [written.format(amount) for amount in AMOUNTS]
-    many = draft_columns(pd.DataFrame({"pay": [*cells, "refused", "N/A", ""]}))
-    few = draft_columns(pd.DataFrame({"pay": cells[:9] * 5}))
-    assert (few.stubs, [a.name for a in few.attributes]) == ({}, ["pay"])
-    looks = f"column 'pay' looks like numbers with {said}: write them"
-    for told in (many.stubs.get("pay", ""), few.doubts.get("pay", "")):
-        assert looks in told if said else "looks like numbers" not in told
+    many = draft_columns(pd.DataFrame({"pay": [*cells, "refused", "N/A", ""], "age": 3}))
+    few = draft_columns(pd.DataFrame({"pay": cells[:9] * 5, "age": 3}))
+    for draft in (many, few):
+        pay = next((a for a in draft.attributes if a.name == "pay"), None)
+        if said is None or SIGN in said:
+            assert draft.layout.plain
+            why = f"column 'pay' looks like numbers with {said}: write"
+            assert draft.doubts == {} if said is None else why in draft.doubts["pay"]
+            assert draft is many or (pay.kind == "numeric") == (written == "{:.2f}")
+            continue
+        assert (pay.kind, draft.doubts) == ("numeric", {})
+        assert draft.layout.number(cells[0]) == pytest.approx(AMOUNTS[0], abs=1)
+    assert ("pay" in many.unread) == (written[0] == "p" or SIGN in str(said))
+
+
+def test_a_draft_of_two_decimal_marks_declares_none():
+    amounts = [f"{x:.2f}" for x in AMOUNTS]
+    comma = [text.replace(".", ",") for text in amounts]
+    draft = draft_columns(pd.DataFrame({"one": amounts, "two": comma}, dtype=object))
+    assert draft.layout.plain
+    assert "a decimal comma" in draft.doubts["two"]
+    typed = pd.DataFrame({"one": AMOUNTS, "two": comma})  # what is a number has no mark
+    assert draft_columns(typed).layout.decimal == ","
+
+
+def test_a_draft_of_a_decimal_comma_has_steps_and_codes(tmp_path):
+    cells = [f"{k / 10:.1f}".replace(".", ",") for k in range(120)] + ["-9", "-9", "-9", "DK"] * 3
+    path = tmp_path / "rows.csv"
+    pd.DataFrame({"pay": cells, "age": 3}).to_csv(path, sep=";", index=False)
+    draft = draft_columns(path)
+    pay = draft.attributes[0]
+    assert (pay.lower, pay.upper, pay.step) == (0, 11.9, 0.1)
+    assert (pay.missing_codes, pay.unknown) == ((-9,), ("DK",))
+    assert tomllib.loads(as_file(draft, tmp_path))["file"] == {
+        "decimal": ",",
+        "undeclared": ["decimal"],
+    }
+    assert "as [file] declares" in draft.reasons["pay"]
+
+
+def test_a_note_on_numbers_carries_the_codes_of_its_column(tmp_path):
+    cells = [f"{amount:.2f}%" for amount in AMOUNTS]
+    draft = draft_columns(pd.DataFrame({"rate": [*cells, "refused", "N/A"], "age": 3}))
+    (rate,) = blocks(as_file(draft, tmp_path))
+    assert (rate.kind, rate.refused, rate.missing_codes) == ("numeric", ("refused",), ("N/A",))
+    assert {*rate.undeclared} == {"refused", "missing_codes"}
+    assert '# undeclared = ["' in as_file(draft, tmp_path)
+
+
+@pytest.mark.parametrize("taken", [(), ("other",), ("other", "any other")])
+def test_a_bucket_that_cells_decided_is_marked(taken):
+    cells = [*(f"v{k % 150}" for k in range(600)), *taken * 2]
+    attribute = drafted(cells)
+    names = ("other", "any other", "other 2")
+    assert (attribute.kind, attribute.other) == ("open", names[len(taken)])
+    assert ("other" in attribute.undeclared) == bool(taken)
 
 
 TOGETHER = [
@@ -498,8 +583,13 @@ def test_nothing_is_proposed_in_random_ordinary_data(seed, law, n):
 
 def test_the_file_shows_each_proposal_with_its_mark_and_reminds_of_rules(tmp_path):
     for cells in (["Refused", "DK"], ["NA", None]):  # codes alone
-        stub = "column 'x' has codes of missing cells, and no value"
-        assert draft_columns(pd.DataFrame({"x": cells})).stubs == {"x": stub}
+        (alone,) = draft_columns(pd.DataFrame({"x": cells})).attributes
+        assert (alone.levels, {*alone.not_applicable}) == ((), {*cells} - {None})
+        assert (
+            Table.read(pd.DataFrame({"x": cells}), Schema((alone,)))
+            .mask("x", "not_applicable")
+            .all()
+        )
     found = drafted(["a", "b", "Not applicable"])
     assert (found.nullable, found.kinds) == (False, ("not_applicable",))  # which is no hole
     text = as_file(draft_columns(pd.DataFrame({"x": [*SCALE, 98, 99]})), tmp_path)

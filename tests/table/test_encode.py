@@ -61,6 +61,7 @@ def test_no_cell_makes_a_table_raise_that_has_a_policy_for_all_cells():
             assert table.mask("age").tolist() == [False, True, False]
 
 
+@pytest.mark.long
 @given(st.lists(st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True))))
 def test_no_nan_or_infinity_survives_the_door(cells):
     attribute = Numeric(name="x", lower=-1, upper=1, nullable=True, outside="clamp")
@@ -227,6 +228,7 @@ def tables(draw):
     return Table.from_codes(schema, codes).with_values(rng)
 
 
+@pytest.mark.long
 @settings(max_examples=20)
 @given(tables())
 def test_what_is_written_with_codes_is_read_again_as_the_same_table(tmp_path, one):
@@ -266,6 +268,7 @@ odd = st.from_regex(r"[0-3]?\d[./-]?([01]?\d|Jan|xyz)[./-]?(20)?[12]\d", fullmat
 dates = st.dates(dt.date(2010, 1, 1), dt.date(2030, 1, 1))
 
 
+@pytest.mark.long
 @given(
     pattern=st.sampled_from(["%d.%m.%Y", "%Y%m%d", "%d%b%Y", "%m/%d/%Y"]),
     days=st.lists(dates, max_size=4),

@@ -84,7 +84,7 @@ def test_columns_of_records_are_declared_or_those_of_the_first():
 FAILING = pl.from_pandas(FRAME).lazy().with_columns(pl.lit("secret").cast(pl.Int64))
 NO_TABLES = [
     ({"a": [1], "b": ["x", "y"]}, "same length"),
-    ({"a": [1]}, r"lacks columns.*\['b'\]"),
+    ({"a": [1]}, "column 'b', which the data does not have"),
     ({"a": [1], "b": ["x"], "c": [1]}, "does not declare.*c"),
     ({"a": "1", "b": ["x"]}, "lists of cells"),
     (pd.concat([FRAME, FRAME["a"]], axis=1), "repeated.*a"),
@@ -212,7 +212,7 @@ LARGE = [
 @pytest.mark.parametrize("holder", LARGE)
 def test_whole_numbers_that_floats_confuse_are_refused_or_kept_as_text(holder):
     size = Numeric(name="x", lower=0, upper=2**53 - 1, integer=True)
-    with refuses(DataError, "outside its declared domain") as caught:
+    with refuses(DataError, "contains a value that is not") as caught:
         Table.read(holder(BIG), Schema((size,)))
     assert not [number for number in BIG if str(number) in str(caught.value)]
     if holder is LARGE[-1]:
@@ -223,7 +223,7 @@ def test_whole_numbers_that_floats_confuse_are_refused_or_kept_as_text(holder):
     found = Table.read(holder([*BIG, 7]), Schema((one,))).codes("x").tolist()
     assert found[0] == one.missing_code  # which no float tells from the level
     assert found[2] == 1
-    assert "too large to be told apart" in draft_columns(holder([*BIG, 7])).stubs["x"]
+    assert draft_columns(holder([*BIG, 7])).attributes[0].kind == "open"
 
 
 def test_decimals_are_kept_to_the_last_digit():

@@ -219,6 +219,7 @@ KINDS = [
 WITHOUT_NULLS = ("complex128", pd.SparseDtype("float64"), pl.Object, "x.csv", "x.tsv", None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("make", "kind", "cells"), KINDS)
 def test_one_row_more_changes_no_other_row(make, kind, cells, tmp_path):
     cells = cells if kind in WITHOUT_NULLS and make is not arrow else nothing | cells
@@ -235,6 +236,7 @@ def test_one_row_more_changes_no_other_row(make, kind, cells, tmp_path):
     check()
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(rows=st.lists(anything, max_size=4))
 def test_the_strict_policy_differs_in_nothing_but_refusals(rows):

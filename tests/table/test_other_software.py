@@ -196,6 +196,7 @@ QUICK += ("XlsxWriter, dates by format", "pyreadstat, SPSS", "pyreadstat, Stata"
 QUICK += ("pandas, packed", "pandas, tab", "polars, Arrow IPC", "pyreadstat, SAS transport")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FILES],

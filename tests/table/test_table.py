@@ -17,7 +17,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from missdp import Budget, Categorical, Numeric, PrivBayes, Schema, Table
+from missdp import Categorical, Filter, Numeric, PrivBayes, Schema, Table
 from missdp.errors import DataError, OutputError, ParameterError, SchemaError
 from missdp.sources import DuckDBSource
 from missdp.table import draft_schema
@@ -120,7 +120,7 @@ MALFORMED = [
 @pytest.mark.parametrize("content", MALFORMED)
 def test_malformed_csv_is_refused_before_a_charge_and_quotes_no_cell(tmp_path, content):
     for name, data in (("x.csv", content), ("x.csv.gz", gzip.compress(content))):
-        path, budget = tmp_path / name, Budget(1.0)
+        path, budget = tmp_path / name, Filter(1.0)
         path.write_bytes(data)
         for read in (
             lambda p: Table.read(p, TWO),
@@ -133,13 +133,14 @@ def test_malformed_csv_is_refused_before_a_charge_and_quotes_no_cell(tmp_path, c
                 read(path)
         assert not budget.events
     (tmp_path / "x.csv.gz").write_bytes(b"not gzip")
-    with refuses(DataError, "well-formed"):
+    with refuses(DataError, "as CSV: "):
         Table.read(tmp_path / "x.csv.gz", TWO)
 
 
 cell = st.text('x"\n,\r ', max_size=4)
 
 
+@pytest.mark.long
 @settings(max_examples=80)
 @given(rows=st.lists(st.tuples(cell, cell), max_size=5), cut=st.integers(0, 60), end=st.booleans())
 def test_a_csv_file_has_all_its_rows_or_is_refused(tmp_path, rows, cut, end):
@@ -157,6 +158,7 @@ def test_a_csv_file_has_all_its_rows_or_is_refused(tmp_path, rows, cut, end):
             Table.read(path, loose)
 
 
+@pytest.mark.long
 @settings(max_examples=150)
 @given(text=st.text('x",\n', max_size=14), cuts=st.lists(st.integers(1, 14), max_size=3))
 @example(text='1,"x\n2,"y\n', cuts=[])

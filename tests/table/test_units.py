@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from missdp import AIM, Numeric, Schema, Table
-from missdp.accounting import Budget
+from missdp.accounting import Filter
 from missdp.errors import DataError, ParameterError, SchemaError
-from missdp.mechanisms import Door, RowDoor, SecureNoise
 from missdp.pricing import RowDomain
 from missdp.schema import Unit
+from missdp.session import CountedRows, SecureNoise, Session
 from missdp.sources import MemorySource, open_source, strategy_named
+from missdp.statistics import open_table
 from missdp.table import units as choosing
 from missdp.table.cells import HeldBatch
 from missdp.table.memory import memory_limit
@@ -142,7 +143,7 @@ def test_what_comes_in_another_order_when_it_is_read_again_is_read_once_and_kept
     with pytest.raises(DataError, match="does not declare"):
         Table.read(duckdb.from_df(frame.assign(more=1)), with_unit())
     source = MemorySource(Table.read(frame.drop(columns="p"), Schema((AGE,))))
-    with pytest.raises(SchemaError, match="source counts by itself"):
+    with pytest.raises(SchemaError, match="cannot be used with a custom source"):
         rows_of_units(source, with_unit())
 
 
@@ -165,10 +166,10 @@ def test_rows_that_are_kept_lie_where_nobody_else_reads_them(monkeypatch):
 
 def test_what_protects_single_rows_refuses_units():
     table = Table.read(pd.DataFrame({"p": [1, 2], "age": [3, 4]}), with_unit())
-    door = {"budget": Budget(1.0), "noise": SecureNoise()}
+    session = {"budget": Filter(1.0), "noise": SecureNoise()}
     for protects in (
-        lambda: Door(MemorySource(table), strategy_named("joint"), **door),
-        lambda: RowDoor(table, budget=Budget(1.0)),
+        lambda: Session(CountedRows.of(MemorySource(table), strategy_named("joint")), **session),
+        lambda: open_table(table, budget=Filter(1.0)),
         lambda: RowDomain.of(table.schema, rows=2),
     ):
         with pytest.raises(SchemaError, match="takes each row by itself"):
@@ -185,7 +186,7 @@ class Wordy:
 
 # What the identifiers, the declaration or the data may have wrong: an error each, or so many rows.
 BAD = {
-    "no identifiers": (None, {}, (DataError, "lacks columns")),
+    "no identifiers": (None, {}, (DataError, "the data does not have")),
     "no rows": ([1], {"max_rows": 0}, (ParameterError, "at least 1")),
     "endless rows": ([1], {"max_rows": 10**9}, (SchemaError, "at most 1,000,")),
     "half a row": ([1], {"max_rows": 1.5}, (ParameterError, "whole number")),
@@ -217,7 +218,7 @@ def test_bad_input_is_one_clear_error_or_what_was_declared(name):
 def test_other_columns_of_rows_with_units_are_read_as_all_are():
     for data, says in (
         ({"p": [1], "age": [1], "x": [2]}, "does not declare"),
-        ({"p": [1], "age": ["secret"]}, "outside its declared"),
+        ({"p": [1], "age": ["secret"]}, "contains a value that is not"),
     ):
         with refuses(DataError, says):
             Table.read(data, with_unit())

@@ -7,8 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from missdp.schema import Numeric
+from missdp.schema.cliques import check_cliques
+from missdp.session.counting import Counter
 from missdp.sources import MemorySource
-from missdp.sources.counts import Counter, check_cliques
 from missdp.table import Table
 
 

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from missdp.errors import DataError, ParameterError, SchemaError
-from missdp.mechanisms.door import _complete_rows
 from missdp.schema import Categorical, Numeric, Ordinal, Schema
+from missdp.session.counting import offers
+from missdp.session.observed_rows import complete_rows
+from missdp.session.row_weights import RowWeight
 from missdp.sources import MarginalSource, MemorySource
-from missdp.sources.counts import RowWeight, offers
 from missdp.table import Table
 from missdp.testing.findings import Caught, Report, Unchecked, examine, expect, name_of, refuses
 from missdp.testing.made_up import made_up
@@ -164,7 +165,7 @@ class _Source:
             yield source.observed_on(names[-1:]), names[-1:]
             yield source.observed_on(names[:1]).observed_on(names[1:2]), names[:2]
         if offers(source, "observed_on") or isinstance(source, MemorySource):
-            yield _complete_rows(source), names
+            yield complete_rows(source), names
 
     def cells(self):
         """Cells mean what the documentation says: blanks, codes, null and NaN, infinities."""

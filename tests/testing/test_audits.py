@@ -8,8 +8,8 @@ from scipy.stats import norm
 
 from missdp.accounting import GaussianEvent, LaplaceEvent, PureEvent, SelectionEvent, ZCDPEvent
 from missdp.errors import ParameterError
-from missdp.mechanisms import Noise
-from missdp.testing import Claim, audit, audit_samples, canary, judge, mu_of
+from missdp.session import Noise
+from missdp.testing import Claim, audit, audit_samples, canary, judge, log_ratio, mu_of
 from missdp.testing.made_up import TINY
 from testing import examples
 
@@ -21,11 +21,12 @@ def test_log_ratios_of_noise_are_those_of_its_mass(kind):
     exact, other = np.array([1, 2]), np.array([0, 4])
     for answer in (-3, 0, 5):
         direct = (logs[400 + answer - exact] - logs[400 + answer - other]).sum()
-        found = law.log_ratio(np.array([answer, answer]), exact, other)
+        found = log_ratio(law, np.array([answer, answer]), exact, other)
         assert found == pytest.approx(direct)
-        assert found == -law.log_ratio(np.array([answer, answer]), other, exact)
+        assert found == -log_ratio(law, np.array([answer, answer]), other, exact)
 
 
+@pytest.mark.long
 def test_claims_of_pure_and_gaussian_mechanisms_are_their_trade_offs():
     pure = Claim.of([PureEvent(epsilon=1.0)])
     corner = math.e / (1 + math.e)
@@ -77,12 +78,13 @@ def test_a_correct_mechanism_is_seldom_flagged_and_a_weak_one_nearly_always():
     assert np.mean([found.mu_emp for found in sound]) == pytest.approx(2.0, abs=0.1)
 
 
-def ask(witness, rows, times=1):
+def ask(rows, times=1):
     event, law = GaussianEvent(sensitivity=1, sigma=1.0), Noise("gaussian", 1.0)
     for _ in range(times):
-        examples.counted(law, event)(witness, rows)
+        examples.counted(law, event)(rows)
 
 
+@pytest.mark.long
 def test_anything_that_answers_through_a_door_can_be_audited():
     rows = list(range(9)), list(range(10))
     found = audit(ask, *rows, trials=100)
@@ -92,12 +94,12 @@ def test_anything_that_answers_through_a_door_can_be_audited():
     assert found.to_dict()["flagged"] is False
     assert "not refuted" in str(found)
     # Nine answers for the price of one: a mu of 3.
-    twice = audit(lambda w, r: ask(w, r, 9), *rows, claim=Claim((), mu=1.0), trials=40)
+    twice = audit(lambda r: ask(r, 9), *rows, claim=Claim((), mu=1.0), trials=40)
     assert twice.flagged
 
 
 def test_a_question_that_only_one_table_asks_gives_it_away():
-    found = audit(lambda w, r: ask(w, r, 1 + len(r) % 2), range(9), range(10), trials=30)
+    found = audit(lambda r: ask(r, 1 + len(r) % 2), range(9), range(10), trials=30)
     assert found.flagged
     assert (found.hits, found.alarms) == (1.0, 0.0)
 
@@ -109,6 +111,7 @@ def test_laws_that_cannot_be_used_are_named_and_noise_that_cannot_be_scaled_is_r
         audit(run, range(9), range(10), trials=20, scale=0.7)
 
 
+@pytest.mark.long
 def test_samples_of_a_library_can_be_audited():
     frames = [table.to_native("pandas") for table in canary(TINY, 12)]
     claim = Claim(((0.5, 0.0),))

@@ -44,6 +44,7 @@ def leaking(frame):
     return pd.DataFrame(out)
 
 
+@pytest.mark.long
 def test_a_leaking_library_is_told_what_it_tells():
     told = {pair.name: differing_facts(leaking, pair, repeats=2) for pair in PAIRS}
     assert "job_missing" in told["a hole where others have none"]["columns"][1]
@@ -59,6 +60,7 @@ def reading_as_text(frame):
     return {"rows of the release": read.assign(grade=known).sample(200), "model": "v1"}
 
 
+@pytest.mark.long
 def test_one_hole_that_changes_how_a_whole_column_is_read_is_told():
     told = {pair.name: differing_facts(reading_as_text, pair, repeats=3) for pair in PAIRS}
     assert told["a hole among whole numbers"]["most of grade"] == ("3", "1")
@@ -90,6 +92,7 @@ def test_what_noise_decides_is_not_told():
         differing_facts(len, PAIRS[0], repeats=1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "missing"),
     [(AllPairs, "joint"), *((PrivBayes, missing) for missing in PrivBayes.strategies)],

@@ -16,8 +16,9 @@ import pytest
 from missdp import Table
 from missdp.engines import databases
 from missdp.errors import CheckFailedError, DataError, MissDPError, ParameterError
+from missdp.session import Marginal
+from missdp.session.counting import CHUNK_ROWS
 from missdp.sources import MemorySource
-from missdp.sources.counts import CHUNK_ROWS
 from missdp.synth import Synthesizer
 from missdp.table import read_files
 from missdp.testing import (
@@ -29,8 +30,9 @@ from missdp.testing import (
     check_synthesizer,
     made_up,
 )
-from missdp.testing.findings import Subject, _PerCall, same
+from missdp.testing.findings import Subject, same
 from missdp.testing.interference import _facts_of
+from missdp.testing.recording import _PerCall
 from missdp.testing.sensitivity import answers_of
 from synth.conformance import FEW_PAIRS, FEW_TRIALS
 from synth.worked_example import Independent
@@ -59,17 +61,19 @@ def failures(check, family, **more):
 class Telling(examples.Histograms):
     """Warns of an attribute that is constant in the private rows."""
 
-    def _fit(self, door):
-        if np.count_nonzero(examples.exact(door, "score")) == 1:
+    def _fit(self, session):
+        if np.count_nonzero(examples.exact(session, "score")) == 1:
             warnings.warn("the attribute is constant", stacklevel=1)
-        return super()._fit(door)
+        return super()._fit(session)
 
 
 class Choosing(examples.Histograms):
     """Chooses its noise by the private number of rows."""
 
-    def _counted(self, door, name, noise):
-        return door.marginal((name,), replace(noise, scale=40.0 + float(examples.exact(door))))
+    def _counted(self, session, name, noise):
+        return session.measure(
+            Marginal((name,)), replace(noise, scale=40.0 + float(examples.exact(session)))
+        ).value
 
 
 class Hiding(examples.Histograms):
@@ -77,18 +81,18 @@ class Hiding(examples.Histograms):
 
     kept: ClassVar[list] = []
 
-    def _counted(self, door, name, noise):
-        type(self).kept = [examples.exact(door, name)]
-        return door.marginal((name,), noise)
+    def _counted(self, session, name, noise):
+        type(self).kept = [examples.exact(session, name)]
+        return session.measure(Marginal((name,)), noise).value
 
 
 class Refusing(examples.Histograms):
     """Refuses to draw if there were no rows."""
 
-    def _fit(self, door):
-        empty = bool(examples.exact(door) == 0)
+    def _fit(self, session):
+        empty = bool(examples.exact(session) == 0)
         self.empty_ = lambda: empty
-        return super()._fit(door)
+        return super()._fit(session)
 
     def _sample(self, n, missing_values, rng):
         if self.empty_():
@@ -99,17 +103,17 @@ class Refusing(examples.Histograms):
 class Peeking(examples.Histograms):
     """Reads rows before it is answered anything."""
 
-    def _fit(self, door):
-        examples.exact(door)
-        return super()._fit(door)
+    def _fit(self, session):
+        examples.exact(session)
+        return super()._fit(session)
 
 
 class ForgettingTheGate(examples.Histograms):
     """Counts holes as a level, behind a gate that says it does not read them."""
 
-    def _counted(self, door, name, noise):
+    def _counted(self, session, name, noise):
         event = replace(examples.laplace(noise.scale, name), gate=frozenset({name}))
-        return door._release(event, noise, lambda: examples.exact(door, name))
+        return examples.released(session, event, noise, lambda: examples.exact(session, name))
 
 
 @pytest.mark.parametrize(
@@ -153,12 +157,14 @@ def test_two_reads_for_one_charge_are_found():
     assert answered == charged + 4  # of four attributes each is read twice
 
 
+@pytest.mark.long
 def test_everything_that_failed_is_listed_at_once():
     message = failures(check_synthesizer, Both, schema=TINY, audit_trials=0, trials=4)
     assert "repr must show parameters" in message
     assert "charge for each" in message
 
 
+@pytest.mark.long
 def test_too_little_noise_is_found_by_the_audit():
     facts = {"strategies": ["joint"], "parameters": {"epsilon": 4.0}}
     assert audit_synthesizer(examples.UnderNoised, trials=80, **facts)["joint"].flagged
@@ -245,6 +251,7 @@ def test_a_wrong_source_is_found(source, message):
         check_source(source, trials=2, most_rows=6000)
 
 
+@pytest.mark.long
 def test_what_happens_in_parts_and_to_what_is_read_twice_is_found():
     right, once = sources.InBlocks, {"trials": 1, "most_rows": 50}
     report = check_source(right, **once, in_parts=in_parts, retried=partial(right, fails=True))

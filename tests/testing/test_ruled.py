@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from missdp.accounting import Budget, LaplaceEvent
+from missdp.accounting import Filter, LaplaceEvent
 from missdp.errors import CheckFailedError
-from missdp.mechanisms.session import Charged
 from missdp.schema import Numeric
 from missdp.schema.conditions import Forbids
 from missdp.synth import sampling
@@ -53,6 +52,7 @@ def test_even_a_family_whose_rows_always_break_a_rule_gives_rows_that_obey(monke
         ruled.obeying(model.sample_table(5, missing_values=missing_values), missing_values)
 
 
+@pytest.mark.long
 def test_rows_that_break_rules_and_lost_kinds_are_found(monkeypatch):
     def unchecked(modelled, codes, rng):
         table, broken = sampling._completed(modelled, codes, rng, overrule=True)
@@ -77,16 +77,16 @@ class LeavingHoles(examples.Histograms):
 
 
 class PayingForWhatFollows(examples.Histograms):
-    def _fit(self, door):
+    def _fit(self, session):
         event = LaplaceEvent(sensitivity=1, scale=1e6, label="marginal geburt")
-        door._charge(Charged((event,)))
-        return super()._fit(door)
+        session._charge(event)
+        return super()._fit(session)
 
 
 class Overspending(examples.Histograms):
     @property
     def _budget(self):
-        return Budget(1.5 * self.epsilon, self._delta, schedule="adaptive")
+        return Filter(1.5 * self.epsilon, self._delta)
 
 
 class Casting(examples.Histograms):
@@ -98,9 +98,9 @@ class Casting(examples.Histograms):
 class Counting(examples.Histograms):
     """Says how many rows have a hole."""
 
-    def _fit(self, door):
-        self.empty = examples.exact(door) == 0
-        return super()._fit(door)
+    def _fit(self, session):
+        self.empty = examples.exact(session) == 0
+        return super()._fit(session)
 
     def __repr__(self):
         return f"epsilon, {self.__dict__.get('empty')}"
@@ -111,7 +111,7 @@ class Counting(examples.Histograms):
     [
         (LeavingHoles, ruled.filled_cells, "filled rows have holes"),
         (PayingForWhatFollows, ruled.costs_nothing, "follows from others"),
-        (Overspending, "spends_what_was_asked", "not what was asked"),
+        (Overspending, "spends_what_was_asked", "no fit went through"),
         (Casting, ruled.types_and_codes, "columns or types differ"),
         (Counting, ruled.rows_that_break_rules, "depends on the rows"),
     ],
@@ -120,6 +120,7 @@ def test_broken_promises_are_found(family, rule, words):
     assert words in failing(family, rule)
 
 
+@pytest.mark.long
 def test_kinds_taken_from_behind_the_door_are_found_with_rules_only():
     options = {"strategies": ["joint"], "pairs": ["kinds of holes"]}
     with pytest.raises(CheckFailedError, match="counts_"):

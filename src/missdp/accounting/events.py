@@ -1,7 +1,6 @@
-"""Events: frozen facts about mechanisms, apart from the accountants that add them up.
+"""Events: frozen facts about mechanisms, apart from the measures that add them up.
 
-An event says what was done (noise, sensitivity), never what it costs: accountants derive the cost.
-Events compose, travel as JSON, and translate to those of `dp_accounting` (`to_dp_event`).
+An event states noise and sensitivity, never a cost. Costs follow from it. Events travel as JSON.
 """
 
 from __future__ import annotations
@@ -28,7 +27,10 @@ from missdp.record import (
 Adjacency = Literal["add-remove", "replace-one"]
 """Which tables are neighbours: one row more or less, or one row replaced by another."""
 Protects = Literal["incomplete", "ground-truth"]
-"""What a guarantee is about: the table with its holes, or the table before values went missing."""
+"""What a guarantee is about: the table as it is, or the table before values went missing."""
+
+ROW = "row"
+"""The unit of protection where nothing else is declared."""
 
 
 def check_adjacency(value: str) -> Adjacency:
@@ -87,6 +89,10 @@ class Event(Record, abstract=True):
     def required_conditions(self) -> tuple[Record, ...]:
         """Return the conditions without which `epsilon_bound` is not proven; none by default."""
         return ()
+
+    def protected_unit(self) -> tuple[str, int]:
+        """Return the unit that this event protects, and the most rows that it reads of one."""
+        return unit_of(getattr(self, "events", ()))
 
     def to_replace_one(self) -> Event:
         """Return the same mechanism's event under replace-one adjacency.
@@ -165,8 +171,8 @@ class LaplaceEvent(_NoiseEvent):
     """Laplace noise on every coordinate of a query of bounded L1 sensitivity.
 
     With ``discrete=True`` (the default) query and noise are integers and the noise has mass
-    proportional to exp(-abs(x) / scale): accountants then use the discrete privacy loss, which
-    is *worse* than the continuous one. With ``discrete=False`` both are real.
+    proportional to exp(-abs(x) / scale). Its own privacy loss counts then, which is *worse* than
+    the continuous one. With ``discrete=False`` both are real.
 
     Parameters
     ----------
@@ -187,9 +193,9 @@ class GaussianEvent(_NoiseEvent):
 
     With ``discrete=True`` (the default) query and noise are integers, with mass proportional to
     exp(-x^2 / (2 sigma^2)). The zCDP and RDP bounds of the continuous Gaussian hold for it
-    (Canonne, Kamath & Steinke 2020, Theorem 14); the continuous privacy loss distribution does
-    not, so the PLD accountant uses the discrete one, and only where the integer shift is known:
-    sensitivity below 2. With ``discrete=False`` every accountant uses the continuous law.
+    (Canonne, Kamath & Steinke 2020, Theorem 14). The continuous privacy loss distribution does
+    not hold. The discrete one is composed if the sensitivity is below 2, since the integer shift
+    is known then. With ``discrete=False`` every bound is that of the continuous law.
 
     Parameters
     ----------
@@ -270,9 +276,8 @@ class RDPEvent(Event):
 class SampledGaussianEvent(Event):
     """Steps of the Poisson-sampled Gaussian mechanism, as in DP-SGD.
 
-    Each step reads each row independently with probability ``rate``. Add-remove only. With
-    ``discrete=True`` query and noise are integers: the Rényi bounds at whole orders hold for it as
-    well, the continuous privacy loss distribution does not, so the PLD accountant refuses it.
+    Each step reads each row independently with probability ``rate``. Add-remove only. The noise is
+    continuous.
 
     Parameters
     ----------
@@ -282,14 +287,11 @@ class SampledGaussianEvent(Event):
         Noise standard deviation divided by the clip norm, above 0.
     steps : int
         Number of steps, at least 1.
-    discrete : bool, default False
-        Integer-valued query and noise.
     """
 
     rate: float = field(metadata=FRACTION)
     noise_multiplier: float = field(metadata=POSITIVE)
     steps: int = field(metadata=COUNT_FROM_1)
-    discrete: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -297,52 +299,11 @@ class SampledGaussianEvent(Event):
             raise UnprovenError("SampledGaussianEvent is accounted under add-remove only")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ComposedEvent(Event):
-    """Several mechanisms, run one after the other on the same table.
-
-    A gate on the composition is a further gate on each of its parts.
-
-    Parameters
-    ----------
-    events : sequence of Event
-        The parts, all under the adjacency of the composition.
-
-    Examples
-    --------
-    >>> inner = ComposedEvent(events=[PureEvent(epsilon=0.1)], gate={"a"})
-    >>> outer = ComposedEvent(events=[inner, PureEvent(epsilon=0.2)])
-    >>> [(e.epsilon, sorted(e.gate or ())) for e in outer.flatten()]
-    [(0.1, ['a']), (0.2, [])]
-    """
-
-    events: tuple[Event, ...]
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        events = tuple(self.events)
-        if not all(isinstance(event, Event) for event in events):
-            raise ParameterError("events must all be Event objects")
-        if any(event.adjacency != self.adjacency for event in events):
-            raise UnprovenError("a composition and its parts must share one adjacency")
-        object.__setattr__(self, "events", events)
-
-    def flatten(self) -> tuple[Event, ...]:
-        """Return the elementary events, in order, with this composition's gate added."""
-        parts = (part for event in self.events for part in event.flatten())
-        if self.gate is None:
-            return tuple(parts)
-        return tuple(replace(p, gate=self.gate | (p.gate or frozenset())) for p in parts)
-
-    def _doubled(self) -> dict[str, Any]:
-        return {"events": tuple(event.to_replace_one() for event in self.events)}
-
-
 def flatten(events: Event | Iterable[Event]) -> tuple[Event, ...]:
     """Return the elementary events of one event or of a sequence of them, in order.
 
-    >>> len(flatten([PureEvent(epsilon=1), ComposedEvent(events=[PureEvent(epsilon=2)] * 2)]))
-    3
+    >>> [event.epsilon for event in flatten([PureEvent(epsilon=1), PureEvent(epsilon=2)])]
+    [1.0, 2.0]
     """
     sequence: Sequence[Event] = (events,) if isinstance(events, Event) else tuple(events)
     for event in sequence:
@@ -366,3 +327,15 @@ def under(adjacency: Adjacency, events: Iterable[Event]) -> tuple[Event, ...]:
                 "adjacency='replace-one': it takes add-remove releases as well, and converts them"
             )
     return kept
+
+
+def unit_of(events: Iterable[Event]) -> tuple[str, int]:
+    """Return the one unit that events protect, and the most rows that one reads of it."""
+    found = {event.protected_unit() for event in events}
+    if len({unit for unit, _ in found}) > 1:
+        named = ", ".join(sorted({repr(unit) for unit, _ in found}))
+        raise UnprovenError(
+            f"releases that protect different units ({named}) cannot be added up: declare the same "
+            "unit in every schema of the table, and give each unit a budget of its own"
+        )
+    return max(found, default=(ROW, 1))

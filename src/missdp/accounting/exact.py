@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 
@@ -30,6 +29,8 @@ _MAX_BITS = 4096
 _FINE = 2**1024
 # Rounding of (1 + e^epsilon) and of its product with delta, upwards.
 _OUTWARD = 1 + 2.0**-50
+# More than the relative error of a few floating-point operations.
+_ROUNDING = 1e-15
 
 
 def exact(value: float) -> Fraction:
@@ -45,7 +46,7 @@ def _ceiling(number: Fraction) -> Fraction:
 
 
 def total(costs: Iterable[Fraction]) -> Fraction:
-    """Return the sum of costs, exact or rounded up in a place that nobody will ever see."""
+    """Return the sum of costs, exact or rounded up by less than 2**-1024 for each of them."""
     found = Fraction(0)
     for cost in costs:
         found = _ceiling(found + cost)
@@ -77,35 +78,6 @@ def _float(number: Fraction) -> float:
         return float(number)
     except OverflowError:
         return math.inf
-
-
-def printed(value: float, *, digits: int = 4, up: bool = True) -> str:
-    """Return ``value`` with so many significant digits, rounded so that it is never rosier."""
-    # 12 digits first, so that 0.1 + 0.2 reads 0.3; the error of 1e-12 is relative.
-    near = Decimal(f"{value:.12g}")
-    rounding = ROUND_CEILING if up else ROUND_FLOOR
-    return f"{float(Context(prec=digits, rounding=rounding).plus(near)):.{digits}g}"
-
-
-def share_of(amount: float, part: float) -> float:
-    """Return a share of a budget, rounded down, so that shares that sum to 1 fit into it.
-
-    >>> share_of(0.3, 0.1)
-    0.03
-    """
-    amount, part = check_nonnegative("amount", amount), check_nonnegative("part", part)
-    return float_down(exact(amount) * exact(part))
-
-
-def difference(amount: float, *parts: float, up: bool = False) -> float:
-    """Return what parts leave of a budget, rounded down (or ``up``); 0 if they leave nothing.
-
-    >>> difference(1.0, 0.1, 0.2)
-    0.7
-    """
-    taken = sum(exact(check_nonnegative("part", part)) for part in parts)
-    left = max(Fraction(0), exact(check_nonnegative("amount", amount)) - taken)
-    return float_up(left) if up else float_down(left)
 
 
 def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:
@@ -152,7 +124,22 @@ def add_remove_share(epsilon: float, delta: float) -> float:
 def boundary(
     holds: Callable[[float], bool], low: float, high: float, *, tolerance: float = 1e-12
 ) -> tuple[float, float]:
-    """Return two numbers, nearly equal: something does not hold at the first, but at the second."""
+    """Narrow two numbers until they are nearly equal; ``holds`` is true of the second one only.
+
+    Parameters
+    ----------
+    holds : callable
+        A condition on a number. It is false at ``low`` and true at ``high``, which is not checked.
+    low, high : float
+        The numbers to begin with, ``low <= high``.
+    tolerance : float, default 1e-12
+        Relative distance of the two numbers at which the search ends.
+
+    Returns
+    -------
+    (float, float)
+        The narrowed numbers. Each is a number at which ``holds`` was evaluated, or the initial one.
+    """
     while high - low > tolerance * high and low < (middle := (low + high) / 2) < high:
         low, high = (low, middle) if holds(middle) else (middle, high)
     return low, high
@@ -162,28 +149,10 @@ def boundary(
 
 
 def overhead(orders: Floats | float, delta: float) -> Floats:
-    """Return what the conversion adds to the Rényi divergence at each order."""
+    """Return what the conversion adds to the Rényi divergence at each order, rounded up."""
     a = np.asarray(orders, dtype=np.float64)
-    return np.asarray(np.log1p(-1 / a) - (math.log(delta) + np.log(a)) / (a - 1))
-
-
-def _least_known(bounds: Floats) -> float:
-    # Where a number is too large to be computed, nothing is known of that order.
-    return float(np.min(np.where(np.isnan(bounds), math.inf, bounds)))
-
-
-def epsilon_from_rdp(orders: Floats, curve: Floats, delta: float) -> float:
-    """Return the smallest epsilon over the orders; infinity if ``delta`` is 0."""
-    if delta <= 0:
-        return 0.0 if np.all(curve == 0) else math.inf
-    return max(0.0, _least_known(curve + overhead(orders, delta)))
-
-
-def delta_from_rdp(orders: Floats, curve: Floats, epsilon: float) -> float:
-    """Return the smallest delta over the orders."""
-    with np.errstate(over="ignore"):
-        logs = (orders - 1) * (curve - epsilon + np.log1p(-1 / orders)) - np.log(orders)
-    return min(1.0, math.exp(min(0.0, _least_known(logs))))
+    gain, loss = np.log1p(-1 / a), (math.log(delta) + np.log(a)) / (a - 1)
+    return np.asarray(gain - loss + _ROUNDING * (np.abs(gain) + np.abs(loss)))
 
 
 def epsilon_from_rho(rho: float, delta: float) -> float:
@@ -192,17 +161,8 @@ def epsilon_from_rho(rho: float, delta: float) -> float:
         return 0.0
     if delta <= 0:
         return math.inf
-    return max(0.0, _minimum(lambda a: rho * a + float(overhead(a, delta)))[1])
-
-
-def delta_from_rho(rho: float, epsilon: float) -> float:
-    """Return the smallest delta over all real orders above 1 for a rho-zCDP mechanism."""
-    if rho == 0:
-        return 0.0
-    log_delta = _minimum(
-        lambda a: (a - 1) * (rho * a - epsilon + math.log1p(-1 / a)) - math.log(a)
-    )[1]
-    return min(1.0, math.exp(min(0.0, log_delta)))
+    found = minimum_over_orders(lambda a: rho * a * (1 + _ROUNDING) + float(overhead(a, delta)))[1]
+    return max(0.0, found) * (1 + _ROUNDING)
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:
@@ -223,16 +183,11 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     epsilon, delta = check_positive("epsilon", epsilon), check_delta("delta", delta)
     if delta == 0:
         raise ParameterError("delta must be above 0: rho-zCDP is worth nothing at delta 0")
-    order = best_order(epsilon, delta)
+    order, _ = minimum_over_orders(lambda a: -(epsilon - float(overhead(a, delta))) / a)
     return max(0.0, (epsilon - float(overhead(order, delta))) / order)
 
 
-def best_order(epsilon: float, delta: float) -> float:
-    """Return the order at which `zcdp_rho` is attained: a public function of the target."""
-    return _minimum(lambda a: -(epsilon - float(overhead(a, delta))) / a)[0]
-
-
-def _minimum(objective: Callable[[float], float]) -> tuple[float, float]:
+def minimum_over_orders(objective: Callable[[float], float]) -> tuple[float, float]:
     """Minimise over the order by a coarse grid and a search; a poor minimum costs tightness."""
     from scipy.optimize import minimize_scalar
 

@@ -4,7 +4,8 @@ The core neither needs nor imports them: the registry finds them by entry points
 of other packages, and they use nothing that another package could not.
 
 * `privbayes`: a Bayesian `network`, learned and kept to rules.
-* `kamino`: attribute by attribute, and what holds between two rows (`placing`).
+* `kamino`: attribute by attribute, under constraints between rows (`denial_constraints`,
+  `placing`).
 * `dp_misgan`, `dp_autogan`, `dp_ctgan`: adversarial families, fitted with PyTorch.
 """
 

@@ -1,8 +1,8 @@
 """Bayesian networks: which families may come next, and rows from the released network.
 
 A family is chosen by how far its counts are from independence of child and parents
-(``_dependence_score``), among all that public facts allow. All else is post-processing of released
-values.
+(`missdp.session.dependences.dependence`), among all that public facts allow. All else is
+post-processing of released values.
 
 Rows may be restricted to what public rules allow. What was drawn first keeps its law; what comes
 later is also given what rules connect it with, has no chance where the row could no longer be
@@ -26,18 +26,14 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.model import cell_index, draw, draw_each, finite, sample_rows
-from missdp.inference.raking import sample_raked
-from missdp.mechanisms.door import Clique, Score
+from missdp.inference.model import cell_index, draw, draw_each, finite
+from missdp.inference.raking import raked_rows
 from missdp.record import Record
 from missdp.schema.rulebook import ImpossibleCells
-from missdp.types import Flags, Floats
+from missdp.session import Clique
+from missdp.types import Flags, Floats, Ints
 
-# Proven: below 2. The rest is room for one rounding of each of two neighbours' scores, which are at
-# most _LARGEST: 2**-18 together, for every number of rows that counts can hold.
-SCORE_SENSITIVITY = 2.0 + 1e-5
-_LARGEST = 2**34
-_WHOLE = 2**31  # twice the square of any smaller number of rows is an int64
+_SWAPS = 60  # rounds: with more, tables hold little better, and all takes longer
 
 
 @dataclass(frozen=True, order=True)
@@ -51,35 +47,6 @@ class Family(Record):
     def clique(self) -> Clique:
         """Parents first, child last: the axes of the family's table."""
         return (*self.parents, self.child)
-
-
-def _dependence_score(counts: NDArray[np.int64]) -> float:
-    """Distance between a family's joint counts and independence of child and parents.
-
-    ``S = 1/2 sum |c(x, pi) - c(x) c(pi) / m|`` with ``m = sum c``, over the rows observed on the
-    family, in units of rows: between 0 and ``m``. Sensitivity under add-remove is below 2 whatever
-    ``m`` is. With p, q the distributions of child and parents, adding the row (x, pi) changes
-    ``D = c - c c / m`` by ``m / (m + 1) * (e_x - p) (e_pi - q)^T``, whose L1 norm is below
-    2 * 2, halved: 2. A row that is missing on the family changes nothing. So no private row count
-    enters the sensitivity, unlike with mutual information. Added up are the whole numbers
-    ``|m c - c c|``, exactly, and their quotient by ``2 m`` is rounded once; before that it is
-    clipped to 2^34, which moves no two values further apart.
-
-    >>> _dependence_score(np.array([[5, 0], [0, 5]])), _dependence_score(np.array([[2, 2], [4, 4]]))
-    (5.0, 0.0)
-    """
-    joint = counts.reshape(-1, counts.shape[-1])
-    total = int(joint.sum())
-    if total == 0:
-        return 0.0
-    if total >= _WHOLE:
-        joint = joint.astype(object)  # whole numbers of any size
-    off = int(np.abs(joint * total - np.outer(joint.sum(axis=1), joint.sum(axis=0))).sum())
-    return min(off, 2 * total * _LARGEST) / (2 * total)
-
-
-#: What families are selected by.
-DEPENDENCE = Score(_dependence_score, sensitivity=SCORE_SENSITIVITY)
 
 
 Codes: TypeAlias = dict[str, NDArray[np.int64]]
@@ -124,10 +91,25 @@ class Network(Record):
 
     def sample(self, n: int, rng: np.random.Generator) -> Codes:
         """Draw ``n`` rows of codes, ancestrally, spread evenly, and raked to the tables."""
-        steps = [(f.parents, (f.child,), self.conditionals[f.child]) for f in self.families]
         if not self.tables:
-            return sample_rows(steps, n, rng)
-        return sample_raked(steps, self.tables, n, rng)
+            return self._ancestral(n, rng)
+        place = {family.child: i for i, family in enumerate(self.families)}
+        tables = {tuple(place[name] for name in c): table for c, table in self.tables.items()}
+
+        def sample(m: int, rng: np.random.Generator) -> Ints:
+            return np.stack([*self._ancestral(m, rng).values()]).T  # columns in one piece
+
+        rows = raked_rows(sample, tables, n, rng, rounds=_SWAPS)
+        return {name: rows[:, i] for name, i in place.items()}
+
+    def _ancestral(self, n: int, rng: np.random.Generator) -> Codes:
+        """Draw ``n`` rows attribute by attribute, each given its parents, spread evenly."""
+        rows = Codes()
+        for family in self.families:
+            law = self.conditionals[family.child]
+            given = cell_index(rows, family.parents, law.shape[:-1], n)
+            rows[family.child] = draw(law.reshape(-1, law.shape[-1]), given, rng)
+        return rows
 
     def restricted(self, impossible: ImpossibleCells, rng: np.random.Generator) -> Network:
         """Return the network with laws restricted to what rules allow, where tables stay small."""

@@ -11,12 +11,15 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Budget, Cost, PureEvent, scale_for, share_of
+from missdp.accounting import Cost, Filter, PureEvent, scale_for
 from missdp.accounting.exact import float_up
-from missdp.baselines.network import DEPENDENCE, Family, Network
+from missdp.baselines.network import Family, Network
+from missdp.calibration import selection_epsilon
 from missdp.errors import ParameterError
-from missdp.mechanisms.door import Clique, Door, Noise, Total
+from missdp.inference.counts import project_to_simplex
 from missdp.schema import Schema
+from missdp.session import Clique, Dependences, Marginal, Noise, Selection, Session, Total
+from missdp.session.dependences import DEPENDENCE_SENSITIVITY
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.impute_first import (
     IMPUTATION,
@@ -25,8 +28,8 @@ from missdp.synth.impute_first import (
     imputation_parts,
     impute,
 )
-from missdp.synth.noisy_counts import least_squares_total, project_to_simplex
-from missdp.synth.split import CHOICES, EVERY_ROW, ROWS, TABLES, Gate, Part, Split
+from missdp.synth.noisy_counts import least_squares_total, row_count
+from missdp.synth.split import CHOICES, EVERY_ROW, ROWS, TABLES, Gate, Part, Split, share_of
 from missdp.synth.state import is_declared, is_number, is_whole
 from missdp.types import Floats
 
@@ -127,22 +130,22 @@ def _usefulness_rule(
 
 
 class _Learner:
-    """Choose and measure families; ``tables`` is the door that is asked for each table."""
+    """Choose and measure families; ``tables`` is the session that is asked for each table."""
 
     def __init__(
         self,
-        door: Door,
+        session: Session,
         plan: _Plan,
         *,
-        tables: Door,
+        tables: Session,
         total: Total | None,
         report: Callable[[str, float], None],
         ruled: Iterable[Clique] = (),
     ) -> None:
-        self._door, self._tables, self._ruled = door, tables, tuple(ruled)
+        self._session, self._tables, self._ruled = session, tables, tuple(ruled)
         self._plan, self._rows = plan, total
         self._report = report
-        self._names = door.schema.names
+        self._names = session.facts.schema.names
         #: Released number of rows behind each measured table.
         self.totals: dict[Clique, Total] = {}
         self._noisy: dict[Clique, Floats] = {}
@@ -150,7 +153,7 @@ class _Learner:
 
     def choose_families(self, *, degree: int | str, theta: float) -> tuple[Family, ...]:
         """Choose parents by one private selection each; the attribute of fewest codes is first."""
-        sizes = self._door.sizes
+        sizes = self._session.facts.sizes
         rows = self._rows.value if self._rows is not None else 0.0
         rule, most = _usefulness_rule(
             sizes, degree=degree, theta=theta, n_rows=max(0.0, rows), plan=self._plan
@@ -178,16 +181,16 @@ class _Learner:
 
     def measure(self, families: tuple[Family, ...]) -> dict[Clique, Floats]:
         """Release every family's table as consistent proportions on the simplex."""
-        sizes = self._door.sizes
+        sizes = self._session.facts.sizes
         cells = {
             clique: math.prod(sizes[n] for n in clique) for clique in self._to_measure(families)
         }
         self._report("measuring tables", 0.6)
-        if self._tables is not self._door:  # what was set aside for tables, and what choices left
+        if self._tables is not self._session:  # set aside for tables
             self._release(cells, self._tables, self._plan.table_cost)
-        left = self._door.left.amount * _ROOM
+        left = self._session.left.amount * _ROOM
         if left > _LEAST_LEFT * self._plan.table_cost:
-            self._release(cells, self._door, left)
+            self._release(cells, self._session, left)
         totals = self._normalisers()
         consistent = _make_consistent(
             {clique: table / totals[clique] for clique, table in self._noisy.items()},
@@ -197,7 +200,7 @@ class _Learner:
 
     def _expect(self, rule: Callable[[Clique], bool], degree: int) -> None:
         """Have every family that can come up counted in one pass, if memory allows."""
-        schema = self._door.schema
+        schema = self._session.facts.schema
         sizes = {a.name: a.extended_size for a in schema}
         cliques, cells = [], 0
         for clique in _reachable_cliques(self._names, rule, degree):
@@ -205,21 +208,25 @@ class _Learner:
             cells += math.prod(map(sizes.__getitem__, clique))
             if cells > _CELLS_PER_CALL:
                 return
-        self._door.expect(cliques)
+        self._session.expect(map(Marginal, cliques))
 
     def _select(self, families: list[Family], cost: float) -> Family:
         cliques = [family.clique for family in families]
-        pure, epsilon = self._plan.pure, replace(self._plan.whole, amount=cost).selection
+        pure = self._plan.pure
+        epsilon = selection_epsilon(replace(self._plan.whole, amount=cost))
         # Permute-and-flip where pure epsilons count; its range is not bounded, for zCDP.
         method: Literal["exponential", "permute-and-flip"]
         method = "permute-and-flip" if pure else "exponential"
-        return families[self._door.select(cliques, DEPENDENCE, epsilon=epsilon, method=method)]
+        if len(cliques) == 1:
+            return families[0]  # a single candidate is no choice, and costs nothing
+        selection = Selection(epsilon, DEPENDENCE_SENSITIVITY, method)
+        return families[int(self._session.measure(Dependences(tuple(cliques)), selection).value)]
 
-    def _release(self, cells: Mapping[Clique, int], door: Door, cost: float) -> None:
+    def _release(self, cells: Mapping[Clique, int], session: Session, cost: float) -> None:
         """Measure tables, or measure them again and take means weighted by precision."""
         for clique, scale in self._plan.noise_scales(cells, cost).items():
             noise = Noise("laplace" if self._plan.pure else "gaussian", scale)
-            table, variance = door.marginal(clique, noise).astype(np.float64), noise.variance
+            table, variance = session.measure(Marginal(clique), noise).values, noise.variance
             if clique in self._noisy:
                 before = self._variances[clique]
                 weight = variance / (before + variance)
@@ -236,13 +243,13 @@ class _Learner:
         missing completely at random.
         """
         cliques = list(dict.fromkeys(family.clique for family in families))
-        if not self._door.every_row_counts:
+        if not self._session.facts.same_total:
             return list(dict.fromkeys([*cliques, *((name,) for name in self._names)]))
         return [c for c in cliques if not any(set(c) < set(other) for other in cliques)]
 
     def _normalisers(self) -> dict[Clique, float]:
         """Rows behind each table: its own noisy sum, or that of all tables if they count alike."""
-        if not self._door.every_row_counts:
+        if not self._session.facts.same_total:
             return {clique: max(1.0, total.value) for clique, total in self.totals.items()}
         counted = [] if self._rows is None else [self._rows]
         everywhere = least_squares_total([*counted, *self.totals.values()])
@@ -396,7 +403,7 @@ class PrivBayes(Synthesizer):
     Parameters
     ----------
     epsilon : float, above 0
-        Budget of the whole fit under add-remove adjacency.
+        Filter of the whole fit under add-remove adjacency.
     delta : float in [0, 1) or None, default 0
         0 gives pure epsilon-DP. None is 1e-6, which is meant for up to 10,000 rows, or 1 / (100 n)
         if more, n, are declared.
@@ -411,7 +418,7 @@ class PrivBayes(Synthesizer):
         Least ratio of a table's mean count to its noise scale, for ``degree="auto"``.
     structure_share : float from 0.0001 to 0.99, default 0.1
         Share of the budget for choosing parents.
-    imputer : {"marginal", "pairs", "random", "mean"}, default "marginal"
+    imputer : {"marginal", "random", "mean"}, default "marginal"
         For ``"impute-first"``.
     imputer_share : float from 0.0001 to 0.99, default 0.1
         Share of the budget for the imputer's margins.
@@ -469,7 +476,7 @@ class PrivBayes(Synthesizer):
     imputer: Imputer = "marginal"
     imputer_share: float = 0.1
 
-    def _check_parameters(self) -> Budget:
+    def _check_parameters(self) -> Filter:
         budget = super()._check_parameters()
         if not (is_number(self.theta) and 0 < self.theta < float("inf")):
             raise ParameterError("theta must be a positive number")
@@ -481,9 +488,9 @@ class PrivBayes(Synthesizer):
         return budget
 
     @property
-    def _budget(self) -> Budget:
+    def _budget(self) -> Filter:
         currency = Cost.for_counts(float(self.epsilon), self._delta).currency
-        return Budget(self.epsilon, self._delta_to_spend, schedule="adaptive", currency=currency)
+        return Filter(self.epsilon, self._delta_to_spend, measure=currency)
 
     def _check_schema(self, schema: Schema) -> None:
         sizes = sorted(self._strategy.shape(schema.names, schema))
@@ -505,13 +512,7 @@ class PrivBayes(Synthesizer):
         chosen = strategy.gates == "data"
         parts = self._first_parts(schema)
         first = len(parts)
-        parts += imputation_parts(
-            self._filled_gates(schema),
-            self.imputer,
-            self.imputer_share,
-            attributes=len(schema),
-            pure=self._delta == 0,
-        )
+        parts += imputation_parts(self._filled_gates(schema), self.imputer, self.imputer_share)
         if not is_declared(self.n_rows) and (share := self._count_share(schema)):
             parts.append(self._counted(ROWS, share, (EVERY_ROW,), parts))
         if strategy.complete_only:
@@ -550,44 +551,49 @@ class PrivBayes(Synthesizer):
         told = strategy.fills or any(strategy.tells_total((n,), schema) for n in schema.names)
         return told and self.degree != "auto"
 
-    def _fit(self, door: Door) -> Total:
+    def _fit(self, session: Session) -> Total:
         self._report("preparing", 0.0)
         split, pure = self._split, self._delta == 0
-        counted = behind = self._released_count(door)
+        counted = behind = self._released_count(session)
         if self._strategy.complete_only:
             if pure:  # set aside, so that it is known beforehand how much reads complete rows only
-                door = door.reserve(door.left, label="everything that reads complete rows only")
+                session = session.reserve(
+                    session.left, label="everything that reads complete rows only"
+                )
             noise = Noise("laplace", scale_for(1.0, _COMPLETE_COUNT_SHARE * self.epsilon))
-            behind = Total(float(door.marginal((), noise)), noise.variance)
-        door = impute(door, self.imputer, cost=split.cost(IMPUTATION))
-        tables = door
+            counted_rows = float(session.measure(Marginal(()), noise).value)
+            behind = Total(counted_rows, noise.variance)
+        session = impute(session, self.imputer, cost=split.cost(IMPUTATION))
+        tables = session
         if pure and self._strategy.gates == "data":  # amplified up to a cap that is known before
-            tables = door.reserve(split.cost(TABLES), label="tables")
+            tables = session.reserve(split.cost(TABLES), label="tables")
         plan = _Plan(split.whole, split.cost(CHOICES).amount, split.cost(TABLES).amount * _ROOM)
         ruled = self._modelled.impossible
         learner = _Learner(
-            door, plan, tables=tables, total=behind, report=self._report, ruled=ruled
+            session, plan, tables=tables, total=behind, report=self._report, ruled=ruled
         )
         degree = self.degree if isinstance(self.degree, str) else int(self.degree)
         families = learner.choose_families(degree=degree, theta=self.theta)
         network = Network.from_joints(families, learner.measure(families))
-        self.network_ = network.restricted(ruled, door.generator())
-        totals = learner.totals.items()
+        self.network_ = network.restricted(ruled, session.generator())
+        totals, whole = learner.totals.items(), session.facts.sums_to_row_count
         rows = least_squares_total(
-            [*([counted] if counted else []), *(t for c, t in totals if door.tells_total(c))],
-            floors=[t for c, t in totals if not door.tells_total(c)],
+            [*([counted] if counted else []), *(t for c, t in totals if whole(c))],
+            floors=[t for c, t in totals if not whole(c)],
         )
-        self._prepare_filling(max(1, round(rows.value)), door.generator())
+        if self._strategy.complete_only and behind is not None:
+            self._complete_rows = least_squares_total([behind, *learner.totals.values()])
+        self._prepare_filling(max(1, round(rows.value)), session.generator())
         self._report("done", 1.0)
         return rows
 
-    def _released_count(self, door: Door) -> Total | None:
+    def _released_count(self, session: Session) -> Total | None:
         """Return the number of rows, if it is declared or must be known before the tables."""
-        share = self._count_share(door.schema)
+        share = self._count_share(session.facts.schema)
         if share == 0 and not is_declared(self.n_rows):
             return None
         cost = share_of(float(self.epsilon), share or 1.0)
-        return door.row_count(Noise("laplace", scale_for(1.0, cost)))
+        return row_count(session, Noise("laplace", scale_for(1.0, cost)))
 
     def _prepare_filling(self, n: int, rng: np.random.Generator) -> None:
         self._filling = None

@@ -33,7 +33,6 @@ COMMANDS = {
     "price": "Print what a saved model or a preprocessing pipeline really guarantees.",
     "budget": "Keep privacy budgets in a ledger that survives crashes, colleagues and years.",
     "dossier": "Write what publishing a release takes, from its saved model, at no cost.",
-    "convert": "Write a model or guarantee of an earlier version in today's format.",
     "demo": "Synthesize a real survey with holes, and show what dropping rows does.",
     "doctor": "Say what is installed here, and whether missdp can work with it.",
 }
@@ -57,7 +56,7 @@ EXAMPLES = {
         _SYNTHESIZE,
         f"{_SYNTHESIZE} --missing observed",
         f"{_SYNTHESIZE} --delta 0",
-        f"{_SYNTHESIZE} --method mst --set shrink=0.5",
+        f"{_SYNTHESIZE} --method aim --set rounds=6 --set workload=2",
         f"{_SYNTHESIZE} --keep-holes",
         f"{_SYNTHESIZE} --keep-holes --holes codes",
     ),
@@ -107,7 +106,6 @@ EXAMPLES = {
         "missdp dossier synthetic.model.json -o dossier --title 'Patients'",
         "missdp dossier synthetic.model.json -o papers --tipping 'age=mean(age) by smoker'",
     ),
-    "convert": ("missdp convert old.model.json -o new.model.json",),
     "demo": ("missdp demo",),
     "doctor": ("missdp doctor",),
 }
@@ -123,7 +121,7 @@ _ANSWERS = (
 _FILES = {
     **dict.fromkeys(("schema", "simulate", "evaluate"), "curator"),
     **dict.fromkeys(("sample", "estimate", "sensitivity", "impute"), "models"),
-    **dict.fromkeys(("guarantee", "price", "convert"), "models"),
+    **dict.fromkeys(("guarantee", "price"), "models"),
     **dict.fromkeys(("plan", "dossier", "report"), "papers"),
     "demo": "synthesize",
 }
@@ -175,7 +173,47 @@ def command_named(name: str) -> Any:
         lines = (*EXAMPLES[name], *_ANSWERS)
         _begin_with([line for line in lines if line.split()[1:3] == [name, part]], inner)
     _begin_with(EXAMPLES[name], found)
+    for each in (found, *getattr(found, "commands", {}).values()):
+        _refuse_repeats(each)
     return found
+
+
+def _refuse_repeats(command: Any) -> None:
+    """Let a command refuse text that is given more than once to an option that holds one.
+
+    Names and conditions are text, and a user who repeats such an option means all of them. Without
+    this check the parser drops all but the last. Of numbers, files and switches the last one
+    counts, so that a script can override them.
+    """
+    make_parser = command.make_parser
+
+    def checked_parser(ctx: Any) -> Any:
+        parser = make_parser(ctx)
+        parse = parser.parse_args
+
+        def parse_args(args: list[str]) -> Any:
+            values, rest, order = parse(args)
+            for parameter in order:
+                one = not getattr(parameter, "multiple", True)
+                if one and _holds_text(parameter) and order.count(parameter) > 1:
+                    name = max(parameter.opts, key=len)
+                    commas = "by commas" in (parameter.help or "")
+                    several = f", with several names by commas ({name} a,b)" if commas else ""
+                    ctx.fail(f"Option {name!r} is given more than once: give it once{several}")
+            return values, rest, order
+
+        parser.parse_args = parse_args
+        return parser
+
+    command.make_parser = checked_parser
+
+
+def _holds_text(parameter: Any) -> bool:
+    """Return whether an option takes text as it is, in typer with its own parser or click's."""
+    kind = getattr(parameter, "type", None)
+    if kind is not None:
+        return bool(kind.name == "text")
+    return parameter.type_descriptor.annotation in (str, str | None)
 
 
 def _begin_with(examples: Sequence[str], command: Any) -> None:
@@ -241,6 +279,61 @@ def in_option_words(error: MissDPError, arguments: Sequence[str]) -> str:
     if first is None or not isinstance(error, (ParameterError, UnprovenError)):
         return text
     return f"{option(first[0]) or first[0]}{text[first.end() :]}"
+
+
+# By a part of the text of click or pydantic: what an option expects.
+_EXPECTED = {
+    "valid number": "a number",
+    "valid float": "a number",
+    "valid integer": "a whole number",
+}
+
+
+def wrong_value(error: BaseException, arguments: Sequence[str]) -> str | None:
+    """Return one line about an option's value that cannot be read, or None for other errors.
+
+    Parameters
+    ----------
+    error : BaseException
+        An error of the command line parser. Its classes have two homes, in typer and in click.
+    arguments : sequence of str
+        The command as it was typed.
+    """
+    parameter = getattr(error, "param", None)
+    names, text = getattr(parameter, "opts", ()), getattr(error, "message", None)
+    value = next((v for name in names if (v := _value_of(name, arguments)) is not None), None)
+    if value is None or not isinstance(text, str):
+        return None
+    for part, expected in _EXPECTED.items():
+        if part in text:
+            return f"{max(names, key=len)} must be {expected}; got {value!r}."
+    choices = re.search(r"is not one of (.*)", text)
+    if choices is None:
+        return None
+    known = re.findall(r"'([^']*)'", choices[1])
+    near = did_you_mean(value, known)
+    listed = ", ".join(known)
+    return f"{max(names, key=len)} must be one of {listed}; got {value!r}{near or '.'}"
+
+
+def _value_of(name: str, arguments: Sequence[str]) -> str | None:
+    """Return the last value that was typed for an option."""
+    found = None
+    for word, following in zip(arguments, [*arguments[1:], None], strict=True):
+        if word == name:
+            found = following
+        elif word.startswith(f"{name}="):
+            found = word.removeprefix(f"{name}=")
+    return found
+
+
+def name_likely_option(error: BaseException, arguments: Sequence[str]) -> None:
+    """Let an error about an unknown option propose the option that is most like it."""
+    unknown = getattr(error, "option_name", None)
+    if isinstance(unknown, str) and hasattr(error, "possibilities"):
+        vars(error)["possibilities"] = None
+        near = did_you_mean(unknown, sorted(_option_names(arguments)))
+        vars(error)["message"] = f"No such option: {unknown}{near}"
 
 
 def _option_names(arguments: Sequence[str]) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -11,22 +12,27 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from missdp.accounting import Condition, Event, Guarantee, epsilon_under, flatten
+from missdp.accounting import Condition, Event, Guarantee, flatten, proven_epsilon
 from missdp.accounting.exact import float_up
 from missdp.cli import say
 from missdp.cli.app import app, emit
+from missdp.cli.charges import WhoOption
 from missdp.cli.options import (
     IndependentOption,
     JsonOption,
     MostOption,
     ObservedOption,
+    OverwriteOption,
     argument,
     option,
     stated_assumption,
 )  # fmt: skip
+from missdp.cli.side_files import check_free
 from missdp.errors import ParameterError, UnprovenError
 from missdp.files import check_outputs
 from missdp.office import Ledger
+from missdp.office.heads import check_has_lines
+from missdp.schema import Schema
 from missdp.synth.base import Synthesizer
 from missdp.synth.registry import load
 
@@ -35,7 +41,9 @@ budget = typer.Typer(
     help="Keep privacy budgets in a ledger that survives crashes, colleagues and years.",
     rich_markup_mode=None,
 )
-OneOrAllArgument = Annotated[str, argument(metavar="NAME", help="Of a table; by default all.")]
+OneOrAllArgument = Annotated[
+    str, argument(metavar="NAME", help="Of a table; by default the one in the URL, or all.")
+]
 UrlOption = Annotated[
     str,
     option(
@@ -44,9 +52,6 @@ UrlOption = Annotated[
         envvar="MISSDP_BUDGET",
         help="sqlite:///budget.db, or postgresql://role@server/database.",
     ),
-]
-WhoOption = Annotated[
-    str | None, option("--as", metavar="NAME", help="Who you are; by default as you logged in.")
 ]
 NameArgument = Annotated[
     str, argument(metavar="NAME", help="Of a table and its epoch; or NAME/PART.")
@@ -58,6 +63,20 @@ def _ledger(url: str, who: str | None = None) -> Ledger:
     return Ledger(url.partition("#")[0], who=who)
 
 
+def _name_in(url: str) -> str:
+    """Return the name that a URL gives behind #, or nothing."""
+    return url.partition("#")[2]
+
+
+_OTHER_NAME = ". The budget of another table needs another name"
+
+
+def _folders(url: str) -> list[Path]:
+    """Return where files of releases may be: here, and beside a ledger that is a file."""
+    kind, _, place = url.partition("#")[0].partition("://")
+    return [Path(), *([Path(place[1:]).parent] if kind == "sqlite" else [])]
+
+
 @budget.command()
 def create(
     name: NameArgument,
@@ -65,7 +84,7 @@ def create(
     epsilon: Annotated[float, option(help="What the budget is worth.")],
     delta: Annotated[float, typer.Option(help="0 is pure epsilon-DP.")] = 0.0,
     currency: Annotated[
-        Literal["pure", "zcdp", "renyi", "gdp"] | None,
+        Literal["pure", "zcdp", "gdp"] | None,
         option(help="What it counts in, for good; by default pure if --delta is 0, else zcdp."),
     ] = None,
     failure: Annotated[
@@ -74,7 +93,13 @@ def create(
     adjacency: Annotated[
         Literal["add-remove", "replace-one"], typer.Option(help="What neighbours differ in.")
     ] = "add-remove",
-    unit: Annotated[str, typer.Option(help="Whose presence is protected.")] = "row",
+    unit: Annotated[
+        str | None,
+        option(help="Whose presence is protected; by default the unit of --schema, or each row."),
+    ] = None,
+    schema: Annotated[
+        Path | None, option(help="TOML schema of the table, from which the unit is taken.")
+    ] = None,
     approval: Annotated[
         bool, typer.Option("--approval", help="Another person must approve each release.")
     ] = False,
@@ -94,8 +119,15 @@ def create(
     ] = None,
     who: WhoOption = None,
 ) -> None:
-    """Create the budget of a table, or of a part of one (TABLE/PART), for good."""
+    """Create the budget of a table, or of a part of one (TABLE/PART), for good.
+
+    A ledger that is not there is made. It is refused if a file of a release beside it, or in this
+    folder, states a line of a budget with this name that the ledger lacks: it was lost.
+    """
     ledger = _ledger(url, who)
+    facts = None if schema is None else Schema.from_toml(schema)
+    check_has_lines(ledger, name.partition("/")[0], _folders(url), if_lost=_OTHER_NAME)
+    is_new = ledger.is_absent
     ledger.create(
         name,
         epsilon=epsilon,
@@ -104,10 +136,13 @@ def create(
         failure=failure,
         adjacency=adjacency,
         unit=unit,
+        schema=facts,
         approval=approval,
         table=epoch_of,
         disjoint_epochs=disjoint_epochs,
     )
+    if is_new:
+        say("Made a new ledger: there was none at that URL.")
     say(f"Created the budget {name!r}.")
     for role in writers or []:
         ledger.grant(role)
@@ -143,6 +178,7 @@ def show(
     --model a report about the table before values went missing: all releases see one draw of them.
     """
     ledger = _ledger(url)
+    of = of or _name_in(url)
     released = [load(path) for path in models or []]
     if {model.release_ for model in released} - {line["request"] for line in ledger.history(of)}:
         raise ParameterError("--model is of a release that was not charged to this ledger")
@@ -153,7 +189,7 @@ def show(
             continue
         facts, spent = row.facts, float_up(row.spent)
         share = min(1.0, spent / facts.cost.amount)
-        by = _by_purpose(ledger, name)
+        by, more = _by_purpose(ledger, name), ledger.budget(name).releases_left()
         shown.append(
             {
                 "budget": name,
@@ -161,6 +197,7 @@ def show(
                 "spent": spent,
                 "failed": float_up(row.failed),
                 "left": ledger.budget(name).left.amount,
+                "releases_of_epsilon_1": more,
                 "lines": row.last,
                 "head": row.head,
                 "charges": by,
@@ -171,6 +208,8 @@ def show(
         total += f" at delta {facts.total_delta:g}" if facts.total_delta else ""
         lines += [f"{name}: {total}, {facts.adjacency}, each {facts.unit}"]
         lines += [f"  [{bar:<30}] {share:.1%} of {facts.cost.amount:.6g} {facts.cost.currency}"]
+        if more is not None:
+            lines += [f"  {_more_releases(more, facts.delta)}"]
         lines += [
             f"  {one['who']}: {one['releases']} for {one['purpose'] or 'no stated purpose'}, "
             f"{one['spent']:.6g}"
@@ -192,6 +231,13 @@ def show(
     emit({"budgets": shown}, "\n".join(lines), as_json=as_json)
 
 
+def _more_releases(more: int, delta: float) -> str:
+    """Say how many synthetic tables of epsilon 1 the rest of a budget pays for."""
+    at = f" at delta {delta:g}" if delta else ""
+    releases = {0: "no release", 1: "1 more release"}.get(more, f"{more:,} more releases")
+    return f"what is left pays for {releases} of epsilon 1{at} (`missdp synthesize`)"
+
+
 def _by_purpose(ledger: Ledger, name: str) -> list[dict[str, Any]]:
     """Return what each person spent of a budget on each purpose."""
     sums: dict[tuple[str, str], tuple[int, Fraction]] = {}
@@ -209,7 +255,7 @@ def _fixed(ledger: Ledger, name: str) -> float | None:
     """Return the epsilon of all charges as accountants see those that are fixed in advance."""
     found = ledger.budget(name)
     with contextlib.suppress(UnprovenError):
-        return epsilon_under(found.events, found.delta, found.adjacency)
+        return proven_epsilon(found.events, found.delta, found.adjacency)
     return None
 
 
@@ -252,7 +298,7 @@ def history(
     as_json: JsonOption = False,
 ) -> None:
     """Show every line of a table's budget, or of all."""
-    lines = _ledger(url).history(name)
+    lines = _ledger(url).history(name or _name_in(url))
     text = [
         f"{line['root']} {line['number']}: {line.get('time', '')} {line['who']} {line['state']} "
         f"{line['request']} {line.get('purpose', '')} {line.get('ticket', '')}".rstrip()
@@ -308,9 +354,15 @@ def verify(
 ) -> None:
     """Recompute all hashes and sums from the first line on.
 
-    Without --head, a ledger whose last lines were cut off, or an old copy, seems whole.
+    The budgets of a ledger are checked together, whichever the URL names. Without --head, a ledger
+    whose last lines were cut off, or an old copy, seems whole.
     """
     given = [Path(one) if Path(one).is_file() else one for one in heads or []]
+    for one in given:
+        if isinstance(one, str) and not re.fullmatch(r"[0-9a-f]{64}", one):
+            raise ParameterError(
+                f"--head must be a hash of 64 hexadecimal digits, or a file; got {one!r}."
+            )
     found = _ledger(url).verify(*given)
     text = [f"{name}: {lines} lines, head {head}" for name, (lines, head) in found.items()]
     text += [f"Nothing was changed. {_SEEN if given else _UNSEEN}"]
@@ -329,9 +381,11 @@ _UNSEEN = (
 def export_(
     output: Annotated[Path, option("--output", "-o", help="File to write, a line of JSON each.")],
     url: UrlOption,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Write all lines to a file, for an auditor or for another ledger."""
     check_outputs([output])
+    check_free([output], overwrite=overwrite)
     say(f"Wrote {output}: {_ledger(url).export_lines(output)} lines.")
 
 

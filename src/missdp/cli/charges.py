@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from missdp.accounting import Condition, Event, Guarantee
 from missdp.accounting.budget import check_paid
+from missdp.cli import complain
 from missdp.cli.app import emit
 from missdp.cli.options import option
 from missdp.errors import LedgerError, ParameterError
@@ -24,10 +25,10 @@ _URL = Annotated[
     str | None,
     option(
         "--budget",
-        metavar="URL",
+        metavar="URL#NAME",
         envvar="MISSDP_BUDGET",
-        help="Charge a ledger: sqlite:///budget.db or postgresql://role@server/database, with "
-        "--table NAME or #NAME at the end for the budget.",
+        help="Charge a budget in a ledger: sqlite:///budget.db#NAME or "
+        "postgresql://role@server/database#NAME.",
     ),
 ]
 _PURPOSE = Annotated[str, option(help="What this is for, for the ledger.")]
@@ -42,8 +43,12 @@ _REQUEST = Annotated[
 _NEW_SCHEMA = Annotated[
     bool, option("--new-schema", help="The ledger may see that public facts have changed.")
 ]
+WhoOption = Annotated[
+    str | None, option("--as", metavar="NAME", help="Who you are; by default as you logged in.")
+]
 _OPTIONS = {
     "budget": (_URL, None),
+    "who": (WhoOption, None),
     "purpose": (_PURPOSE, ""),
     "ticket": (_TICKET, ""),
     "request": (_REQUEST, None),
@@ -63,7 +68,7 @@ class Charge:
     """Where and under which id a command is charged, and what it is for.
 
     If it ``only_files``, the request is filed and nothing is charged; ``parameters`` are the public
-    ones of the command.
+    ones of the command. In ``folders``, files of releases may state lines of the ledger.
     """
 
     ledger: Ledger
@@ -75,6 +80,7 @@ class Charge:
     new_schema: bool
     only_files: bool
     parameters: Mapping[str, Any]
+    folders: tuple[Path, ...] = ()
 
     def start(
         self,
@@ -85,6 +91,7 @@ class Charge:
         release: str | None = None,
     ) -> _Charged:
         """Charge, and commit that; only then may private rows be read."""
+        self._check_is_newest()
         what = self._what(schema, conditions)
         started = self.ledger.start(self.name, events, what, request=self.request or release)
         return _Charged(self.ledger, self.name, started)
@@ -100,6 +107,7 @@ class Charge:
         """File the request if that is all that was asked for."""
         if not self.only_files:
             return False
+        self._check_is_newest()
         request = self.ledger.request(self.name, events, self._what(schema, conditions))
         text = f"Requested as {request}; nothing is charged. Once another person approved it:\n"
         again = f"run the same command with --request {request}"
@@ -130,6 +138,12 @@ class Charge:
         emit(answer["document"], answer["text"], as_json=as_json)
         return True
 
+    def _check_is_newest(self) -> None:
+        """Refuse a ledger that has forgotten a release whose files are beside the rows."""
+        from missdp.office.heads import check_has_lines
+
+        check_has_lines(self.ledger, self.name.partition("/")[0], self.folders)
+
     def _states(self, schema: Schema) -> dict[str, dict[str, Any]]:
         if self.request is None:
             return {}
@@ -140,9 +154,9 @@ class Charge:
         return replace(self, parameters={**self.parameters, **parameters})
 
     def _what(self, schema: Schema, conditions: Iterable[Condition] = ()) -> Purpose:
-        from missdp.accounting.filters import ROW
         from missdp.office import Purpose
         from missdp.office.chain import canonical, digest
+        from missdp.office.ledger import unit_of_schema
 
         hashed = digest(canonical(schema.without_ledger().to_dict()))
         return Purpose(
@@ -152,7 +166,7 @@ class Charge:
             parameters={**self.parameters, "schema": hashed},
             schema=hashed,
             new_schema=self.new_schema,
-            unit=ROW if schema.unit is None else schema.unit.column,
+            unit=unit_of_schema(schema),
             conditions=tuple(conditions),
         )
 
@@ -199,6 +213,12 @@ def paid_schema(path: Path, charge: Charge | None) -> Schema:
     return facts.without_ledger()
 
 
+UNRECORDED = (
+    "missdp: no ledger recorded this spending. To record the next release, make a budget with "
+    "`missdp budget create`, and name it with --budget."
+)
+
+
 def charges_ledger(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of a ledger: its ``charge`` is a `Charge`, or None without one."""
     own = signature(command, eval_str=True)
@@ -208,9 +228,13 @@ def charges_ledger(command: Callable[..., None]) -> Callable[..., None]:
         asked = {name: given.pop(name) for name in _OPTIONS}
         if asked["budget"]:
             given["charge"] = _charge(command.__name__, asked, given)
-        elif any(asked[name] for name in ("purpose", "ticket", "request", "new_schema")):
-            raise ParameterError("--purpose, --ticket, --request and --new-schema are for --budget")
+        elif any(asked[name] for name in asked):
+            raise ParameterError(
+                "--as, --purpose, --ticket, --request and --new-schema are for --budget"
+            )
         command(**given)
+        if not asked["budget"]:
+            complain(UNRECORDED)
 
     kept = [p for name, p in own.parameters.items() if name != "charge"]
     more = [
@@ -226,14 +250,8 @@ def _charge(command: str, asked: Mapping[str, Any], given: dict[str, Any]) -> Ch
     from missdp.office.ledger import request_id
 
     url, _, name = asked["budget"].partition("#")
-    reads_database = "://" in given["data"] or given["data"].lower().endswith((".duckdb", ".ddb"))
-    table = given["table"]
-    if not name and table is not None:
-        name = table
-    if table is not None and not reads_database:
-        given["table"] = None  # it named the budget, not what to read
     if not name:
-        raise ParameterError("--budget needs --table NAME, or #NAME at its end: whose budget it is")
+        raise ParameterError("--budget must name a budget: --budget sqlite:///b.db#patients.")
     parameters = {key: value for key, value in given.items() if key not in _PLACES}
     said = {key: value if _plain(value) else str(value) for key, value in parameters.items()}
     facts = {key: asked[key] for key in ("purpose", "ticket", "new_schema")}
@@ -241,7 +259,24 @@ def _charge(command: str, asked: Mapping[str, Any], given: dict[str, Any]) -> Ch
     files = asked["request"] == "new"
     request = None if files or not asked["request"] else request_id(asked["request"])
     parameters = {"command": command, **said}
-    return Charge(Ledger(url), name, request, only_files=files, parameters=parameters, **facts)
+    return Charge(
+        Ledger(url, who=asked["who"]),
+        name,
+        request,
+        only_files=files,
+        parameters=parameters,
+        folders=_folders(given),
+        **facts,
+    )
+
+
+def _folders(given: Mapping[str, Any]) -> tuple[Path, ...]:
+    """Return the folders of the rows, the schema and the output, where releases may be."""
+    named = [Path(given[key]) for key in ("schema", "output") if given.get(key) is not None]
+    if "://" not in given["data"]:  # a database server has no folder
+        data = Path(given["data"])
+        named += [data, data / "any"] if data.is_dir() else [data]
+    return tuple(dict.fromkeys(path.parent for path in named))
 
 
 def _plain(value: Any) -> bool:

@@ -30,13 +30,14 @@ from missdp.cli.options import (
     prints,
     reads_rows,
 )
-from missdp.cli.side_files import check_free, check_together
+from missdp.cli.side_files import TO_REPLACE, check_free, check_together
 from missdp.errors import DataError, MissDPError, OutputError, ParameterError, replacing
 from missdp.files import reserved
-from missdp.progress import progress_bar
+from missdp.progress import progress_bar, working
 from missdp.schema import Schema
 from missdp.schema.attributes import KINDS
 from missdp.schema.open_domains import at_most, is_open, uncut
+from missdp.schema.schema import FILE
 from missdp.table import FileRows, RowStream, Table, draft_columns
 from missdp.table.memory import fits_into_memory
 from missdp.table.streams import HeldRows
@@ -58,7 +59,7 @@ schema = typer.Typer(no_args_is_help=True, help="Draft and check schemas.", rich
 def draft(
     data: RowStream,
     output: Annotated[Path, option("--output", "-o", help="Where to write the draft.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    overwrite: OverwriteOption = False,
     no_header: Annotated[
         bool, typer.Option("--no-header", help="The first line of a text file is a row already.")
     ] = False,
@@ -67,15 +68,19 @@ def draft(
 
     Every fact that was read from the private cells is marked ``undeclared``; a release refuses a
     schema with such marks. Codes that usually stand for a kind of missing, such as -7 or "DK", are
-    proposed as such: look each up in the code book. A column that cannot be drafted becomes a
-    comment. The draft itself is private until the marks and comments are gone.
+    proposed as such: look each up in the code book. A draft that is accepted as it is reads every
+    column: keys, names and free text are left unread, and a fit finds the levels of texts of many
+    values. The draft itself is private until the marks and comments are gone.
     """
-    if os.path.lexists(output) and not force:
-        raise OutputError(f"{str(output)!r} exists; pass --force to replace it")
+    if os.path.lexists(output) and not overwrite:
+        raise OutputError(f"{str(output)!r} exists. {TO_REPLACE}")
     check_apart([output], data)
-    drafted = draft_columns(data, header=not no_header)
+    with working("reading the rows"):
+        drafted = draft_columns(data, header=not no_header)
     drafted.to_toml(output)
     marked = [a.name for a in drafted.attributes if a.undeclared]
+    marked += drafted.layout.undeclared
+    marked += [FILE] * bool(drafted.layout.undeclared_marks)
     lines = [f"Wrote {output}: {len(drafted.attributes)} attributes."]
     if marked:
         lines += [
@@ -85,11 +90,16 @@ def draft(
         ]
     if empty := [a.name for a in drafted.attributes if not a.size]:
         lines += [f"Without a value in any row, and so in synthetic rows: {', '.join(empty)}."]
-    if drafted.stubs:
-        lines += ["To be written by hand (comments at the end of the file):"]
-        lines += [f"  {why}" for why in drafted.stubs.values()]
+    if opened := [a.name for a in drafted.attributes if is_open(a)]:
+        lines += [f"With levels that a fit finds privately: {', '.join(opened)}."]
+    if drafted.unread:
+        lines += ["Never read (keys, and columns that are ignored):"]
+        lines += [f"  {why}" for why in drafted.unread.values()]
+    if not (layout := drafted.layout).plain:
+        grouped = f" and groups of digits with {layout.thousands!r}" * bool(layout.thousands)
+        lines += [f"Numbers in text have the decimal mark {layout.decimal!r}{grouped}: see [file]."]
     if drafted.doubts:
-        lines += ["Drafted with the levels that occur in the rows, which is hardly right:"]
+        lines += ["Drafted in a way that is hardly right (see the end of the file):"]
         lines += [f"  {why}" for why in drafted.doubts.values()]
     say("\n".join(lines))
 
@@ -98,7 +108,7 @@ def draft(
 def import_(
     codebook: Annotated[Path, argument(help="Frictionless, REDCap, DDI, SPSS or Stata.")],
     output: Annotated[Path, option("--output", "-o", help="Where to write the schema.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write the schema that a code book makes; no row of data is read.
@@ -110,8 +120,8 @@ def import_(
     """
     from missdp.codebooks import read_codebook
 
-    if os.path.lexists(output) and not force:
-        raise OutputError(f"{str(output)!r} exists; pass --force to replace it")
+    if os.path.lexists(output) and not overwrite:
+        raise OutputError(f"{str(output)!r} exists. {TO_REPLACE}")
     book = read_codebook(codebook)
     book.to_toml(output)
     schema, lacking = book.schema(), book.left_out()
@@ -140,8 +150,9 @@ def check(
     facts = Schema.from_toml(schema)
     lost: dict[str, tuple[str, ...]] = {}
     if data is not None:
-        _check_rows_fit(data, at_most(facts))
-        lost = lost_cells(data, facts)
+        with working("reading the rows"):
+            _check_rows_fit(data, at_most(facts))
+            lost = lost_cells(data, facts)
     document: dict[str, Any] = {
         "attributes": list(facts.names),
         "nullable": list(facts.nullable),
@@ -164,12 +175,9 @@ def check(
     if facts.layout.unread:
         lines += [f"Never read: {', '.join(facts.layout.unread)}."]
     lines += [*_kinds_in_words(facts)]
-    pairs = {pair.text: pair.holds for pair in facts.rulebook.pairs}
-    if rules := [rule.text for rule in facts.rules if rule.text not in pairs]:
-        lines += ["Rules, which hold for every row:", *(f"  {text}" for text in rules)]
-    if pairs:
-        soft = {"always": "", "mostly": " (mostly)"}
-        lines += ["Rules about two rows:", *(f"  {t}{soft[holds]}" for t, holds in pairs.items())]
+    if facts.rules:
+        rules = (f"  {rule.text}" for rule in facts.rules)
+        lines += ["Rules, which hold for every row:", *rules]
     if data is not None:
         lines.append("The data fits.")
     lines += [*_lost_in_words(lost)]
@@ -424,7 +432,7 @@ def _public_facts(
     sources: tuple[RowStream, Path],
 ) -> list[str]:
     """Say how both tables keep to the schema's kinds of missing and rules, where it has any."""
-    from missdp.evaluate import missingness_by_kind, pair_violations, rule_violations
+    from missdp.evaluate import missingness_by_kind, rule_violations
 
     parts = []
     if any({*attribute.kinds} - {"missing"} for attribute in facts):
@@ -435,12 +443,6 @@ def _public_facts(
         true, made = (rule_violations(source, schema=facts) for source in sources)
         document["rules"] = {"truth": true.to_dict(), "synthetic": made.to_dict()}
         parts += [f"synthetic table: {made}", f"private table: {true}"]
-    if facts.rulebook.pairs and not isinstance(truth, Table):
-        parts.append("Rules about two rows were not looked at: the tables are too large for that.")
-    elif facts.rulebook.pairs:
-        held, drawn = (pair_violations(source, schema=facts) for source in sources)
-        document["pairs"] = {"truth": held.to_dict(), "synthetic": drawn.to_dict()}
-        parts += [f"synthetic table: {drawn}", f"private table: {held}"]
     return parts
 
 

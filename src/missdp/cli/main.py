@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any, NoReturn
 
-from missdp import errors, files
+from missdp import errors, files, progress
 from missdp.cli import RUN, complain, say
 
 EXIT_CODES: dict[type[Exception], int] = {
@@ -68,6 +68,7 @@ def run() -> NoReturn:
     """Console script."""
     sys.unraisablehook = _unheard
     _on_stop(_stop_at_once)
+    progress.print_stages(lambda stage: complain(f"missdp: {stage}"))
     from missdp.cli.app import COMMANDS, command_named
 
     called = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
@@ -145,7 +146,7 @@ def _warnings_shown() -> Iterator[None]:
 
 
 def _failed(error: BaseException, given: Sequence[str]) -> int:
-    from missdp.cli.app import in_option_words
+    from missdp.cli.app import in_option_words, name_likely_option, wrong_value
 
     if isinstance(error, errors.MissDPError):
         codes = (code for kind, code in EXIT_CODES.items() if isinstance(error, kind))
@@ -155,7 +156,10 @@ def _failed(error: BaseException, given: Sequence[str]) -> int:
         return error.code if isinstance(error.code, int) else _UNEXPECTED
     if isinstance(error, OSError) and error.errno:
         return _fail(f"the system refuses: {os.strerror(error.errno)}", _OUTPUT, in_doubt=True)
+    if (wrong := wrong_value(error, given)) is not None:
+        return _fail(wrong, EXIT_CODES[errors.ParameterError])
     # Usage errors know how to show themselves; typer carries its own copy of click's classes.
+    name_likely_option(error, given)
     show, code = getattr(error, "show", None), getattr(error, "exit_code", None)
     if callable(show) and isinstance(code, int):
         with contextlib.suppress(OSError):

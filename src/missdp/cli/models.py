@@ -1,4 +1,4 @@
-"""Commands on what was released: draw more rows, fill holes, tell what it costs, convert files."""
+"""Commands on what was released: draw more rows, fill missing cells, tell what it costs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
-from missdp.accounting.guarantee import warn_if_weak
 from missdp.cli.app import emit
-from missdp.cli.first_formats import convert_file
 from missdp.cli.options import (
     HolesOption,
     IndependentOption,
@@ -41,7 +39,7 @@ from missdp.cli.synthesize import check_rows, counted, unsaid, write_rows
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.estimate.formula import is_formula
 from missdp.files import check_outputs, has_name, reserved, write_atomically
-from missdp.progress import progress_bar
+from missdp.progress import progress_bar, working
 from missdp.schema import Schema
 from missdp.schema.open_domains import uncut
 from missdp.synth import load
@@ -49,6 +47,7 @@ from missdp.synth.base import Synthesizer
 from missdp.synth.sampling import Selection
 from missdp.table import RowStream
 from missdp.table.written import check_holds, holes_in, numbered, output_format, write_blocks
+from missdp.words import warn_if_weak
 
 _MOST_TABLES = 1000  # of one command
 _LABEL = ".synthetic.json"
@@ -67,7 +66,7 @@ def sample(
         ),
     ] = None,
     where: Annotated[
-        str | None, option(help="Draw such rows only, such as \"age >= 60 and sex = 'f'\".")
+        str | None, option(help="Draw only rows that match, such as \"age >= 60 and sex = 'f'\".")
     ] = None,
     keep_holes: KeepHolesOption = False,
     holes: HolesOption = None,
@@ -82,6 +81,8 @@ def sample(
     output_format(output)
     if multiple is not None and not 2 <= multiple <= _MOST_TABLES:
         raise ParameterError(f"--multiple must be from 2 to {_MOST_TABLES:,} tables")
+    if where is not None and rows is None:
+        raise ParameterError("--where requires --rows: the number of rows to draw.")
     check_rows(rows, output=output, tables=multiple or 1)
     outputs = [output] if multiple is None else numbered(output, multiple)
     labels = [path.with_name(f"{path.name}{_LABEL}") for path in outputs if has_name(path)]
@@ -110,7 +111,7 @@ def sample(
     drawn = counted(written, "synthetic row") + ("" if multiple is None else " each")
     if asked is not None:
         document["share"] = asked.share
-        drawn += f", of which the model has {asked.share:.2g} among all rows"
+        drawn += f"; a share of {asked.share:.2g} of the rows drawn from the model match"
     said = ""
     if labels:
         whose = " says so" if len(labels) == 1 else " and the like say so"
@@ -150,12 +151,17 @@ def estimate(
     from missdp.estimate.answers import answered_by, asked_about, asked_by
 
     check_together(model)
-    released = load(model)
+    with working("reading the model"):
+        released = load(model)
     read = [
         asked_by(released, asked) if is_formula(asked) else asked_about(released, asked, by=())
         for asked in questions
     ]
-    found = [answered_by(released, asked, confidence) for asked in read]
+    found = []
+    with progress_bar() as progress:
+        for place, asked in enumerate(read):
+            progress("estimating", place / len(read) if place else None)
+            found.append(answered_by(released, asked, confidence))
     answers = [one.to_dict() for one in found]
     often = Counter(flag for one in found for flag in one.flags)
     own = [replace(x, flags=tuple(f for f in x.flags if often[f] == 1)) for x in found]
@@ -266,8 +272,8 @@ def price(
     if ground_truth:
         if stated is None:
             raise ParameterError(
-                "--ground-truth needs an assumption about how values went missing: --observed, "
-                "--p-max or --row-independent"
+                "--ground-truth requires an assumption about missingness: add --observed, --p-max "
+                "or --row-independent."
             )
         guarantee = model.ground_truth_guarantee(stated)
     elif stated is not None:
@@ -308,25 +314,6 @@ def _price_pipeline(path: Path, delta: float | None, plot: Path | None, *, as_js
     emit(found.to_dict(), str(found), as_json=as_json)
 
 
-_UNSEALED = "The old file has no checksum: nothing shows whether it was edited."
-
-
-@prints(".json")
-def convert(
-    old: Annotated[Path, argument(help="A model or guarantee of an earlier version (JSON).")],
-    output: Annotated[Path, option("--output", "-o", help="JSON file to write.")],
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Write a model or guarantee of an earlier version of missdp in today's format."""
-    check_outputs([output], inputs=[old])
-    check_free([output], overwrite=overwrite)
-    guarantee, sealed = convert_file(old, output)
-    document = {"output": str(output), "sealed": sealed, "guarantee": guarantee.to_dict()}
-    said = "" if sealed else f" {_UNSEALED}"
-    emit(document, f"Wrote {output}.{said}\n\n{guarantee.in_words()}", as_json=as_json)
-
-
 _STEPS = 11
 
 
@@ -350,7 +337,10 @@ def sensitivity(
     check_together(model)
     released = load(model)
     steps = np.linspace(*ends, _STEPS).round(12).tolist()
-    found = released.sensitivity(question, attribute=attribute, shifts=steps, confidence=confidence)
+    with working("estimating"):
+        found = released.sensitivity(
+            question, attribute=attribute, shifts=steps, confidence=confidence
+        )
     if plot is not None:
         found.plot(plot)
     document = {**found.to_dict(), "guarantee": released.guarantee_.to_dict()}

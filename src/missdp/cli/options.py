@@ -23,7 +23,7 @@ from missdp.accounting import (
     RowIndependentMissingness,
 )
 from missdp.cli import check_stdout, complain, say
-from missdp.errors import DataError, OutputError, ParameterError, replacing
+from missdp.errors import DataError, MissDPError, OutputError, ParameterError, replacing
 from missdp.files import check_outputs, picture_format, unnamed
 from missdp.schema import Schema
 from missdp.table import FileRows, PartRows, RowStream, memory_limit
@@ -143,18 +143,6 @@ IndependentOption = Annotated[
 ]
 
 
-_EPSILONS = (1e-6, 1e5)
-
-
-def check_epsilon(epsilon: float) -> None:
-    """Refuse early an epsilon with which nothing sensible can be released."""
-    if not _EPSILONS[0] <= epsilon <= _EPSILONS[1]:
-        raise ParameterError(
-            f"--epsilon must be from {_EPSILONS[0]:g} (all else is noise) to {_EPSILONS[1]:,.0f} "
-            "(all else is bare data)"
-        )
-
-
 def _rows_at(
     data: str,
     *,
@@ -189,6 +177,9 @@ def _rows_at(
         return PartRows(data)
     if engine == "spark":
         return data
+    is_database = "://" in data or data.lower().endswith((".duckdb", ".ddb"))
+    if is_database and (table is None) == (select is None):
+        raise ParameterError("a database requires either --table NAME or --select SQL.")
     if "://" in data:
         from missdp.engines import SQLRows
 
@@ -319,7 +310,11 @@ def _as_file(data: str) -> Iterator[str]:
                     path.symlink_to(nameless)
                 shutil.copyfileobj(sys.stdin.buffer, file)
                 file.flush()
-            yield str(path)
+            try:
+                yield str(path)
+            except MissDPError as error:  # the user named no such file
+                error.args = (str(error).replace(repr(str(path)), "standard input"),)
+                raise
 
 
 def prints(suffix: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

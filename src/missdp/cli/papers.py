@@ -18,7 +18,7 @@ from missdp.errors import MissDPWarning, ParameterError, replacing
 from missdp.files import check_outputs
 from missdp.office import plan as plan_of
 from missdp.office.risk import Refit
-from missdp.progress import progress_bar
+from missdp.progress import progress_bar, working
 from missdp.schema import Schema
 from missdp.synth import load
 from missdp.synth.base import MissingValues, Synthesizer
@@ -60,14 +60,15 @@ def dossier(
     about = About(
         title=title, audience=audience, curator=curator, region=region, published=published
     )
-    said = write_dossier(
-        model,
-        output,
-        about=about,
-        ledger=_ledger_line(model),
-        tipping=[*map(_asked, tipping or ())],
-        overwrite=overwrite,
-    )
+    with working("writing the dossier"):
+        said = write_dossier(
+            model,
+            output,
+            about=about,
+            ledger=_ledger_line(model),
+            tipping=[*map(_asked, tipping or ())],
+            overwrite=overwrite,
+        )
     text = f"Wrote {output}: {', '.join(FILES)}. They read TODO where a person must say something."
     emit({"output": str(output), **said}, text, as_json=as_json)
 
@@ -126,20 +127,21 @@ def report(
     check_together(model)
     fitted = load(model)
     keeps = fitted.strategy_of(fitted.missing).models_holes
-    said = curator_report(
-        private,
-        fitted.sample(missing_values="keep" if keeps else "fill")
-        if synthetic is None
-        else synthetic,
-        output,
-        schema=as_declared(fitted, fitted.schema_),  # as many rows take part as in the fit
-        guarantee=fitted.guarantee_,
-        control=control,
-        f1=f1,
-        refit=_refit_of(fitted) if refits else None,
-        refits=refits,
-        released=released,
-    )
+    with working("comparing the tables"):
+        said = curator_report(
+            private,
+            fitted.sample(missing_values="keep" if keeps else "fill")
+            if synthetic is None
+            else synthetic,
+            output,
+            schema=as_declared(fitted, fitted.schema_),  # as many rows take part as in the fit
+            guarantee=fitted.guarantee_,
+            control=control,
+            f1=f1,
+            refit=_refit_of(fitted) if refits else None,
+            refits=refits,
+            released=released,
+        )
     document = {"curator_only": True, "output": str(output), "verdict": list(said)}
     text = "\n".join([f"Wrote {output}.", _WARNING, *said])
     emit(document, text, as_json=as_json)
@@ -201,7 +203,10 @@ def plan(
     The fit is rehearsed on made-up rows: noise, intervals, seconds and memory are its own.
     """
     check_picture(plot, schema)
-    grid = _numbers(f"epsilons={text}" for text in epsilons.split(","))
+    grid = _numbers(
+        [f"epsilons={text}" for text in epsilons.split(",")],
+        "--epsilons must be numbers with commas between them, such as 0.5,1,2",
+    )
     facts = Schema.from_toml(schema)
     chosen = method or default_synthesizer(facts, delta=delta)
     given = {"delta": delta, "strategy": strategy}
@@ -209,8 +214,8 @@ def plan(
         found = plan_of(
             facts,
             rows=rows,
-            missing=dict(_numbers(missing or ())),
-            spreads=dict(_numbers(spread or ())),
+            missing=dict(_numbers(missing or (), "--missing must be NAME=RATE, such as age=0.2")),
+            spreads=dict(_numbers(spread or (), "--spread must be NAME=SD, such as age=12")),
             margins=margins,
             mean_weight=mean_weight,
             epsilons=[epsilon for _, epsilon in grid],
@@ -230,11 +235,15 @@ def _means(texts: list[str] | None) -> list[str] | dict[str, float] | None:
     plain = [text for text in texts or () if "=" not in text]
     if plain and len(plain) < len(texts or ()):
         raise ParameterError("declare what the mean is of every number, or of none")
-    return texts if plain or texts is None else dict(_numbers(texts))
+    return (
+        texts
+        if plain or texts is None
+        else dict(_numbers(texts, "--mean must be NAME or NAME=MEAN, such as age=40"))
+    )
 
 
-def _numbers(texts: Iterable[str]) -> list[tuple[str, float]]:
-    """Return the names and numbers that were written as ``name=number``."""
-    with replacing(ValueError, by=ParameterError("write a number for each, as name=0.2")):
+def _numbers(texts: Iterable[str], form: str) -> list[tuple[str, float]]:
+    """Return the names and numbers that were written as ``name=number``; else say the form."""
+    with replacing(ValueError, by=ParameterError(form)):
         parts = [text.rpartition("=") for text in texts]
         return [(name, float(number)) for name, _, number in parts]

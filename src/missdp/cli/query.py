@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from missdp.accounting import Budget, PureEvent
-from missdp.accounting.conditions import domain_conditions
+from missdp.accounting import Filter, PureEvent
 from missdp.cli import RUN, check_stdout
 from missdp.cli.app import emit, finite
 from missdp.cli.charges import Charge, charges_ledger, paid_schema
@@ -19,19 +19,21 @@ from missdp.cli.options import (
     JsonOption,
     SchemaOption,
     UndeclaredOption,
-    check_epsilon,
     option,
     reads_rows,
 )  # fmt: skip
-from missdp.errors import MissDPError, ParameterError, replacing
+from missdp.errors import MissDPError, ParameterError, check_epsilon, replacing
+from missdp.progress import working
 from missdp.schema import Schema
 from missdp.schema.language import parse_names
+from missdp.schema.layout import PLAIN
 from missdp.schema.open_domains import check_found
-from missdp.shelf import on_disk
-from missdp.statistics import QueryRequest, run_queries
+from missdp.schema.undeclared import domain_conditions
+from missdp.shelf import memory_in_force, on_disk
+from missdp.statistics import QueryRequest, check_queries, run_queries
 from missdp.table import RowStream, Table
 from missdp.table.encode import Column
-from missdp.table.memory import fits_into_memory, memory_in_force
+from missdp.table.memory import fits_into_memory
 from missdp.table.table import joined, read_columns
 
 _Name = Annotated[str | None, option(metavar="ATTRIBUTE")]
@@ -59,16 +61,17 @@ def query(
         Path | None, option(help="TOML file of several [[question]]s, which share epsilon evenly.")
     ] = None,
     where: Annotated[str, typer.Option(help="Subpopulation, e.g. 'age >= 20 and age < 30'.")] = "",
-    by: Annotated[str, typer.Option(help="Answer for each level of this attribute.")] = "",
-    k: Annotated[int, typer.Option(help="Donors per incomplete row.")] = 1,
-    group: Annotated[str, typer.Option(help="Attributes on which donors must agree.")] = "",
-    error_bar: Annotated[
-        bool,
+    by: Annotated[
+        str,
         typer.Option(
-            "--error-bar/--no-error-bar",
-            help="Use noise that tells its own scale.",
+            help="Answer for each level of this attribute. Cells of a group are filled from donors "
+            "of the group."
         ),
-    ] = True,
+    ] = "",
+    k: Annotated[int, typer.Option(help="Donors per incomplete row.")] = 1,
+    group: Annotated[
+        str, typer.Option(help="Attributes on which donors must agree, by commas.")
+    ] = "",
     uncertainty: Annotated[
         Literal["total", "noise", "worst-case"] | None,
         option(
@@ -93,7 +96,7 @@ def query(
     sensitivity of that imputation.
     """
     check_stdout()
-    check_epsilon(epsilon)
+    check_epsilon(epsilon, "--epsilon")
     asked = {
         "count": "" if count else None,
         "proportion": proportion,
@@ -127,16 +130,16 @@ def query(
             epsilon=epsilon / len(stated) * (1 - 2.0**-40 * (len(stated) > 1)),
             k=k,
             group=group,
-            bar_share=None if error_bar else 0.0,
             uncertainty=uncertainty or "total",
             tie_breaks=tie_breaks,
             **question,
         )
         for question in stated
     ]
-    facts, budget, charged = paid_schema(schema, charge), Budget(epsilon), None
+    facts, budget, charged = paid_schema(schema, charge), Filter(epsilon), None
     check_found(facts)
     facts.refuse_units("a statistic")
+    check_queries(_without_rows(facts), requests)  # what public facts refuse is not charged
     if charge is not None:
         charge, events = charge.stating(questions=stated), (PureEvent(epsilon=epsilon),)
         rests_on = domain_conditions(facts, undeclared)
@@ -146,9 +149,10 @@ def query(
             return
         RUN.note_spending(epsilon)
         charged = charge.start(events, facts, rests_on)
-    with on_disk(_disk_limit(data, facts, requests)):
+    with on_disk(_disk_limit(data, facts, requests)), working("reading the rows") as progress:
         rows = _read(data, facts, requests)
         RUN.note_spending(epsilon)
+        progress("filling missing values and answering", None)
         answers = run_queries(rows, requests, budget=budget, undeclared=undeclared)
     guarantee = budget.spent if len(answers) > 1 else answers[0].guarantee
     split = [f"Of epsilon {epsilon:g}, each of {len(answers)} questions had an equal part."]
@@ -173,7 +177,8 @@ _FIELDS = {"statistic", "of", "where", "by"}
 
 def _read_questions(path: Path) -> list[dict[str, str]]:
     """Return the questions of a file: of each the statistic, of what, of whom, and by what."""
-    with replacing(OSError, by=ParameterError("the file of questions cannot be read")):
+    unreadable = ParameterError(f"the file of questions {str(path)!r} cannot be read")
+    with replacing(OSError, by=unreadable):
         text = path.read_bytes()
     wrong = ParameterError(
         "a file of questions holds [[question]] tables with the keys statistic, of, where and by, "
@@ -193,6 +198,12 @@ def _read_questions(path: Path) -> list[dict[str, str]]:
 
 # Bytes for each row at most, beside the table, where every row lacks what is filled.
 _ROW_BYTES, _DONOR_BYTES, _FILLED_BYTES = 200, 32, 24
+
+
+def _without_rows(facts: Schema) -> Table:
+    """Return an empty table of the schema, which no ledger pays for."""
+    plain = replace(facts, ledger="", layout=PLAIN)
+    return Table.read({name: [] for name in plain.stored.names}, plain)
 
 
 def _disk_limit(stream: RowStream, facts: Schema, requests: Sequence[QueryRequest]) -> int | None:

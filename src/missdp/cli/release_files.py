@@ -37,6 +37,7 @@ from missdp.files import Draft, PutOff, refusal, reserved, write_atomically
 from missdp.schema import Schema
 from missdp.synth.base import Synthesizer
 from missdp.synth.registry import load
+from missdp.words import in_a_line
 
 # Bytes set aside before the charge: more than models of ordinary surveys take; for each pair of
 # levels (eight bytes, as text, and what stands around them); for each column of a guarantee.
@@ -152,7 +153,8 @@ class Release:
         with ExitStack() as stack:
             stack.callback(self._clean)
             for path in (note.side, *self._by_hand):
-                with PutOff(), replacing(OSError, by=partial(refusal, path)):
+                output = self._output if path == note.side else path  # which the user named
+                with PutOff(), replacing(OSError, by=partial(refusal, output)):
                     self._claim(path, stack)
             for path in note.files.values():
                 self._refuse_taken(path)
@@ -195,15 +197,18 @@ class Release:
             return
         note = SideFile.read(path)
         if note is None:
-            raise OutputError(f"{shown(path)!r} exists; {TO_REPLACE}")
+            raise OutputError(f"{shown(path)!r} exists. {TO_REPLACE}")
         if note.begun:
-            raise OutputError(f"{note.of_claim()}; {TO_REPLACE}")
-        raise OutputError(f"{shown(path)!r}: release {note.id} is there; {TO_REPLACE}")
+            raise OutputError(f"{note.of_claim()}. {TO_REPLACE}")
+        raise OutputError(
+            f"{shown(note.files['table'])!r} belongs to release {note.id}. Use --overwrite to "
+            "replace the whole release, or choose another output name."
+        )
 
     def keep(self, model: Synthesizer) -> None:
         """Write model and guarantee, on the disk before anything else is done with them."""
         model.release_ = self.id
-        self._note = replace(self._note, guarantee=model.guarantee_.in_a_line)
+        self._note = replace(self._note, guarantee=in_a_line(model.guarantee_))
         place: Path | None = self._staged("model")
         failed: OutputError | None = None
         with PutOff():

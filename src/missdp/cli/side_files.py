@@ -33,7 +33,7 @@ STAMP = b"missdp.release"
 """Where a Parquet file has the id of its release."""
 _ID = "[0-9a-f]{32}"
 #: What a refusal to replace a file ends with.
-TO_REPLACE = "pass --overwrite to replace it, or name another output"
+TO_REPLACE = "Use --overwrite to replace it, or choose another output."
 _ENDINGS = {"model": ".model.json", "guarantee": ".guarantee.json"}
 _WAIT = 10.0  # seconds, at the most, for another run that is putting files in place
 
@@ -274,7 +274,7 @@ def check_free(outputs: Sequence[Path], *, overwrite: bool) -> None:
                 raise OutputError(note.of_claim())
             _warn(note.of_claim())
         if os.path.lexists(output) and not overwrite:
-            raise OutputError(f"{shown(output)!r} exists; {TO_REPLACE}")
+            raise OutputError(f"{shown(output)!r} exists. {TO_REPLACE}")
     for path in _others_of_set(outputs):
         raise OutputError(
             f"{shown(path)!r} would seem to be of the same set of tables; remove it, or name "

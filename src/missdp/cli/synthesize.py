@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
+from missdp.accounting import Condition
 from missdp.cli import RUN, check_stdout, complain
 from missdp.cli.app import emit
 from missdp.cli.charges import Charge, charges_ledger, paid_schema
@@ -41,17 +42,17 @@ from missdp.cli.options import (
     ValuesOption,
     WeightOption,
     check_apart,
-    check_epsilon,
     option,
     reads_rows,
     stated_assumption,
 )
 from missdp.cli.release_files import Release
 from missdp.cli.side_files import STAMP
-from missdp.errors import ParameterError
+from missdp.errors import ParameterError, check_epsilon
 from missdp.files import PutOff, check_outputs
 from missdp.progress import Progress, progress_bar
 from missdp.schema import Schema, SurveyWeight, Unit
+from missdp.shelf import memory_in_force
 from missdp.sources import STRATEGIES
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.registry import (
@@ -63,8 +64,8 @@ from missdp.synth.registry import (
 from missdp.synth.sampling import Selection
 from missdp.synth.state import chosen_delta, fit_conditions
 from missdp.table import Holes, PartRows, RowStream, Table, Values
-from missdp.table.memory import memory_in_force
 from missdp.table.written import check_holds, holes_in, output_format, write_each
+from missdp.words import in_a_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -170,18 +171,14 @@ def synthesize(
     chosen = method or default_synthesizer(facts, delta=delta)
     own = read_settings(synthesizer_named(chosen), settings or [])
     stated = stated_assumption(observed, p_max, row_independent=row_independent, schema=facts)
-    if (stated is None) != (ground_truth_epsilon is None):
-        raise ParameterError(
-            "--ground-truth-epsilon needs an assumption about how values went missing, and such "
-            "assumptions are for it: --observed, --p-max or --row-independent"
-        )
+    _check_assumption(stated, ground_truth_epsilon)
     check_rows(public_rows if rows is None else rows, len(facts), output=output)
     with release.claimed(facts), progress_bar() as progress:
         given = {"missing": missing, "delta": delta, "n_rows": public_rows}
         own |= {name: value for name, value in given.items() if value is not None}
         synthesizer = synthesizer_named(chosen)(epsilon=wanted, random_state=seed, **own)
         wanted_rows = public_rows if rows is None else rows
-        together = synthesizer.draws_together(facts)
+        together = synthesizer.draws_together
         check_rows(wanted_rows, len(facts), output=output, together=together)
         if keep_holes and not synthesizer.strategy_of(synthesizer.missing).models_holes:
             raise ParameterError("--keep-holes needs --missing joint, which models the holes")
@@ -194,12 +191,13 @@ def synthesize(
         synthesizer.progress = progress
         spent = chosen_delta(synthesizer.delta, synthesizer.n_rows)
         RUN.note_spending(synthesizer.epsilon, spent)
-        if delta is None and public_rows is None:
-            complain(f"missdp: delta is {spent:g}, {_MEANT_FOR}")
         charged = None
         if charge is not None:
             events = synthesizer.planned_parts(facts)[0].events
-            rests_on = fit_conditions(facts, undeclared, seed, synthesizer.n_rows, facts)
+            counted_by = "" if engine == "missdp" else "Spark"
+            rests_on = fit_conditions(
+                facts, undeclared, seed, synthesizer.n_rows, facts, engine=counted_by
+            )
             if charge.files(events, facts, rests_on, as_json=as_json):
                 return
             charged = charge.start(events, facts, rests_on, release=release.id)
@@ -208,6 +206,8 @@ def synthesize(
             with _read_by(engine, data, facts) as read:
                 synthesizer.fit(read, schema=facts, undeclared=undeclared)
             release.keep(synthesizer)
+        if delta is None and public_rows is None:
+            complain(f"missdp: delta is {spent:g}, {_MEANT_FOR}")
         written = write_rows(
             synthesizer, [release.table], rows, keep_holes, holes, seed, progress, values=values
         )
@@ -304,10 +304,29 @@ def _read_by(engine: str, data: RowStream | str, facts: Schema) -> Iterator[Any]
 def _wanted(epsilon: float | None, ground_truth_epsilon: float | None) -> float:
     """Return the one epsilon that was asked for."""
     given = [e for e in (epsilon, ground_truth_epsilon) if e is not None]
-    if len(given) != 1:
-        raise ParameterError("give either --epsilon or --ground-truth-epsilon")
-    check_epsilon(given[0])
+    if len(given) > 1:
+        raise ParameterError("use --epsilon or --ground-truth-epsilon, not both.")
+    if not given:
+        raise ParameterError(
+            "--epsilon is required: the privacy budget, for example 1. --ground-truth-epsilon "
+            "may stand in its place."
+        )
+    check_epsilon(
+        given[0], "--epsilon" if ground_truth_epsilon is None else "--ground-truth-epsilon"
+    )
     return given[0]
+
+
+def _check_assumption(stated: Condition | None, ground_truth_epsilon: float | None) -> None:
+    if stated is None and ground_truth_epsilon is not None:
+        raise ParameterError(
+            "--ground-truth-epsilon requires an assumption about missingness: add --observed, "
+            "--p-max or --row-independent."
+        )
+    if stated is not None and ground_truth_epsilon is None:
+        raise ParameterError(
+            "--observed, --p-max and --row-independent require --ground-truth-epsilon."
+        )
 
 
 # That a cell takes in a file, at the least.
@@ -336,8 +355,8 @@ def check_rows(
         )
     if together and rows > most:
         raise ParameterError(
-            f"--rows must be at most {most:,} here: more do not fit into memory, and rules about "
-            "two rows need all of them together"
+            f"--rows must be at most {most:,} here: more do not fit into memory, and constraints "
+            "between two rows need all of them together"
         )
 
 
@@ -350,7 +369,7 @@ def unsaid(output: Path) -> str:
     """Return a sentence if neither a file nor its name can tell what its rows are."""
     if output_format(output) != "text" or "synth" in output.name.lower():
         return ""
-    return " Its name does not say that the rows are synthetic: let it, where they are published."
+    return " Tip: include 'synthetic' in the file name before you publish it."
 
 
 def write_rows(
@@ -398,14 +417,14 @@ def write_rows(
 def _labels(model: Synthesizer) -> dict[bytes, bytes]:
     """Return what a Parquet file says: that its rows are synthetic, and what is promised."""
     release = {STAMP: model.release_.encode()} if model.release_ else {}
-    promised = model.guarantee_.in_a_line.encode()
+    promised = in_a_line(model.guarantee_).encode()
     return {b"missdp.synthetic": b"yes", b"missdp.guarantee": promised, **release}
 
 
 def _rows_wanted(model: Synthesizer, output: Path, rows: int | None, *, tables: int) -> int:
     """Return how many rows each table has; refuse too many, and none that were not asked for."""
     wanted = model.n_rows_ if rows is None else rows
-    together = model.draws_together(model.schema_)
+    together = model.draws_together
     check_rows(wanted, len(model.schema_), output=output, together=together, tables=tables)
     if wanted == 0 and rows != 0:
         raise ParameterError(
@@ -432,7 +451,7 @@ def demo(
     from missdp.datasets import yrbss
 
     check_stdout()
-    check_epsilon(epsilon)
+    check_epsilon(epsilon, "--epsilon")
     output_format(output)
     release = Release(output, overwrite=overwrite)
     check_outputs(release.outputs)

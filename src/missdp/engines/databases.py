@@ -18,9 +18,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from missdp.errors import DataError, MissingDependencyError, ParameterError, replacing
+from missdp.errors import (
+    DataError,
+    MissingDependencyError,
+    ParameterError,
+    import_optional,
+    replacing,
+)
+from missdp.shelf import memory_in_force
 from missdp.table.cells import Cells, HeldBatch
-from missdp.table.memory import memory_in_force
 from missdp.table.streams import Batch, RelationRows, RowStream, selected
 
 if TYPE_CHECKING:
@@ -254,11 +260,8 @@ def _as_they_are(cells: list[Any]) -> Cells:
 
 
 def _sqlalchemy() -> Any:
-    absent = MissingDependencyError("SQLAlchemy is not installed; run pip install 'missdp[sql]'")
-    with replacing(ImportError, by=absent):
-        import sqlalchemy
-        import sqlalchemy.pool
-    return sqlalchemy
+    import_optional("sqlalchemy.pool", purpose="rows of databases")
+    return import_optional("sqlalchemy", purpose="rows of databases")
 
 
 def _check_one(table: str | None, query: str | None) -> None:

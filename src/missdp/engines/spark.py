@@ -31,7 +31,8 @@ from missdp.engines.spark_tasks import CountTask, merged, values_in
 from missdp.errors import DataError, MissDPError, ParameterError, SchemaError, replacing
 from missdp.schema import Date, OpenCategorical, Schema, Unit
 from missdp.schema.layout import PLAIN, STEPS
-from missdp.sources.counts import Clique, Counter, RowWeight
+from missdp.session.counting import Clique, Counter
+from missdp.session.row_weights import RowWeight
 from missdp.sources.streamed import StreamedSource
 from missdp.table.frames import check_columns, engine_of
 from missdp.table.units import UNREAD, identifiers, without_identifier
@@ -176,6 +177,8 @@ class SparkSource(StreamedSource):
     >>> rows.counts([("smoker",)], rows="extended")  # doctest: +SKIP
     """
 
+    engine = "Spark"
+
     def __init__(self, frame: DataFrame, schema: Schema) -> None:
         if engine_of(frame) is None:
             raise ParameterError("frame must be a Spark data frame")
@@ -214,7 +217,8 @@ def _add_up(table: pa.Table, counter: Counter | None) -> None:
     rows = list(zip(*(c.to_pylist() for c in table.columns), strict=True))
     refused = [row for row in rows if row[0] < 0]
     if refused:
-        raise DataError(max(refused)[1].decode())
+        first = max(number for number, _ in refused)  # of the first column, in the order of texts
+        raise DataError(min(text for number, text in refused if number == first).decode())
     places = dict(counter.blocks()) if counter is not None else {}
     for number, cells in rows:
         places[number] += np.frombuffer(cells, dtype=np.int64)

@@ -22,7 +22,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from missdp.errors import DataError, MissDPError, MissingDependencyError, ParameterError, replacing
+from missdp.errors import (
+    DataError,
+    MissDPError,
+    MissingDependencyError,
+    ParameterError,
+    import_optional,
+    replacing,
+)
 from missdp.schema.layout import Layout
 from missdp.table.read_files import csv_separator, file_batches, file_columns, is_csv
 from missdp.table.streams import PartRows
@@ -47,18 +54,17 @@ def spark_session() -> Iterator[SparkSession]:
     A new one runs on all processors of this machine, shows no web page, listens to this machine
     only, logs nothing, and is stopped in the end.
     """
-    absent = MissingDependencyError("PySpark is not installed; run pip install 'missdp[spark]'")
-    with replacing(ImportError, by=absent), warnings.catch_warnings(action="ignore"):
-        from pyspark.sql import SparkSession
+    with warnings.catch_warnings(action="ignore"):
+        sessions = import_optional("pyspark.sql", purpose="Spark sessions").SparkSession
     failed = MissingDependencyError(
         "Spark does not start; it needs Java 17, for example Debian's openjdk-17-jre-headless, and "
         "JAVA_HOME if that is not found"
     )
     with contextlib.ExitStack() as stack:
         with replacing(Exception, by=failed), warnings.catch_warnings(action="ignore"):
-            session = SparkSession.getActiveSession()
+            session = sessions.getActiveSession()
             if session is None:
-                build = SparkSession.builder.appName("missdp")
+                build = sessions.builder.appName("missdp")
                 if not any(name in os.environ for name in _LAUNCHED):
                     silent = stack.enter_context(_silent_log())
                     for name, value in (_LOCAL | silent).items():

@@ -10,23 +10,25 @@ What counts does not import the engine.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from missdp.errors import DataError, MissDPError, ParameterError, replacing
-from missdp.mechanisms.open_levels import occurring
 from missdp.schema import OpenCategorical, Schema
-from missdp.sources.counts import CHUNK_ROWS, Clique, Counter, RowWeight
-from missdp.sources.streamed import seen_codes
+from missdp.session.counting import CHUNK_ROWS, Clique, Counter
+from missdp.session.open_levels import occurring
+from missdp.session.row_weights import RowWeight
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.sampling import block_sizes
 from missdp.synth.state import is_whole, sampling_generator
 from missdp.table import Holes, check_holes
 from missdp.table.encode import Column, Encoder
+from missdp.table.follow import follow_rules
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,13 +81,54 @@ class CountTask:
                 columns[name] = encoder.encode(chunk.column(place))
             except DataError as error:
                 # Of one column, values outside its domain are named before missing cells.
-                refused[place] = max(refused.get(place, ""), str(error))
+                refused[place] = min(refused.get(place, str(error)), str(error))
         return columns
 
     def _count(self, columns: dict[str, Column], n_rows: int, counter: Counter) -> None:
         read = counter.needed(self.weight)
         codes, n_rows = seen_codes(self.schema, columns, n_rows, names=read, observed=self.observed)
         counter.add(codes, n_rows, self.weight(codes) if self.weight else None)
+
+
+def seen_codes(
+    schema: Schema,
+    columns: Mapping[str, Column],
+    n_rows: int,
+    *,
+    names: Iterable[str],
+    observed: Clique,
+) -> tuple[dict[str, NDArray[Any]], int]:
+    """Return the codes of those rows of a batch that are counted, and the number of these rows.
+
+    Parameters
+    ----------
+    schema : Schema
+        The declared domain.
+    columns : mapping of str to Column
+        The encoded columns of the batch, each of ``n_rows`` cells. Private.
+    n_rows : int
+        Number of rows of the batch.
+    names : iterable of str
+        Attributes whose codes are returned.
+    observed : tuple of str
+        Rows are counted only if all these attributes are observed in them. Their codes are
+        returned, too. Empty: all rows are counted.
+
+    Returns
+    -------
+    dict of str to ndarray of shape (n_counted,)
+        The codes of each attribute, after the rules of the schema. Empty if none is needed.
+    int
+        ``n_counted``, the number of rows that are counted.
+    """
+    wanted = tuple(dict.fromkeys((*names, *observed)))
+    if not wanted and schema.stored is schema:
+        return {}, n_rows
+    codes = {n: column.codes for n, column in follow_rules(schema, columns, wanted).items()}
+    if not observed:
+        return codes, n_rows
+    seen = np.logical_and.reduce([codes[n] < schema[n].missing_code for n in observed])
+    return {n: c[seen] for n, c in codes.items()}, int(seen.sum())
 
 
 def values_in(
@@ -107,7 +150,7 @@ def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for number, cells in zip(*(c.to_pylist() for c in batch.columns), strict=True):
             if number < 0:
-                refused[number] = max(refused.get(number, b""), cells)
+                refused[number] = min(refused.get(number, cells), cells)
             elif number in totals:
                 totals[number] += np.frombuffer(cells, dtype=np.int64)
             else:
@@ -180,7 +223,7 @@ def sample_spark(
         raise ParameterError("n must be a whole number of rows, at least 0")
     rng = sampling_generator(model.random_state if random_state is None else random_state)
     rows = model.n_rows_ if n is None else int(n)
-    together = model.draws_together(model.schema_)
+    together = model.draws_together
     sizes = [rows] if together else block_sizes(rows, len(model.schema_))
     sent = copy.copy(model)
     sent.budget = sent.progress = None

@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 from missdp.errors import ParameterError
 from missdp.estimate.formula import Question, parse_formula, parse_question
 from missdp.estimate.inside import Beyond, Inside, counted, numbers, reach
-from missdp.estimate.released import Released, Tables, released_by
+from missdp.estimate.released import Released, Tables, released_by, released_of_one
+from missdp.estimate.rows import answer_of, line_of, rows_of
 from missdp.record import Record
 from missdp.schema import Date, Numeric
 from missdp.schema.dates import UNIT_NAMES
 from missdp.synth import AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.synth.coordinates import Coordinate
+from missdp.table import Table
 from missdp.threads import one_blas_thread
 from missdp.types import Floats
 
@@ -39,6 +41,7 @@ _COARSE, _TAIL = 0.3, 0.1  # noise of a count, as a share of a tail, from which 
 _UNSURE = 0.25  # relative error of the rows of a group, beyond which it is too small
 _DOUBT = 0.35  # of what is corrected for values that are missing selectively
 _MOST = 0.95  # of draws of the noise, which the error is to reach to: they may be skewed
+_CONTRADICTED = 2.0  # times as far as nearly all draws of the noise reach
 _WILD = 5.0  # times the median distance from the middle: further out draws are cut off
 _LEAST = 1e-9
 _STEADY = 0.05  # standard deviations by which lines move a mean, where they are not bent to meet it
@@ -181,6 +184,7 @@ class Asked:
     most: Callable[[Tables], _Found] | None = None  # had all that lie near a value that it names it
     apart: Callable[[Tables], _Found] | None = None  # of each group, before they are compared
     of_holes: bool = False  # whether it is about what is missing, not about complete rows
+    in_rows: Callable[[Table], Floats] | None = None  # what rows of the model show
 
 
 def estimate(
@@ -188,6 +192,33 @@ def estimate(
 ) -> Estimates:
     """Return what `Synthesizer.estimate` returns."""
     return answered_by(model, asked_about(model, question, by=by), confidence)
+
+
+@one_blas_thread()
+def estimate_of_one(model: Synthesizer, question: str, *, draws: int) -> Estimates:
+    """Return an estimate about one attribute from fewer draws of tables, for a plan.
+
+    It stays at what was released: margins of rows hardly differ from that, and are slow to draw.
+
+    Parameters
+    ----------
+    model : Synthesizer
+        A fitted model.
+    question : str
+        As `Synthesizer.estimate` takes it, about one attribute.
+    draws : int
+        How many draws of the tables show the errors.
+
+    Returns
+    -------
+    Estimates
+        With intervals of confidence 0.95.
+    """
+    asked = asked_about(model, question, by=())
+    (name,) = {name for clique in asked.cliques for name in clique}
+    released = released_of_one(model, name, draws=draws)
+    unmoved = np.zeros_like(asked.each(released.point)[0])
+    return answered(model, asked, released, 0.95, moved=unmoved)
 
 
 def regress(model: Synthesizer, formula: str, *, confidence: float = 0.95) -> Estimates:
@@ -227,7 +258,11 @@ def asked_about(model: Synthesizer, question: str, *, by: str | Sequence[str]) -
     is_date = asked.what in ("mean", "quantile") and not asked.contrast
     dates = first.attribute.unit if is_date and isinstance(first.attribute, Date) else ""
     found = question, columns, together, labels, each, contrast, possible, dates, level, most, apart
-    return Asked(*found, asked.what == "missing")
+    # How values lie inside bins, which deviations, quantiles and shares ask, rows know less well.
+    inside = asked.what == "share" and isinstance(first.attribute, Numeric)
+    among_rows = asked.what in ("mean", "share", "correlation") and not inside
+    in_rows = partial(answer_of, asked=asked) if among_rows else None
+    return Asked(*found, asked.what == "missing", in_rows)
 
 
 def _possible(asked: Question, first: _Column) -> tuple[float, ...]:
@@ -268,7 +303,9 @@ def asked_by(model: Synthesizer, formula: str) -> Asked:
         labels += [f"{name}={x}" for x in column.labels[1:]] if column.by_levels else [name]
     pairs = [*combinations((column.attribute.name for column in columns), 2)]
     each = partial(_least_squares, columns=columns)
-    return Asked(formula, columns, pairs, labels, each, True)
+    terms = [(column.attribute.name, column.by_levels) for column in columns[1:]]
+    in_rows = partial(line_of, outcome=asked.outcome, terms=terms)
+    return Asked(formula, columns, pairs, labels, each, True, in_rows=in_rows)
 
 
 class _Column:
@@ -340,8 +377,7 @@ class _Column:
     def _mean(self, tables: Tables, of: Callable[[Floats], Any]) -> Floats:
         if self.points is None:
             raise ParameterError(
-                f"{self.attribute.name!r} has levels that are no numbers: nothing can be asked of "
-                "them but share(...)"
+                f"{self.attribute.name!r} is categorical. Only share(...) is available for it."
             )
         found = np.asarray(of(self.points), dtype=np.float64)
         inside = tables.inside.get(self.at)
@@ -385,7 +421,7 @@ class _Column:
 
 def _number_of(model: Synthesizer, name: str) -> Coordinate | None:
     """Return the number of an attribute whose products were released."""
-    pairs = getattr(model, "pairs_", None)
+    pairs = getattr(model, "tables_", None)
     return None if pairs is None else pairs.numbered.get(model.modelled_.names.index(name))
 
 
@@ -612,18 +648,71 @@ def answered_by(model: Synthesizer, asked: Asked, confidence: float) -> Estimate
     """Return estimates from what a model released."""
     if not 0 < confidence < 1:
         raise ParameterError("confidence must be strictly between 0 and 1")
-    return answered(model, asked, released_by(model, asked.cliques), confidence)
+    released = released_by(model, asked.cliques)
+    moved = moved_by(model, asked, released)
+    return answered(model, asked, released, confidence, moved=moved)
 
 
-def answered(model: Synthesizer, asked: Asked, released: Released, confidence: float) -> Estimates:
-    """Return estimates with the errors that draws of the tables show."""
+def moved_by(model: Synthesizer, asked: Asked, released: Released) -> Floats:
+    """Return how far rows of the model are from what was released, for each estimate.
+
+    Parameters
+    ----------
+    model : Synthesizer
+        A fitted model, which draws the rows.
+    asked : Asked
+        The question.
+    released : Released
+        The tables that were released for it.
+
+    Returns
+    -------
+    ndarray
+        Zero for groups without rows, and for questions that rows do not answer.
+    """
+    direct = asked.each(released.point)[0]
+    if asked.in_rows is None:
+        return np.zeros_like(direct)
+    # Where the model draws no rows of a group, the released value is used.
+    return np.nan_to_num(asked.in_rows(rows_of(model)) - direct)
+
+
+def answered(
+    model: Synthesizer, asked: Asked, released: Released, confidence: float, *, moved: Floats
+) -> Estimates:
+    """Return estimates with the errors that draws of the tables show.
+
+    Draws are around what was released, and estimates are ``moved`` from there to what rows of the
+    model show. Errors reach from the estimates to the draws, so that the move counts as an error.
+    Where noise cannot explain the move, what was released contradicts the rows, and stays.
+
+    Parameters
+    ----------
+    model : Synthesizer
+        A fitted model.
+    asked : Asked
+        The question.
+    released : Released
+        The tables that were released for it, and draws of them.
+    confidence : float
+        Of the intervals, strictly between 0 and 1.
+    moved : ndarray
+        How far rows of the model are from what was released, for each estimate.
+
+    Returns
+    -------
+    Estimates
+        One estimate for each label of the question.
+    """
     each, columns = asked.each, asked.columns
-    values, share = each(released.point)
+    direct, share = each(released.point)
+    noisy = [each(tables) for tables in released.noise]
+    usual = np.quantile(np.abs(np.stack([v for v, _ in noisy]) - direct), _MOST, axis=0)
+    values = direct + np.where(np.abs(moved) <= _CONTRADICTED * usual, moved, 0.0)
     shifted = any(column.shift is not None for column in columns)  # out of the bounds, perhaps
     if asked.possible and not shifted:
         values = np.clip(values, asked.possible[0], asked.possible[1])
 
-    noisy = [each(tables) for tables in released.noise]
     off = np.abs(np.stack([v for v, _ in noisy]) - values)
     far = np.minimum(np.quantile(off, _MOST, axis=0), _furthest(asked, released, values))
     if asked.most is not None:  # heaps may lie anywhere in a piece
@@ -638,7 +727,7 @@ def answered(model: Synthesizer, asked: Asked, released: Released, confidence: f
     holed = bool(nullable) and not asked.of_holes
     missing = np.maximum(sampled - complete, 0.0) if holed else np.zeros_like(sampled)
     if holed and len(asked.cliques) == 1:  # tables of different observed rows make no regression
-        missing += np.square(_DOUBT * (values - each(released.observed)[0]))
+        missing += np.square(_DOUBT * (direct - each(released.observed)[0]))
     if asked.possible and not shifted:  # nothing is further off
         most = np.square(asked.possible[1] - asked.possible[0])
         noise, complete, missing = (np.minimum(x, most) for x in (noise, complete, missing))

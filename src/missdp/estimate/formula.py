@@ -16,6 +16,15 @@ from missdp.schema.conditions import Predicate
 from missdp.schema.language import parse_names, parse_where
 
 _ARGUMENTS = {"mean": 1, "sd": 1, "median": 1, "quantile": 2, "share": 1, "correlation": 2}
+# Words that people write for a statistic, in other programs and in prose.
+_SYNONYMS = {
+    **dict.fromkeys(("average", "avg"), "mean"),
+    **dict.fromkeys(("std", "stdev", "stddev", "standard_deviation"), "sd"),
+    **dict.fromkeys(("percentile", "quartile"), "quantile"),
+    **dict.fromkeys(("proportion", "percent", "percentage", "fraction", "rate"), "share"),
+    **dict.fromkeys(("cor", "corr", "pearson"), "correlation"),
+    **dict.fromkeys(("diff", "contrast"), "difference"),
+}
 _CALL = re.compile(
     r"\s*(?P<what>\w+)\s*\((?P<of>.*)\)\s*(?:by\b(?P<by>(?:`[^`]*`|[^()`])*))?\s*", re.DOTALL
 )
@@ -84,9 +93,10 @@ def parse_question(text: str, schema: Schema, by: tuple[str, ...] = ()) -> Quest
             )
         return Question(**{**vars(inner), "contrast": True})
     if what not in _ARGUMENTS:
+        statistics = (*_ARGUMENTS, "difference")
         raise ParameterError(
-            f"{what!r} is nothing that is estimated: ask for {', '.join(_ARGUMENTS)} or "
-            f"difference{did_you_mean(what, _ARGUMENTS)}"
+            f"unknown statistic {what!r}. Available: {', '.join(statistics)}"
+            f"{did_you_mean(what, statistics, synonyms=_SYNONYMS)}"
         )
     if what == "share" and (gone := _GONE.fullmatch(of)):
         return _checked(Question("missing", parse_names(gone["of"], schema), groups))
@@ -95,20 +105,25 @@ def parse_question(text: str, schema: Schema, by: tuple[str, ...] = ()) -> Quest
         if len(where.names) != 1:
             raise ParameterError("share(...) is about one attribute; name others behind 'by'")
         return _checked(Question(what, tuple(where.names), groups, where=where))
-    *names, last = parse_names(of) or ("",)
-    level = 0.5
-    if what == "quantile" and names:
-        with replacing(ValueError, by=ParameterError("quantile(x, q) takes a number q")):
-            level = float(last)
-        if not 0 < level < 1:
-            raise ParameterError("quantile(x, q) takes a q between 0 and 1")
-    else:
-        names = [*names, last]
+    names = list(parse_names(of) or ("",))
+    level = _level(names) if what == "quantile" else 0.5
     quoted = ", ".join(f"`{name}`" for name in names)
     if len(names) + (what == "quantile") != _ARGUMENTS[what]:
         raise ParameterError(f"{what}(...) takes {_ARGUMENTS[what]} arguments")
     named = "quantile" if what == "median" else what
     return _checked(Question(named, parse_names(quoted, schema), groups, level=level))
+
+
+def _level(arguments: list[str]) -> float:
+    """Take the level of a quantile from its arguments, of which it is the last."""
+    wrong = ParameterError("quantile(x, q) takes a number q, as in quantile(wage, 0.9)")
+    if len(arguments) < 2:
+        raise wrong
+    with replacing(ValueError, by=wrong):
+        level = float(arguments.pop())
+    if not 0 < level < 1:
+        raise ParameterError("quantile(x, q) takes a q between 0 and 1")
+    return level
 
 
 def _checked(asked: Question) -> Question:

@@ -507,8 +507,14 @@ class Lines:
     least: Floats  # share of a bin by which sums are divided, where a draw of noise leaves less
 
     @classmethod
-    def of(cls, points: Floats, inside: Floats, law: Floats, home: Ints) -> Self:
-        """Find them, given the values of each code, their weights, and the share of each code."""
+    def of(
+        cls, points: Floats, inside: Floats, law: Floats, home: Ints, *, noise: float = 0.0
+    ) -> Self:
+        """Find them, given the values of each code, their weights, and the share of each code.
+
+        ``noise`` is that of the share of a cell. A bin with no more than that has no known rates:
+        lines lead from the bin below it to the bin above it.
+        """
         size = int(home.max()) + 1
         mass = np.maximum(law, 0.0)[:, None] * np.maximum(inside, 0.0)
         order = np.argsort(points, axis=None, kind="stable")
@@ -521,7 +527,7 @@ class Lines:
         score = np.log(rank / (1 - rank))
         total = np.maximum(np.bincount(home, mass.sum(axis=1), size), _LEAST_SHARE)
         middle = np.bincount(home, (mass * score).sum(axis=1), size) / total
-        bins = np.flatnonzero(np.ptp(points[:size], axis=1) > 0)
+        bins = np.flatnonzero((np.ptp(points[:size], axis=1) > 0) & (total > noise))
         bins = bins[np.argsort(middle[bins], kind="stable")]
         below, above = np.append(bins[:1], bins[:-1]), np.append(bins[1:], bins[-1:])
         gap = np.maximum(middle[above] - middle[below], _LEAST_SHARE)

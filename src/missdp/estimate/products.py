@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from missdp.inference.heads import Pair
-from missdp.inference.junction import Clique
 from missdp.inference.products import NumberMoments
-from missdp.types import Floats, Ints
+from missdp.types import Clique, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

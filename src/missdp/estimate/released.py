@@ -7,8 +7,8 @@ complete rows. What missing values add is the difference of the last two.
 
 from __future__ import annotations
 
-import abc
 import copy
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,21 +21,22 @@ import numpy as np
 from missdp.errors import ParameterError
 from missdp.estimate.inside import Inside, Lines, Move, Sums, found_alone
 from missdp.estimate.products import Products, about, noisy, observed
-from missdp.inference.completion import Completed, PairTables, complete
+from missdp.inference.completion import Completed, ModelFacts, PairTables, complete
 from missdp.inference.completion import completed as of_several
-from missdp.inference.junction import Clique
-from missdp.inference.masks import MaskModel
+from missdp.inference.marginals import NoisyMarginals
+from missdp.inference.missingness import MissingnessModel
 from missdp.inference.model import Levels
 from missdp.inference.products import NumberMoments, Taken, complete_numbers
 from missdp.schema import Numeric
-from missdp.synth import AIM, MST, AllPairs
+from missdp.synth import AllPairs
+from missdp.synth.adaptive import AdaptiveSynthesizer
 from missdp.synth.base import Synthesizer
 from missdp.synth.coordinates import Coordinate, finely_drawn
-from missdp.synth.learn_pairs import PairRelease
-from missdp.synth.uncertain import noisier
+from missdp.synth.learn_pairs import PairRelease, ordered_levels
+from missdp.synth.uncertain import counted, noisier
 from missdp.synth.workload import candidates
 from missdp.threads import one_blas_thread
-from missdp.types import Flags, Floats, Ints
+from missdp.types import Clique, Flags, Floats, Ints
 
 Cells = Mapping[Clique, Floats]
 """Shares of complete rows, by sorted positions of attributes; noise makes some negative."""
@@ -159,8 +160,7 @@ _KNOWN: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 def released_by(model: Synthesizer, cliques: Iterable[tuple[str, ...]]) -> Released:
     """Return what a fitted model tells of sets of attributes; refuse one that tells nothing."""
     model._check_fitted()
-    model._check_rows_are_units("an estimate")
-    if not isinstance(model, AllPairs | AIM | MST):
+    if not isinstance(model, AllPairs | AdaptiveSynthesizer):
         raise ParameterError(
             f"{type(model).__name__} keeps no statistics to estimate from; AllPairs, AIM and MST do"
         )
@@ -169,19 +169,13 @@ def released_by(model: Synthesizer, cliques: Iterable[tuple[str, ...]]) -> Relea
             f"missing={model.missing!r} fills values before anything is counted, and no interval "
             "knows of that; fit with missing='joint'"
         )
-    if (model.pairs_ if isinstance(model, AllPairs) else model.marginals_) is None:
-        raise ParameterError(
-            "the model was saved by an earlier version of missdp, which kept nothing to estimate "
-            "from: fit it again"
-        )
     names = model.modelled_.names
     wanted = tuple(sorted({tuple(sorted(map(names.index, c))) for c in cliques}))
-    kind: Any = _AllPairsSource if isinstance(model, AllPairs) else _MarginalsSource
-    kind.check(model, wanted)
+    _check_measured(model, wanted)
     known = _KNOWN.setdefault(model.model_, {})
     if wanted not in known:
         if () not in known:
-            known[()] = kind(model)
+            known[()] = _Source(model)
         for oldest in [asked for asked in known if asked][: max(0, len(known) - _KEPT)]:
             del known[oldest]  # the tables of many questions are hundreds of megabytes
         known[wanted] = _released(known[()].about(wanted), model, wanted)
@@ -189,53 +183,108 @@ def released_by(model: Synthesizer, cliques: Iterable[tuple[str, ...]]) -> Relea
     return found
 
 
-class _Source(abc.ABC):
+def released_of_one(model: Synthesizer, name: str, *, draws: int) -> Released:
+    """Return what `released_by` returns of one attribute, from fewer draws, for a plan.
+
+    Pairs that the attribute is not in are left out, and missing cells of others. For made-up
+    rows, whose cells are missing completely at random, they add nothing.
+
+    Parameters
+    ----------
+    model : Synthesizer
+        A fitted model.
+    name : str
+        The attribute.
+    draws : int
+        How many draws to make.
+
+    Returns
+    -------
+    Released
+        The tables of the attribute, and draws of them.
+
+    Raises
+    ------
+    ParameterError
+        If the family keeps no statistics.
+    """
+    if not isinstance(model, AllPairs | AdaptiveSynthesizer):
+        raise ParameterError(f"{type(model).__name__} keeps no statistics to estimate from")
+    clique = (model.modelled_.names.index(name),)
+    source = _Source(model)
+    source.n_draws = draws
+    return _released(source.about_one(clique[0]), model, (clique,))
+
+
+def _check_measured(model: AllPairs | AdaptiveSynthesizer, wanted: Sequence[Clique]) -> None:
+    """Refuse what was not measured, and is not in the workload, before anything is computed."""
+    known = [*model.tables_.together, *candidates(model.workload, model.modelled_)]
+    every_pair = isinstance(model, AllPairs)
+    for clique in wanted:
+        if not ((every_pair and len(clique) < 3) or _within(clique, known)):
+            names = model.modelled_.names
+            raise ParameterError(
+                f"{', '.join(names[a] for a in clique)} are not together in the workload: name "
+                "them in workload= of AllPairs or AIM"
+            )
+
+
+class _Source:
     """What a release says of complete rows, and what it would say had it come out otherwise."""
 
+    n_draws: int = _DRAWS
     rows: Ints  # (n, d): of the model, which play the private ones
     holes: Flags  # what is missing in them
     levels: Sequence[Levels]
     n_rows: float
+    noise: float  # of the share of a cell of two attributes
     flags: tuple[str, ...] = ()
+    _release: PairRelease | NoisyMarginals
+    _wanted: Sequence[Clique] = ()
 
-    def __init__(self, model: Synthesizer) -> None:
+    _of: list[int]
+    _ordered: list[bool]
+    _lost: Taken | None
+    _known: PairTables
+    _moments: NumberMoments | None
+    _alone: int | None = None  # the place of the one attribute that is asked for
+
+    def __init__(self, model: AllPairs | AdaptiveSynthesizer) -> None:
+        fitted: Any = model.model_
         self._design = model._design
         self._insides: dict[tuple[int, bytes], Inside] = {}  # shared by copies
+        self._whole: PairRelease | NoisyMarginals = model.tables_
+        self._names = model.modelled_.names
+        self._masks, self._rng = fitted.masks, np.random.default_rng(0)  # public: any points do
+        self._ordered = ordered_levels(model.modelled_, self._whole.levels)
+        self.levels, self.n_rows = fitted.levels, self._whole.rows
+        self.noise = self._whole.cell_std / self.n_rows
+        named = zip(self.levels, self._names, strict=True)
+        self._applied = [np.unique(x.groups[: model.schema_[name].size]) for x, name in named]
+        self.rows = fitted.law.sample(_ROWS, self._rng)
+        self.holes = self._masks.draw(self.rows, self._rng)
+        self._seen = np.where(self.holes, [level.n_groups for level in self.levels], self.rows)
+        self._taken: Taken | None = self._whole.taken(self._seen)
+        self._left = self._whole.left(self._seen)
+        self._told = self._whole.moments(self._taken)
+        self._numbers = {} if self._told is None else self._whole.numbered
+        self._rows, self._holes = self.rows, self.holes  # for the point; draws tell how it varies
+        self.rows, self._seen = self._rows[:_FEWER], self._seen[:_FEWER]
+        self.holes = self.holes[:_FEWER]
+        finer = finely_drawn(self._numbers, self.rows, self._rng)
+        self._z = {a: number.z[finer[:, a]] for a, number in self._numbers.items()}
+        self._about([*range(len(self.levels))])
 
     @cached_property
     def draws(self) -> list[tuple[Floats, _Statistics, _Statistics]]:
         """Weights of rows, what other noise and what rows of these weights would have made."""
         rng, n = np.random.default_rng(1), len(self.rows)  # public: draws tell how numbers vary
         found = []
-        for _ in range(_DRAWS):
+        for _ in range(self.n_draws):
             weights = rng.normal(size=n) * np.sqrt(self._design / (self.n_rows * n))
             weights -= weights.mean()
             found.append((weights, self.noisy(rng), self.resampled(weights)))
         return found
-
-    @abc.abstractmethod
-    def about(self, wanted: Sequence[Clique]) -> Self:
-        """Return the same for some attributes; refuse what was not measured."""
-
-    @abc.abstractmethod
-    def point(self) -> _Statistics:
-        """Return what was released, unshrunk."""
-
-    @abc.abstractmethod
-    def observed(self) -> _Statistics:
-        """Return the same with observed values taken for all."""
-
-    @abc.abstractmethod
-    def noisy(self, rng: np.random.Generator) -> _Statistics:
-        """Return what other noise would have made of it."""
-
-    @abc.abstractmethod
-    def resampled(self, weights: Floats) -> _Statistics:
-        """Return what other rows would have made of it: with ``weights`` more of each of these."""
-
-    def sums(self, at: int) -> Sums | None:  # noqa: ARG002
-        """Return what was released of a number beside its bins."""
-        return None
 
     def inside(self, model: Synthesizer, at: int, margin: Floats) -> Inside:
         """Return how a number lies inside its bins; it takes long, and questions share it."""
@@ -247,69 +296,50 @@ class _Source(abc.ABC):
             )
         return self._insides[key]
 
-    def plus(self, found: _Statistics, weights: Floats) -> _Statistics:
-        """Return what so much more of each complete row would make of statistics."""
-        cells = {c: t + _counted(self.rows, c, t.shape, weights) for c, t in found.cells.items()}
-        return _Statistics(cells, found.products)
-
-
-class _AllPairsSource(_Source):
-    """The release of all pairs."""
-
-    _of: list[int]
-    _ordered: list[bool]
-    _release: PairRelease
-    _lost: Taken | None
-    _known: PairTables
-    _moments: NumberMoments | None
-
-    def __init__(self, model: AllPairs) -> None:
-        super().__init__(model)
-        fitted: Any = model.model_
-        assert model.pairs_ is not None
-        self._whole, self._names = model.pairs_, model.modelled_.names
-        self._masks, self._rng = fitted.masks, np.random.default_rng(0)  # public: any points do
-        self._ordered = model._ordered(model.pairs_.crude)
-        self.levels, self.n_rows = fitted.levels, self._whole.crude.rows
-        named = zip(self.levels, self._names, strict=True)
-        self._applied = [np.unique(x.groups[: model.schema_[name].size]) for x, name in named]
-        self.rows = fitted.law.sample(_ROWS, self._rng)
-        self.holes = self._masks.draw(self.rows, self._rng)
-        self._seen = np.where(self.holes, [level.n_groups for level in self.levels], self.rows)
-        self._taken: Taken | None = None
-        self._left: Any = {}, {}
-        if self._whole.plan is not None:
-            self._taken = self._whole.taken(self._seen)
-            self._left = self._whole.left(self._seen)
-        self._told = self._whole.moments(self._taken)
-        self._numbers = {} if self._told is None else self._whole.numbered
-        self._rows, self._holes = self.rows, self.holes  # for the point; draws tell how it varies
-        self.rows, self._seen = self._rows[:_FEWER], self._seen[:_FEWER]
-        self.holes = self.holes[:_FEWER]
-        finer = finely_drawn(self._numbers, self.rows, self._rng)
-        self._z = {a: number.z[finer[:, a]] for a, number in self._numbers.items()}
-        self._about([*range(len(self.levels))])
-
     def about(self, wanted: Sequence[Clique]) -> Self:
         """Return the same for some attributes; for all of them, if values are missing."""
+        found = copy.copy(self)
+        found._wanted = wanted
+        if isinstance(self._whole, NoisyMarginals):
+            found._suppose([c for c in wanted if not _within(c, self._whole.counts)])
+            return found._about([*range(len(self.levels))])
         if self._masks.present.any():
-            return self
-        return copy.copy(self)._about(sorted({a for clique in wanted for a in clique}))
+            return found
+        return found._about(sorted({a for clique in wanted for a in clique}))
 
-    @staticmethod
-    def check(model: AllPairs, wanted: Sequence[Clique]) -> None:
-        """Refuse what was not measured, before anything is computed."""
-        assert model.pairs_ is not None
-        names = model.modelled_.names
-        for clique in (c for c in wanted if len(c) > 2):
-            if clique not in model.pairs_.together:
-                raise ParameterError(
-                    f"{', '.join(names[a] for a in clique)} are more than two, and were not "
-                    "measured together: name them in workload= of AllPairs or AIM"
-                )
+    def _suppose(self, unmeasured: Sequence[Clique]) -> None:
+        """Take marginals from the model where it was right enough for nothing to be measured.
+
+        What is selected is off by more than the noise of its cells adds up to. A trend that is off
+        by less is not, and adds up in a mean, where noise does not.
+        """
+        for clique in (c for c in unmeasured if len(c) > 1):
+            assert isinstance(self._whole, NoisyMarginals)
+            shape, n = self._whole.shape(clique), len(self._seen)
+            counts = counted(self._seen, clique, shape, np.full(n, self.n_rows / n))
+            off = max(1.0, _UNCHOSEN * math.sqrt(counts.size))
+            self._whole = self._whole.add(clique, counts, off * self.noise * self.n_rows)
+            self.flags += (
+                f"{', '.join(self._names[a] for a in clique)} were not measured together, since "
+                "other pairs seemed worse: taken from the model, which loses weak relations.",
+            )
+
+    def about_one(self, at: int) -> Self:
+        """Return the same for one attribute, as `released_of_one` says."""
+        found, present = copy.copy(self), self._masks.present
+        if not present[at]:
+            found._masks = MissingnessModel(np.zeros(len(present)))
+            return found.about(((at,),))
+        found._masks = MissingnessModel(
+            np.where(np.arange(len(present)) == at, self._masks.rates, 0.0)
+        )
+        found._alone = at
+        return found
 
     def _about(self, of: list[int]) -> Self:
-        self._of, self._release, self._lost = of, self._whole.about(of), None
+        self._of, self._release, self._lost = of, self._whole, None
+        if isinstance(self._whole, PairRelease):
+            self._release = self._whole.about(of)
         if self._taken is not None:
             pairs = {(i, j): (a, b) for (i, a), (j, b) in combinations(enumerate(of), 2)}
             lost = {place: self._taken.pairs[pair] for place, pair in pairs.items()}
@@ -327,13 +357,15 @@ class _AllPairsSource(_Source):
     ) -> _Statistics:
         of, holed = self._of, bool(self._masks.present.any())
         drawn = self._rows[:rows, of]
+        if self._alone is not None:
+            tables = _with_one(tables, self._alone)
         found = complete(
             tables,
+            ModelFacts(ordered=[self._ordered[a] for a in of]),
             rng=self._rng,
             draw=lambda _: drawn,
             rounds=int(holed),
-            start=self._masks if holed else MaskModel(np.zeros(len(of))),
-            ordered=[self._ordered[a] for a in of],
+            start=self._masks if holed else MissingnessModel(np.zeros(len(of))),
         )
         cells: dict[Clique, Floats] = {(of[i],): m for i, m in enumerate(found.margins)}
         for (i, j), moment in found.pairs.items():
@@ -342,6 +374,7 @@ class _AllPairsSource(_Source):
             holes = found.masks, drawn, tables.sizes
             several = of_several(together, {}, *holes, leaned=False)
             cells |= {tuple(of[i] for i in c): table for c, table in several.items()}
+        cells |= {c: _summed(cells, c) for c in self._wanted if c not in cells}
         gone = self._gone(tables)
         if moments is None:
             return _Statistics(cells, gone=gone)
@@ -363,15 +396,17 @@ class _AllPairsSource(_Source):
         return found
 
     def sums(self, at: int) -> Sums | None:
+        """Return what was released of a number beside its bins."""
         if at not in self._numbers or self._told is None:
             return None
+        assert isinstance(self._whole, PairRelease)  # numbers are measured with all pairs
         level, place = self.levels[at], self._of.index(at)
         law = self._known.margins[place][level.groups] * level.shares
         seen = float(self._known.margins[place][: level.n_groups].sum())
         (mean, std), (powers, stds) = self._told.means[at], self._told.powers[at]
         number, left = self._numbers[at], float(self._left[0][at])
         alone = stds[0] * number.factors[0] * self.n_rows
-        law_std = (self._whole.crude.std**-2 + alone**-2) ** -0.5
+        law_std = (self._whole.one_way.std**-2 + alone**-2) ** -0.5
         kept = self._whole.left_of(at, self._seen)
         codes = np.bincount(self._seen[:, at], minlength=level.n_groups)[number.groups]
         put_back = found_alone(number) @ ((1 - kept) * number.shares * codes / len(self._seen))
@@ -386,15 +421,18 @@ class _AllPairsSource(_Source):
         )
 
     def point(self) -> _Statistics:
+        """Return what was released, unshrunk."""
         return self._completed(self._known, self._moments, self._release.together, _ROWS)
 
     def observed(self) -> _Statistics:
+        """Return the same with observed values taken for all."""
         sizes, of, known = self._known.sizes, self._of, self._known
         cells: dict[Clique, Floats] = {(of[i],): m[: sizes[i]] for i, m in enumerate(known.margins)}
         cells |= {(of[i], of[j]): t[: sizes[i], : sizes[j]] for (i, j), t in known.tables.items()}
         for clique, table in self._release.together.items():
             inner = tuple(slice(sizes[i]) for i in clique)
             cells[tuple(of[i] for i in clique)] = table[inner]
+        cells |= {c: _summed(cells, c) for c in self._wanted if c not in cells}
         products = Products()
         if self._moments is not None:
             seen = {c: float(table.sum()) for c, table in cells.items()}
@@ -403,9 +441,10 @@ class _AllPairsSource(_Source):
         return _Statistics(shares, products, self._gone(known))
 
     def noisy(self, rng: np.random.Generator) -> _Statistics:
+        """Return what other noise would have made of it."""
         again, apart = self._release.redrawn(rng), rng.spawn(1)[0]
         of, left = self._of, self._left[1]
-        share = {(i, j): left[of[i], of[j]] for i, j in combinations(range(len(of)), 2)}
+        share = {(i, j): left.get((of[i], of[j]), 1.0) for i, j in self._known.tables}
         moments = None if self._moments is None else noisy(self._moments, rng)
         tables = noisier(self._known, again.tables(self._lost), share)
         margins = tuple(  # a rate of less than two deviations was taken for none
@@ -429,9 +468,10 @@ class _AllPairsSource(_Source):
         return tuple(margin / margin.sum() for margin in found)
 
     def resampled(self, weights: Floats) -> _Statistics:
+        """Return what other rows would have made of it: with ``weights`` more of each of these."""
         seen, known, moments = self._seen[:, self._of], self._known, self._moments
-        margins = [m + _counted(seen, (i,), m.shape, weights) for i, m in enumerate(known.margins)]
-        tables = {c: t + _counted(seen, c, t.shape, weights) for c, t in known.tables.items()}
+        margins = [m + counted(seen, (i,), m.shape, weights) for i, m in enumerate(known.margins)]
+        tables = {c: t + counted(seen, c, t.shape, weights) for c, t in known.tables.items()}
         if moments is not None:
             z = {
                 i: np.where(self.holes[:, a], 0.0, self._z[a])
@@ -440,15 +480,28 @@ class _AllPairsSource(_Source):
             }
             moments = _with_rows(moments, z, seen, weights)
         together = {
-            c: t + self.n_rows * _counted(seen, c, t.shape, weights)
+            c: t + self.n_rows * counted(seen, c, t.shape, weights)
             for c, t in self._release.together.items()
         }
         moved = replace(known, margins=tuple(margins), tables=tables)
         return self._completed(moved, moments, together)
 
     def plus(self, found: _Statistics, weights: Floats) -> _Statistics:
-        more = found.products.plus(self._z, self.rows, weights)
-        return replace(super().plus(found, weights), products=more)
+        """Return what so much more of each complete row would make of statistics."""
+        cells = {c: t + counted(self.rows, c, t.shape, weights) for c, t in found.cells.items()}
+        return _Statistics(cells, found.products.plus(self._z, self.rows, weights))
+
+
+def _with_one(tables: PairTables, at: int) -> PairTables:
+    """Return the tables of the pairs that one attribute is in; others are never missing there."""
+    cut = [slice(None) if a == at else slice(size) for a, size in enumerate(tables.sizes)]
+    pairs = [pair for pair in tables.tables if at in pair]
+    return replace(
+        tables,
+        margins=tuple(margin[own] for margin, own in zip(tables.margins, cut, strict=True)),
+        tables={(a, b): tables.tables[a, b][cut[a], cut[b]] for a, b in pairs},
+        variances={(a, b): tables.variances[a, b][cut[a], cut[b]] for a, b in pairs},
+    )
 
 
 def _with_rows(
@@ -485,127 +538,23 @@ def _completed(
     return Products(middle, by_level, both)
 
 
-class _MarginalsSource(_Source):
-    """Marginals that were measured one by one."""
-
-    _wanted: Sequence[Clique]
-
-    def __init__(self, model: AIM | MST) -> None:
-        super().__init__(model)
-        assert model.marginals_ is not None
-        rng = np.random.default_rng(0)  # public: any points do
-        self._names, self._marginals = model.modelled_.names, model.marginals_
-        self.levels, self.n_rows = model.model_.levels, model._recipe.n_rows
-        self._law = model.model_.law
-        recipe = model._recipe
-        self._std = (
-            float(np.median([*recipe.sigmas.values()] or [recipe.first_sigma])) / self.n_rows
-        )
-        self.rows = model.model_.rows(_ROWS, rng, draws="independent")
-        self.holes = model.model_.masks.draw(self.rows, rng)
-
-    def about(self, wanted: Sequence[Clique]) -> Self:
-        found = copy.copy(self)
-        found._wanted = sorted({(a,) for c in wanted for a in c}.union(wanted))
-        read = {a for clique in wanted for a in clique}
-        found._marginals = {c: t for c, t in self._marginals.items() if read & {*c}}
-        for clique in wanted:
-            if not any({*clique} <= {*known} for known in self._marginals):
-                found._marginals[clique] = self._supposed(clique)
-                found.flags += (
-                    f"{self._named(clique)} were not measured together, since other pairs "
-                    "seemed worse: taken from the model, and weak relations are lost in it.",
-                )
-        return found
-
-    def _named(self, clique: Clique) -> str:
-        return ", ".join(self._names[a] for a in clique)
-
-    @staticmethod
-    def check(model: AIM | MST, wanted: Sequence[Clique]) -> None:
-        """Refuse what is not in the workload, before anything is computed."""
-        assert model.marginals_ is not None
-        known = [*model.marginals_, *candidates(model.workload, model.modelled_)]
-        for clique in wanted:
-            if not any({*clique} <= {*one} for one in known):
-                names = model.modelled_.names
-                raise ParameterError(
-                    f"{', '.join(names[a] for a in clique)} are not together in the workload: name "
-                    "them in workload= of AIM"
-                )
-
-    def _supposed(self, clique: Clique) -> Floats:
-        """Return what the model has where it was right enough for nothing to be measured.
-
-        What is chosen is off by more than the noise of its cells adds up to. A trend that is off by
-        less is not, and adds up in a mean, where noise does not.
-        """
-        table = self._law.marginal(clique)
-        off = max(1.0, _UNCHOSEN * table.size**0.5)
-        return np.stack([table, np.full(table.shape, off * self._std)])
-
-    def _together(self, values: Mapping[Clique, Floats]) -> _Statistics:
-        """Return the tables that are asked for, from all that tell them, by their precision."""
-        cells: dict[Clique, Floats] = {}
-        for clique in sorted(self._wanted, key=len):
-            total: Any = 0.0
-            weight = 0.0
-            for known, table in values.items():
-                if {*clique} <= {*known}:
-                    others = tuple(i for i, v in enumerate(known) if v not in clique)
-                    variance = np.square(self._marginals[known][1]).sum(axis=others).mean()
-                    total = total + table.sum(axis=others) / variance
-                    weight += 1 / float(variance)
-            cells[clique] = _with_margins(total / weight, clique, cells)
-        return _Statistics(cells)
-
-    def point(self) -> _Statistics:
-        return self._together({c: t[0] for c, t in self._marginals.items()})
-
-    def observed(self) -> _Statistics:
-        found = {}
-        for clique, (values, _) in self._marginals.items():
-            seen = values * self._chance(clique, values.shape)
-            found[clique] = seen / seen.sum() if seen.sum() > 0 else values
-        return self._together(found)
-
-    def noisy(self, rng: np.random.Generator) -> _Statistics:
-        return self._together({c: rng.normal(t[0], t[1]) for c, t in self._marginals.items()})
-
-    def resampled(self, weights: Floats) -> _Statistics:
-        moved = {}
-        for clique, (values, _) in self._marginals.items():
-            seen = weights * ~self.holes[:, list(clique)].any(axis=1)
-            more = _counted(self.rows, clique, values.shape, seen)
-            moved[clique] = values + more / self._chance(clique, values.shape)
-        return self._together(moved)
-
-    def _chance(self, clique: Clique, shape: tuple[int, ...]) -> Floats:
-        """Return the share of rows in each cell that are observed."""
-        seen = np.asarray(~self.holes[:, list(clique)].any(axis=1), float)
-        return _share_of(self.rows, clique, shape, seen)
-
-
-def _with_margins(table: Floats, clique: Clique, cells: Cells) -> Floats:
-    """Spread over a table what its margins lack."""
-    for axis, a in enumerate(clique if len(clique) > 1 else ()):
-        others = tuple(i for i in range(len(clique)) if i != axis)
-        lack = (cells[a,] - table.sum(axis=others)) * table.shape[axis] / table.size
-        table = table + np.expand_dims(lack, others)
-    return np.asarray(table)
-
-
 def _share_of(rows: Ints, clique: Clique, shape: tuple[int, ...], chosen: Floats) -> Floats:
     """Return the share of rows in each cell that are chosen, drawn towards that of all rows."""
-    number = _counted(rows, clique, shape, np.ones(len(chosen)))
-    found = _counted(rows, clique, shape, chosen) + _PRIOR_ROWS * chosen.mean()
+    number = counted(rows, clique, shape, np.ones(len(chosen)))
+    found = counted(rows, clique, shape, chosen) + _PRIOR_ROWS * chosen.mean()
     return np.asarray(found / (number + _PRIOR_ROWS))
 
 
-def _counted(rows: Ints, clique: Clique, shape: tuple[int, ...], weights: Floats) -> Floats:
-    """Return sums of weights by the codes of some columns."""
-    cells = np.ravel_multi_index(tuple(rows[:, v] for v in clique), shape)
-    return np.asarray(np.bincount(cells, weights, int(np.prod(shape))).reshape(shape), float)
+def _within(clique: Clique, known: Iterable[Clique]) -> bool:
+    """Whether a set of attributes is a part of one that was measured."""
+    return len(clique) < 2 or any({*clique} <= {*one} for one in known)
+
+
+def _summed(cells: Cells, clique: Clique) -> Floats:
+    """Return a table as a sum over a larger one."""
+    larger = min((c for c in cells if {*clique} <= {*c}), key=len)
+    others = tuple(i for i, a in enumerate(larger) if a not in clique)
+    return np.asarray(cells[larger].sum(axis=others))
 
 
 def _released(source: _Source, model: Synthesizer, wanted: Sequence[Clique]) -> Released:
@@ -648,7 +597,8 @@ def _released(source: _Source, model: Synthesizer, wanted: Sequence[Clique]) -> 
     for at, one in inside.items():
         law = one.hiding(point[at,], 0, even[at], rng)
         codes = len(one.shares) + len(one.beyond.home)
-        lines[at] = Lines.of(one.values, even[at].weights, law[:codes], one.home)
+        parts = one.values, even[at].weights, law[:codes], one.home
+        lines[at] = Lines.of(*parts, noise=source.noise)
 
     noise, sampled, complete_ = [], [], []
     for weights, noisier_, resampled in source.draws:

@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from missdp.errors import ParameterError
-from missdp.estimate.answers import Asked, Estimates, answered, asked_about, asked_by
+from missdp.estimate.answers import (
+    Asked,
+    Estimates,
+    answered,
+    asked_about,
+    asked_by,
+    moved_by,
+)
 from missdp.estimate.formula import is_formula
 from missdp.estimate.released import released_by
-from missdp.files import picture_format, write_picture
+from missdp.files import new_figure, picture_format, write_picture
 from missdp.record import Record
 from missdp.synth.base import Synthesizer
 from missdp.threads import one_blas_thread
@@ -102,10 +109,9 @@ class SensitivityAnalysis(Record):
             If matplotlib is not installed.
         """
         picture_format(path)
-        from matplotlib.figure import Figure
 
         labels = self.estimates[0].labels
-        figure = Figure(figsize=(6.4, 1.2 + 2.2 * len(labels)), layout="constrained")
+        figure = new_figure(figsize=(6.4, 1.2 + 2.2 * len(labels)), layout="constrained")
         panels = np.ravel(figure.subplots(len(labels), 1, squeeze=False, sharex=True))
         for place, (panel, label, turn) in enumerate(
             zip(panels, labels, self.tipping, strict=True)
@@ -144,17 +150,20 @@ def sensitivity(
     released = released_by(model, asked.cliques)
     column = asked.columns[place.index(attribute)]
     if column.points is None:
-        raise ParameterError(f"{attribute!r} has levels that are no numbers: nothing can be added")
+        raise ParameterError(
+            f"{attribute!r} is categorical. Choose an attribute whose values are numbers."
+        )
     law = released.point.of(column.at)[: column.width]
     mean, square = (
         float(law @ column.mean(released.point, of) / max(law.sum(), _LEAST))
         for of in (np.asarray, np.square)
     )
     deviation = max(square - mean**2, 0.0) ** 0.5
+    moved = moved_by(model, asked, released)
     apart, found = released.parted(column.at, column.width), []
     for step in steps:
         column.shift = step * deviation
-        found.append(answered(model, asked, apart, confidence))
+        found.append(answered(model, asked, apart, confidence, moved=moved))
     return SensitivityAnalysis(
         attribute, deviation, steps, tuple(found), _tipping(asked, steps, found)
     )

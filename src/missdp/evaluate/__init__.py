@@ -7,7 +7,6 @@ missing values (`MCAR`, `MAR`, `MNAR`, ...) punch missing cells into complete ta
 experiments.
 """
 
-from missdp.aliases import exported
 from missdp.evaluate.classifiers import LEARNERS as LEARNERS
 from missdp.evaluate.classifiers import ClassifierF1 as ClassifierF1
 from missdp.evaluate.classifiers import classifier_f1 as classifier_f1
@@ -31,10 +30,9 @@ from missdp.evaluate.simulators import MNAR as MNAR
 from missdp.evaluate.simulators import DeclaredMechanism as DeclaredMechanism
 from missdp.evaluate.simulators import MissingMechanism as MissingMechanism
 from missdp.evaluate.simulators import SelfMasking as SelfMasking
-from missdp.evaluate.violations import PairViolations as PairViolations
 from missdp.evaluate.violations import RuleViolations as RuleViolations
-from missdp.evaluate.violations import pair_violations as pair_violations
 from missdp.evaluate.violations import rule_violations as rule_violations
+from missdp.exports import exported
 from missdp.progress import Progress as Progress
 from missdp.progress import progress_bar as progress_bar
 

@@ -16,8 +16,9 @@ import numpy as np
 
 from missdp.errors import ParameterError, SchemaError
 from missdp.schema import AnyAttribute, Numeric, Schema
+from missdp.schema.numeric import code_dtype
 from missdp.table import Table
-from missdp.table.encode import Column, code_dtype
+from missdp.table.encode import Column
 from missdp.table.follow import follow_rules
 from missdp.table.streams import stream_of
 from missdp.table.table import in_sizes, read_columns

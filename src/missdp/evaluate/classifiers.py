@@ -7,9 +7,8 @@ explicit seed.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from numbers import Real
 from typing import Any, ClassVar, TypeAlias
 
@@ -18,15 +17,14 @@ from numpy.typing import NDArray
 
 from missdp.errors import (
     DataError,
-    MissingDependencyError,
     ParameterError,
     did_you_mean,
+    import_optional,
     names_of,
-    replacing,
     whole,
 )
 from missdp.evaluate.align import align, in_columns
-from missdp.progress import Progress
+from missdp.progress import Progress, reported
 from missdp.record import Record
 from missdp.schema import AnyAttribute, Categorical, Schema
 from missdp.table import Table
@@ -94,15 +92,14 @@ def _subset(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     return chosen
 
 
+_PURPOSE = "F1 scores of classifiers"  # other numbers of an evaluation need no extra
+
+
 def _learner(module: str, name: str, *, seeded: bool = True, **fixed: Any) -> Any:
     """Return what makes a classifier of a library, which is imported when it is needed."""
 
     def make(seed: int) -> Any:
-        absent = MissingDependencyError(
-            f"{name} needs an extra: pip install 'missdp[learners]' (all numbers but F1 do without)"
-        )
-        with replacing(ImportError, by=absent):
-            kind = getattr(import_module(module), name)
+        kind = getattr(import_optional(module, purpose=_PURPOSE), name)
         return kind(random_state=seed, **fixed) if seeded else kind(**fixed)
 
     return make
@@ -127,7 +124,7 @@ def check_learners(names: Iterable[str] | None = None) -> tuple[str, ...]:
     chosen = _each_once("learner", LEARNERS if names is None else names)
     if unknown := [name for name in chosen if name not in LEARNERS]:
         near = did_you_mean(unknown[0], LEARNERS)
-        raise ParameterError(f"unknown learners {unknown}; there are {list(LEARNERS)}{near}")
+        raise ParameterError(f"unknown learners {unknown}. There are {list(LEARNERS)}{near}")
     for name in chosen:
         LEARNERS[name](0)
     return chosen
@@ -232,7 +229,7 @@ def classifier_f1(
     attributes: Iterable[str] | None = None,
     learners: Iterable[str] | None = None,
     max_rows: int = 5_000,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> ClassifierF1:
     """Predict each attribute from the others: train on synthetic rows, test on true ones.
 
@@ -258,8 +255,21 @@ def classifier_f1(
         Names out of `LEARNERS` (default: all nine; they need the extra ``learners``).
     max_rows : int, default 5000
         Most rows to train on, and most rows to test on.
-    progress : callable, optional
-        Called with what is going on and the share that is done; see :func:`progress_bar`.
+    progress : callable or bool, optional
+        Called with what is going on and the share that is done. True shows a bar; see also
+        :func:`progress_bar`.
+
+    Returns
+    -------
+    ClassifierF1
+        F1 for each target and learner. Targets with nothing to learn are named as skipped.
+
+    Raises
+    ------
+    DataError
+        If a table has no rows to train on or to test on, or there is only one attribute.
+    ParameterError
+        If a parameter has no valid value, or a learner is unknown.
 
     References
     ----------
@@ -286,6 +296,22 @@ def classifier_f1(
         raise DataError("classifiers need rows to train on and rows to test on")
     train = _cap(made, max_rows, (random_state, 1))
     held = _cap(held, max_rows, (random_state, 2))
+    with reported(progress) as shown:
+        scores = _scores(real, train, held, targets, chosen, random_state, shown)
+    skipped = tuple(name for name in targets if name not in scores)
+    return ClassifierF1(scores, skipped, held_out=test is not None)
+
+
+def _scores(
+    real: Table,
+    train: Table,
+    held: Table,
+    targets: Sequence[str],
+    chosen: Sequence[str],
+    random_state: int,
+    progress: Progress | None,
+) -> dict[str, dict[str, float]]:
+    """Return the score of every learner on every target."""
     done, scores = 0, dict[str, dict[str, float]]()
     for name in targets:
         task, place = _task(real, train, held, name), real.schema.names.index(name)
@@ -297,8 +323,7 @@ def classifier_f1(
             done += 1
             if progress is not None:
                 progress("training classifiers", done / (len(targets) * len(chosen)))
-    skipped = tuple(name for name in targets if name not in scores)
-    return ClassifierF1(scores, skipped, held_out=test is not None)
+    return scores
 
 
 def _task(truth: Table, train: Table, test: Table, name: str) -> _Task | None:
@@ -315,16 +340,15 @@ def _task(truth: Table, train: Table, test: Table, name: str) -> _Task | None:
 
 
 def _score(learner: str, task: _Task, seed: int) -> float:
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.metrics import f1_score
-
+    not_converged = import_optional("sklearn.exceptions", purpose=_PURPOSE).ConvergenceWarning
+    f1_score = import_optional("sklearn.metrics", purpose=_PURPOSE).f1_score
     train_x, train_y, test_x, test_y = task
     classes = np.unique(train_y)
     if len(classes) < 2:  # nothing to learn from: a constant guess
         guess = np.full(len(test_y), classes[0] if len(classes) else 0)
     else:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.simplefilter("ignore", not_converged)
             model = LEARNERS[learner](seed)
             model.fit(train_x, train_y)
             guess = model.predict(test_x)

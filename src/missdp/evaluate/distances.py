@@ -15,13 +15,15 @@ from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError, whole
 from missdp.evaluate.align import aligned, in_columns, rounded, schema_of
-from missdp.progress import Progress
+from missdp.progress import Progress, reported
 from missdp.record import Record
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
+from missdp.schema.cliques import check_cliques
+from missdp.schema.numeric import code_dtype
+from missdp.session.counting import CHUNK_ROWS, Counter
 from missdp.sources import Counts, Rows
-from missdp.sources.counts import CHUNK_ROWS, Counter, check_cliques
 from missdp.table import Table
-from missdp.table.encode import Column, code_dtype
+from missdp.table.encode import Column
 
 __all__ = [
     "MarginalDistance",
@@ -129,7 +131,7 @@ def marginal_distance(
     schema: Schema | None = None,
     bins: int | None = None,
     missing: MissingAs = "unobserved",
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> MarginalDistance:
     """Compare all k-way marginals of two tables: ½·Σ|p − q| for every k-subset of attributes.
 
@@ -151,13 +153,18 @@ def marginal_distance(
         Whether a marginal counts the rows observed on all of its attributes, each table relative to
         its own total, or all rows with missing, of whatever kind, as one more level. That an
         attribute is not applicable is a level of it in either case.
-    progress : callable, optional
-        Called with what is going on and the share that is done.
+    progress : callable or bool, optional
+        Called with what is going on and the share that is done. True shows a bar.
 
     Returns
     -------
     MarginalDistance
         A table that has no row to count is at distance 1 from one that has.
+
+    Raises
+    ------
+    ParameterError
+        If ``k``, ``bins`` or ``missing`` has no valid value.
 
     Notes
     -----
@@ -183,12 +190,13 @@ def marginal_distance(
     rows: Rows = "observed" if missing == "unobserved" else "extended"
     distances: dict[tuple[str, ...], float] = {}
     total, fewest = math.comb(len(declared), k), 0
-    for batch in _batches(_plain(next(both[0]()), finer).schema, k):
-        (one, n_one), (two, n_two) = (_counted(blocks(), batch, rows, finer) for blocks in both)
-        fewest = min(n_one, n_two)
-        distances |= {clique: total_variation(one[clique], two[clique]) for clique in batch}
-        if progress is not None:
-            progress(f"{k}-way marginals", len(distances) / total)
+    with reported(progress) as shown:
+        for batch in _batches(_plain(next(both[0]()), finer).schema, k):
+            (one, n_one), (two, n_two) = (_counted(blocks(), batch, rows, finer) for blocks in both)
+            fewest = min(n_one, n_two)
+            distances |= {clique: total_variation(one[clique], two[clique]) for clique in batch}
+            if shown is not None:
+                shown(f"{k}-way marginals", len(distances) / total)
     return MarginalDistance(k, distances, fewest)
 
 

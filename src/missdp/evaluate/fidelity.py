@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from missdp.errors import whole
 from missdp.evaluate.align import aligned, in_columns, rounded, schema_of
 from missdp.evaluate.distances import total_variation
-from missdp.files import picture_format, write_picture
+from missdp.files import new_figure, picture_format, write_picture
 from missdp.record import Record
 from missdp.schema import AnyAttribute, Date, Numeric, Schema
 from missdp.table import Table
@@ -384,12 +384,11 @@ def plot_columns(
         Where to write; the suffix decides the format (``.svg``, ``.png``, ``.pdf``).
     """
     picture_format(path)
-    from matplotlib.figure import Figure
 
     declared = schema_of(truth, synthetic, schema=schema)
     real, made = (_sampled(aligned(d, declared)(), max_rows) for d in (truth, synthetic))
     wide, high = min(_WIDE, len(declared)), math.ceil(len(declared) / _WIDE)
-    figure = Figure(figsize=(3.2 * wide, 2.4 * high + 0.5), layout="constrained")
+    figure = new_figure(figsize=(3.2 * wide, 2.4 * high + 0.5), layout="constrained")
     panels = np.ravel(figure.subplots(high, wide, squeeze=False))
     for panel in panels[len(declared) :]:
         panel.set_axis_off()

@@ -1,4 +1,4 @@
-"""How many rows of a table break the public rules of its schema, by themselves or in pairs."""
+"""How many rows of a table break the public rules of its schema."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import numpy as np
 from missdp.evaluate.align import blocks_of, in_columns, schema_of
 from missdp.record import Record
 from missdp.schema import Schema
-from missdp.sources.partners import observed_on, violating_partners
-from missdp.table import Table
 from missdp.table.follow import known_cells
 
-__all__ = ["PairViolations", "RuleViolations", "pair_violations", "rule_violations"]
+__all__ = ["RuleViolations", "rule_violations"]
 
 
 @dataclass(frozen=True)
@@ -68,9 +66,8 @@ def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolation
     """Count the rows that surely break each rule of a schema.
 
     Frames and files are read without applying the rules, so that nothing is mended first. A row
-    whose missing cells leave open whether it breaks a rule is not counted. Rules that compare two
-    rows are left out; :func:`pair_violations` counts them. Curator only, if the table is private:
-    the result is exact. Do not publish it without a mechanism.
+    whose missing cells leave open whether it breaks a rule is not counted. Curator only, if the
+    table is private: the result is exact. Do not publish it without a mechanism.
 
     Parameters
     ----------
@@ -107,97 +104,3 @@ def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolation
             broken[rule.text] = broken.get(rule.text, 0) + int(surely.sum())
         rows, broken_rows = rows + len(table), broken_rows + int(any_rule.sum())
     return RuleViolations(rows, broken_rows, broken)
-
-
-@dataclass(frozen=True)
-class PairViolations(Record):
-    """How many pairs of rows violate denial constraints. Private, unless the table is synthetic.
-
-    Parameters
-    ----------
-    rows : int
-        Number of rows of the table.
-    observed : dict of str to int
-        For each denial constraint, in words, the rows with a value of all its attributes.
-    pairs : dict of str to int
-        The pairs of these rows, in no order, that violate it.
-    broken_rows : dict of str to int
-        The rows that are in at least one such pair.
-
-    Examples
-    --------
-    >>> text = "t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)"
-    >>> found = PairViolations(30, {text: 25}, {text: 3}, {text: 4})
-    >>> found.pair_shares[text], found.row_shares[text]
-    (0.01, 0.16)
-    >>> print(found)
-    pairs of 30 rows that violate a denial constraint (share of pairs, share of rows in one)
-      t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)    3  0.0100  0.1600
-    """
-
-    rows: int
-    observed: dict[str, int]
-    pairs: dict[str, int]
-    broken_rows: dict[str, int]
-
-    derived: ClassVar[tuple[str, ...]] = ("pair_shares", "row_shares")
-
-    @property
-    def pair_shares(self) -> dict[str, float]:
-        """Share of the pairs of observed rows that violate each constraint."""
-        all_pairs = {t: rows * (rows - 1) // 2 for t, rows in self.observed.items()}
-        return {t: count / max(1, all_pairs[t]) for t, count in self.pairs.items()}
-
-    @property
-    def row_shares(self) -> dict[str, float]:
-        """Share of the observed rows that are in at least one pair that violates each."""
-        return {t: count / max(1, self.observed[t]) for t, count in self.broken_rows.items()}
-
-    def __str__(self) -> str:
-        head = (
-            f"pairs of {self.rows} rows that violate a denial constraint (share of pairs, share of "
-            "rows in one)"
-        )
-        shares = {t: (self.pair_shares[t], self.row_shares[t]) for t in self.pairs}
-        rows = [
-            (t, f"{count:>3}", *(f"{share:.4f}" for share in shares[t]))
-            for t, count in self.pairs.items()
-        ]
-        return "\n".join([head, *in_columns(rows)])
-
-
-def pair_violations(data: Any, *, schema: Schema | None = None) -> PairViolations:
-    """Count the pairs of rows that violate each denial constraint of a schema.
-
-    Only rules that compare two rows are counted, and for each only the rows that have a value of
-    all its attributes. No pair is looked at, so time hardly grows faster than the rows. Curator
-    only, if the table is private: the result is exact. Do not publish it without a mechanism.
-
-    Parameters
-    ----------
-    data : Table, or any table or file that Table.read takes
-        A true table, or a synthetic one; with values of the numeric attributes that are compared.
-    schema : Schema, optional
-        The schema with the rules; by default that of the Table.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from missdp import Categorical, Schema
-    >>> from missdp.schema import Denial
-    >>> columns = tuple(Categorical(name=n, levels=("x", "y")) for n in ("zip", "city"))
-    >>> one = Denial("t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)")
-    >>> frame = pd.DataFrame({"zip": list("xxxy"), "city": list("xxyy")})
-    >>> pair_violations(frame, schema=Schema(columns, (one,))).pairs
-    {'t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)': 2}
-    """
-    schema = schema_of(data, schema=schema)
-    table = Table.joined([*blocks_of(data, replace(schema, rules=()))])
-    observed, pairs, broken = dict[str, int](), dict[str, int](), dict[str, int]()
-    for denial in schema.rulebook.pairs:
-        rows = table.take(observed_on(denial.names, table))
-        partners = violating_partners(denial, rows)
-        observed[denial.text] = len(rows)
-        pairs[denial.text] = int(partners.sum()) // 2
-        broken[denial.text] = int((partners > 0).sum())
-    return PairViolations(len(table), observed, pairs, broken)

@@ -2,13 +2,17 @@
 
 `ground_truth_guarantee` applies the best proven bound to events or to a fitted model, and
 `mask_mixture` works on plain numbers (gates, epsilons, observed probabilities).
+
+Its claims rest on this package, on `missdp.accounting`, and on three files beside it:
+`missdp.conditions` (which conditions hold for every draw of the missing cells), `missdp.profiles`
+(the delta at an epsilon) and `missdp.calibration.gdp_selection`.
 """
 
-from missdp.accounting.gates import ChosenGates as ChosenGates
-from missdp.accounting.gates import DataChosenGates as DataChosenGates
-from missdp.accounting.gates import FixedGates as FixedGates
-from missdp.accounting.gates import Gate as Gate
-from missdp.aliases import exported, moved_from
+from missdp.exports import exported
+from missdp.gates import ChosenGates as ChosenGates
+from missdp.gates import DataChosenGates as DataChosenGates
+from missdp.gates import FixedGates as FixedGates
+from missdp.gates import Gate as Gate
 from missdp.ground_truth.guarantees import AmplifiedEvent as AmplifiedEvent
 from missdp.ground_truth.guarantees import epsilon_for_ground_truth as epsilon_for_ground_truth
 from missdp.ground_truth.guarantees import ground_truth_guarantee as ground_truth_guarantee
@@ -25,5 +29,3 @@ from missdp.ground_truth.mixture import largest_gate_probability as largest_gate
 from missdp.ground_truth.mixture import mask_mixture as mask_mixture
 
 __all__ = exported(globals())
-
-__getattr__ = moved_from(__name__)

@@ -12,22 +12,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial, reduce
 from typing import TYPE_CHECKING, TypeAlias
 
-from missdp.accounting import costs
-from missdp.accounting.accountants import FAST_ACCOUNTANTS, delta_of, epsilon_of
-from missdp.accounting.conditions import BoundedObservation, Condition, MissingCompletelyAtRandom
-from missdp.accounting.costs import (
+from missdp.accounting.composition import epsilon_of
+from missdp.accounting.events import Adjacency, Event
+from missdp.accounting.exact import add_remove_share
+from missdp.accounting.loss_distributions import compose, tabulated
+from missdp.accounting.measures import (
     approximate_delta,
     is_pure,
     proven,
     pure_cost,
     pure_epsilon,
-    rdp_curve,
     zcdp_cost,
 )
-from missdp.accounting.events import Adjacency, Event
-from missdp.accounting.exact import add_remove_share
-from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates, Structure
+from missdp.accounting.renyi import rdp_curve
+from missdp.conditions import BoundedObservation, Condition, MissingCompletelyAtRandom
 from missdp.errors import UnprovenError
+from missdp.gates import ChosenGates, DataChosenGates, FixedGates, Structure
 from missdp.ground_truth.mixture import (
     amplified_epsilon,
     distinct_targets_bound,
@@ -43,6 +43,7 @@ from missdp.ground_truth.replicas import (
     chosen_epsilon,
     replica_epsilon,
 )
+from missdp.profiles import delta_of
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -177,7 +178,7 @@ def _one_gate(events: Events, delta: float, probability: float) -> float:
 
 def _loss_behind_gates(blocks: Iterable[tuple[float, Sequence[Event]]]) -> PrivacyLossDistribution:
     """Return the loss of events behind disjoint gates, each group by the chance of its gate."""
-    alike = Counter((p, tuple(map(costs.tabulated, events))) for p, events in blocks)
+    alike = Counter((p, tuple(map(tabulated, events))) for p, events in blocks)
     return _composed(tuple(sorted(alike.items(), key=repr)))  # the last digits depend on the order
 
 
@@ -188,13 +189,13 @@ def _composed(
     """Compose once for what is stated and for the check of it."""
     losses = []
     for (p, events), times in groups:
-        group = gate_loss_distribution(costs.compose(events), p)
+        group = gate_loss_distribution(compose(events), p)
         losses.append(group.self_compose(times) if times > 1 else group)
     return reduce(type(losses[0]).compose, losses)
 
 
 def _by_profile(events: Events, delta: float, probability: float) -> float:
-    profile = partial(delta_of, events, accountants=FAST_ACCOUNTANTS)
+    profile = partial(delta_of, events)
     return or_infinite(lambda: gated_epsilon(delta, probability=probability, profile=profile))
 
 
@@ -240,6 +241,4 @@ def or_infinite(compute: Callable[[], float]) -> float:
 
 
 def _tabulated(events: Events) -> bool:
-    return len(set(events)) <= _MAX_DISTINCT and all(
-        proven(costs.tabulated, event) for event in events
-    )
+    return len(set(events)) <= _MAX_DISTINCT and all(proven(tabulated, event) for event in events)

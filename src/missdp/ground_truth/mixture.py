@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from missdp.accounting.exact import boundary
-from missdp.accounting.gates import Gate, as_gate
 from missdp.errors import ParameterError, UnprovenError, number, whole
-from missdp.inference.beliefs import log_linear
-from missdp.inference.junction import Clique, JunctionTree
-from missdp.types import Floats
+from missdp.gates import Gate, as_gate
+from missdp.ground_truth.elimination import elimination_order, log_total
+from missdp.types import Clique, Floats
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -277,23 +276,24 @@ def _log_mean(
     alike: dict[frozenset[int], list[str]] = defaultdict(list)
     for name in sorted(frozenset[str]().union(*weights)):
         alike[frozenset(i for i, gate in enumerate(weights) if name in gate)].append(name)
-    names, costs, sizes = list(alike.values()), list(weights.values()), [2] * len(alike)
+    names, costs = list(alike.values()), list(weights.values())
     chance = [math.prod(rates[name] for name in group) for group in names]
     scopes = [tuple(v for v, at in enumerate(alike) if i in at) for i in range(len(costs))]
     # What is lost if a variable is treated as always observed; it only steers the choice.
     loss = [(1 - p) * sum(costs[i] for i in at) for p, at in zip(chance, alike, strict=True)]
     relaxed: list[int] = []
-    while max(map(len, JunctionTree.build(sizes, scopes).cliques)) > limit + 1:
+    steps = elimination_order(len(names), scopes)
+    while max(len(near) for _, near in steps) > limit:
         relaxed.append(min(set(chain(*scopes)), key=loss.__getitem__))
         scopes = [tuple(v for v in scope if v != relaxed[-1]) for scope in scopes]
+        steps = elimination_order(len(names), scopes)
     tables: dict[Clique, Floats] = {
         (v,): np.array([math.log1p(-p), math.log(p)]) for v, p in enumerate(chance)
     }
     for scope, cost in zip(scopes, costs, strict=True):
         tables.setdefault(scope, np.zeros((2,) * len(scope)))[(1,) * len(scope)] += cost
-    constant = float(tables.pop((), np.zeros(())))  # of gates that are relaxed altogether
     left_out = sorted(chain(*(names[v] for v in relaxed)))
-    return constant + log_linear(sizes, tables)[1], tuple(left_out)
+    return log_total(tables, steps), tuple(left_out)
 
 
 _INTERVAL = 1e-4

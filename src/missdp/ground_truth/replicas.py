@@ -20,11 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
-from missdp.accounting.costs import gdp_cost, gdp_selection, rdp_curve, zcdp_rho_of
 from missdp.accounting.events import Event, GaussianEvent, flatten
-from missdp.accounting.exact import epsilon_from_rdp, float_up
-from missdp.accounting.gates import ChosenGates
+from missdp.accounting.exact import float_up
+from missdp.accounting.measures import gdp_cost, zcdp_rho_of
+from missdp.accounting.renyi import epsilon_from_rdp, rdp_curve
+from missdp.calibration import gdp_selection
 from missdp.errors import ParameterError
+from missdp.gates import ChosenGates
 from missdp.ground_truth.mixture import check_observed, gate_probability
 from missdp.types import Floats
 

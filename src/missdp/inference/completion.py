@@ -1,19 +1,13 @@
 """Tables of the complete data, estimated from tables of all pairs in which values are missing.
 
 Every released table of two attributes has a level for missing values. How often one attribute is
-missing at each level of another gives a model of the masks (`missdp.inference.masks`); the tables
+missing at each level of another gives a model of the masks (`missdp.inference.missingness`). Tables
 of the observed values, divided by the chance to be observed, give those of the complete data, as
 in inverse probability weighting (Robins, Rotnitzky and Zhao 1994). That chance, given two values,
 depends on all the others, so that it is a mean over rows drawn from the model of the complete data:
 both models are fitted in turns. This corrects for values that are missing at random in so far as
 the model of the masks holds. Where released rates do not differ by more than noise, values are
 taken to be missing completely at random, and the tables stay as they were observed.
-
-Attributes may be missing together. Released counts of rows in which two are both missing are noisy,
-and a correlation that follows them tears apart what belongs together. Whether two attributes have
-the same holes (the fewer of one are among those of the other) is therefore weighed against
-independence, by how likely either makes the counts; evidence of all pairs between two groups adds
-up. Within a group, what is known of the holes of each attribute is known of all: it is averaged.
 
 Everything here is a function of released values.
 """
@@ -22,20 +16,20 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, product
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 
-from missdp.inference.estimate import PairCounts
+from missdp.inference.counts import averaged
 from missdp.inference.fit_heads import fit_tree
 from missdp.inference.heads import Pair
-from missdp.inference.junction import Clique
-from missdp.inference.masks import Both, MaskModel, Strip, fit_correlation, positive
+from missdp.inference.missing_rates import RatesByLevel
+from missdp.inference.missingness import MissingnessModel
 from missdp.inference.model import cell_index
-from missdp.inference.raking import centred, rake, resample, shrunk
-from missdp.types import Flags, Floats, Ints
+from missdp.inference.raking import centred, centred_share, rake, resample, shrunk
+from missdp.types import Clique, Flags, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +47,10 @@ class PairTables:
     * ``variances`` (by (attribute, attribute)): Variance of the noise of each share, less what the
       margins tell.
     * ``n_rows``: Number of rows, as far as it is known.
+    * ``both_missing`` (by (attribute, attribute)): Share of the rows in which both are missing, and
+      its noise, if it was released beside the tables.
+    * ``missing_by_two``: How often an attribute is missing by the levels of two others, if the
+      three were measured together.
     """
 
     sizes: tuple[int, ...]
@@ -60,6 +58,8 @@ class PairTables:
     tables: Mapping[Pair, Floats]
     variances: Mapping[Pair, Floats]
     n_rows: float
+    both_missing: Mapping[Pair, tuple[float, float]] = field(default_factory=dict)
+    missing_by_two: Mapping[Clique, RatesByLevel] = field(default_factory=dict)
 
     @property
     def rates(self) -> Floats:
@@ -67,16 +67,19 @@ class PairTables:
         return np.array([m[s:].sum() for m, s in zip(self.margins, self.sizes, strict=True)])
 
 
-_LEAST_CHANCE = 0.02  # no share is divided by less
+_CELLS_AT_ONCE = 4_000_000  # of indicators: 32 MB
+_LEAST_CHANCE = 0.02  # no chance to be observed is smaller
+_STILL = 0.1  # standard deviations of noise, below which tables no longer move
+_ENOUGH = 0.2  # chance to be observed, below which a model stands for what is not
 _LEAST_SHARE = 1e-7
 _LEAST_VARIANCE = 1e-30
 _LEAST_DEGREES = 0.01  # an attribute of one level has none
-_RIDGE = 0.1  # see `MaskModel.learn`
+_RIDGE = 0.1  # see `MissingnessModel.learn`
 _PRIOR_ROWS = 5.0  # strength with which a cell's chance leans on those of its two levels
-_COINCIDENCE = 3.0  # standard deviations
 _QUIET = 0.05  # noise of a margin, as a share of the rows, below which its square is nothing
 _PLAINLY = 3.0  # standard deviations of what noise adds up to
-_SWEEPS = 15
+_SWEEPS = 11
+_STARTING = 2  # rounds, at first by rows in which selection is not yet corrected
 _RAKING = 8
 _LEAST_EFFECTIVE = 0.1  # rows of those drawn: noisy tables of many pairs may contradict each other
 _LEAST_BASE = 0.1  # of independence: what few rows of a model lack may still be there
@@ -95,67 +98,143 @@ class Completed:
     * ``variances`` (by (attribute, attribute)): Variance of the noise of each cell; an error of the
       masks comes on top.
     * ``masks``: Which cells go missing, given the complete row.
+    * ``n_rows``: Number of rows, as far as it is known.
     """
 
     margins: tuple[Floats, ...]
     pairs: Mapping[Pair, Floats]
     variances: Mapping[Pair, Floats]
-    masks: MaskModel
+    masks: MissingnessModel
+    n_rows: float
+
+    @property
+    def stds(self) -> dict[Clique, float | Floats]:
+        """Standard deviation of the noise of each cell before centring, in shares of rows."""
+        found: dict[Clique, float | Floats] = {}
+        for (a, b), variance in self.variances.items():
+            degrees = centred_share((len(self.margins[a]), len(self.margins[b])))
+            found[a, b] = np.sqrt(variance / max(degrees, _LEAST_DEGREES))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFacts:
+    """Public facts, on released groups of levels, under which a model of rows is fitted.
+
+    * ``ordered``: Which attributes have levels in an order. Dependence is shrunk to what is smooth
+      in them.
+    * ``always``: By position of an attribute, the group of levels that is never missing.
+    * ``implied_by``: By position of an attribute with a level that follows from others, these
+      others.
+    * ``allowed``: By pair, which cells are possible.
+    * ``selective``: Whether missing values may depend on values. If not, the rows observed on a
+      pair stand for all rows.
+    """
+
+    ordered: Sequence[bool] = ()
+    always: Mapping[int, int] = field(default_factory=dict)
+    implied_by: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    allowed: Mapping[Pair, Flags] = field(default_factory=dict)
+    selective: bool = True
+
+
+class PairCounts:
+    """Numbers of rows by the levels of two attributes, plain and weighted.
+
+    * ``rows`` (shape (d, n)): Synthetic rows.
+    * ``weights`` (shape (d, n)): Weight of each cell; a row has the product of both in a pair.
+    * ``sizes``: Levels of each attribute.
+    """
+
+    def __init__(self, rows: Ints, weights: Floats, sizes: Sequence[int]) -> None:
+        self._ends = np.cumsum([0, *sizes])
+        width, n = int(self._ends[-1]), rows.shape[1]
+        # Whole numbers up to 2^24 are exact in single precision, which is twice as fast.
+        self._counts, self._weighted = np.zeros((width, width)), np.zeros((width, width))
+        step = max(1, _CELLS_AT_ONCE // width)
+        column = rows + self._ends[:-1, np.newaxis]
+        for start in range(0, n, step):
+            part = column[:, start : start + step]
+            at = np.arange(part.shape[1])
+            ones = np.zeros((part.shape[1], width), dtype=np.float32)
+            ones[at, part] = 1.0
+            self._counts += ones.T @ ones
+            table = np.zeros((part.shape[1], width))
+            table[at, part] = weights[:, start : start + step]
+            self._weighted += table.T @ table
+
+    def of(self, a: int, b: int) -> tuple[Floats, Floats]:
+        """Return both counts of a pair, flat, ``b`` running fastest."""
+        block = slice(*self._ends[a : a + 2]), slice(*self._ends[b : b + 2])
+        return self._counts[block].ravel(), self._weighted[block].ravel()
 
 
 def complete(
     tables: PairTables,
+    facts: ModelFacts,
     *,
     rng: np.random.Generator,
     draw: Callable[[Completed], Ints] | None = None,
-    always: Mapping[int, int] | None = None,
-    told: Mapping[int, tuple[int, ...]] | None = None,
     rounds: int = 3,
-    start: MaskModel | None = None,
-    ordered: Sequence[bool] = (),
+    start: MissingnessModel | None = None,
 ) -> Completed:
-    """Return what noisy tables with holes say of complete rows, and a model of the masks.
+    """Return what noisy tables with missing cells say of complete rows, and a model of these cells.
 
-    Where attributes are told to be ``ordered``, how often others are missing may follow a trend.
+    Parameters
+    ----------
+    tables : PairTables
+        The noisy tables.
+    facts : ModelFacts
+        Public facts.
+    rng : numpy.random.Generator
+        Draws rows, if ``draw`` is None.
+    draw : callable, optional
+        Returns rows of a model of complete rows, given what is known of them so far.
+    rounds : int, default 3
+        How often the model of missing cells is learned. With 0, cells are taken to be missing
+        completely at random.
+    start : MissingnessModel, optional
+        The model of missing cells to begin with.
+
+    Returns
+    -------
+    Completed
     """
     rates = np.clip(tables.rates, 0.0, 1 - _LEAST_CHANCE)
-    new = MaskModel(rates, dict(always or {}), told=dict(told or {}))
+    new = MissingnessModel(rates, dict(facts.always), implied_by=dict(facts.implied_by))
     masks = new if start is None else copy.deepcopy(start)
     masks.rates = rates
     rows = np.zeros((0, len(tables.sizes)), dtype=np.int64)
     known = _corrected(tables, rows, masks)
-    if not masks.present.any():
+    if not rounds or not masks.present.any():
         return known
     enough = rows_enough(_ROWS, attributes=len(tables.sizes), known=tables.n_rows)
-    strips, both = _strips(tables, masks.present, ordered), _coincidences(tables)
-    if rounds:
-        masks.find_skipped(strips, both, tables.n_rows)
-    ruled = {*masks.told, *chain(*masks.told.values())}
-    groups = _groups_of(both, rates, tables.n_rows, before=masks.correlation, without=ruled)
-    strips, both = _pooled(groups, strips, both, rates)
+    by_level, both = _rates_by_level(tables, masks.present), _both_missing(tables)
+    by_level |= {e: s for e, s in tables.missing_by_two.items() if masks.present[e[0]]}
     for turn in range(rounds):
-        first = turn == 0 and start is None
-        rows = _tree_rows(known, rng, n=enough) if draw is None else draw(known)
+        rows = tree_rows(known, rng, n=enough) if draw is None else draw(known)
         masks.learn(
             rows,
             tables.n_rows,
-            strips,
+            by_level,
+            both=both,
             ridge=_RIDGE,
-            sweeps=2 * _SWEEPS if first else _SWEEPS,
-            both=None if first else both,
+            sweeps=_SWEEPS if start or turn else 2 * _SWEEPS,
+            start=start is None and turn < _STARTING,
         )
-        known = _corrected(tables, rows, masks)
-    if rounds:
-        chances = masks.missing(rows)
-        found = fit_correlation(
-            chances,
-            both,
-            tables.n_rows,
-            explained=masks.explained,
-            settled=masks.settled(rows),
-        )
-        masks.correlation = _tied(found, groups)
+        before, known = known, _corrected(tables, rows, masks)
+        if turn >= _STARTING and _moved(before, known) <= _STILL:
+            break
     return known
+
+
+def _moved(before: Completed, after: Completed) -> float:
+    """By how many standard deviations of their noise tables have moved, on average over pairs."""
+    moved = [
+        float(np.square(table - before.pairs[pair]).mean() / after.variances[pair].mean())
+        for pair, table in after.pairs.items()
+    ]
+    return math.sqrt(np.mean(moved)) if moved else 0.0
 
 
 def rows_enough(n: int, *, attributes: int = 0, known: float = np.inf) -> int:
@@ -170,54 +249,85 @@ def rows_enough(n: int, *, attributes: int = 0, known: float = np.inf) -> int:
     return min(n, int(max(_FEWEST, enough)))
 
 
-def _tree_rows(
+def tree_rows(
     known: Completed,
     rng: np.random.Generator,
     *,
     n: int = _ROWS,
 ) -> Ints:
-    """Draw rows quickly: from a tree of pairs, weighted so that the tables of all pairs hold."""
-    margins, pairs, noise = known.margins, known.pairs, known.variances
-    rows = fit_tree(margins, pairs, noise).sample(n, rng)
-    wanted: dict[Clique, Floats] = {}
-    for (a, b), moment in pairs.items():
-        product = np.outer(margins[a], margins[b])
-        degrees = (1 - 1 / len(margins[a])) * (1 - 1 / len(margins[b]))
-        wanted[a, b] = shrunk(
-            moment + product, product, np.sqrt(noise[a, b] / max(degrees, _LEAST_DEGREES))
-        )
-    weights = rake(rows, wanted, sweeps=_RAKING, least_share=_LEAST_EFFECTIVE)
+    """Draw rows quickly: from a tree of pairs, chosen so that the tables of all pairs hold.
+
+    Parameters
+    ----------
+    known : Completed
+        Tables of complete rows.
+    rng : numpy.random.Generator
+        Draws the rows.
+    n : int, default 30,000
+        Number of rows.
+
+    Returns
+    -------
+    ndarray of int64, shape (n, d)
+    """
+    rows, weights = weighted_tree_rows(known, rng, n=n)
     drawn: Ints = rows[resample(weights, n, rng)]
     return drawn
 
 
-def _strips(
-    tables: PairTables, present: Flags, ordered: Sequence[bool]
-) -> dict[tuple[int, ...], Strip]:
+def weighted_tree_rows(
+    known: Completed, rng: np.random.Generator, *, n: int
+) -> tuple[Ints, Floats]:
+    """Draw rows from a tree of pairs, and weigh them so that the tables of all pairs hold.
+
+    Parameters
+    ----------
+    known : Completed
+        Tables of complete rows.
+    rng : numpy.random.Generator
+        Draws the rows.
+    n : int
+        Number of rows.
+
+    Returns
+    -------
+    rows : ndarray of int64, shape (n, d)
+    weights : ndarray of float64, shape (n,)
+        Share of each row.
+    """
+    margins, noisy, products = known.margins, dict[Clique, Floats](), dict[Clique, Floats]()
+    for (a, b), moment in known.pairs.items():
+        products[a, b] = np.outer(margins[a], margins[b])
+        noisy[a, b] = moment + products[a, b]
+    wanted = shrunk(noisy, products, known.stds)
+    rows = fit_tree(margins, {(a, b): wanted[a, b] for a, b in known.pairs}).sample(n, rng)
+    return rows, rake(rows, wanted, sweeps=_RAKING, least_share=_LEAST_EFFECTIVE)
+
+
+def _rates_by_level(tables: PairTables, present: Flags) -> dict[Clique, RatesByLevel]:
     """How often each attribute is missing at each observed level of each other."""
-    found: dict[tuple[int, ...], Strip] = {}
+    found: dict[Clique, RatesByLevel] = {}
     for (one, other), table in tables.tables.items():
         noise = tables.variances[one, other]
         for a, b, cells, variance in ((one, other, table, noise), (other, one, table.T, noise.T)):
-            if present[a]:
-                strip = _strip(tables, a, b, cells, variance)
-                found[a, b] = replace(strip, ordered=bool(ordered) and ordered[b])
+            if present[a] and len(cells) > tables.sizes[a]:
+                found[a, b] = _rates(tables, a, b, cells, variance)
     return found
 
 
-def _strip(tables: PairTables, a: int, b: int, cells: Floats, variance: Floats) -> Strip:
+def _rates(tables: PairTables, a: int, b: int, cells: Floats, variance: Floats) -> RatesByLevel:
     missing, levels = tables.sizes[a], tables.sizes[b]
     n = tables.n_rows
     std = n * float(np.sqrt(max(_LEAST_VARIANCE, variance[missing, :levels].mean())))
     rate = max(float(tables.margins[a][missing:].sum()), 1e-6)
     # Rows are counted by the margin, whose noise is small, and not by the sum of such a table. In
     # a sum the noise of missing values would be that of a part: so many cells make up for that.
-    return Strip(
+    return RatesByLevel(
         cells[missing, :levels] * n, tables.margins[b][:levels] * n, std, (2 - rate) / rate
     )
 
 
-def _coincidences(tables: PairTables) -> dict[tuple[int, int], tuple[float, float]]:
+def _both_missing(tables: PairTables) -> dict[tuple[int, int], tuple[float, float]]:
     """Rows in which two attributes are both missing, and the noise of their number."""
     found = {}
     for (a, b), table in tables.tables.items():
@@ -225,10 +335,13 @@ def _coincidences(tables: PairTables) -> dict[tuple[int, int], tuple[float, floa
         if table.shape == (at[0] + 1, at[1] + 1):
             std = tables.n_rows * float(np.sqrt(tables.variances[a, b][at]))
             found[a, b] = tables.n_rows * float(table[at]), std
+    for pair, (share, noise) in tables.both_missing.items():
+        new = tables.n_rows * share, tables.n_rows * noise
+        found[pair] = averaged(found[pair], new) if pair in found else new
     return found
 
 
-def _corrected(tables: PairTables, rows: Ints, masks: MaskModel) -> Completed:
+def _corrected(tables: PairTables, rows: Ints, masks: MissingnessModel) -> Completed:
     """What the observed values say, over the chance to be observed."""
     missing = masks.missing(rows)
     seen = 1.0 - missing
@@ -241,7 +354,6 @@ def _corrected(tables: PairTables, rows: Ints, masks: MaskModel) -> Completed:
     for margin, size, chance in zip(tables.margins, sizes, alone, strict=True):
         lifted = np.maximum(margin[:size], _LEAST_SHARE) / chance
         margins.append(lifted / lifted.sum())
-    rates = tables.rates
     counts = PairCounts(np.ascontiguousarray(rows.T), np.ascontiguousarray(seen.T), sizes)
     pairs, variances = {}, {}
     for (a, b), table in tables.tables.items():
@@ -251,14 +363,27 @@ def _corrected(tables: PairTables, rows: Ints, masks: MaskModel) -> Completed:
             each = masks.observed(rows, (a, b), missing)
             cells = rows[:, a] * shape[1] + rows[:, b]
             weighted = np.bincount(cells, each, number.size).astype(np.float64).reshape(shape)
+        plain = number / max(1, len(rows))
         number = number + _PRIOR_ROWS
         chance = (weighted + _PRIOR_ROWS * np.outer(alone[a], alone[b])) / number
-        chance = _scaled(chance, number / number.sum(), tables, (a, b), rates)
-        whole = table[: shape[0], : shape[1]] / chance
+        chance = np.minimum(np.maximum(chance, _LEAST_CHANCE), 1.0)
+        whole = _whole(table[: shape[0], : shape[1]], chance, plain)
         pairs[a, b] = centred(whole - _independent(whole, chance, tables, (a, b), margins))
         noise = tables.variances[a, b][: shape[0], : shape[1]] / chance**2
         variances[a, b] = np.maximum(noise, _LEAST_VARIANCE)
-    return Completed(tuple(margins), pairs, variances, masks)
+    return Completed(tuple(margins), pairs, variances, masks, tables.n_rows)
+
+
+def _whole(observed: Floats, chance: Floats, model: Floats) -> Floats:
+    """Return what observed shares say of complete rows.
+
+    Shares are divided by the chance to be observed. Where that is small, they would be little but
+    noise, many times over: there a model of complete rows stands for most of those that are not
+    observed. If the model is right, both say the same.
+    """
+    divisor = np.maximum(chance, _ENOUGH if model.any() else 0.0)
+    whole: Floats = observed / divisor + model * (1 - chance / divisor)
+    return whole
 
 
 def _independent(
@@ -307,25 +432,10 @@ def _alone(codes: Ints, seen: Floats, size: int, rate: float) -> Floats:
     return chance
 
 
-def _scaled(
-    chance: Floats, law: Floats, tables: PairTables, pair: tuple[int, int], rates: Floats
-) -> Floats:
-    """Chance to be observed on a pair, scaled to how often that is, if holes coincide."""
-    at = tuple(tables.sizes[v] for v in pair)
-    table = tables.tables[pair]
-    if table.shape == (at[0] + 1, at[1] + 1):
-        rate = max(_LEAST_CHANCE, 1 - float(rates[list(pair)].sum() - table[at]))
-        expected = float((law * chance).sum())
-        if abs(rate - expected) > _COINCIDENCE * np.sqrt(tables.variances[pair][at]):
-            chance = chance * (rate / expected)
-    bounded: Floats = np.minimum(np.maximum(chance, _LEAST_CHANCE), 1.0)
-    return bounded
-
-
 def completed(
     counts: Mapping[Clique, Floats],
     stds: Mapping[Clique, float],
-    masks: MaskModel,
+    masks: MissingnessModel,
     rows: Ints,
     sizes: Sequence[int],
     *,
@@ -333,13 +443,33 @@ def completed(
 ) -> dict[Clique, Floats]:
     """Return what noisy tables with missing values say of complete rows, leaned on a model's rows.
 
-    Observed cells are divided by their chance to be observed, as those of pairs are. If not
-    ``leaned``, shares are as they come out, and noise makes some negative.
+    Observed cells are divided by their chance to be observed, as those of pairs are.
+
+    Parameters
+    ----------
+    counts : mapping of tuple of int to ndarray
+        Noisy counts, with a last level "missing" of an attribute that may be missing.
+    stds : mapping of tuple of int to float
+        Noise of each cell.
+    masks : MissingnessModel
+        The model of missing cells.
+    rows : ndarray of int64, shape (n, d)
+        Rows of the model of complete rows.
+    sizes : sequence of int
+        Levels of each attribute.
+    leaned : bool, default True
+        Whether tables are shrunk towards the model. If not, noise makes some shares negative.
+
+    Returns
+    -------
+    dict of tuple of int to ndarray
+        Shares of complete rows.
     """
     if not counts:
         return {}
     missing, columns = masks.missing(rows), np.ascontiguousarray(rows.T)
-    found = {}
+    noisy, models = dict[Clique, Floats](), dict[Clique, Floats]()
+    noise: dict[Clique, float | Floats] = {}
     for clique, table in counts.items():
         shape = tuple(sizes[a] for a in clique)
         cells = cell_index(columns, clique, shape, len(rows))
@@ -347,119 +477,16 @@ def completed(
         number = np.bincount(cells, minlength=math.prod(shape)).astype(np.float64)
         weighted = np.bincount(cells, seen, len(number)) + _PRIOR_ROWS * seen.mean()
         chance = np.maximum(weighted / (number + _PRIOR_ROWS), _LEAST_CHANCE).reshape(shape)
-        whole = table[tuple(map(slice, shape))] / chance
-        total = max(1.0, float(whole.sum()))
+        observed = table[tuple(map(slice, shape))]
+        total = max(1.0, float(observed.sum() / max(float(seen.mean()), _LEAST_CHANCE)))
+        whole = _whole(observed / total, chance, number.reshape(shape) / len(rows))
+        noisy[clique] = whole / max(float(whole.sum()), _LEAST_CHANCE)
         if not leaned:
-            found[clique] = whole / total
             continue
+        noise[clique] = stds[clique] / total / chance
         margins = [np.bincount(columns[a], minlength=sizes[a]) / len(rows) for a in clique]
-        alone = margins[0]
-        for margin in margins[1:]:
-            alone = np.multiply.outer(alone, margin)
-        base = np.maximum(number.reshape(shape) / len(rows), _LEAST_BASE * alone)
-        found[clique] = shrunk(whole / total, base / base.sum(), stds[clique] / total / chance)
-    return found
-
-
-Groups = tuple[tuple[int, ...], ...]
-
-_EVIDENCE = 3.0  # in logarithms of likelihood, beyond that of the number of such groups
-_SHORT = 2.0  # standard deviations, by which counts may fall short of what one hole for both makes
-_SHORT_AGAIN = 4.0  # of groups that were found before
-_ALIKE = 0.8  # ratio of rates above which they have the same reasons
-_APART = 1e-6  # what is left of independence, so that a correlation stays one
-_TIED = 1 - 1e-5
-
-
-def _groups_of(
-    both: Both,
-    rates: Floats,
-    n_rows: float,
-    *,
-    before: Floats | None = None,
-    without: Collection[int] = (),
-) -> Groups:
-    """Find the groups of attributes that are missing together, but for some that are in none.
-
-    ``both`` are rows in which two attributes are both missing, and the noise of their number.
-    Groups that latent correlations tied ``before`` stay unless there is much against it.
-    """
-    d = len(rates)
-    evidence, short, pairs = np.full((d, d), -math.inf), np.zeros((d, d)), np.ones((d, d))
-    allowed = np.full((d, d), _SHORT) if before is None else _allowed(before)
-    for (a, b), (count, std) in both.items():
-        if not {a, b} & {*without} and std > 0:
-            together, apart = n_rows * min(rates[a], rates[b]), n_rows * rates[a] * rates[b]
-            weighed = ((count - apart) ** 2 - (count - together) ** 2) / (2 * std**2)
-            evidence[a, b] = evidence[b, a] = weighed
-            short[a, b] = short[b, a] = (together - count) / std
-    holed = len({*chain(*both)})
-    groups, within = {a: [a] for a in range(d)}, np.zeros(d)
-    while d > 1:
-        plain = np.where(short <= allowed * np.sqrt(pairs), evidence, -math.inf)
-        one, other = sorted(map(int, np.unravel_index(plain.argmax(), plain.shape)))
-        if plain[one, other] <= 0:
-            break
-        groups[one] = sorted(groups[one] + groups.pop(other))
-        within[one] += within[other] + evidence[one, other]
-        for sums in (evidence, short, pairs):  # over all pairs between two groups
-            sums[one] += sums[other]
-            sums[:, one] = sums[one]
-        allowed[one] = np.minimum(allowed[one], allowed[other])
-        allowed[:, one] = allowed[one]
-        evidence[other] = evidence[:, other] = evidence[one, one] = -math.inf
-    plainly = {
-        a: _EVIDENCE + math.log(math.comb(max(holed, len(own)), len(own)))
-        for a, own in groups.items()
-    }
-    return tuple(tuple(own) for a, own in groups.items() if len(own) > 1 and within[a] > plainly[a])
-
-
-def _allowed(before: Floats) -> Floats:
-    return np.where(before > _TIED, _SHORT_AGAIN, _SHORT)
-
-
-def _pooled(
-    groups: Groups, strips: Mapping[tuple[int, ...], Strip], both: Both, rates: Floats
-) -> tuple[dict[tuple[int, ...], Strip], dict[tuple[int, int], tuple[float, float]]]:
-    """Return what is known of holes and of their coincidences, averaged over each group."""
-    # Of attributes in one group, nothing is left to learn from each other.
-    group = {a: own for own in groups for a in own}
-    strips = {e: s for e, s in strips.items() if group.get(e[0], ()) != group.get(e[1], (-1,))}
-    for own in groups:
-        alike = [a for a in own if rates[a] >= _ALIKE * max(rates[c] for c in own)]
-        for effect in [e[1:] for e in strips if e[0] == alike[0]]:
-            same = _mean([strips[a, *effect] for a in alike])
-            strips |= {(a, *effect): same for a in alike}
-    found = {}
-    for a, b in both:
-        one, other = group.get(a, (a,)), group.get(b, (b,))
-        if one != other:
-            counts = [both[min(p), max(p)] for p in product(one, other)]
-            mean = float(np.mean([number for number, _ in counts]))
-            found[a, b] = mean, math.hypot(*(noise for _, noise in counts)) / len(counts)
-    return strips, found
-
-
-def _mean(strips: Sequence[Strip]) -> Strip:
-    return replace(
-        strips[0],
-        missing=np.mean([s.missing for s in strips], axis=0),
-        std=math.hypot(*(s.std for s in strips)) / len(strips),
-    )
-
-
-def _tied(correlation: Floats, groups: Iterable[Sequence[int]]) -> Floats:
-    """Return latent correlations under which the holes of each group are one."""
-    own = np.arange(len(correlation))
-    for group in groups:
-        own[list(group)] = min(group)
-    kept, place = np.unique(own, return_inverse=True)
-    if len(kept) == len(own):
-        return correlation
-    share = np.eye(len(kept))[place]
-    share = share / share.sum(axis=0)
-    few = share.T @ correlation @ share
-    few[np.diag_indices_from(few)] = 1.0
-    whole = positive(few)[np.ix_(place, place)]
-    return np.asarray((1 - _APART) * whole + _APART * np.eye(len(whole)))
+        base = np.maximum(
+            number.reshape(shape) / len(rows), _LEAST_BASE * reduce(np.multiply.outer, margins)
+        )
+        models[clique] = base / base.sum()
+    return shrunk(noisy, models, noise) if leaned else noisy

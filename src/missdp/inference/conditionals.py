@@ -141,19 +141,28 @@ def _scaled(law: Floats, otherwise: Floats) -> Floats:
 
 
 def fit_conditionals(
-    rows: Ints,
-    sizes: Sequence[int],
-    *,
-    rng: np.random.Generator | None = None,
-    impossible: Mapping[Pair, Flags] | None = None,
+    rows: Ints, sizes: Sequence[int], *, impossible: Mapping[Pair, Flags] | None = None
 ) -> Conditionals:
     """Fit the law of each attribute given others to rows of a released model.
 
     Each law is a multinomial logistic regression: on Adult, rows of all families were filled better
     by it than by boosted trees, and ten times as fast. For the laws given some attributes, cells of
     the rows are hidden at random, from none to all of a row.
+
+    Parameters
+    ----------
+    rows : ndarray of int, shape (rows, attributes)
+        Complete rows that were drawn from the model.
+    sizes : sequence of int
+        Number of levels of each attribute.
+    impossible : mapping of (int, int) to ndarray of bool, optional
+        Cells of pairs of attributes that no row can have. Public.
+
+    Returns
+    -------
+    Conditionals
     """
-    rng = np.random.default_rng(0) if rng is None else rng
+    rng = np.random.default_rng(0)
     zeros: Zeros = {(a, c): table for (a, c), table in (impossible or {}).items()}
     kinds = level_kinds(zeros, sizes)
     levels = tuple(

@@ -30,14 +30,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.inference.heads import Features, Heads, Pair, barrier, reachable
-from missdp.inference.junction import Clique
 from missdp.inference.model import cell_index
-from missdp.types import Flags, Floats, Ints
+from missdp.types import Clique, Flags, Floats, Ints
 
 _NEVER = 1e-300
 _RARE = 1e-12
-_LEAST = 1e-3  # of a product of margins: what is left of a cell that noise made negative
-_SCALINGS = 20
 _TELLS = 0.8  # share of wrong guesses of an attribute that another saves
 _FLOOR = 1e-5  # of the allowance for noise, so that no weight grows without bound
 _MOST_NUMBERS = 1 << 23  # in the matrices that scale one head
@@ -56,13 +53,52 @@ def fit_heads(
     order: Sequence[int] | None = None,
     ordered: Sequence[bool] | None = None,
     together: Mapping[Clique, Floats] | None = None,
+    strengths: Mapping[Pair, float] | None = None,
     most_parents: int = 32,
     rows: int = 10_000,
     ridge: float = 8.0,
     iterations: int = 25,
 ) -> Heads:
-    """Fit multinomial logistic regressions to noisy tables of pairs, and of more ``together``."""
-    pairs = _pairs(margins, moments, variances)
+    """Fit multinomial logistic regressions to noisy tables of pairs, and of more ``together``.
+
+    Parameters
+    ----------
+    margins : sequence of ndarray
+        One-way margin of each attribute.
+    moments : mapping of pair to ndarray
+        Table of each pair, less the product of its margins.
+    variances : mapping of pair to ndarray or float
+        Variance of the noise of these tables. A pair without one has no noise.
+    rng : numpy.random.Generator
+        Draws the rows that heads are fitted to.
+    allowed : mapping of pair to ndarray, optional
+        Which cells of a pair are possible. Pairs without a table are free.
+    order : sequence of int, optional
+        In which attributes are drawn. By default they are ordered by size, or by dependence if
+        pairs lack tables.
+    ordered : sequence of bool, optional
+        Which attributes have ordered levels. Without ``order``, these are drawn before others that
+        tell them.
+    together : mapping of clique to ndarray, optional
+        Tables of three attributes and more.
+    strengths : mapping of pair to float, optional
+        Variance of true dependence of a pair, relative to that of a product of margins. By default
+        it is found from the table.
+    most_parents : int, default 32
+        The most earlier attributes in one head: those with the clearest dependence.
+    rows : int, default 10000
+        How many rows are drawn to fit to.
+    ridge : float, default 8
+        Factor of the allowance for noise.
+    iterations : int, default 25
+        The most iterations of the fit of one head.
+
+    Returns
+    -------
+    Heads
+        A law of complete rows.
+    """
+    pairs = _pairs(margins, moments, variances, strengths or {})
     clear = {pair: found.clearness for pair, found in pairs.items()}
     sequence = tuple(order) if order is not None else _order(margins, clear)
     if order is None and ordered is not None:
@@ -98,12 +134,10 @@ def fit_heads(
 
 def fit_tree(
     margins: Sequence[Floats],
-    moments: Mapping[Pair, Floats],
-    variances: Mapping[Pair, Floats | float],
+    tables: Mapping[Pair, Floats],
 ) -> Heads:
     """Fit the quick alternative: a maximum spanning tree of shrunk tables of pairs."""
-    pairs = _pairs(margins, moments, variances)
-    tables = {(a, c): _shrunk_table(pairs[a, c], margins[a], margins[c]) for a, c in pairs if a < c}
+    tables = dict(tables)
     tables |= {(c, a): table.T for (a, c), table in tables.items()}
     told = {
         (a, c): float(np.sum(t * np.log(np.maximum(t, 1e-300) / np.outer(margins[a], margins[c]))))
@@ -177,10 +211,19 @@ class _Moments:
     clearness: float
 
     @classmethod
-    def of(cls, values: Floats, variance: Floats | float, product: Floats) -> _Moments:
+    def of(
+        cls,
+        values: Floats,
+        variance: Floats | float,
+        product: Floats,
+        strength: float | None = None,
+    ) -> _Moments:
+        """Return the moments of a pair; without a strength, values are taken for known."""
         noise = np.broadcast_to(np.asarray(variance, dtype=float), values.shape)
-        signal = max(0.0, float((np.square(values) - noise).sum()))
-        share = signal / max(float(product.sum()), _NEVER)
+        share = strength
+        if share is None:
+            signal = max(0.0, float((np.square(values) - noise).sum()))
+            share = signal / max(float(product.sum()), _NEVER)
         clearness = float((share * product / (share * product + noise + _NEVER)).sum() * share)
         return cls(values, noise, share, clearness)
 
@@ -194,12 +237,14 @@ def _pairs(
     margins: Sequence[Floats],
     moments: Mapping[Pair, Floats],
     variances: Mapping[Pair, Floats | float],
+    strengths: Mapping[Pair, float],
 ) -> dict[Pair, _Moments]:
     """Dependence of each pair that has a table, both ways round."""
     found: dict[Pair, _Moments] = {}
     for (a, c), values in moments.items():
         product = np.outer(margins[a] * (1 - margins[a]), margins[c] * (1 - margins[c]))
-        found[a, c] = _Moments.of(values, variances.get((a, c), 0.0), product)
+        strength = strengths.get((a, c))
+        found[a, c] = _Moments.of(values, variances.get((a, c), 0.0), product, strength)
         found[c, a] = found[a, c].turned
     return found
 
@@ -247,19 +292,6 @@ def _sequence(d: int, strength: Mapping[Pair, float]) -> tuple[int, ...]:
         order.append(a)
         best = whole[a] if k == 0 else np.maximum(best, whole[a])
     return tuple(order)
-
-
-def _shrunk_table(pair: _Moments, one: Floats, other: Floats) -> Floats:
-    """Table of a pair: noise taken off by empirical Bayes, then scaled to its margins."""
-    base = np.outer(one, other)
-    product = np.outer(one * (1 - one), other * (1 - other))
-    kept = pair.share * product
-    table = base + kept / np.maximum(kept + pair.variance, _NEVER) * pair.values
-    table = np.maximum(table, _LEAST * base)
-    for _ in range(_SCALINGS):
-        table *= (one / np.maximum(table.sum(axis=1), _NEVER))[:, None]
-        table *= other / np.maximum(table.sum(axis=0), _NEVER)
-    return table
 
 
 class _Head:

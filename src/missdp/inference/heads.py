@@ -10,8 +10,6 @@ law of each row is the right one, and counts differ from their expectation by ab
 head's law makes of a margin is calibrated to that margin while it is drawn.
 
 `missdp.inference.fit_heads` fits them to noisy tables.
-
-An attribute can also be drawn anew given all others (`_full_conditional`, `redraw`).
 """
 
 from __future__ import annotations
@@ -24,10 +22,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.junction import Clique
-from missdp.inference.model import cell_index, draw, draw_each, finite, shaped
+from missdp.inference.model import cell_index, draw, finite, shaped
 from missdp.record import Record
-from missdp.types import Flags, Floats, Ints
+from missdp.types import Clique, Flags, Floats, Ints
 
 Singles = NDArray[np.float32]
 Pair: TypeAlias = tuple[int, int]
@@ -100,7 +97,7 @@ class Heads(Record):
         sampling noise than independent rows would.
         """
         rows = np.zeros((n, len(self.margins)), dtype=np.int64)
-        pieces = self.pieces(n)
+        pieces = self._pieces(n)
         for k in range(pieces):  # alike in distribution, as rows are
             block = np.zeros((len(range(k, n, pieces)), rows.shape[1]), dtype=np.int64)
             for place in range(len(self.order)):
@@ -119,15 +116,14 @@ class Heads(Record):
         if plain and set(limits) <= set(parents):
             rows[:, a] = draw(*self._short(rows, a), rng)
             return
-        law = self.law_next(rows, place, rng)[0]
-        rows[:, a] = self.draw_evenly(law, rows, place, rng)
+        law = self._calibrated_law(rows, a, rng)
+        rows[:, a] = _draw_evenly(law, self._alike(rows, a, rng), rng)
 
-    def law_next(self, rows: Ints, place: int, rng: np.random.Generator) -> tuple[Singles, Floats]:
-        """Return the law of one more attribute in each row, calibrated; and what that took.
+    def _calibrated_law(self, rows: Ints, a: int, rng: np.random.Generator) -> Singles:
+        """Return the law of one more attribute in each row, calibrated to its margin.
 
-        That is a factor for each level. Rows to which none is possible become copies of others.
+        Rows to which no level is possible become copies of others.
         """
-        a = self.order[place]
         closed = barrier(rows, self.limits[a], rng, len(self.margins[a]))
         scores = self.scores(rows, a)
         if closed is not None:
@@ -135,24 +131,7 @@ class Heads(Record):
         margin = self.margins[a] if closed is None else reachable(self.margins[a], closed)[0]
         return _calibrated(_softmax(scores), margin)
 
-    def law_with(self, rows: Ints, place: int, factor: Floats) -> Singles:
-        """Return the law of one more attribute in each row, calibrated by what other rows took.
-
-        It is zero in rows to which no level is possible.
-        """
-        a = self.order[place]
-        law = _softmax(self.scores(rows, a)) * factor.astype(np.float32)[:, None]
-        for c, table in self.limits[a].items():
-            law *= table[:, rows[:, c]]
-        whole = law.sum(axis=0)
-        found: Singles = np.divide(law, whole, out=law, where=whole > 0)
-        return found
-
-    def draw_evenly(self, law: Singles, rows: Ints, place: int, rng: np.random.Generator) -> Ints:
-        """Draw a level for each row by its own law, a column; rows that are alike, evenly."""
-        return _draw_evenly(law, self._alike(rows, self.order[place], rng), rng)
-
-    def pieces(self, n: int) -> int:
+    def _pieces(self, n: int) -> int:
         """Return in how many parts so many rows are drawn."""
         widest = max([1, *(len(m) for m in self.margins)])
         columns = max(sum(len(self.margins[c]) for c in p) for p in (*self.parents, ()))
@@ -302,18 +281,15 @@ def _softmax(scores: NDArray[Any]) -> NDArray[Any]:
     return scores
 
 
-def _calibrated(law: Singles, margin: Floats) -> tuple[Singles, Floats]:
-    """Scale the levels of all columns' laws so that their mean is the margin; and by how much."""
-    whole = np.ones(len(law))
+def _calibrated(law: Singles, margin: Floats) -> Singles:
+    """Scale the levels of all columns' laws so that their mean is the margin."""
     for _ in range(_ROUNDS):
         mean = law.mean(axis=1, dtype=np.float64)
         if np.abs(mean - margin).sum() * law.shape[1] < 1:
             break
-        factor = np.exp(_bias(law, mean, margin))
-        law *= factor.astype(np.float32)[:, None]
+        law *= np.exp(_bias(law, mean, margin)).astype(np.float32)[:, None]
         law /= law.sum(axis=0)
-        whole *= factor
-    return law, whole
+    return law
 
 
 def _bias(law: Singles, mean: Floats, margin: Floats) -> Floats:
@@ -369,52 +345,3 @@ def _balanced(chance: Floats, part: Ints, expected: Floats) -> Floats:
     moved = np.exp(np.clip(gap / np.maximum(slack, 1.0), -1.0, 1.0))[part] * chance
     balanced: Floats = moved / (moved + 1 - chance)
     return balanced
-
-
-_BARRED = -1e30
-_ROWS_AT_ONCE = 20_000
-
-
-def _full_conditional(law: Heads, rows: Ints, a: int) -> Floats:
-    """Return the probability of each level of an attribute given the rest of each row."""
-    size = len(law.margins[a])
-    known = np.array(rows)
-    scores = _scores(law, known, a)
-    for b in range(len(law.margins)):
-        if (b, a) in law.weights:
-            weights = law.weights[b, a]
-            without = _scores(law, known, b) - weights[:, known[:, a]]
-            without -= without.max(axis=0)
-            # exp(s + w) summed over the levels of b, for every level of a: one product of matrices.
-            top = weights.max()
-            total = np.exp(weights - top).T @ np.exp(without)
-            told = np.take_along_axis(without, known[None, :, b], axis=0)
-            scores += weights[known[:, b]].T + told - np.log(np.maximum(total, 1e-300)) - top
-        for (one, other), possible in law.allowed.items():
-            if {one, other} == {a, b} and a != b:
-                table = possible if one == a else possible.T
-                scores = np.where(table[:, known[:, b]], scores, _BARRED)
-    scores -= scores.max(axis=0) if size else 0.0
-    found = np.exp(scores)
-    return np.asarray(found / found.sum(axis=0))
-
-
-def redraw(law: Heads, rows: Ints, wanted: tuple[int, ...], rng: np.random.Generator) -> Ints:
-    """Return the rows with some attributes drawn anew, one after the other, given all the rest."""
-    found = np.array(rows)
-    for start in range(0, len(found), _ROWS_AT_ONCE):
-        part = found[start : start + _ROWS_AT_ONCE]
-        for a in wanted:
-            part[:, a] = draw_each(np.ascontiguousarray(_full_conditional(law, part, a).T), rng)
-    return found
-
-
-def _scores(law: Heads, rows: Ints, a: int) -> NDArray[Any]:
-    """Return the logarithm of the odds of each level given the earlier attributes."""
-    parents = law.parents[a]
-    biases = law.biases[a][:, None]
-    if not parents:
-        return np.repeat(biases, len(rows), axis=1)
-    features = Features(rows, parents, [len(m) for m in law.margins])
-    weights = np.concatenate([law.weights[a, c] for c in parents], axis=1)
-    return np.asarray(features.scores(weights).astype(np.float64) + biases)

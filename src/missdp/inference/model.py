@@ -1,6 +1,4 @@
-"""The merging of rare levels, impossible cells, the one sampler of rows, and values inside bins.
-
-`sample_rows` draws rows ancestrally, from a junction tree or from a Bayesian network.
+"""The merging of rare levels, impossible cells, draws of levels, and values inside bins.
 
 `Levels` says which levels of an attribute are modelled together. A level whose released count is
 lost in the noise cannot be told apart from its rare neighbours in any larger marginal: measuring it
@@ -13,16 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.beliefs import Calibrated
-from missdp.inference.junction import Clique
 from missdp.record import Record
-from missdp.types import Floats, Ints
+from missdp.types import Clique, Floats, Ints
 
 Draws: TypeAlias = Literal["even", "independent"]
 Name = TypeVar("Name", bound=Hashable)
@@ -135,44 +130,6 @@ def merge_zeros(zeros: Zeros, levels: Sequence[Levels]) -> Zeros:
     return {c: table[np.ix_(*(first[v] for v in c))] for c, table in zeros.items()}
 
 
-def sample_tree(
-    law: Calibrated, n: int, rng: np.random.Generator, *, draws: Draws = "even"
-) -> Ints:
-    """Draw ``n`` rows of a calibrated junction tree, one column per attribute."""
-    codes = sample_rows(tree_steps(law), n, rng, draws=draws)
-    return np.stack([codes[v] for v in range(len(law.tree.sizes))]).T  # columns in one piece
-
-
-def tree_steps(law: Calibrated) -> list[tuple[Clique, Clique, Floats]]:
-    """Return how rows of a calibrated junction tree are drawn, as `sample_rows` takes it."""
-    steps = []
-    for clique, given, table in zip(
-        law.tree.cliques, law.tree.separators, law.beliefs, strict=True
-    ):
-        new = tuple(v for v in clique if v not in given)
-        steps.append((given, new, table.transpose([clique.index(v) for v in (*given, *new)])))
-    return steps
-
-
-def sample_rows(
-    steps: Iterable[tuple[Sequence[Name], Sequence[Name], Floats]],
-    n: int,
-    rng: np.random.Generator,
-    *,
-    draws: Draws = "even",
-) -> dict[Name, Ints]:
-    """Draw ``n`` rows ancestrally: attributes one after the other, given earlier ones."""
-    codes: dict[Name, Ints] = {}
-    for given, new, table in steps:
-        before, sizes = table.shape[: len(given)], table.shape[len(given) :]
-        laws = np.ascontiguousarray(table).reshape(prod(before), -1)
-        if new:
-            flat = draw(laws, cell_index(codes, given, before, n), rng, draws=draws)
-            for name, size in zip(reversed(new), reversed(sizes), strict=True):
-                flat, codes[name] = np.divmod(flat, size)
-    return codes
-
-
 def cell_index(codes: Any, names: Sequence[Any], shape: Sequence[int], n: int) -> Ints:
     """Return the index of each of n rows' cell in a flat table over some attributes."""
     index = np.zeros(n, dtype=np.int64)
@@ -186,35 +143,32 @@ def _narrow(groups: NDArray[np.int64], number: int) -> NDArray[np.integer]:
     return groups.astype(np.uint16) if number <= 2**16 else groups
 
 
-def draw(laws: Floats, given: Ints, rng: np.random.Generator, *, draws: Draws = "even") -> Ints:
+def draw(laws: Floats, given: Ints, rng: np.random.Generator) -> Ints:
     """Draw a level for each row by the law, up to a factor, of the cell that it is in.
 
-    Even draws: each single one has exactly the right law; rows of one cell are negatively
-    correlated, so that counts differ from their expectation by less than one per level.
-    """
-    n, width = len(given), laws.shape[1]
-    mass = laws.sum(axis=1)
-    safe = np.where(mass[:, None] > 0, laws, 1.0)
-    cumulative = np.cumsum(safe, axis=1)
-    cumulative /= cumulative[:, -1:]
-    if draws == "even":
-        return _drawn_evenly(cumulative, given, rng)
-    grid = (cumulative + np.arange(len(laws))[:, None]).ravel()
-    u = np.minimum(rng.random(n), np.nextafter(1.0, 0))
-    flat = np.searchsorted(grid, u + given, side="right")
-    # Rounding may push a draw past the end of its cell: never onto a level of probability zero.
-    last = width - 1 - np.argmax((safe > 0)[:, ::-1], axis=1)
-    drawn: Ints = np.clip(flat - given * width, 0, last[given])
-    return drawn
-
-
-def _drawn_evenly(cumulative: Floats, given: Ints, rng: np.random.Generator) -> Ints:
-    """Deal the levels of each cell out to its rows, in random order.
-
-    The rows of a cell are at even distances between 0 and 1, all shifted by one random number; a
+    Draws are even: each single one has exactly the right law. Rows of one cell are negatively
+    correlated, so that counts differ from their expectation by less than one per level. For that,
+    the rows of a cell are at even distances between 0 and 1, all shifted by one random number. A
     row at u gets the first level with ``u < cumulative``.
+
+    Parameters
+    ----------
+    laws : ndarray of shape (cells, levels)
+        The law of each cell, up to a factor.
+    given : ndarray of int64, shape (n,)
+        The cell of each row.
+    rng : numpy.random.Generator
+        Draws the levels.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        The level of each row.
     """
-    cells, width = cumulative.shape
+    cells, width = laws.shape
+    positive = laws.sum(axis=1, keepdims=True) > 0
+    cumulative = np.cumsum(np.where(positive, laws, 1.0), axis=1)
+    cumulative /= cumulative[:, -1:]
     counts = np.bincount(given, minlength=cells)
     upto = np.ceil(cumulative * counts[:, None] - rng.random((cells, 1))).astype(np.int64)
     upto = np.clip(upto, 0, counts[:, None])  # rows that get this level or an earlier one

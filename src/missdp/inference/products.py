@@ -31,15 +31,16 @@ Everything here is a function of released values and public facts.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
+from itertools import combinations, pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.inference.heads import Pair
-from missdp.inference.masks import MaskModel
+from missdp.inference.missingness import MissingnessModel
+from missdp.record import Record
 from missdp.types import Floats, Ints
 
 _NUMBERS_AT_ONCE = 1 << 22
@@ -286,16 +287,28 @@ def complete_numbers(
     margins: Sequence[Floats],
     rows: Ints,
     holes: NDArray[np.bool_],
-    masks: MaskModel,
+    masks: MissingnessModel,
 ) -> Numbers:
     """Return what moments of observed cells say of complete rows.
 
-    * ``levels``, ``inside``: Mean and variance of ``z`` at each level of an attribute that is a
-      number.
-    * ``margins``: Of complete rows.
-    * ``rows``: Of a model of complete rows: they tell what is missing where observed cells are not
-      like all, and nothing else.
-    * ``holes``: What is missing in them: a draw, in which holes coincide as often as they do.
+    Parameters
+    ----------
+    moments : NumberMoments
+        What was released.
+    levels, inside : mapping of int to ndarray
+        Mean and variance of ``z`` at each level of an attribute that is a number.
+    margins : sequence of ndarray
+        One-way margins of complete rows.
+    rows : ndarray of int64, shape (n, d)
+        Rows of a model of complete rows. Only what is missing is read off them.
+    holes : ndarray of bool, shape (n, d)
+        A draw of what is missing in them.
+    masks : MissingnessModel
+        The model of missing cells.
+
+    Returns
+    -------
+    Numbers
     """
     missing = masks.missing(rows)
     z = {a: mean[rows[:, a]] for a, mean in levels.items()}
@@ -330,3 +343,80 @@ def complete_numbers(
         both[a, b] = told - middle[a] * middle[b], (noise / share) ** 2
     vary = {a: mean for a, mean in levels.items() if spread[a] > _LEAST_SPREAD}
     return Numbers(vary, spread, by_level, both)
+
+
+@dataclass(frozen=True, eq=False)
+class Products(Record):
+    """Released sums over rows of clipped blocks, and of the products of every two of them.
+
+    Parameters
+    ----------
+    blocks : mapping of str to array of float
+        The blocks of the plan, rounded to the grid.
+    single : mapping of str to array of float
+        For each attribute the sum of its blocks.
+    pairs : mapping of (str, str) to array of float
+        For every two attributes, the earlier one first, the sum of the products of their blocks.
+    std : float
+        Standard deviation of the noise of each number of ``pairs``.
+    single_std : float
+        That of each number of ``single`` and ``further``.
+    further_blocks, further : mapping of str to array of float
+        The further numbers of the plan, rounded to the grid, and their sums.
+    """
+
+    blocks: Mapping[str, Floats]
+    single: Mapping[str, Floats]
+    pairs: Mapping[tuple[str, str], Floats]
+    std: float
+    single_std: float
+    further_blocks: Mapping[str, Floats] = field(default_factory=dict)
+    further: Mapping[str, Floats] = field(default_factory=dict)
+
+
+def products_of(
+    cells: Ints,
+    blocks: Mapping[str, Ints],
+    further: Mapping[str, Ints],
+    *,
+    alone: int,
+    grid: float,
+    unit: float,
+    scale: float,
+) -> Products:
+    """Return released sums of products in units of rows.
+
+    Parameters
+    ----------
+    cells : ndarray of int64
+        The noisy sums: of blocks, of further numbers, and of the products of every two blocks.
+    blocks, further : mapping of str to ndarray of int64
+        The numbers that were summed up, in steps of the grid.
+    alone : int
+        Factor of blocks and further numbers, in steps of the grid.
+    grid : float
+        Steps of one number.
+    unit : float
+        Steps of a product of two numbers and a row's factor.
+    scale : float
+        Standard deviation of the noise of each cell, in steps.
+
+    Returns
+    -------
+    Products
+        Released; post-processing.
+    """
+    whole, factor = np.asarray(cells, dtype=np.float64) / unit, alone / grid
+    width = {name: block.shape[1] for name, block in blocks.items()}
+    ordered = list(combinations(blocks, 2))
+    sizes = [*width.values(), *(block.shape[1] for block in further.values())]
+    sizes += [width[a] * width[b] for a, b in ordered]
+    pieces = iter(np.split(whole, np.cumsum(sizes)[:-1]))
+    single = {name: next(pieces) / factor for name in blocks}
+    others = {name: next(pieces) / factor for name in further}
+    pairs = {(a, b): next(pieces).reshape(width[a], width[b]) for a, b in ordered}
+    std = scale / unit
+    rounded, beside = (
+        {name: block / grid for name, block in part.items()} for part in (blocks, further)
+    )
+    return Products(rounded, single, pairs, std, std / factor, beside, others)

@@ -19,15 +19,14 @@ for noise (James and Stein 1961; Efron and Morris 1973).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from math import prod
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from math import inf, prod
 
 import numpy as np
 
-from missdp.inference.junction import Clique
-from missdp.inference.model import Draws, cell_index, draw
-from missdp.types import Floats, Ints
+from missdp.inference.model import Draws, cell_index
+from missdp.inference.shrinkage import Mixture, NoisyTable
+from missdp.types import Clique, Floats, Ints
 
 _BATCH, _LEAST_BATCH = 250, 50  # rows that are compared at once
 _SWAPS = 1000
@@ -140,15 +139,7 @@ def _change(old: Ints, new: Ints, size: int) -> tuple[Ints, Floats]:
     return touched, np.asarray(np.bincount(where, weights=signs), dtype=np.float64)
 
 
-Name = TypeVar("Name", bound=Hashable)
-
 _HALVINGS = 12
-_RENEW = 0.7  # rows are drawn anew when their effective share has fallen below
-_POOL = 100_000  # rows that are weighted, if fewer are drawn
-_LEAST_POOL = 20_000  # and if only a few are
-_TIMES = 12  # as many rows are weighted as are drawn: fewer, and some are drawn twice too often
-_MOST_ROWS = 1_000_000  # at once
-_ROUNDS = 60  # of swaps: with more, tables hold little better, and all takes longer
 
 
 def effective_share(weights: Floats) -> float:
@@ -266,75 +257,93 @@ def draw_weighted(
     rng: np.random.Generator,
     *,
     draws: Draws = "even",
-    rounds: int = _ROUNDS,
+    rounds: int = _SWAPS,
 ) -> Ints:
     """Draw ``n`` of the weighted rows such that tables hold.
 
     Even draws round the weights systematically, and ``_swap`` undoes what that did to the tables.
     Where there are too many rows or tables to swap, rows that are alike are put
     side by side instead, which repeats fewer of them than chance would.
+
+    Parameters
+    ----------
+    codes : ndarray of int64, shape (rows, attributes)
+        The weighted rows.
+    tables : mapping of clique to ndarray
+        Shares of the rows in the cells of some attributes.
+    weights : ndarray of shape (rows,)
+        Weights of the rows, which add up to 1.
+    n : int
+        Number of rows to draw.
+    rng : numpy.random.Generator
+        Draws the rows.
+    draws : {"even", "independent"}, optional
+        Whether rows are drawn such that counts vary less than those of independent rows.
+    rounds : int, optional
+        Rounds of swaps, at most.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Positions of the rows that are drawn, in random order.
     """
     if draws == "independent":
         return rng.choice(len(codes), size=n, p=weights)
-    if n > _POOL or not _plan(n, len(tables), rounds)[1]:
+    if not _plan(n, len(tables), rounds)[1]:
         return resample(weights, n, rng, codes=codes)
     chosen = resample(weights, n, rng)
     return _swap(chosen, codes, tables, weights=weights, rng=rng, rounds=rounds)
 
 
-def sample_raked(
-    steps: Iterable[tuple[Sequence[Name], Sequence[Name], Floats]],
-    tables: Mapping[tuple[Name, ...], Floats],
+_POOL = 100_000  # rows that are weighted together, at most
+_FEWEST_WEIGHTED = 20_000
+_TIMES = 4  # as many rows are weighted as are chosen, if a pool holds so many
+_SWEEPS = 4
+_LEAST_EFFECTIVE = 0.5  # effective rows, of those that are weighted
+
+
+def raked_rows(
+    sample: Callable[[int, np.random.Generator], Ints],
+    tables: Mapping[Clique, Floats],
     n: int,
     rng: np.random.Generator,
     *,
-    sweeps: int = 3,
     draws: Draws = "even",
-) -> dict[Name, Ints]:
-    """Draw ``n`` rows ancestrally, such that tables hold which the steps alone do not give.
+    rounds: int = _SWAPS,
+) -> Ints:
+    """Draw ``n`` rows of a law, weighted and chosen such that tables hold.
 
-    Rows are raked to each table as soon as its attributes are drawn, and drawn anew by their
-    weights when these have become unequal; copies of a row go different ways from then on. So
-    weights stay nearly equal, however much the tables change the law of the steps: a particle
-    filter (Gordon, Salmond and Smith 1993), with raking in place of likelihoods.
+    Parameters
+    ----------
+    sample : callable
+        Draws so many rows of the law, one column per attribute.
+    tables : mapping of clique to ndarray
+        Shares of the rows in the cells of some attributes.
+    n : int
+        Number of rows.
+    rng : numpy.random.Generator
+        Draws rows, and chooses among them.
+    draws : {"even", "independent"}, optional
+        Whether rows are chosen such that counts vary less than those of independent rows.
+    rounds : int, default 1000
+        Rounds of swaps, at most, over all rows.
+
+    Returns
+    -------
+    ndarray of shape (n, attributes)
+        The rows, in random order.
     """
-    known = list(steps)
-    parts = [min(_MOST_ROWS, n - start) for start in range(0, max(1, n), _MOST_ROWS)]
-    found = [_part(known, tables, part, rng, sweeps=sweeps, draws=draws) for part in parts]
-    return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
-
-
-def _part(
-    steps: Sequence[tuple[Sequence[Name], Sequence[Name], Floats]],
-    tables: Mapping[tuple[Name, ...], Floats],
-    n: int,
-    rng: np.random.Generator,
-    *,
-    sweeps: int,
-    draws: Draws,
-) -> dict[Name, Ints]:
-    rows = max(n, min(_POOL, max(_LEAST_POOL, _TIMES * n)))
-    order = [name for _, new, _ in steps for name in new]
-    place = {name: i for i, name in enumerate(order)}
-    codes = np.zeros((len(order), rows), dtype=np.int64)
-    wanted = {tuple(place[name] for name in clique): table for clique, table in tables.items()}
-    weights, drawn = np.full(rows, 1 / rows), 0
-    for given, new, table in steps:
-        sizes = table.shape[len(given) :]
-        before = cell_index(codes, [place[v] for v in given], table.shape[: len(given)], rows)
-        flat = draw(table.reshape(-1, prod(sizes)), before, rng)
-        for name, size in zip(reversed(new), reversed(sizes), strict=True):
-            flat, codes[place[name]] = np.divmod(flat, size)
-        first, drawn = drawn, drawn + len(new)
-        ready = {c: t for c, t in wanted.items() if first <= max(c) < drawn}
-        if ready:
-            weights = rake(codes[:drawn].T, ready, weights=weights, sweeps=1, least_share=0.0)
-        if effective_share(weights) < _RENEW and drawn < len(order):
-            codes[:drawn] = codes[:drawn, resample(weights, rows, rng, codes=codes[:drawn].T)]
-            weights = np.full(rows, 1 / rows)
-    weights = rake(codes.T, wanted, weights=weights, sweeps=sweeps)
-    chosen = draw_weighted(codes.T, wanted, weights, n, rng, draws=draws)
-    return {name: codes[i, chosen] for name, i in place.items()}
+    if n == 0:
+        return sample(1, rng)[:0]
+    starts, parts = range(0, n, _POOL), list[Ints]()
+    for start in starts:
+        part = min(_POOL, n - start)
+        rows = sample(min(_POOL, max(_FEWEST_WEIGHTED, _TIMES * part)), rng)
+        weights = rake(rows, tables, sweeps=_SWEEPS, least_share=_LEAST_EFFECTIVE)
+        few = rounds // len(starts)  # what is left of rounding matters less in many pools
+        chosen = draw_weighted(rows, tables, weights, part, rng, draws=draws, rounds=few)
+        parts.append(rows[chosen])
+    return np.concatenate(parts)
 
 
 _LEAST_SHARE = 1e-3  # of the model's share of a cell, whatever is released
@@ -347,6 +356,11 @@ def centred(table: Floats) -> Floats:
     for axis in range(table.ndim):
         table = table - table.mean(axis=axis, keepdims=True)
     return table
+
+
+def centred_share(shape: Sequence[int]) -> float:
+    """Return the share of the variance of independent noise that a table keeps if it is centred."""
+    return prod(1 - 1 / size for size in shape)
 
 
 def scaled_to(table: Floats, margins: Sequence[Floats], *, sweeps: int = _SCALINGS) -> Floats:
@@ -366,30 +380,58 @@ def scaled_to(table: Floats, margins: Sequence[Floats], *, sweeps: int = _SCALIN
 
 
 def shrunk(
-    noisy: Floats,
-    base: Floats,
-    std: float | Floats,
+    noisy: Mapping[Clique, Floats],
+    base: Mapping[Clique, Floats],
+    std: Mapping[Clique, float | Floats],
     *,
-    margins: Sequence[Floats] | None = None,
-) -> Floats:
-    """Return a noisy table leaned on a model's, scaled to one-way margins.
+    margins: Mapping[int, Floats] | None = None,
+    rows: float = inf,
+) -> dict[Clique, Floats]:
+    """Return noisy tables shrunk towards those of a model, all by one mixture.
+
+    Parameters
+    ----------
+    noisy : mapping of clique to ndarray
+        Released shares of the rows, with noise.
+    base : mapping of clique to ndarray
+        Shares of the rows by the model.
+    std : mapping of clique to float or ndarray
+        Standard deviation of the noise of each share.
+    margins : mapping of attribute to ndarray, optional
+        One-way margins that the tables are scaled to, by default those of ``base``.
+    rows : float, optional
+        Number of rows of the model that ``base`` was counted in.
+
+    Returns
+    -------
+    dict of clique to ndarray
+        Shares of the rows, none of them negative.
 
     Notes
     -----
-    Each centred residual has a normal law of variance ``a v + s²``: noise ``s²``, and an error of
-    the model proportional to ``v = p (1 − p)``, with one ``a`` for the table, that makes both sides
-    add up. Its mean given what was found is ``λ = a v / (a v + s²)`` times the residual.
+    The error of the model in a cell of share ``p`` has a variance in proportion to ``p (1 − p)``;
+    see `missdp.inference.shrinkage`.
     """
-    residual = centred(noisy - base)
-    degrees = float(np.prod([1 - 1 / size for size in base.shape]))
+    residuals = {c: centred(table - base[c]) for c, table in noisy.items()}
+    tables = {c: _residual(residuals[c], base[c], std[c], rows) for c in noisy}
+    # What is known better than by rows of the model says nothing of how far it errs elsewhere.
+    known = {c for c, table in tables.items() if table.noise.mean() < table.sampling.mean()}
+    mixture, found = Mixture.of({c: t for c, t in tables.items() if c not in known}), {}
+    for clique, residual in residuals.items():
+        model = base[clique]
+        retained = 1.0 if clique in known else mixture.shrink(tables[clique]).retained
+        table = np.maximum(model + retained * residual, _LEAST_SHARE * model)
+        axes = range(model.ndim)
+        ends = [model.sum(axis=tuple(i for i in axes if i != axis)) for axis in axes]
+        if margins is not None:
+            ends = [margins[a] for a in clique]
+        found[clique] = scaled_to(table, ends)
+    return found
+
+
+def _residual(residual: Floats, base: Floats, std: float | Floats, rows: float) -> NoisyTable:
+    """Return what is left of a noisy table beyond a model's, with what it may vary by."""
+    degrees = centred_share(base.shape)
     noise = np.square(np.broadcast_to(std, base.shape)) * degrees
     spread = np.maximum(base * (1 - base), 0.0)
-    excess = max(0.0, float((np.square(residual) - noise).sum()))
-    error = excess * spread / max(float(spread.sum()), np.finfo(float).tiny)
-    trusted = np.divide(error, error + noise, out=np.zeros_like(error), where=error > 0)
-    table = np.maximum(base + trusted * residual, _LEAST_SHARE * base)
-    wanted = margins
-    if wanted is None:
-        axes = range(base.ndim)
-        wanted = [base.sum(axis=tuple(i for i in axes if i != axis)) for axis in axes]
-    return scaled_to(table, wanted)
+    return NoisyTable(residual, noise, spread[None], spread * degrees / rows, degrees)

@@ -7,10 +7,13 @@ has the coefficients
 
     C_kl = f_kᵀ (T − p qᵀ) g_l,     with noise of variance v_kl,
 
-and its chi-squared dependence is the sum of their squares. They are taken for normal with variance
-``s₁ ρ^(k + l − 2) + s₂``: smooth dependence, and what is left. Both strengths are those of greatest
-likelihood for each pair, the decay ``ρ`` for all pairs together; where noise explains what is seen,
-they are nearly 0. What is returned is the posterior mean (Efron and Morris 1973).
+and its chi-squared dependence is the sum of their squares. The coefficients are normal. Their
+variance is ``a (ρ^(k + l − 2) + r)`` for smooth dependence, and ``a`` for dependence of any form.
+`missdp.inference.shrinkage` estimates over all pairs together how common each decay ``ρ``, each
+remainder ``r`` and each strength ``a`` is, and how many pairs are independent. A pair whose
+dependence is probably smooth gets its posterior mean (Efron and Morris 1973). Every other pair
+keeps its noisy cells, which are then shrunk towards the model of all pairs and not towards
+independence. This matters if one level holds most rows: its trend in ranks says little.
 
 The mean of the prior is 0. Where two ordered attributes are clearly correlated, it is what normal
 dependence between their ranks has, of the correlation that explains all coefficients best, if that
@@ -40,20 +43,21 @@ import numpy as np
 
 from missdp.inference.heads import Pair
 from missdp.inference.products import Numbers
-from missdp.inference.raking import scaled_to
+from missdp.inference.raking import centred_share, scaled_to
+from missdp.inference.shrinkage import Mixture, NoisyTable, Shrinkage
 from missdp.types import Flags, Floats
 
 _DEGREES = 4  # polynomials; functions beyond are taken as they come
-_DECAYS = np.array([0.15, 0.3, 0.5, 0.7])
-_STEPS = 40
-_LEAST_START = 0.1  # of the noise
+_DECAYS = (0.15, 0.4, 0.7)
+_REMAINDERS = (0.01, 0.1)  # variance of all coefficients, relative to that of the first
+_USUAL_SIGNAL = 0.0006  # variance of dependence in a cell, relative to the share of its level
 _NEVER = 1e-12
 _SECOND = 2.0  # degree of ranks, where numbers come first
 _APART = 0.03  # of a number, what its bins do not tell, below which bins tell nothing more
 _LEAST_SHARE = 1e-9
 _LEAST_TREND = 0.3  # a first coefficient, from which on dependence may be normal
 _CORRELATIONS = np.array([0.2, 0.35, 0.5, 0.6, 0.7, 0.78, 0.85, 0.9, 0.94, 0.97, 0.985, 0.995])
-_LIKELIER = 3.0  # in logarithms
+_LIKELIER = 3.0  # log likelihood ratio from which a prior mean is used
 _PLACES = 8  # in each level, by which a normal law is integrated
 _EXACT, _TILTS, _STEEPEST = 2e-3, 12, 30.0
 _LEAST_CELL = 1e-3  # of independence
@@ -84,7 +88,9 @@ class _Basis:
         root, size = np.sqrt(margin), len(margin)
         rank = 2 * np.cumsum(margin) - margin - 1
         degree = min(_DEGREES, size - 1) if ordered else 0
+        # A trend through levels that hold hardly any rows would have their noise, and no signal.
         powers = np.polynomial.legendre.legvander(rank, degree) * root[:, None]
+        powers[:, 1:] *= (margin / (margin + noise / _USUAL_SIGNAL))[:, None]
         known = np.arange(1.0, degree + 1)
         if number is not None:  # first of all, before the rank itself
             powers = np.insert(powers, 1, number[0] * root, axis=1)[:, :size]
@@ -93,13 +99,14 @@ class _Basis:
         degree = len(known)
         whole = np.linalg.qr(powers, mode="complete")[0][:, 1:] / root[:, None]
         rest = whole[:, degree:]  # in directions in which noise is independent
-        whole[:, degree:] = rest @ np.linalg.eigh(rest.T @ (noise[:, None] * rest))[1]
+        centred = rest - rest.mean(axis=0)
+        whole[:, degree:] = rest @ np.linalg.eigh(centred.T @ (noise[:, None] * centred))[1]
         beyond = np.inf if ordered else 1.0
         degrees = np.append(known, np.full(size - 1 - degree, beyond))
         found = cls(margin, whole, degrees, margin[:, None] * whole)
-        return found if number is None else found._beside(*number)
+        return found if number is None else found._with_number_first(*number)
 
-    def _beside(self, mean: Floats, spread: float) -> _Basis:
+    def _with_number_first(self, mean: Floats, spread: float) -> _Basis:
         """Return a basis that starts with a number itself, and what its bins say of it.
 
         The first function of the basis is the mean of the number in each bin, ``e``. Let ``z`` be
@@ -121,8 +128,21 @@ class _Basis:
         return _Basis(self.margin, functions[:, told], degrees[told], back[:, told])
 
     @property
-    def lifted(self) -> int:
-        """How many functions read a number, and come first: none, itself, or that beside it too."""
+    def noise_weights(self) -> Floats:
+        """How the variances of a table's cells add up to those of its coefficients.
+
+        Rows and columns of the noise add up to nothing: a constant in a function meets no noise.
+        Rare levels share such a constant, as ranks hardly differ there. Variances of cells are
+        those of noise whose mean was taken off.
+        """
+        size, found = len(self.margin), self.functions.copy()
+        found[:size] -= found[:size].mean(axis=0)
+        found[:size] /= math.sqrt(max(centred_share((size,)), _NEVER))
+        return np.asarray(np.square(found))
+
+    @property
+    def n_number_functions(self) -> int:
+        """Number of leading functions that use the number itself: 0, 1 or 2."""
         return int((self.functions[len(self.margin) :] != 0).sum())
 
     @property
@@ -136,16 +156,16 @@ class _Basis:
         """Return the coefficients of tables with normal dependence, one for each correlation.
 
         Let ``e`` be the means of a number ``z`` in its levels, and ``r`` their correlation. Two
-        numbers that depend linearly have ``E[z z'] = E[e e'] / (r r')``, about, and what is beside
-        them, ``(e - r z) / s``, has what of ``E[e e']`` this does not explain.
+        numbers that depend linearly have ``E[z z'] = E[e e'] / (r r')``, about. The second function
+        ``(e - r z) / s`` takes the remainder of ``E[e e']``.
         """
         tables = _normal_tables(self.margin, other.margin, correlations)
         (one, r), (two, r_two) = self.first, other.first
         found = self.functions[: len(one)].T @ tables @ other.functions[: len(two)]
-        found[:, : self.lifted], found[:, :, : other.lifted] = 0.0, 0.0
+        found[:, : self.n_number_functions], found[:, :, : other.n_number_functions] = 0.0, 0.0
         between = one @ tables @ two
         found[:, 0, 0] = whole = np.clip(between / (r * r_two), -1.0, 1.0)
-        if min(self.lifted, other.lifted) > 1:
+        if min(self.n_number_functions, other.n_number_functions) > 1:
             beside = math.sqrt((1 - r**2) * (1 - r_two**2))
             found[:, 1, 1] = (between - whole * r * r_two) / beside
         return np.asarray(found)
@@ -167,46 +187,66 @@ def _normal_tables(one: Floats, other: Floats, correlations: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """The prior of the coefficients of a pair, by decay, and how likely it makes them."""
+    """The noisy coefficients of a pair, and the mean of their prior."""
 
     one: _Basis
     other: _Basis
     values: Floats
     noise: Floats
     centre: Floats
-    prior: Floats
-    likely: Floats
+    rows: float
 
     @classmethod
-    def of(
-        cls, one: _Basis, other: _Basis, table: Floats, variance: Floats, *, trend: bool
-    ) -> _Fit:
-        """Find it, with normal dependence as the mean of the prior if there may be a ``trend``."""
+    def of(cls, one: _Basis, other: _Basis, table: Floats, variance: Floats, rows: float) -> _Fit:
+        """Return the coefficients of a table less the product of its margins."""
         values = one.functions.T @ table @ other.functions
-        noise = (one.functions**2).T @ variance @ other.functions**2
-        plain = cls(one, other, values, noise, 0.0 * values, *_prior(values, noise, one, other))
-        if not trend or abs(plain.trend) < max(_LEAST_TREND, _PLAIN * math.sqrt(noise[0, 0])):
-            return plain
-        tried = one.normal(other, np.sign(plain.trend) * _CORRELATIONS)
-        return plain.around(tried[plain._gains(tried).argmax()])
+        noise = one.noise_weights.T @ variance @ other.noise_weights
+        return cls(one, other, values, noise, 0.0 * values, rows)
 
     @property
     def trend(self) -> float:
         """The first coefficient."""
         return float(self.values[0, 0])
 
-    def around(self, centre: Floats, *, by: float = _LIKELIER) -> _Fit:
-        """Return the same with this mean of the prior, if that is likelier, in logarithms."""
-        prior, likely = _prior(self.values - centre, self.noise, self.one, self.other)
-        likely = likely + self._gains(centre)
-        if likely.max() <= self.likely.max() + by:
+    @property
+    def table(self) -> NoisyTable:
+        """The coefficients less the mean of their prior."""
+        shapes = _shapes(self.one, self.other)
+        sampling = np.full(self.values.shape, 1 / max(1.0, self.rows))
+        return NoisyTable(self.values - self.centre, self.noise, shapes, sampling)
+
+    def around_trend(self, mixture: Mixture) -> _Fit:
+        """Return the same with normal dependence as the prior mean, if that is clearly likelier."""
+        if abs(self.trend) < max(_LEAST_TREND, _PLAIN * math.sqrt(self.noise[0, 0])):
             return self
-        return replace(self, centre=centre, prior=prior, likely=likely)
+        tried = self.one.normal(self.other, np.sign(self.trend) * _CORRELATIONS)
+        found = replace(self, centre=tried[self._gains(tried).argmax()])
+        # The prior log probability of dependence guards against chance trends.
+        better = found.likelihood(mixture) - self.likelihood(mixture) + mixture.dependent
+        return found if better > _LIKELIER else self
+
+    def likelihood(self, mixture: Mixture) -> float:
+        """How much likelier than noise around independence the coefficients are, in logarithms."""
+        return mixture.shrink(self.table).likelihood + self.gain
+
+    @property
+    def gain(self) -> float:
+        """How much likelier than independence the mean of the prior makes the coefficients."""
+        return float(self._gains(self.centre))
 
     def _gains(self, centre: Floats) -> Floats:
-        """How much likelier than nothing coefficients are that noise alone is around."""
+        """Log likelihood ratio of noise around ``centre`` to noise around 0."""
         gains = np.square(self.values) - np.square(self.values - centre)
         return np.asarray((gains / np.maximum(self.noise, _NEVER)).sum(axis=(-2, -1)) / 2)
+
+
+def _shapes(one: _Basis, other: _Basis) -> Floats:
+    """Return the relative prior variances of coefficients: smooth ones, and equal ones last."""
+    order = one.degrees[:, None] + other.degrees - 2
+    if not order.any():  # neither attribute has an order
+        return np.ones((1, *order.shape))
+    smooth = [decay**order + rest for decay in _DECAYS for rest in _REMAINDERS]
+    return np.stack([*smooth, np.ones(order.shape)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,12 +261,12 @@ class _Kept:
     kept: Floats
     noise: Floats
     centre: Floats
+    spread: Floats
 
     @classmethod
-    def of_fit(cls, fit: _Fit, decay: int) -> _Kept:
-        """Return what is kept with this decay."""
-        prior = fit.prior[decay]
-        return cls(fit.one, fit.other, prior / (prior + fit.noise), fit.noise, fit.centre)
+    def of_fit(cls, fit: _Fit, shrinkage: Shrinkage) -> _Kept:
+        """Return the coefficients of a fit that are kept."""
+        return cls(fit.one, fit.other, shrinkage.retained, fit.noise, fit.centre, shrinkage.spread)
 
     def of(self, table: Floats, kept: Floats) -> Floats:
         """Return a table with so much of each of its coefficients."""
@@ -262,8 +302,8 @@ class _Kept:
         return np.asarray(found - lower)
 
     @property
-    def told(self) -> Floats:
-        """The noise to be reckoned with afterwards, of each cell."""
+    def remaining_variance(self) -> Floats:
+        """Variance of each cell that a later fit should still allow for."""
         spread = self.one.back**2 @ (self.kept * self.noise) @ (self.other.back**2).T
         return np.asarray(_TOLD * spread)
 
@@ -275,8 +315,11 @@ class Smoothing:
     * ``pairs``, ``variances``: Tables less the product of their margins, and the variance of their
       noise.
     * ``kept``: Of the pairs that are smoothed.
+    * ``strengths``: Of the pairs that are not, the variance of dependence relative to the product
+      of margins.
     * ``sparse``: Of the pairs that are nearly functional.
     * ``margins``: As those leave them.
+    * ``independent``: Posterior probability that the attributes of a pair are independent.
     """
 
     pairs: Mapping[Pair, Floats]
@@ -285,6 +328,8 @@ class Smoothing:
     numbers: Numbers | None = None
     sparse: Mapping[Pair, _SparseTable] = field(default_factory=dict)
     margins: tuple[Floats, ...] = ()
+    strengths: Mapping[Pair, float] = field(default_factory=dict)
+    independent: Mapping[Pair, float] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -294,22 +339,22 @@ class Smoothing:
         variances: Mapping[Pair, Floats],
         ordered: Sequence[bool],
         *,
+        rows: float,
         flat: bool = True,
         numbers: Numbers | None = None,
     ) -> Smoothing:
-        """Find how much to keep; of pairs without order only if ``flat``.
+        """Find how much to keep; of pairs that are not probably smooth only if ``flat``.
 
-        ``ordered`` tells the attributes whose levels have an order, and ``numbers`` what is known
-        of some of them as numbers.
+        ``ordered`` tells the attributes whose levels have an order, ``numbers`` what is known of
+        some of them as numbers, and ``rows`` how many rows were counted.
         """
         known = {} if numbers is None else numbers.levels
-        chosen = [
-            (a, b)
-            for a, b in pairs
-            if min(len(margins[a]), len(margins[b])) > 1
-            and (flat or any((ordered[c] and len(margins[c]) > 2) or c in known for c in (a, b)))
-        ]
-        noise = {c: variances[p].mean(axis=1 - p.index(c)) for p in reversed(chosen) for c in p}
+        chosen = [(a, b) for a, b in pairs if min(len(margins[a]), len(margins[b])) > 1]
+        seen: dict[int, list[Floats]] = {}
+        for pair in chosen:
+            for place, a in enumerate(pair):
+                seen.setdefault(a, []).append(variances[pair].mean(axis=1 - place))
+        noise = {a: np.mean(found, axis=0) for a, found in seen.items()}
 
         @cache
         def basis(a: int, number: bool) -> _Basis:
@@ -322,26 +367,44 @@ class Smoothing:
                 table = numbers.under(pair, table, noise=False)
                 variance = numbers.under(pair, variance, noise=True)
             one, other = (basis(a, numbers is not None) for a in pair)
-            return _Fit.of(one, other, table, variance, trend=all(ordered[a] for a in pair))
+            return _Fit.of(one, other, table, variance, rows)
 
         fits = {pair: fit(pair, numbers) for pair in chosen}
-        likely = [found.likely for found in fits.values()]
-        decay = int(np.argmax(sum(likely, np.zeros(len(_DECAYS)))))
-        kept = {pair: _Kept.of_fit(found, decay) for pair, found in fits.items()}
+        tables = {pair: found.table for pair, found in fits.items()}
+        mixture = Mixture.of(tables)
+        shrinkages = {pair: mixture.shrink(table) for pair, table in tables.items()}
+        # Before the prior has a mean: a pair that is around a trend is not independent.
+        independent = {pair: found.independent for pair, found in shrinkages.items()}
+        for pair in chosen:
+            around = fits[pair].around_trend(mixture) if all(ordered[a] for a in pair) else None
+            if around is not None and around is not fits[pair]:
+                fits[pair], shrinkages[pair] = around, mixture.shrink(around.table)
+        kept = {
+            pair: _Kept.of_fit(fits[pair], found)
+            for pair, found in shrinkages.items()
+            if flat or found.shapes[-1] < found.shapes[:-1].sum() or fits[pair].centre.any()
+        }
+        strengths = {
+            pair: mixture.strength(found.retained, fits[pair].noise)
+            for pair, found in shrinkages.items()
+            if pair not in kept
+        }
         # What numbers tell of a trend is no evidence against a table with few full cells.
         alone = {
             pair: fit(pair, None)
             for pair, found in fits.items()
             if known.keys() & {*pair} and abs(found.trend) > _STRONG
         }
-        rivals = {pair: float(found.likely[decay]) for pair, found in {**fits, **alone}.items()}
+        rivals = {pair: found.likelihood + fits[pair].gain for pair, found in shrinkages.items()}
+        rivals |= {pair: found.likelihood(mixture) for pair, found in alone.items()}
         sparse = _sparse_tables(margins, pairs, variances, ordered, rivals)
         ends = _shared_margins(margins, sparse)
-        found = cls(pairs, variances, kept, numbers, sparse, ends)
-        return replace(found, kept=kept | found._like_twins(fits, ordered, decay))
+        independent |= dict.fromkeys(sparse, 0.0)
+        found = cls(pairs, variances, kept, numbers, sparse, ends, strengths, independent)
+        return replace(found, kept=kept | found._like_twins(fits, ordered, mixture))
 
     def _like_twins(
-        self, fits: Mapping[Pair, _Fit], ordered: Sequence[bool], decay: int
+        self, fits: Mapping[Pair, _Fit], ordered: Sequence[bool], mixture: Mixture
     ) -> dict[Pair, _Kept]:
         """Return what is kept of nominal attributes: the prior is around their ordered twins."""
         # Both tell each other, and say the same of others, the ordered one with less noise.
@@ -359,19 +422,19 @@ class Smoothing:
                     continue
                 ours, theirs = self.kept[known], fits[own]
                 base = theirs.one if c < x else theirs.other
-                if base.lifted:  # a number says more by itself
+                if base.n_number_functions:  # a number says more by itself
                     continue
                 values = ours.coefficients(self.under(known, self.pairs[known]))
                 back, values = (ours.one, values) if a < x else (ours.other, values.T)
                 centre = base.functions.T @ law.T @ back.back @ values
-                centre = centre if c < x else centre.T
-                found[own] = _Kept.of_fit(theirs.around(centre, by=-math.inf), decay)
+                twin = replace(theirs, centre=centre if c < x else centre.T)
+                found[own] = _Kept.of_fit(twin, mixture.shrink(twin.table))
         return found
 
     @property
-    def told(self) -> dict[Pair, Floats]:
-        """The noise to be reckoned with by whoever fits a model to what is returned here."""
-        smooth = {pair: kept.told for pair, kept in self.kept.items()}
+    def remaining_variance(self) -> dict[Pair, Floats]:
+        """Variance of each cell that a later fit should still allow for, by pair."""
+        smooth = {pair: kept.remaining_variance for pair, kept in self.kept.items()}
         sparse = {pair: _TOLD * found.variance for pair, found in self.sparse.items()}
         return {**self.variances, **smooth, **sparse}
 
@@ -380,12 +443,15 @@ class Smoothing:
         smooth = {
             pair: kept.mean(self.under(pair, self.pairs[pair])) for pair, kept in self.kept.items()
         }
+        return {**self.pairs, **smooth, **self._functional_means()}
+
+    def _functional_means(self) -> dict[Pair, Floats]:
+        """Return the posterior means of the pairs that are nearly functional."""
         ends = self.margins
-        sparse = {
+        return {
             (a, b): found.table - np.outer(ends[a], ends[b])
             for (a, b), found in self.sparse.items()
         }
-        return {**self.pairs, **smooth, **sparse}
 
     def allowed(self, known: Mapping[Pair, Flags]) -> dict[Pair, Flags]:
         """Return the cells of pairs that are possible, by what is known and what was found."""
@@ -401,12 +467,13 @@ class Smoothing:
     ) -> dict[Pair, Floats]:
         """Return a draw of the posterior, given a draw of the noise of each pair, and of numbers.
 
-        Its mean is that of `means`, and its variance what is kept of that of the noise.
+        Its mean is that of `means`. The noise of each coefficient is scaled by the root of
+        ``spread``.
         """
         spread = {
             pair: kept.of(
                 noise[pair] if numbers is None else numbers.under(pair, noise[pair], noise=False),
-                np.sqrt(kept.kept),
+                np.sqrt(kept.spread),
             )
             for pair, kept in self.kept.items()
         }
@@ -416,42 +483,13 @@ class Smoothing:
         return {pair: mean + spread.get(pair, noise[pair]) for pair, mean in means.items()}
 
 
-def _prior(values: Floats, noise: Floats, one: _Basis, other: _Basis) -> tuple[Floats, Floats]:
-    """Return the variance of each coefficient, and how likely it makes them all, by decay.
-
-    In logarithms, and relative to no dependence at all.
-
-    The strengths climb by multiplicative steps (Févotte, Bertin and Durrieu 2009), which keep them
-    positive and never lower the likelihood.
-    """
-    shape = _DECAYS[:, None, None] ** (one.degrees[:, None] + other.degrees - 2)
-    squares = np.square(values)
-    noise = np.maximum(noise, _NEVER * squares.max(initial=_NEVER))
-    start = max(float((squares - noise).mean()), _LEAST_START * float(noise.mean()))
-    smooth = np.full((len(shape), 1, 1), start)
-    flat = smooth.copy()
-    for _ in range(_STEPS):
-        whole = smooth * shape + flat + noise
-        pull, push = squares / np.square(whole), 1 / whole
-        smooth = smooth * _step(shape * pull, shape * push)
-        flat = flat * _step(pull, push)
-    prior = smooth * shape + flat
-    whole = prior + noise
-    gain = squares / noise - squares / whole - np.log(whole / noise)
-    return prior, np.asarray(0.5 * gain.sum(axis=(1, 2)))
-
-
-def _step(pull: Floats, push: Floats) -> Floats:
-    up, down = (part.sum(axis=(1, 2), keepdims=True) for part in (pull, push))
-    return np.asarray(np.sqrt(up / np.maximum(down, _NEVER)))
-
-
 _PARTS = np.array([0.0, 0.05, 0.2, 0.5, 1.0])  # of independence
 _SCALES = np.array([0.1, 0.3, 1.0])  # of the most that margins leave room for
 _EMPTY = 0.9  # share of cells that are taken for empty to begin with
 _KIND_STEPS = 30
+_SETTLED = 1e-4  # of all cells, that another step moves from one kind to another
 _CLEARLY = 10.0  # in logarithms of likelihood: less, and the other prior is kept
-_STRONG = 0.5  # distance from independence
+_STRONG = 0.5  # distance from independence, in which tables of ordered levels count as functional
 _PLAIN = 3.0  # standard deviations
 _FUNCTION = 2.0  # standard deviations, by which a sum may fall short of that of a function
 _MOST_FUNCTIONAL = 10.0  # standard deviations, by which it must be above that of independence
@@ -488,18 +526,22 @@ def _sparse_tables(
     for (a, b), values in pairs.items():
         if min(values.shape) < 2:
             continue
+        least = _STRONG if ordered[a] or ordered[b] else 0.0  # distance from independence
+        if float(np.abs(values).sum()) / 2 < least:  # and noise only adds to it
+            continue
         ends = margins[a], margins[b]
         lower = np.maximum(np.outer(*ends), _LEAST_SHARE**2)
         noise = np.maximum(variances[a, b], _LEAST_SHARE**2)
-        rival = max(fits.get((a, b), 0.0), _normal_fit(values, noise, lower))
+        degrees = centred_share(values.shape)  # cells are tied by margins
+        rival = max(fits.get((a, b), 0.0), degrees * _normal_fit(values, noise, lower))
         if rival <= _CLEARLY:  # hardly more than independence
             continue
         mean, variance, fit = _posterior(values + lower, noise, lower, np.minimum.outer(*ends))
-        if fit > rival + _CLEARLY:
+        if degrees * fit > rival + _CLEARLY:
             possible = _possible(values + lower, noise, *ends)
             table = np.maximum(mean, _LEAST_SHARE * lower) * possible
             table = _between(table, ends)
-            if float(np.abs(table - lower).sum()) / 2 >= _STRONG * (ordered[a] or ordered[b]):
+            if float(np.abs(table - lower).sum()) / 2 >= least:
                 found[a, b] = _SparseTable(table, variance * possible, possible)
     return found
 
@@ -561,6 +603,8 @@ def _weights(likelihood: Floats) -> Floats:
         two = step(one)
         first, second = one - weights, two - 2 * one + weights
         moves, turned = float(np.linalg.norm(first)), float(np.linalg.norm(second))
+        if moves < _SETTLED:
+            break
         size = max(1.0, moves / max(turned, _LEAST_WEIGHT * moves, _LEAST_CHANCE))
         moved = np.maximum(weights + 2 * size * first + size**2 * second, _LEAST_WEIGHT)
         weights = step(moved / moved.sum())
@@ -569,15 +613,15 @@ def _weights(likelihood: Floats) -> Floats:
 
 def _possible(table: Floats, noise: Floats, one: Floats, other: Floats) -> Flags:
     """Return the cells that are possible if one attribute is a function of the other."""
-    of_rows = _of_rows(table, noise, one, other)
-    of_columns = _of_rows(table.T, noise.T, other, one).T
+    of_rows = _possible_given_rows(table, noise, one, other)
+    of_columns = _possible_given_rows(table.T, noise.T, other, one).T
     both: Flags = of_rows & of_columns
     if both.any(axis=0).all() and both.any(axis=1).all():
         return both
     return min(of_rows, of_columns, key=np.count_nonzero)  # they contradict each other
 
 
-def _of_rows(table: Floats, noise: Floats, one: Floats, other: Floats) -> Flags:
+def _possible_given_rows(table: Floats, noise: Floats, one: Floats, other: Floats) -> Flags:
     """Return the cells that are possible if the level of a row tells that of the column."""
     rows, best = np.arange(len(table)), table.argmax(axis=1)
     found, std = table[rows, best], np.sqrt(noise[rows, best])

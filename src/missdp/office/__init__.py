@@ -6,7 +6,7 @@ facts, before a table is looked at; `missdp.office.dossier` writes the papers of
 report for the curator looks at private rows.
 """
 
-from missdp.aliases import exported
+from missdp.exports import exported
 from missdp.office.budget import LedgerBudget as LedgerBudget
 from missdp.office.curator import curator_report as curator_report
 from missdp.office.ledger import Ledger as Ledger

@@ -1,4 +1,4 @@
-"""A budget that stands in a ledger, wherever a `Budget` is asked for."""
+"""A budget that stands in a ledger, wherever a `Filter` is asked for."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ from typing import TYPE_CHECKING
 
 from missdp.accounting import (
     ApproximateEvent,
-    Budget,
     Condition,
     Cost,
     Event,
+    Filter,
     FilterEvent,
     Guarantee,
 )
-from missdp.accounting.conditions import all_conditions
+from missdp.accounting.budget import Entries, Events, as_events
+from missdp.accounting.events import ROW, unit_of
 from missdp.accounting.exact import exact, float_down, float_up
-from missdp.accounting.filters import ROW, UnitEvent, unit_of
+from missdp.accounting.units import UnitEvent
+from missdp.conditions import all_conditions
+from missdp.errors import UnprovenError
 from missdp.office.chain import path_of
 
 if TYPE_CHECKING:
     from missdp.office.ledger import Ledger, Purpose
 
 
-class LedgerBudget(Budget):
+class LedgerBudget(Filter):
     """The budget of a table in a ledger; made by ``Ledger.budget``.
 
     Each charge is a request of its own, committed in the ledger before `charge` returns. Whatever
@@ -62,10 +65,10 @@ class LedgerBudget(Budget):
             facts.epsilon,
             facts.total_delta,
             adjacency=facts.adjacency,
-            schedule="adaptive",
-            currency=facts.cost.currency,
+            measure=facts.cost.currency,
+            failure=facts.failure,
         )
-        self._cost = facts.cost
+        self._cap_at(facts.cost)
         self._ledger, self._facts, self._what = ledger, facts, what
         self._requests = iter([] if request is None else [request])
 
@@ -126,6 +129,36 @@ class LedgerBudget(Budget):
         rows = [self._ledger.row(name) for name in path_of(self._facts.name)]
         return all(row.charged(cost, failure, row.last, row.head).holds for row in rows)
 
+    def releases_left(self, epsilon: float = 1.0) -> int | None:
+        """Return how many more synthetic tables of this epsilon fit into what is left.
+
+        Each is charged as a fit of the usual families is: in Gaussian differential privacy at the
+        delta of the budget, or purely if that is 0.
+
+        Returns
+        -------
+        int or None
+            None if the currency of the budget does not price this.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from missdp.office import Ledger
+        >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db", who="ada")
+        >>> ledger.create("patients-2026", epsilon=3.0, delta=1e-6, currency="gdp")
+        >>> ledger.budget("patients-2026").releases_left()
+        7
+        """
+        facts = self._facts
+        cost = Cost.worth("gdp" if facts.delta else "pure", epsilon, facts.delta)
+        try:
+            each, _ = facts.price([cost.event()])
+        except UnprovenError:
+            return None
+        rows = [self._ledger.row(name) for name in path_of(facts.name)]
+        left = min(exact(row.facts.cost.amount) - row.spent for row in rows)
+        return max(0, int(left / each))
+
     def pays_for(self, ledger: str) -> bool:
         """Whether it is the budget that a schema names, or a part of it."""
         url, _, name = ledger.partition("#")
@@ -135,19 +168,18 @@ class LedgerBudget(Budget):
         """Return the cap, as an event; what was released under it stands in the ledger."""
         facts = self._facts
         capacity = facts.cost.event(adjacency=facts.adjacency)
-        whole = FilterEvent(capacity=capacity, label=label or facts.name, adjacency=facts.adjacency)
+        whole = FilterEvent(
+            capacity=capacity,
+            label=label or facts.name,
+            adjacency=facts.adjacency,
+            failure=facts.failure,
+        )
         if facts.unit == ROW:
             return whole
         return UnitEvent(unit=facts.unit, rows=1, **vars(whole))
 
-    def _record(
-        self,
-        parts: tuple[Event, ...],
-        entries: tuple[Event | Budget, ...],
-        conditions: Iterable[Condition],
-    ) -> None:
-        made = (entry.filter() if isinstance(entry, Budget) else entry for entry in entries)
-        kept, (unit, _) = all_conditions(conditions), unit_of(made)
+    def _record(self, parts: Events, entries: Entries, conditions: Iterable[Condition]) -> None:
+        kept, (unit, _) = all_conditions(conditions), unit_of(as_events(entries))
         what = replace(self._what, conditions=kept, unit=unit)
         request = next(self._requests, None)
         self._ledger.start(self._facts.name, parts, what, request=request)

@@ -17,9 +17,9 @@ from functools import lru_cache
 from typing import Any
 
 from missdp.accounting import Cost, Event, flatten
-from missdp.accounting.costs import approximate_delta, zcdp_cost
 from missdp.accounting.events import Adjacency, under
 from missdp.accounting.exact import exact, total
+from missdp.accounting.measures import approximate_delta, zcdp_cost
 from missdp.errors import LedgerError, MissDPError, UnprovenError, replacing
 from missdp.record import WRONG
 
@@ -43,13 +43,30 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-_ASKED = ("budget", "parameters", "purpose", "ticket", "file", "conditions", "events")
+_NAMED = ("budget", "parameters", "purpose", "ticket", "file")
+_ASKED = (*_NAMED, "conditions", "events")
 
 
-def same_request(first: Mapping[str, Any], line: Mapping[str, Any]) -> bool:
-    """Whether a line asks for what the first one of its request does: what was approved."""
-    # Requests that an earlier version filed say nothing of files and conditions.
-    return all(first[key] == line[key] for key in _ASKED if key in first and key in line)
+def same_request(
+    first: Mapping[str, Any], line: Mapping[str, Any], *, is_planned: bool = True
+) -> bool:
+    """Whether a line asks for what the first one of its request does: what was approved.
+
+    Parameters
+    ----------
+    first : mapping of str to Any
+        The first line of the request.
+    line : mapping of str to Any
+        What is asked for now.
+    is_planned : bool, default True
+        Whether ``line`` states events and conditions. A command finds them out only after it has
+        named its request.
+
+    Returns
+    -------
+    bool
+    """
+    return all(first[key] == line[key] for key in (_ASKED if is_planned else _NAMED))
 
 
 def written(number: Fraction) -> str:
@@ -84,7 +101,7 @@ class Facts:
 
     def to_json(self) -> str:
         """Return the facts as canonical JSON."""
-        cost = {name: getattr(self.cost, name) for name in ("currency", "amount", "order")}
+        cost = {name: getattr(self.cost, name) for name in ("currency", "amount")}
         return canonical({**vars(self), "cost": cost})
 
     @classmethod

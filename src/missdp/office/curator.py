@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from missdp.accounting import Guarantee
-from missdp.accounting.exact import printed
 from missdp.errors import MissingDependencyError, OutputError
 from missdp.files import write_atomically
 from missdp.office.facts import template
@@ -25,6 +24,7 @@ from missdp.schema import Schema
 from missdp.table import Table
 from missdp.table.streams import HeldRows, stream_of
 from missdp.table.units import rows_of_units
+from missdp.words import printed
 
 if TYPE_CHECKING:  # what compares tables, and families, take a second to import
     from missdp.office.risk import Attack, Membership, Refit
@@ -306,7 +306,7 @@ def _picture(real: Table, made: Table, schema: Schema) -> str | None:
     """Return the columns of both tables as a drawing, or None without the extra ``plot``."""
     from missdp.evaluate import plot_columns
 
-    with tempfile.TemporaryDirectory() as folder, suppress(MissingDependencyError, ImportError):
+    with tempfile.TemporaryDirectory() as folder, suppress(MissingDependencyError):
         drawn = Path(folder) / "columns.svg"
         plot_columns(real, made, drawn, schema=schema)
         return base64.b64encode(drawn.read_bytes()).decode()

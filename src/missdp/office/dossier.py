@@ -22,14 +22,16 @@ from missdp.errors import OutputError, SchemaError, replacing
 from missdp.files import PutOff, refusal, sync_folder
 from missdp.office.chain import canonical, digest
 from missdp.office.facts import Facts, plain
-from missdp.office.measurements import from_measurements, measurements
+from missdp.office.measurements import measurements
 from missdp.office.pages import pages
 from missdp.record import read_json, sealed
+from missdp.schema.schema import FILE
 from missdp.synth import load
 from missdp.synth.base import Synthesizer
 from missdp.synth.state import model_text
+from missdp.words import in_a_line
 
-__all__ = ["FILES", "About", "from_measurements", "write_dossier"]
+__all__ = ["FILES", "About", "write_dossier"]
 
 _RELEASE = "release.json"
 FILES = (
@@ -137,7 +139,7 @@ def write_dossier(
         {
             b"missdp.release": (release or "").encode(),
             b"missdp.what": b"noisy measurements of a private table; no row of it",
-            b"missdp.guarantee": released.guarantee_.in_a_line.encode(),
+            b"missdp.guarantee": in_a_line(released.guarantee_).encode(),
         },
     )
     made = {
@@ -184,11 +186,14 @@ def _maintained(facts: Facts) -> bytes:
     """Return a CSV file of the relations that were measured, that are modelled, and that follow."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    columns = ("attributes", "maintained", "noise of a cell (share of rows)", "strength", "rule")
-    writer.writerow(columns)
+    columns = ["attributes", "maintained", "noise of a cell (share of rows)", "strength"]
+    writer.writerow([*columns, "stands out from noise", "rule"])
     for one in facts.relations:
         numbers = ("" if x is None else _in_csv(float(x)) for x in (one.std, one.strength))
-        writer.writerow([_in_csv("; ".join(one.names)), one.how, *numbers, _in_csv(one.rule)])
+        clear = {None: "", True: "yes", False: "no"}[one.clear]
+        writer.writerow(
+            [_in_csv("; ".join(one.names)), one.how, *numbers, clear, _in_csv(one.rule)]
+        )
     return file.getvalue().encode("utf-8")
 
 
@@ -215,14 +220,15 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
     if not os.path.lexists(folder):
         return
     if not folder.is_dir() or folder.is_symlink():
-        raise OutputError(f"cannot write {str(folder)!r}: it is there, and no folder")
+        raise OutputError(f"cannot write {str(folder)!r}: it is a file. Choose another folder.")
     _check_no_curator_page(folder)
     found = {entry.name for entry in folder.iterdir()}
     if not found:
         return
     if not overwrite:
         raise OutputError(
-            f"{str(folder)!r} exists; pass --overwrite to replace a dossier, or name another folder"
+            f"{str(folder)!r} exists. Use --overwrite to replace a dossier, or choose another "
+            "folder."
         )
     if not found <= {*FILES} or not _is_dossier(folder / _RELEASE):
         raise OutputError(
@@ -256,8 +262,9 @@ def _check_declared(model: Synthesizer) -> None:
     conditions = model.guarantee_.conditions
     read = {n for c in conditions if isinstance(c, DataDependentDomain) for n in c.attributes}
     read |= {*model.schema_.undeclared}
+    columns = (*model.schema_.layout.unread, *model.schema_.names, FILE)
     if read:
-        named = ", ".join(name for name in model.schema_.names if name in read)
+        named = ", ".join(name for name in dict.fromkeys(columns) if name in read)
         raise SchemaError(
             f"facts about {named} were read from the private table and never declared public; a "
             "dossier would publish them. Declare them in the schema, and fit again"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import combinations, pairwise
@@ -18,13 +19,16 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from missdp.errors import MissingDependencyError, replacing
+from missdp.errors import import_optional
 from missdp.estimate.released import CLIPPED
-from missdp.inference.completion import PairTables
+from missdp.inference.completion import ModelFacts, PairTables, complete
+from missdp.inference.marginals import NoisyMarginals
+from missdp.inference.smooth import Smoothing
 from missdp.schema import AnyAttribute, Numeric, Schema
-from missdp.sources.modelled import Modelled
-from missdp.synth import AIM, MST, AllPairs
+from missdp.schema.modelled import Modelled
 from missdp.synth.base import Synthesizer
+from missdp.synth.learn_pairs import PairRelease, ordered_levels
+from missdp.synth.state import mostly_noise_of
 from missdp.types import Floats, Ints
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -37,9 +41,7 @@ _JOINERS = "\u200c\u200d"  # which some scripts are not written without
 
 def template(name: str) -> Any:
     """Return a page's template, which escapes what is put into HTML, but not into Markdown."""
-    absent = MissingDependencyError("reports need Jinja2: pip install 'missdp[report]'")
-    with replacing(ImportError, by=absent):
-        import jinja2
+    jinja2 = import_optional("jinja2", purpose="reports and dossiers")
     page = name.endswith(".html")
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
@@ -70,9 +72,8 @@ def plain(text: object, most: int | None = _LONGEST) -> str:
 
 def _parted(name: str) -> Any:
     """Return a name in HTML that may go on in the next line after an underscore."""
-    from markupsafe import Markup, escape
-
-    return Markup("_<wbr>").join(escape(part) for part in name.split("_"))
+    markupsafe = import_optional("markupsafe", purpose="reports and dossiers")
+    return markupsafe.Markup("_<wbr>").join(markupsafe.escape(part) for part in name.split("_"))
 
 
 def _in_yaml(value: str | float) -> str:
@@ -131,6 +132,7 @@ _CLEAR = 3.0  # standard deviations of noise, of a group that is compared with o
 _BLURRED = 0.08  # standard deviation of a rate that says nothing any more
 _APART = 3.0  # standard deviations, from chance
 _SAFE = 1e-300
+_DOUBT = 0.05  # probability that attributes are independent, from which on a relation is not clear
 
 
 class OneWay(NamedTuple):
@@ -154,6 +156,7 @@ class _Relation(NamedTuple):
     how: Literal["measured", "modelled", "follows"]
     std: float | None = None  # noise of a cell, as a share of the rows
     strength: float | None = None  # Cramér's V of two attributes in rows of the model
+    clear: bool | None = None  # whether it stands out from noise; None if noise is not kept
     rule: str = ""
 
 
@@ -178,22 +181,18 @@ class Facts:
         self.names = model.modelled_.names
         self.keeps_gaps = model._applied_strategy.models_holes
         self.rows = max(1.0, float(model.n_rows_))
-        self._marginals = model.marginals_ if isinstance(model, AIM | MST) else None
-        self._release = model.pairs_ if isinstance(model, AllPairs) else None
+        self._release: PairRelease | NoisyMarginals | None = getattr(model, "tables_", None)
         #: Whether the model keeps what was measured.
-        self.measured = self._release is not None or self._marginals is not None
-        #: Whether shares are of the rows in which a value is there, not of all made up for.
-        self.counts_observed = self._marginals is None
-        fitted = model.model_ if isinstance(model, AIM | MST | AllPairs) else None
-        self._levels = fitted.levels if fitted is not None and self.measured else None
+        self.measured = self._release is not None
+        #: How people call each attribute: by its label, and by its name beside it if two share one.
+        self.labels = _labels_of(self.schema)
+        self._levels = None if self._release is None else self._release.levels
 
     @cached_property
     def _pairs(self) -> PairTables | None:
         """The tables of all pairs, with what clipping took put back."""
         if (release := self._release) is None:
             return None
-        if release.plan is None:
-            return release.tables(None)
         # What is put back grows with the sums, so their noise does.
         larger = {pair: 1 / kept for pair, kept in self._kept.items()}
         return release.tables(release.taken(self._seen), larger)
@@ -210,7 +209,7 @@ class Facts:
     def _kept(self) -> dict[tuple[int, int], float]:
         # By pair, what clipping leaves of its sums.
         release = self._release
-        return {} if release is None or release.plan is None else release.left(self._seen)[1]
+        return {} if release is None else release.left(self._seen)[1]
 
     @cached_property
     def pair_tables(self) -> dict[tuple[int, int], tuple[Floats, Floats]]:
@@ -275,16 +274,11 @@ class Facts:
         else:
             counts = np.bincount(self.codes[at], minlength=size + 1)[: size + 1] / _ROWS
             shares, missing = counts[:size] / max(_SAFE, counts[:size].sum()), float(counts[size])
-        if self._marginals is not None and isinstance(self.model, AIM | MST):
-            shares, stds = self._marginals[at,]
-            if attribute.nullable and self.keeps_gaps:
-                recipe = self.model._recipe
-                missing_std = recipe.first_sigma / max(1.0, recipe.n_rows)
         # Merged levels come last, and are shown where the first of them, which names them, is.
         order = np.argsort(np.unique(self._groups(at, size), return_index=True)[1])
         shown, gaps = self._shown_names[at], (missing, missing_std, attribute.nullable)
         known = tuple(shown[i] for i in order), shares[order], None if stds is None else stds[order]
-        return OneWay(name, attribute.label or name, *known, *gaps, attribute.units)
+        return OneWay(name, self.labels[name], *known, *gaps, attribute.units)
 
     @cached_property
     def pairs(self) -> dict[tuple[int, int], _Relation]:
@@ -292,16 +286,17 @@ class Facts:
         return {pair: self._relation(*pair) for pair in combinations(range(len(self.names)), 2)}
 
     @cached_property
+    def mostly_noise(self) -> str | None:
+        """One line if most relations are noise, as the fit said it."""
+        return mostly_noise_of(self.model)
+
+    @cached_property
     def relations(self) -> list[_Relation]:
         """Every pair, larger tables that were measured, and what rules make of the rest."""
-        if self._release is not None:
-            stds = {c: std / self.rows for c, std in self._release.together_stds.items()}
-        else:
-            known = (self._marginals or {}).items()
-            stds = {c: float(np.sqrt(np.square(t[1]).mean())) for c, t in known if len(c) > 2}
         found = [*self.pairs.values()]
+        stds = {} if self._release is None else self._release.together_stds
         for c, std in stds.items():
-            found.append(_Relation(tuple(self.names[a] for a in c), "measured", std))
+            found.append(_Relation(tuple(self.names[a] for a in c), "measured", std / self.rows))
         for rule in self.schema.rules:
             about = sorted(rule.about(self.schema.columns), key=self.schema.names.index)
             found.append(_Relation(tuple(about), "follows", rule=rule.text))
@@ -309,43 +304,88 @@ class Facts:
 
     def _relation(self, a: int, b: int) -> _Relation:
         names, strength = (self.names[a], self.names[b]), float(self.strengths[a, b])
-        if self._pairs is not None:
-            variance, std = self._pairs.variances.get((a, b)), None
-            if variance is not None:  # what a model puts back is unsure, of many rows by more
-                back = CLIPPED * (1 - self._kept.get((a, b), 1.0)) * self._pairs.tables[a, b]
-                std = float(np.sqrt(np.mean(variance + np.square(back))))
-            return _Relation(names, "measured", std, strength)
-        cells = self._sizes[a] * self._sizes[b]
-        stds = [
-            float(np.sqrt(np.square(table[1]).mean() * np.prod(table[1].shape) / cells))
-            for clique, table in (self._marginals or {}).items()
-            if {a, b} <= {*clique}
-        ]
-        how: Any = "measured" if stds else "modelled"
-        return _Relation(names, how, min(stds, default=None), strength)
+        clear = self._clear(a, b)
+        variance = None if self._pairs is None else self._pairs.variances.get((a, b))
+        if self._pairs is None or variance is None:
+            return _Relation(names, "modelled", None, strength, clear)
+        # What a model puts back is unsure, of many rows by more.
+        back = CLIPPED * (1 - self._kept.get((a, b), 1.0)) * self._pairs.tables[a, b]
+        std = float(np.sqrt(np.mean(variance + np.square(back))))
+        return _Relation(names, "measured", std, strength, clear)
+
+    @cached_property
+    def _independent(self) -> dict[tuple[int, int], float] | None:
+        """By measured pair, the posterior probability that its attributes are independent; or none.
+
+        How many pairs are independent, and how strongly others depend, is estimated over all of
+        them together (`missdp.inference.shrinkage`). Of the pairs with a probability below 5 %, at
+        most 5 % are expected to be independent.
+        """
+        size = self.model._size
+        rows = self.rows if size is None else size.units  # as many as vary as these do
+        if self._pairs is None or self._release is None:
+            return None
+        # As if values were missing completely at random.
+        known = complete(self._pairs, ModelFacts(), rng=np.random.default_rng(0), rounds=0)
+        ordered = ordered_levels(self.model.modelled_, self._release.levels)
+        tables = known.margins, known.pairs, known.variances
+        found = Smoothing.of(*tables, ordered, rows=rows, flat=False).independent
+        return {pair: found.get(pair, 1.0) for pair in known.pairs}
+
+    def _clear(self, a: int, b: int) -> bool | None:
+        """Whether a relation stands out from noise; None where no noise is kept.
+
+        What a model makes of measured relations does if clear ones lead from one attribute to the
+        other, and it is as strong as the weakest of all clear ones.
+        """
+        if self._independent is None:
+            return None
+        if (chance := self._independent.get((a, b))) is not None:
+            return chance < _DOUBT
+        ties, least = self._ties
+        return bool(ties[a] == ties[b] and self.strengths[a, b] >= least)
+
+    @cached_property
+    def _ties(self) -> tuple[list[int], float]:
+        """A number that all attributes share that clear relations tie, and the weakest of these."""
+        clear = [pair for pair, chance in (self._independent or {}).items() if chance < _DOUBT]
+        found = list(range(len(self.names)))
+        for a, b in clear:
+            found = [found[a] if tie == found[b] else tie for tie in found]
+        return found, min((float(self.strengths[pair]) for pair in clear), default=math.inf)
 
     @cached_property
     def strengths(self) -> Floats:
-        """Cramér's V of all pairs, in rows of the model in which both have a value."""
+        """Cramér's V of all pairs, in rows of the model in which both have a value.
+
+        Where rows are drawn, what they show by chance is taken off (Bergsma 2013).
+        """
         sizes = self._sizes
         found = np.zeros((len(sizes), len(sizes)))
-        if isinstance(self.model, AllPairs):  # whose rows are raked to these tables
-            tables = {c: table * _ROWS for c, table in self.model.model_.tables.items()}
-        else:
-            starts = np.cumsum([0, *sizes])
-            shown = np.zeros((_ROWS, starts[-1]), dtype=np.float32)
-            for at, codes in enumerate(self.codes):
-                rows = np.flatnonzero(codes < sizes[at])
-                shown[rows, starts[at] + codes[rows]] = 1.0
-            both = (shown.T @ shown).astype(np.float64)
-            parts = [slice(*ends) for ends in pairwise(starts)]
-            tables = {
-                (a, b): both[parts[a], parts[b]] for a, b in combinations(range(len(sizes)), 2)
-            }
-        for a, b in combinations(range(len(sizes)), 2):
-            if (a, b) in tables:
-                found[a, b] = found[b, a] = _cramers_v(tables[a, b])
+        # Rows are raked to these tables.
+        raked = {} if self._release is None else self.model.model_.tables
+        pairs = [*combinations(range(len(sizes)), 2)]
+        drawn = {} if all(pair in raked for pair in pairs) else self._drawn_tables
+        for a, b in pairs:
+            if (a, b) in raked:
+                strength = _cramers_v(raked[a, b] * _ROWS, drawn=False)
+            else:
+                strength = _cramers_v(drawn[a, b], drawn=True)
+            found[a, b] = found[b, a] = strength
         return found
+
+    @cached_property
+    def _drawn_tables(self) -> dict[tuple[int, int], Floats]:
+        # Counts of drawn rows by pair, of those in which both have a value.
+        starts = np.cumsum([0, *self._sizes])
+        shown = np.zeros((_ROWS, starts[-1]), dtype=np.float32)
+        for at, codes in enumerate(self.codes):
+            rows = np.flatnonzero(codes < self._sizes[at])
+            shown[rows, starts[at] + codes[rows]] = 1.0
+        both = (shown.T @ shown).astype(np.float64)
+        parts = [slice(*ends) for ends in pairwise(starts)]
+        pairs = combinations(range(len(self._sizes)), 2)
+        return {(a, b): both[parts[a], parts[b]] for a, b in pairs}
 
     @cached_property
     def _gapped(self) -> list[int]:
@@ -366,10 +406,10 @@ class Facts:
     def _gaps(self, at: int, by: int) -> Gaps | None:
         size, names = self._sizes[at], self._shown_names[by]
         stds: Floats | None = None
-        if self._pairs is not None:
-            table, variance = self._pair(at, by)
-            if len(table) <= size:
-                return None
+        if self.columns[at].missing <= 0:
+            return None
+        if (released := self._pair(at, by)) is not None:
+            table, variance = released
             weight, noise = table[:, : len(names)].sum(axis=0), np.sqrt(variance[size])
             weight = np.maximum(weight, _SAFE)
             # The table of a pair is a small difference of sums: only clear groups are compared.
@@ -403,12 +443,16 @@ class Facts:
         mean = float(np.average(rates, weights=1 / variance))
         return float(chi2.sf((np.square(rates - mean) / variance).sum(), len(rates) - 1))
 
-    def _pair(self, a: int, b: int) -> tuple[Floats, Floats]:
+    def _pair(self, a: int, b: int) -> tuple[Floats, Floats] | None:
+        # The released table of a pair, missing values of the first included; None without one.
         tables = self.pair_tables
-        if a < b:
-            return tables[a, b]
-        table, variance = tables[b, a]
-        return table.T, variance.T
+        if (a, b) in tables:
+            table, variance = tables[a, b]
+        elif (b, a) in tables:
+            table, variance = (one.T for one in tables[b, a])
+        else:
+            return None
+        return (table, variance) if len(table) > self._sizes[a] else None
 
     @cached_property
     def together(self) -> list[tuple[int, int, float, float, float | None]]:
@@ -420,8 +464,9 @@ class Facts:
         for a, b in combinations(self._gapped, 2):
             missing, std = (self.columns[a].missing, self.columns[b].missing), None
             alone = missing[0] * missing[1]
-            if self._pairs is not None:
-                table, variance = self._pair(a, b)
+            released = self._pair(a, b)
+            if released is not None and released[0].shape[1] > sizes[b]:
+                table, variance = released
                 rate = float(np.clip(table[sizes[a], sizes[b]], 0.0, min(missing)))
                 std = float(np.sqrt(variance[sizes[a], sizes[b]]))
             else:
@@ -475,12 +520,23 @@ def _grouped(names: Sequence[str], groups: Ints) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _cramers_v(table: Floats) -> float:
-    total = table.sum()
+def _labels_of(schema: Schema) -> dict[str, str]:
+    """Return what each attribute is called, all of them different."""
+    found = {a.name: a.label or a.name for a in schema}
+    often = Counter(found.values())
+    return {n: f"{text} ({n})" if often[text] > 1 else text for n, text in found.items()}
+
+
+def _cramers_v(table: Floats, *, drawn: bool) -> float:
+    total = max(float(table.sum()), 1.0)
     rows, columns = table.sum(axis=1), table.sum(axis=0)
-    expected = np.outer(rows, columns) / max(total, 1.0)
-    smaller = min(np.count_nonzero(rows), np.count_nonzero(columns)) - 1
-    if smaller < 1:
+    expected = np.outer(rows, columns) / total
+    r, c = np.count_nonzero(rows), np.count_nonzero(columns)
+    if min(r, c) < 2:
         return 0.0
     excess = np.square(table - expected)[expected > 0] / expected[expected > 0]
-    return float(np.sqrt(excess.sum() / total / smaller))
+    dependence, most = float(excess.sum()) / total, float(min(r, c) - 1)
+    if drawn and total > max(r, c):
+        dependence = max(0.0, dependence - (r - 1) * (c - 1) / (total - 1))
+        most = min(k - 1 - (k - 1) ** 2 / (total - 1) for k in (r, c))
+    return math.sqrt(dependence / max(most, _SAFE))

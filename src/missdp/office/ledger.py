@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from missdp.accounting import Adjacency, Condition, Cost, Currency, Event
-from missdp.accounting.events import check_adjacency
+from missdp.accounting.events import ROW, check_adjacency
 from missdp.accounting.exact import exact, float_down, float_up
-from missdp.accounting.filters import ROW
 from missdp.errors import (
     BudgetExceededError,
     DataError,
     LedgerError,
     MissDPError,
+    OutputError,
     ParameterError,
     SchemaError,
     did_you_mean,
@@ -50,6 +50,7 @@ from missdp.record import WRONG
 
 if TYPE_CHECKING:
     from missdp.office.budget import LedgerBudget
+    from missdp.schema import Schema
 
 _NAME = r"[\w.-]{1,80}(/[\w.-]{1,80})?"
 _BACK = timedelta(seconds=60)  # that clocks of colleagues may differ
@@ -171,7 +172,8 @@ class Ledger:
         currency: Currency | None = None,
         failure: float = 0.0,
         adjacency: Adjacency = "add-remove",
-        unit: str = "row",
+        unit: str | None = None,
+        schema: Schema | None = None,
         approval: bool = False,
         table: str | None = None,
         disjoint_epochs: bool = False,
@@ -184,14 +186,20 @@ class Ledger:
             Public: letters, digits, dots and dashes.
         epsilon, delta : float
             What the budget is worth.
-        currency : {"pure", "zcdp", "renyi", "gdp"}, optional
+        currency : {"pure", "zcdp", "gdp"}, optional
             What it counts in, fixed for good; "pure" at delta 0, else "zcdp" by default. A part
             counts as the whole does.
         failure : float, default 0.0
             How much the deltas of releases may sum to that may fail altogether; comes on top of
             ``delta``. Only with "zcdp".
-        adjacency, unit, approval
-            What is protected, and whether another person must approve each request.
+        adjacency : {"add-remove", "replace-one"}
+            In what neighbouring tables differ.
+        unit : str, optional
+            Whose presence is protected; by default the unit of ``schema``, or each row without.
+        schema : Schema, optional
+            The schema of the table, from which the unit is taken.
+        approval : bool, default False
+            Whether another person must approve each request.
         table : str, optional
             The public name of the table, if this is the budget of one of its epochs.
         disjoint_epochs : bool, default False
@@ -200,7 +208,8 @@ class Ledger:
         Raises
         ------
         ParameterError
-            If the budget is there already, or another epoch's and epochs are not disjoint.
+            If the budget is there already, or another epoch's and epochs are not disjoint; or if
+            the schema has another unit than ``unit``.
         """
         if not isinstance(name, str) or not re.fullmatch(_NAME, name):
             raise ParameterError("name must be letters, digits, dots and dashes, as in table/part")
@@ -215,7 +224,7 @@ class Ledger:
             delta=number("delta", delta, most=1.0, below=True),
             failure=number("failure", failure, most=1.0, below=True),
             adjacency=check_adjacency(adjacency),
-            unit=_text("unit", unit, least=1),
+            unit=_text("unit", _unit_of(schema, unit), least=1),
             approval=bool(approval),
             disjoint_epochs=bool(disjoint_epochs),
         )
@@ -234,7 +243,10 @@ class Ledger:
 
     def _refuse_taken(self, run: Transaction, made: Facts) -> None:
         if run("SELECT 1 FROM budgets WHERE name = ?", made.name):
-            raise ParameterError(f"the budget {made.name!r} is there already, and is never reset")
+            raise ParameterError(
+                f"the budget {made.name!r} exists already. A budget is never reset. Choose "
+                "another name."
+            )
         epochs = "SELECT name, facts FROM budgets WHERE epochs_of = ? AND name = root"
         others = {} if made.name != made.root else dict(run(epochs, made.table))
         disjoint = [Facts.from_json(text).disjoint_epochs for text in others.values()]
@@ -255,7 +267,7 @@ class Ledger:
         new_schema: bool = False,
         request: str | None = None,
     ) -> LedgerBudget:
-        """Return a `Budget` of which each charge is a request of its own.
+        """Return a `Filter` of which each charge is a request of its own.
 
         Parameters
         ----------
@@ -396,6 +408,22 @@ class Ledger:
         with self._store.transaction(reads=True) as run:
             return {row.facts.name: row for row in map(_read, run(f"{_BUDGETS} ORDER BY name"))}
 
+    def has_line(self, root: str, number: int, head: str) -> bool:
+        """Whether the chain of a table's budget has this hash at this line.
+
+        A ledger that is absent has no lines.
+        """
+        if self.is_absent:
+            return False
+        with self._store.transaction(reads=True) as run:
+            found = run("SELECT hash FROM lines WHERE root = ? AND number = ?", root, number)
+        return [(head,)] == [tuple(row) for row in found]
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether there is no ledger yet at the URL; `create` makes one."""
+        return self._store.is_absent()
+
     def history(self, name: str = "") -> list[dict[str, Any]]:
         """Return the lines of a table, or of all, in order."""
         with self._store.transaction(reads=True) as run:
@@ -449,13 +477,16 @@ class Ledger:
         with self._store.transaction(reads=True) as run:
             states = _states(run, request)
         said = _said(name, (), what)
-        del said["events"], said["conditions"]  # of which a command finds out later
-        if "started" in states and not same_request(states["started"], said):
+        if "started" in states and not same_request(states["started"], said, is_planned=False):
             raise ParameterError(_OTHER.format(request))
         return states
 
     def export_lines(self, path: str | Path) -> int:
         """Write all lines to a file, one JSON object each; return how many."""
+        if self._place == ("sqlite", os.path.realpath(path)):
+            raise OutputError(
+                f"cannot write {str(path)!r}: it is the ledger itself. Choose another output."
+            )
         with self._store.transaction(reads=True) as run:
             lines = [
                 canonical({"body": body, "hash": hashed})
@@ -466,7 +497,10 @@ class Ledger:
 
     def import_lines(self, path: str | Path) -> int:
         """Fill an empty ledger with the lines that `export_lines` wrote; return how many."""
-        wrong = DataError("the file is no export of a ledger")
+        wrong = DataError(
+            f"{str(path)!r} is not an export of a ledger. Expected a file written by "
+            "`missdp budget export`."
+        )
         with replacing(OSError, *WRONG, by=wrong):
             text = Path(path).read_text(encoding="utf-8")
             lines = [(one["body"], one["hash"]) for one in map(json.loads, text.splitlines())]
@@ -503,8 +537,8 @@ class Ledger:
         if not found:
             known = [row[0] for row in run("SELECT name FROM budgets")]
             raise ParameterError(
-                f"the ledger has no budget {name!r}{did_you_mean(name, known)}; `missdp budget "
-                "create` makes one"
+                f"the ledger has no budget {name!r}. Create it with `missdp budget create`"
+                f"{did_you_mean(name, known)}"
             )
         return _read(found[0])
 
@@ -608,7 +642,8 @@ def _charged(
     facts = rows[0].facts
     if what.unit != facts.unit:
         raise ParameterError(
-            f"the budget protects each {facts.unit!r}, and the release protects each {what.unit!r}"
+            f"the budget protects each {facts.unit!r}, and the release protects each "
+            f"{what.unit!r}; `missdp budget create --schema` makes a budget with the schema's unit"
         )
     hashes = "SELECT 1 FROM lines WHERE root = ? AND schema_hash"
     if what.schema is not None and not what.new_schema:
@@ -702,15 +737,24 @@ def _now(run: Transaction, root: str, last: int, *, timed: bool) -> str:
     return now.isoformat(timespec="seconds")
 
 
+def unit_of_schema(schema: Schema) -> str:
+    """Return whose presence releases by a schema protect."""
+    return ROW if schema.unit is None else schema.unit.column
+
+
+def _unit_of(schema: Schema | None, unit: str | None) -> str:
+    declared = ROW if schema is None else unit_of_schema(schema)
+    if schema is not None and unit not in (None, declared):
+        raise ParameterError(
+            f"unit must be {declared!r}, the unit of the schema, not {unit!r}; leave it out"
+        )
+    return declared if unit is None else unit
+
+
 def _under(above: Facts, name: str, epsilon: float) -> Facts:
     """Return the facts of a budget under another one: its own cap, and all else the same."""
     of, delta = above.cost, above.delta
-    cost = (
-        Cost.worth(of.currency, epsilon, delta)
-        if of.order is None
-        else Cost.at_order(of.order, epsilon, delta)
-    )
-    cost = _for_one_release(cost, epsilon, delta)
+    cost = _for_one_release(Cost.worth(of.currency, epsilon, delta), epsilon, delta)
     return replace(above, name=name, cost=cost, epsilon=epsilon)
 
 

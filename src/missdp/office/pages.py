@@ -10,15 +10,14 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
-from missdp.accounting import DeclaredRowCount, ExplicitSeed, PublicDomain
-from missdp.accounting.exact import printed
-from missdp.accounting.filters import ROW
-from missdp.errors import UnprovenError
+from missdp.accounting import Condition, DeclaredRowCount, ExplicitSeed, PublicDomain
+from missdp.accounting.events import ROW
+from missdp.errors import UnprovenError, import_optional
 from missdp.estimate import SensitivityAnalysis
 from missdp.office.facts import (
     TEMPLATES,
@@ -32,6 +31,7 @@ from missdp.office.facts import (
     template,
 )
 from missdp.office.measurements import KINDS
+from missdp.words import printed, sentences
 
 _LONG = 600  # characters of what people say of a release
 _MOST_LEVELS = 24  # of an attribute; the others are added up
@@ -73,30 +73,33 @@ def _common(facts: Facts) -> dict[str, Any]:
     kinds = {type(c) for c in guarantee.conditions}
     noise = [one.std for one in facts.relations if one.std is not None and len(one.names) == 2]
     std = float(np.median(noise or [0.0]))
-    alone = model._alike  # whether intervals know how far rows are independent
+    # With weights the number of rows is not released: an effective size stands for it.
+    effective = model._size is not None and model._size.weight is not None
+    rows = "effective rows" if effective else "rows"
     try:
         risk = plain(" ".join(str(guarantee.explain()).split()), None)
     except UnprovenError:  # delta is too large for exceptions that seldom
-        risk = guarantee.sentences[2]
+        risk = sentences(guarantee)[2]
     return {
         "guarantee": guarantee,
         "unit": plain(guarantee.unit),
         "epsilon": printed(guarantee.epsilon),
         "delta": printed(guarantee.delta),
         "delta_rows": f"{guarantee.delta * facts.rows:.1g}",
-        "sentences": [plain(sentence, None) for sentence in guarantee.sentences],
-        "conditions": [plain(c.statement(), None) for c in guarantee.conditions],
+        "sentences": [plain(sentence, None) for sentence in sentences(guarantee)],
+        "conditions": [plain(_labelled(c, facts).statement(), None) for c in guarantee.conditions],
         "seeded": ExplicitSeed in kinds,
         "declared_rows": DeclaredRowCount in kinds,
         "public_domain": PublicDomain in kinds,
         "rows": facts.rows,
+        "effective": effective,
         "columns": len(facts.schema),
         "measured": facts.measured,
-        "estimates": alone and facts.measured and not model._applied_strategy.fills,
-        "alone": alone,
+        "estimates": facts.measured and not model._applied_strategy.fills,
         "size": model._size,
         "left_out": plain(model.left_out_, None),
-        "cell_noise": f"{short(float(f'{std * facts.rows:.2g}'))} rows ({share(std, std)} of all)"
+        "mostly_noise": facts.mostly_noise,
+        "cell_noise": f"{short(float(f'{std * facts.rows:.2g}'))} {rows} ({share(std, std)} of all)"
         if std
         else "a size not kept",
         "family": type(model).__name__,
@@ -104,6 +107,16 @@ def _common(facts: Facts) -> dict[str, Any]:
         "risk": risk,
         "kinds": KINDS,
     }
+
+
+def _labelled(condition: Condition, facts: Facts) -> Condition:
+    """Return a condition that calls attributes by their labels."""
+    named = {}
+    for field in fields(condition):
+        names = getattr(condition, field.name)
+        if type(names) is tuple and names and all(name in facts.labels for name in names):
+            named[field.name] = tuple(facts.labels[name] for name in names)
+    return replace(condition, **named) if named else condition
 
 
 def _registry(facts: Facts, about: Mapping[str, str]) -> dict[str, Any]:
@@ -150,11 +163,11 @@ def _report(
     facts: Facts, about: Mapping[str, str], analyses: Iterable[SensitivityAnalysis]
 ) -> dict[str, Any]:
     """Return what the report shows beside what all pages do: one file, which loads nothing."""
-    from markupsafe import Markup
-
+    markup = import_optional("markupsafe", purpose="reports and dossiers").Markup
     script, style = (
         (TEMPLATES / f"report.{kind}").read_text(encoding="utf-8") for kind in ("js", "css")
     )
+    size = facts.model._size
     measured = sum(r.how == "measured" for r in facts.relations if len(r.names) == 2)
     pairs, std = math.comb(len(facts.names), 2), float(facts.model.n_rows_std_)
     digits = max(0, math.floor(math.log10(std))) if std > 0 else 0  # that noise does not hide
@@ -162,12 +175,13 @@ def _report(
     nullable = nullable if facts.keeps_gaps else []
     return {
         "about": {key: plain(text, _LONG) for key, text in about.items()},
-        "script": Markup(script),
-        "style": Markup(style),
+        "script": markup(script),
+        "style": markup(style),
         "hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         "tiles": {
             "row_count": f"{int(round(facts.rows, -digits)):,}",
             "row_noise": f"± {math.ceil(_TIMES * std):,}, noise" if std else "declared public",
+            "effective": "" if size is None else f"{round(size.units):,}",
             "nullable": len(facts.schema.nullable),
             "measured": f"{measured:,}",
             "pairs": f"{pairs:,}",
@@ -190,14 +204,32 @@ def _report(
             for a, b, rate, alone, noise in facts.together[:_PAIRS]
         ],
         "cards": [_card(column) for column in facts.columns],
-        "follows": [plain(n) for n in facts.schema.names if n not in facts.names],
-        "rules": [plain(r.rule, 200) for r in facts.relations if r.rule],
+        "follows": [plain(facts.labels[n]) for n in facts.schema.names if n not in facts.names],
+        "rules": [plain(_rule(r.rule, facts.labels), 200) for r in facts.relations if r.rule],
         "matrix": _matrix(facts),
         "strongest": _strongest(facts),
+        "unclear": sum(one.clear is False for one in facts.pairs.values()),
         "widths": [_widths(facts, column) for column in facts.columns if column.stds is not None],
-        "completes": facts.measured and not facts.counts_observed,
-        "departures": [*map(_departures, analyses)],
+        "departures": [_departures(analysis, facts.labels) for analysis in analyses],
     }
+
+
+_WORDS = re.compile(r"('(?:[^'\\]|\\.)*')|`([^`]*)`|(\w+)")
+
+
+def _rule(text: str, labels: Mapping[str, str]) -> str:
+    """Return a rule that calls attributes by their labels, in quotes; values stay as they are.
+
+    >>> _rule("age < 20 and smk = 'smk'", {"age": "age", "smk": "Smokes daily"})
+    "age < 20 and “Smokes daily” = 'smk'"
+    """
+
+    def word(found: re.Match[str]) -> str:
+        name = found[2] or found[3]
+        label = labels.get(name, name)
+        return found[0] if found[1] or label == name else f"“{label}”"
+
+    return _WORDS.sub(word, text)
 
 
 def _labels(facts: Facts, a: int, b: int) -> str:
@@ -226,7 +258,7 @@ def _bars(
     return found
 
 
-def _departures(found: SensitivityAnalysis) -> dict[str, Any]:
+def _departures(found: SensitivityAnalysis, labels: Mapping[str, str]) -> dict[str, Any]:
     """Return where conclusions turn if values are missing because of what they are."""
     start = found.estimates[found.shifts.index(0.0)]
     shown = start.shown()
@@ -235,7 +267,7 @@ def _departures(found: SensitivityAnalysis) -> dict[str, Any]:
     turns = (held if turn is None else f"{turn:+.2g}" for turn in found.tipping)
     return {
         "question": plain(start.question, 200),
-        "attribute": plain(found.attribute),
+        "attribute": plain(labels[found.attribute]),
         "deviation": short(found.deviation),
         "rows": [
             (plain(label), value, f"{low} to {high}", turn)
@@ -267,12 +299,12 @@ def _card(column: OneWay) -> dict[str, Any]:
     kept = np.sort(np.argsort(-shares, kind="stable")[:_MOST_LEVELS])
     stds = [None] * size if column.stds is None else column.stds.tolist()
     rest = float(shares.sum() - shares[kept].sum())
-    label = column.label if column.label != column.name else ""
-    told = not column.units or column.units.lower() in label.lower()
-    known = (label, "" if told else f"in {column.units}")
+    own = column.label != column.name
+    told = not column.units or column.units.lower() in column.label.lower()
+    known = (f"column {column.name}" if own else "", "" if told else f"in {column.units}")
     return {
-        "name": plain(column.name),
-        "label": ", ".join(plain(part) for part in known if part),
+        "name": plain(column.label),
+        "caption": ", ".join(plain(part) for part in known if part),
         "bars": _bars(
             [column.levels[i] for i in kept], shares[kept].tolist(), [stds[i] for i in kept]
         ),
@@ -281,24 +313,34 @@ def _card(column: OneWay) -> dict[str, Any]:
 
 
 def _matrix(facts: Facts) -> list[dict[str, Any]]:
-    """Return rows of cells: strength in hundredths, shade, and whether it was measured."""
+    """Return rows of cells: strength in hundredths, shade, and whether it was measured.
+
+    What does not stand out from noise has an asterisk, and no shade.
+    """
     rows, strengths = [], facts.strengths
     for a, name in enumerate(facts.names):
         cells = []
         for b in range(len(facts.names)):
+            if a == b:
+                cells.append(("", "d"))
+                continue
+            pair = facts.pairs[min(a, b), max(a, b)]
             shade = min(_SHADES - 1, int(strengths[a, b] * _SHADES * 1.5))
-            modelled = a != b and facts.pairs[min(a, b), max(a, b)].how == "modelled"
-            kind = f"s{shade}" + (" h" if modelled else "")
-            cells.append(("", "d") if a == b else (f"{100 * strengths[a, b]:.0f}", kind))
+            kind = "n" if pair.clear is False else f"s{shade}"
+            kind += " h" if pair.how == "modelled" else ""
+            mark = "*" if pair.clear is False else ""
+            cells.append((f"{100 * strengths[a, b]:.0f}{mark}", kind))
         total = round(float(strengths[a].sum()), 3)
-        rows.append({"name": plain(name), "total": total, "cells": cells})
+        label = plain(facts.labels[name])
+        rows.append({"name": label, "total": total, "cells": cells})
     return rows
 
 
 def _strongest(facts: Facts) -> list[dict[str, str]]:
-    """Return the strongest pairs."""
-    pairs = sorted(combinations(range(len(facts.names)), 2), key=lambda p: -facts.strengths[p])
-    shown = [facts.pairs[pair] for pair in pairs[:_PAIRS]]
+    """Return the strongest pairs, of those that stand out from noise as far as it is known."""
+    pairs = [pair for pair, one in facts.pairs.items() if one.clear is not False]
+    pairs = sorted(pairs, key=lambda p: -facts.strengths[p])[:_PAIRS]
+    shown = [facts.pairs[pair] for pair in pairs]
     like = float(np.median([one.std for one in shown if one.std] or [0.0]))
     return [
         {
@@ -307,7 +349,7 @@ def _strongest(facts: Facts) -> list[dict[str, str]]:
             "how": one.how,
             "noise": "not kept" if one.std is None else half_width(one.std, like),
         }
-        for pair, one in zip(pairs, shown, strict=False)
+        for pair, one in zip(pairs, shown, strict=True)
     ]
 
 

@@ -9,29 +9,25 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
-from missdp.errors import ParameterError
-from missdp.files import picture_format, write_picture
-from missdp.progress import Progress
+from missdp.errors import ParameterError, did_you_mean
+from missdp.files import new_figure, picture_format, write_picture
+from missdp.progress import Progress, reported
 from missdp.record import Record
 from missdp.schema import Numeric, Schema
-
-if TYPE_CHECKING:
-    from missdp.office.rehearsal import Declared
-    from missdp.synth.base import Synthesizer
 
 __all__ = ["Margins", "Plan", "Planned", "plan"]
 
 Margins: TypeAlias = Literal["uniform", "zipf"]
 """How often the levels or bins of an attribute are taken to occur: evenly, or as 1, 1/2, 1/3..."""
-_MOST_ROWS = 1_000_000  # that are made up: more would only take longer
 _FITS = 3  # whose mean width is told: noise moves where bins end, and widths with it
-_ROWS_SEED, _NOISE_SEED = 1, 2  # made-up rows and their noise tell nothing; apart, so not alike
+# Seconds that a fit and its estimate take on one processor, from the number of columns: a rule of
+# thumb, not a measurement, so that equal declarations are always rehearsed alike.
+_SECONDS, _SECONDS_OF_A_FIT, _SECONDS_OF_A_PAIR = 6.5, 0.8, 0.04
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +43,9 @@ class Planned(Record):
     fitted : float
         Mean total variation distance of the two-way tables of synthetic rows to those of the rows
         that were fitted; NaN for a single attribute.
+    clear : float
+        Cramér's V from which on a relation between two columns stands out from noise, in the
+        median pair; 0 for a single attribute.
     swamped : dict of str to float
         By margins, the share of the cells of two-way tables that hold fewer rows than twice the
         noise.
@@ -57,6 +56,9 @@ class Planned(Record):
         declared rates; None where nothing is proven.
     seconds : float
         That fitting and drawing as many rows took on this machine; reading rows comes on top.
+    rehearsed : bool
+        Whether a fit with this epsilon was rehearsed. If not, its numbers follow from the fits
+        with the nearest epsilons, by how much noise each epsilon needs.
     """
 
     epsilon: float
@@ -64,10 +66,12 @@ class Planned(Record):
     one_way: float
     two_way: float
     fitted: float
+    clear: float
     swamped: dict[str, float]
     widths: dict[str, float]
     ground_truth: float | None
     seconds: float
+    rehearsed: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +93,10 @@ class Plan(Record):
         As declared.
     counted : float
         How much of the largest weight a row counts on average, as declared.
+    bound : int
+        Most rows of one unit that count.
+    remedies : tuple of str
+        What makes relations stand out from noise.
     memory : float or None
         Most megabytes that this process had needed after the fits; None where the system does not
         tell. In a process that does nothing else, that of a run.
@@ -104,6 +112,8 @@ class Plan(Record):
     means: dict[str, float] = field(default_factory=dict)
     margins: Margins = "uniform"
     counted: float = 1.0
+    bound: int = 1
+    remedies: tuple[str, ...] = ()
     memory: float | None = None
     planned: tuple[Planned, ...] = ()
 
@@ -121,6 +131,9 @@ class Plan(Record):
             line("noise of a count, two-way (± rows)", ",.1f", (p.two_way for p in of)),
         ]
         lines.append(line("distance of synthetic two-way tables", ".3f", (p.fitted for p in of)))
+        clears = [f"{p.clear:.2f}" if p.clear < 1 else "none" for p in of]
+        if any(p.clear for p in of):
+            lines.append(("Cramér's V that stands out from noise", *clears))
         for m in get_args(Margins):
             said = f"two-way cells below twice the noise, {m}"
             lines.append(line(said, ".0%", (p.swamped[m] for p in of)))
@@ -139,8 +152,21 @@ class Plan(Record):
             f"{self.margins}, missing: {holes}. Nothing private was read."
         ]
 
+    @property
+    def mostly_noise(self) -> str | None:
+        """One line on the largest epsilon with which most relations are noise, if there is one."""
+        from missdp.synth.relation_noise import mostly_noise  # families take a second to import
+
+        for planned in sorted(self.planned, key=lambda p: -p.epsilon):
+            effective = self.rows * self.counted / self.bound * planned.epsilon
+            said = mostly_noise(planned.clear, effective=effective, remedies=self.remedies)
+            if said is not None:
+                return f"With epsilon {planned.epsilon:g} or less: {said[0].lower()}{said[1:]}"
+        return None
+
     def _foot(self) -> list[str]:
-        lines = [] if self.memory is None else [f"Memory: {self.memory:,.0f} MB."]
+        lines = [self.mostly_noise] if self.mostly_noise else []
+        lines += [] if self.memory is None else [f"Memory: {self.memory:,.0f} MB."]
         if self.counted < 1:
             lines.append(
                 f"A row counts {self.counted:.1%} of weight_upper on average: so much of each "
@@ -149,6 +175,12 @@ class Plan(Record):
             )
         if self.rehearsed_rows < self.rows:
             lines.append(f"Rehearsed on {self.rehearsed_rows:,} rows; a run needs more.")
+        fitted = [f"{p.epsilon:g}" for p in self.planned if p.rehearsed]
+        if 0 < len(fitted) < len(self.planned):
+            lines.append(
+                f"Rehearsed: epsilon {' and '.join(fitted)}. The schema has many columns, so the "
+                "numbers of other epsilons follow from the noise that each epsilon needs."
+            )
         lines.append(
             "Rehearsed on made-up rows whose attributes are all related alike: noise hardly "
             "depends on that; distances depend on how closely real ones are related, intervals on "
@@ -172,10 +204,9 @@ class Plan(Record):
             If matplotlib is not installed.
         """
         picture_format(path)
-        from matplotlib.figure import Figure
 
         at = [p.epsilon for p in self.planned]
-        figure = Figure(figsize=(9.6, 3.2), layout="constrained")
+        figure = new_figure(figsize=(9.6, 3.2), layout="constrained")
         noise, cells, widths = figure.subplots(1, 3)
         noise.plot(at, [p.one_way for p in self.planned], "o-", label="one-way")
         noise.plot(at, [p.two_way for p in self.planned], "s--", label="two-way")
@@ -209,7 +240,7 @@ def plan(
     epsilons: Iterable[float] = (0.5, 1.0, 2.0),
     method: str | None = None,
     means: Iterable[str] | Mapping[str, float] | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     **parameters: Any,
 ) -> Plan:
     """Say what each epsilon buys before the table is looked at, from public facts only.
@@ -234,8 +265,8 @@ def plan(
     means : iterable of str, or mapping of str to float, optional
         Numbers whose means are planned; by default the first one. A mapping says what each is, as
         you declare, for a number with a spread; by default the middle of its bounds.
-    progress : callable, optional
-        Called with what is going on and the share that is done.
+    progress : callable or bool, optional
+        Called with what is going on and the share that is done. True shows a bar.
     **parameters
         Of the family, such as ``delta`` or ``missing="observed"``, written ``strategy="observed"``.
 
@@ -261,12 +292,9 @@ def plan(
     >>> less.one_way > more.one_way, less.widths["age"] > more.widths["age"]
     (True, True)
     """
-    from missdp.office.rehearsal import (
-        Declared,
-        fitted_error,
-        rehearse,
-    )  # families take a second to import
+    from missdp.office.rehearsal import Declared, Rehearsal  # families take a second to import
     from missdp.synth.registry import default_synthesizer, synthesizer_named
+    from missdp.synth.state import remedies_of
 
     declared = Declared(
         schema=schema,
@@ -279,38 +307,41 @@ def plan(
     )
     grid = tuple(epsilons)
     if not grid:
-        raise ParameterError("epsilons must name one at least")
+        raise ParameterError("epsilons must contain at least one value")
     if "strategy" in parameters:
         parameters["missing"] = parameters.pop("strategy")
     chosen = method or default_synthesizer(schema, delta=parameters.get("delta"))
-    family = partial(synthesizer_named(chosen), **parameters)
     wanted = _numbers(schema, means)
-    fewer = min(rows, _MOST_ROWS)
-    table = replace(declared, rows=fewer).made_up(_ROWS_SEED)
-    planned, memory = list[Planned](), None
-    for place, epsilon in enumerate(grid):
-        if progress is not None:
-            progress(f"rehearsing epsilon {epsilon:g}", place / len(grid))
-        seeds = range(_NOISE_SEED, _NOISE_SEED + (_FITS if wanted else 1))
-        models = [family(epsilon=epsilon, random_state=seed) for seed in seeds]
-        seconds, drawn = rehearse(models[0], table)
-        memory = memory or _peak()  # before distances and estimates
-        fitted = fitted_error(table, drawn)
-        for model in models[1:]:
-            model.fit(table)
-        planned.append(_planned(models, declared, wanted, fitted=fitted, seconds=seconds))
+    family = partial(synthesizer_named(chosen), **parameters)
+    with reported(progress) as shown:
+        rehearsal = Rehearsal(family, declared, wanted, shown)
+        planned = rehearsal.planned(grid)
     return Plan(
         method=chosen,
         rows=rows,
-        rehearsed_rows=fewer,
-        memory=memory,
-        planned=tuple(planned),
+        rehearsed_rows=rehearsal.rows,
+        memory=rehearsal.memory,
+        planned=planned,
         missing=dict(declared.missing),
         spreads=dict(declared.spreads),
         means=dict(declared.means),
         margins=margins,
         counted=declared.counted,
+        bound=1 if schema.unit is None else schema.unit.bound,
+        remedies=tuple(remedies_of(schema, synthesizer_named(chosen))),
     )
+
+
+def fits_of(columns: int, epsilons: int) -> tuple[int, int]:
+    """Return for how many epsilons a fit is rehearsed, and how many fits for each of these.
+
+    >>> fits_of(4, 3), fits_of(8, 3), fits_of(10, 3), fits_of(16, 3), fits_of(4, 1)
+    ((3, 2), (3, 1), (2, 1), (1, 1), (1, 3))
+    """
+    pairs = columns * (columns - 1) / 2
+    fits = max(1, int(_SECONDS / (_SECONDS_OF_A_FIT + _SECONDS_OF_A_PAIR * pairs)))
+    rehearsed = min(epsilons, fits)
+    return rehearsed, min(_FITS, fits // rehearsed)
 
 
 def _numbers(schema: Schema, means: Iterable[str] | None) -> list[str]:
@@ -318,38 +349,12 @@ def _numbers(schema: Schema, means: Iterable[str] | None) -> list[str]:
     wanted = numbers[:1] if means is None else list(means)
     for name in wanted:
         if name not in numbers:
-            raise ParameterError(f"{name!r} is no number of the schema")
+            near = did_you_mean(name, numbers)
+            raise ParameterError(f"{name!r} is not a numeric attribute of the schema{near}")
     return wanted
 
 
-def _planned(
-    models: list[Synthesizer],
-    declared: Declared,
-    means: list[str],
-    *,
-    fitted: float,
-    seconds: float,
-) -> Planned:
-    """Return what rehearsed fits show of their epsilon."""
-    from missdp.office.rehearsal import noise_of_tables, width_of_mean
-
-    model = models[0]
-    one_way, two_way = noise_of_tables(model)
-    widths = {name: fmean(width_of_mean(m, name) for m in models) for name in means}
-    return Planned(
-        epsilon=float(model.epsilon),
-        delta=model.guarantee_.delta,
-        one_way=one_way,
-        two_way=two_way,
-        fitted=fitted,
-        swamped={m: declared.swamped(two_way, m) for m in get_args(Margins)},
-        widths={name: width for name, width in widths.items() if not math.isnan(width)},
-        ground_truth=declared.true_epsilon(model),
-        seconds=seconds,
-    )
-
-
-def _peak() -> float | None:
+def peak_memory() -> float | None:
     """Return the most memory that this process has had, in megabytes."""
     try:
         import resource

@@ -6,34 +6,59 @@ The fit that is rehearsed is the family's own, so that a plan cannot drift from 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations
-from statistics import NormalDist
+from statistics import NormalDist, fmean
 from time import perf_counter
 from typing import Any, get_args
 
 import numpy as np
 from scipy.special import betainc, betaincinv, ndtr, ndtri
 
-from missdp.accounting import MissingCompletelyAtRandom
+from missdp.accounting import (
+    Event,
+    FilterEvent,
+    GaussianEvent,
+    MissingCompletelyAtRandom,
+    PureEvent,
+    RDPEvent,
+    ZCDPEvent,
+)
 from missdp.errors import ParameterError, UnprovenError
+from missdp.estimate.answers import estimate_of_one
 from missdp.evaluate import MCAR, marginal_distance
-from missdp.office.plan import Margins
+from missdp.ground_truth import planned_ground_truth
+from missdp.office.plan import Margins, Planned, fits_of, peak_memory
+from missdp.progress import Progress
 from missdp.record import check_fraction, check_positive, check_whole
 from missdp.schema import AnyAttribute, Numeric, OpenCategorical, Schema
+from missdp.schema.differences import Difference
 from missdp.schema.layout import STEPS
-from missdp.synth import AIM, MST, AllPairs
+from missdp.schema.modelled import Modelled
+from missdp.schema.numeric import code_dtype
+from missdp.synth import AllPairs
+from missdp.synth.adaptive import AdaptiveSynthesizer
 from missdp.synth.base import Synthesizer
+from missdp.synth.learn_pairs import PairRelease
+from missdp.synth.noisy_counts import TOO_FEW_ROWS, SmallTableWarning
+from missdp.synth.relation_noise import MOSTLY_NOISE
 from missdp.table import Table
-from missdp.table.encode import Column, code_dtype
-from missdp.table.follow import follow_rules
+from missdp.table.encode import Column
+from missdp.table.follow import computed, follow_rules
 from missdp.table.units import unit_sums
 from missdp.types import Floats
 
 _RELATED = 0.3  # correlation of any two attributes of made-up rows
 _FURTHEST, _GRID = 6.0, 6001  # normal ranks at which distributions are inverted
 _SMALLEST = 1e-9
+_MOST_ROWS = 1_000_000  # that are made up: more would only take longer
+_ROWS_SEED, _NOISE_SEED = 1, 2  # made-up rows and their noise tell nothing; apart, so not alike
+# How fast distances of two-way tables grow with the noise: .43 to .80 with 3,000 and 30,000 rows.
+_DISTANCE_POWER = 0.6
+# Draws of tables by which the error of a mean is planned. A draw takes long if values are missing.
+_DRAWS, _FEW_DRAWS, _FEW_COLUMNS = 100, 20, 8
 
 
 def _shares(size: int, margins: Margins) -> Floats:
@@ -56,7 +81,7 @@ def _law_of(
     if spread is None:
         return _shares(attribute.size, margins)
     if not isinstance(attribute, Numeric):
-        raise ParameterError(f"{attribute.name!r} is no number, and has no standard deviation")
+        raise ParameterError(f"{attribute.name!r} is not numeric, so it has no standard deviation")
     low, high, *shape = _fitting(attribute, spread, mean)
     step = 0.5 if attribute.integer else 0.0
     least, greatest = attribute.reach
@@ -143,12 +168,7 @@ class Declared:
         for attribute in self.schema:
             if isinstance(attribute, OpenCategorical):
                 raise ParameterError(f"the levels of {attribute.name!r} are open: declare some")
-        if self.mean_weight is not None:
-            upper = 0.0 if self.schema.weight is None else self.schema.weight.upper
-            if not 0 < self.mean_weight <= upper:
-                raise ParameterError(
-                    "mean_weight is above 0, and weight_upper of the schema at most"
-                )
+        self._check_mean_weight()
         if self.margins not in get_args(Margins):
             raise ParameterError(f"margins must be one of {', '.join(get_args(Margins))}")
         for name in (*self.missing, *self.spreads, *self.means):
@@ -157,24 +177,54 @@ class Declared:
         for name, rate in self.missing.items():
             if not 0 <= check_fraction("a missing rate", rate) < 1:
                 raise ParameterError("a missing rate must be below 1")
+            if name not in self.schema.stored:
+                raise ParameterError(
+                    f"{name!r} is computed from two dates: declare the missing rates of these"
+                )
             if rate and not self.schema[name].nullable:
                 raise ParameterError(f"the schema says that {name!r} is never missing")
         self._check_numbers()
 
+    def _check_mean_weight(self) -> None:
+        """Raise unless a mean weight is declared exactly where the schema has a weight."""
+        weight, declared = self.schema.weight, self.mean_weight
+        if weight is None and declared is not None:
+            raise ParameterError("mean_weight is for a schema that declares a weight")
+        if weight is not None and declared is None:
+            raise ParameterError(
+                "mean_weight is needed: the schema declares a weight, and the noise of an estimate "
+                f"depends on the mean of the weights. Declare a mean of at most {weight.upper:g}, "
+                "from the documentation of the survey and not from the rows"
+            )
+        if weight is not None and declared is not None and not 0 < declared <= weight.upper:
+            raise ParameterError(
+                f"mean_weight must be above 0 and at most {weight.upper:g}, the largest weight "
+                "that counts (weight_upper of the schema)"
+            )
+
     def _check_numbers(self) -> None:
         for name, spread in self.spreads.items():
             check_positive("a spread", spread)
-            _law_of(self.schema[name], self.margins, spread, self.means.get(name))
+            self._law(name, self.margins)
         for name in self.means:
             if name not in self.spreads:
                 raise ParameterError(f"declare the spread of {name!r} as well: a mean is no law")
 
     def laws(self, margins: Margins) -> dict[str, Floats]:
         """Return the share of each level or bin of each attribute."""
-        return {
-            a.name: _law_of(a, margins, self.spreads.get(a.name), self.means.get(a.name))
-            for a in self.schema
-        }
+        return {name: self._law(name, margins) for name in self.schema.names}
+
+    def _law(self, name: str, margins: Margins) -> Floats:
+        return _law_of(self.schema[name], margins, *self._spread_and_mean(name))
+
+    def _spread_and_mean(self, name: str) -> tuple[float | None, float | None]:
+        """Return what is declared of a number, in the units in which the schema counts it."""
+        attribute = self.schema[name]
+        # A difference of dates has the unit that the schema names; its codes count steps of dates.
+        size = attribute.size_of_unit if isinstance(attribute, Difference) else 1.0
+        declared = self.spreads.get(name), self.means.get(name)
+        spread, mean = (None if number is None else number * size for number in declared)
+        return spread, mean
 
     def made_up(self, seed: int) -> Table:
         """Return rows of related attributes, with cells missing completely at random.
@@ -193,13 +243,16 @@ class Declared:
         codes = {name: np.searchsorted(edges[name], latent[name]) for name in edges}
         table = Table.from_codes(self.schema, codes).with_values(rng)
         columns = {name: table.column(name) for name in self.schema.names}
-        for name, spread in self.spreads.items():
-            attribute = self.schema[name]
+        for name in self.spreads:
+            attribute, (spread, mean) = self.schema[name], self._spread_and_mean(name)
             assert isinstance(attribute, Numeric)
-            columns[name] = _values(attribute, spread, self.means.get(name), latent[name])
+            assert spread is not None
+            columns[name] = _values(attribute, spread, mean, latent[name])
+        columns = with_dates(self.schema, columns, rng)
         ruled = Table(self.schema, follow_rules(self.schema, columns), kind=table.kind)
         holed = MCAR(rate=self.missing).apply(ruled, random_state=rng) if self.missing else ruled
         columns = {name: holed.column(name) for name in self.schema.names}
+        columns |= computed(self.schema, columns)  # a difference is missing where a date is
         made = Table(self.schema, columns, kind=holed.kind)
         if self.schema.of_rows is not self.schema:
             # Nobody's rows: each is a unit, of the same weight.
@@ -214,8 +267,9 @@ class Declared:
 
         Of independent attributes, and rows in which both are observed.
         """
-        laws = self.laws(margins)
-        seen = {name: 1 - self.missing.get(name, 0.0) for name in laws}
+        modelled = Modelled(self.schema).schema.names
+        laws = {name: law for name, law in self.laws(margins).items() if name in modelled}
+        seen = {name: self._observed(name) for name in laws}
         counts = [
             self.counted * self.rows * seen[a] * seen[b] * np.outer(laws[a], laws[b]).ravel()
             for a, b in combinations(laws, 2)
@@ -224,22 +278,98 @@ class Declared:
             return math.nan
         return float((np.concatenate(counts) < 2 * noise).mean())
 
+    def _observed(self, name: str) -> float:
+        """Return how often an attribute is observed: a difference, where both its dates are."""
+        attribute = self.schema[name]
+        of = attribute.dates if isinstance(attribute, Difference) else (name,)
+        return math.prod(1 - self.missing.get(one, 0.0) for one in of)
+
     def true_epsilon(self, model: Synthesizer) -> float | None:
-        """Return epsilon for the ground truth, if cells go missing at random at these rates."""
+        """Return epsilon for the ground truth, if cells go missing at random at these rates.
+
+        Of a model that is fitted, and of one that is only planned.
+        """
         if not self.missing:
             return None
         observed = MCAR(rate=self.missing).observed(self.schema)
         try:
             stated = MissingCompletelyAtRandom(observed=observed)
-            return model.ground_truth_guarantee(stated).epsilon
+            if hasattr(model, "guarantee_"):
+                return model.ground_truth_guarantee(stated).epsilon
+            return planned_ground_truth(model, self.schema, stated).epsilon
         except UnprovenError:
             return None
+
+
+def with_dates(
+    schema: Schema, columns: dict[str, Column], rng: np.random.Generator
+) -> dict[str, Column]:
+    """Return made-up columns in which every date lies its difference from the other date.
+
+    A row whose computed date leaves its bounds becomes a copy of a row that fits.
+
+    Parameters
+    ----------
+    schema : Schema
+        Declares the differences of dates.
+    columns : dict of str to Column
+        Made-up columns. They are not changed.
+    rng : numpy.random.Generator
+        Chooses the rows that are copied.
+
+    Returns
+    -------
+    dict of str to Column
+        The same columns, if the schema has no differences of dates.
+
+    Raises
+    ------
+    ParameterError
+        If no row has all of its dates within their bounds.
+    """
+    found, differences = dict(columns), [a for a in schema if isinstance(a, Difference)]
+    if not differences:
+        return found
+    fits = np.ones(len(next(iter(columns.values())).codes), dtype=bool)
+    places = {name: place for place, name in enumerate(schema.rulebook.order)}
+    for difference in sorted(differences, key=lambda a: places[a.target]):
+        base, between = found[difference.base].values, found[difference.name].values
+        assert base is not None
+        assert between is not None
+        target = schema[difference.target]
+        assert isinstance(target, Numeric)
+        values = base + between if difference.target == difference.later else base - between
+        fits &= (values >= target.lower) & (values <= target.upper)
+        values = np.clip(values, target.lower, target.upper)
+        codes = target.encode_values(values).astype(code_dtype(target))
+        found[difference.target] = Column(codes, values)
+    if not fits.any():
+        names = ", ".join(repr(a.name) for a in differences)
+        raise ParameterError(
+            f"no made-up row has dates within their bounds: look at the bounds of {names} and of "
+            "their dates"
+        )
+    lacking = np.flatnonzero(~fits)
+    which = np.arange(len(fits))
+    which[lacking] = rng.choice(np.flatnonzero(fits), size=lacking.size)
+    return {
+        name: Column(c.codes[which], None if c.values is None else c.values[which])
+        for name, c in found.items()
+    }
+
+
+def _fit(model: Synthesizer, table: Table) -> Synthesizer:
+    """Fit a model to made-up rows, of which no number is released; the plan itself tells noise."""
+    with warnings.catch_warnings():
+        for said in (MOSTLY_NOISE, TOO_FEW_ROWS):
+            warnings.filterwarnings("ignore", said, SmallTableWarning)
+        return model.fit(table)
 
 
 def rehearse(model: Synthesizer, table: Table) -> tuple[float, Any]:
     """Fit a model, draw as many rows, and return how long that took, and the rows."""
     started = perf_counter()
-    drawn = model.fit(table).sample(len(table))
+    drawn = _fit(model, table).sample(len(table))
     return perf_counter() - started, drawn
 
 
@@ -255,16 +385,14 @@ def noise_of_tables(model: Synthesizer) -> tuple[float, float]:
 
     The median over tables; NaN where a family measures no such tables, or tells no noise.
     """
-    if isinstance(model, AllPairs) and model.pairs_ is not None:
-        release = model.pairs_
-        variances = release.guessed().variances.values()
-        pairs = [math.sqrt(v.mean()) * release.crude.rows for v in variances]
-        return release.crude.std, _median(pairs)
-    if isinstance(model, AIM | MST):
-        recipe = model._recipe
-        pairs = [std for clique, std in recipe.sigmas.items() if len(clique) > 1]
-        return recipe.first_sigma, _median(pairs)
-    return math.nan, math.nan
+    if not isinstance(model, AllPairs | AdaptiveSynthesizer):
+        return math.nan, math.nan
+    released = model.tables_
+    if isinstance(released, PairRelease):
+        variances = released.guessed().variances.values()
+        pairs = [math.sqrt(v.mean()) * released.rows for v in variances]
+        return released.one_way.std, _median(pairs)
+    return released.std, _median([*released.stds.values()])
 
 
 def _median(values: list[float]) -> float:
@@ -273,7 +401,205 @@ def _median(values: list[float]) -> float:
 
 def width_of_mean(model: Synthesizer, name: str) -> float:
     """Return the width of the 95 % interval of a mean; NaN where nothing is estimated."""
-    if not isinstance(model, AllPairs | AIM | MST):
+    if not isinstance(model, AllPairs | AdaptiveSynthesizer):
         return math.nan
-    error: float = model.estimate(f"mean(`{name}`)").errors[0]
+    return _width(model.estimate(f"mean(`{name}`)").errors[0])
+
+
+def _width(error: float) -> float:
     return 2 * NormalDist().inv_cdf(0.975) * error
+
+
+def _errors_of_mean(model: Synthesizer, name: str) -> tuple[float, float]:
+    """Return the standard error of a mean by noise, and by sampling and missing values."""
+    if not isinstance(model, AllPairs | AdaptiveSynthesizer):
+        return math.nan, math.nan
+    few = model.modelled_[name].nullable and len(model.modelled_) > _FEW_COLUMNS
+    found = estimate_of_one(model, f"mean(`{name}`)", draws=_FEW_DRAWS if few else _DRAWS)
+    return found.noise[0], math.hypot(found.sampling[0], found.missing[0])
+
+
+@dataclass(frozen=True)
+class _Rehearsed:
+    """What rehearsed fits with one epsilon show: public, since rows are made up."""
+
+    epsilon: float
+    noise: float  # that the epsilon needs, in some unit
+    one_way: float
+    two_way: float
+    fitted: float
+    clear: float  # see `PairNoise`
+    errors: dict[str, tuple[float, float]]  # of means, by noise and by all else
+    seconds: float
+
+    def at(self, noise: float) -> _Rehearsed:
+        """Return what fits with so much noise would show, as far as these say."""
+        by = noise / self.noise
+        return replace(
+            self,
+            noise=noise,
+            one_way=by * self.one_way,
+            two_way=by * self.two_way,
+            fitted=min(1.0, by**_DISTANCE_POWER * self.fitted),
+            clear=by * self.clear,
+            errors={name: (by * noisy, rest) for name, (noisy, rest) in self.errors.items()},
+        )
+
+    def between(self, other: _Rehearsed, share: float) -> _Rehearsed:
+        """Return the weighted geometric mean of two such records of the same noise."""
+
+        def mean(one: float, two: float) -> float:
+            return one if one <= 0 or two <= 0 else one ** (1 - share) * two**share
+
+        errors = {
+            name: (mean(noisy, other.errors[name][0]), mean(rest, other.errors[name][1]))
+            for name, (noisy, rest) in self.errors.items()
+        }
+        numbers = ("one_way", "two_way", "fitted", "clear", "seconds")
+        moved = {n: mean(getattr(self, n), getattr(other, n)) for n in numbers}
+        return replace(self, errors=errors, **moved)
+
+
+class Rehearsal:
+    """Fits of one family to made-up rows, for a grid of epsilons.
+
+    Parameters
+    ----------
+    family : callable
+        Makes a synthesizer with a given ``epsilon``, ``random_state`` and ``progress``.
+    declared : Declared
+    means : list of str
+        Numbers whose means are planned.
+    progress : callable or None
+
+    Attributes
+    ----------
+    rows : int
+        That are made up: not more than a million.
+    memory : float or None
+        Most megabytes that the process had needed after the first fit.
+    """
+
+    def __init__(
+        self,
+        family: Callable[..., Synthesizer],
+        declared: Declared,
+        means: list[str],
+        progress: Progress | None,
+    ) -> None:
+        self._family, self._declared, self._means = family, declared, means
+        self._progress = progress
+        self.rows = min(declared.rows, _MOST_ROWS)
+        self.memory: float | None = None
+
+    def planned(self, grid: Sequence[float]) -> tuple[Planned, ...]:
+        """Return what each epsilon buys; with many columns, some follow from others."""
+        modelled = Modelled(self._declared.schema).schema
+        at, fits = fits_of(len(modelled), len({*grid}))
+        ordered = sorted({*grid})
+        chosen = {ordered[place] for place in _spread(len(ordered), at)}
+        plans = {e: self._family(epsilon=e, random_state=_NOISE_SEED) for e in ordered}
+        noise = {e: self._noise(model) for e, model in plans.items()}  # refuses early what is wrong
+        table = replace(self._declared, rows=self.rows).made_up(_ROWS_SEED)
+        found: dict[float, _Rehearsed] = {}
+        for epsilon in (e for e in ordered if e in chosen):
+            done = len(found) / len(chosen)
+            found[epsilon] = self._rehearsed(epsilon, noise, table, fits, done, 1 / len(chosen))
+        return tuple(
+            self._planned(plans[e], _told(e, noise[e], found), rehearsed=e in chosen) for e in grid
+        )
+
+    def _noise(self, model: Synthesizer) -> float:
+        whole, *_ = model.planned_parts(self._declared.schema)[0].events
+        return _noise_of(whole.capacity if isinstance(whole, FilterEvent) else whole)
+
+    def _rehearsed(
+        self,
+        epsilon: float,
+        noise: Mapping[float, float],
+        table: Table,
+        fits: int,
+        done: float,
+        share: float,
+    ) -> _Rehearsed:
+        models = []
+        for fit in range(fits):
+            shown = self._shown(epsilon, done + share * fit / fits, share / fits)
+            model = self._family(epsilon=epsilon, random_state=_NOISE_SEED + fit, progress=shown)
+            models.append(model)
+            if fit:
+                _fit(model, table)
+                continue
+            seconds, drawn = rehearse(model, table)
+            self.memory = self.memory or peak_memory()  # before distances and estimates
+            fitted = fitted_error(table, drawn)
+        of_fits = {name: [_errors_of_mean(m, name) for m in models] for name in self._means}
+        errors = {
+            name: (fmean(noisy for noisy, _ in of), fmean(rest for _, rest in of))
+            for name, of in of_fits.items()
+        }
+        one_way, two_way = noise_of_tables(models[0])
+        clear = models[0]._relation_noise().clear
+        return _Rehearsed(epsilon, noise[epsilon], one_way, two_way, fitted, clear, errors, seconds)
+
+    def _shown(self, epsilon: float, start: float, share: float) -> Progress:
+        """Return the progress of one fit, as a part of that of the whole plan."""
+
+        def shown(_: str, done: float | None) -> None:
+            if self._progress is not None:
+                self._progress(f"rehearsing epsilon {epsilon:g}", start + share * (done or 0.0))
+
+        shown("", 0.0)
+        return shown
+
+    def _planned(self, model: Synthesizer, found: _Rehearsed, *, rehearsed: bool) -> Planned:
+        declared = self._declared
+        widths = {n: _width(math.hypot(*parts)) for n, parts in found.errors.items()}
+        return Planned(
+            epsilon=float(model.epsilon),
+            delta=model.planned_parts(declared.schema)[0].delta,
+            one_way=found.one_way,
+            two_way=found.two_way,
+            fitted=found.fitted,
+            clear=found.clear,
+            swamped={m: declared.swamped(found.two_way, m) for m in get_args(Margins)},
+            widths={name: width for name, width in widths.items() if not math.isnan(width)},
+            ground_truth=declared.true_epsilon(model),
+            seconds=found.seconds,
+            rehearsed=rehearsed,
+        )
+
+
+def _spread(size: int, chosen: int) -> list[int]:
+    """Return places of a sorted grid, apart from each other: the middle, or both ends, or more.
+
+    >>> _spread(3, 1), _spread(3, 2), _spread(5, 3), _spread(2, 1)
+    ([1], [0, 2], [0, 2, 4], [1])
+    """
+    if chosen == 1:
+        return [size // 2]
+    return [round(place * (size - 1) / (chosen - 1)) for place in range(chosen)]
+
+
+def _told(epsilon: float, noise: float, found: Mapping[float, _Rehearsed]) -> _Rehearsed:
+    """Return what the fits with the nearest epsilons say of this one."""
+    below = max((e for e in found if e <= epsilon), default=None)
+    above = min((e for e in found if e >= epsilon), default=None)
+    if below is None or above is None or below == above:
+        (nearest,) = {e for e in (below, above) if e is not None}
+        return found[nearest].at(noise)
+    share = math.log(epsilon / below) / math.log(above / below)
+    return found[below].at(noise).between(found[above].at(noise), share)
+
+
+def _noise_of(event: Event) -> float:
+    """Return how much noise a cap needs, in a unit that depends on its kind alone."""
+    if isinstance(event, GaussianEvent):
+        return event.sigma / event.sensitivity
+    if isinstance(event, ZCDPEvent):
+        return 1 / math.sqrt(event.rho)
+    if isinstance(event, RDPEvent):
+        return 1 / math.sqrt(event.epsilons[0])
+    if isinstance(event, PureEvent):
+        return 1 / event.epsilon
+    return 1.0

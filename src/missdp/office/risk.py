@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from missdp.accounting import Guarantee, WeightsOfRows
-from missdp.accounting.filters import ROW
+from missdp.accounting.events import ROW
 from missdp.errors import DataError, ParameterError
 from missdp.record import Record
 from missdp.schema import Categorical

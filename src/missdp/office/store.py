@@ -10,7 +10,7 @@ import os
 import re
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -20,8 +20,8 @@ from typing import Any, ClassVar, Protocol
 from missdp.errors import (
     LedgerError,
     MissDPError,
-    MissingDependencyError,
     ParameterError,
+    import_optional,
     replacing,
 )
 
@@ -88,6 +88,9 @@ class _Dialect(Protocol):
     def triggers(self) -> Sequence[str]:
         """Return the statements that make the tables refuse to be rewritten."""
 
+    def is_absent(self, connect: Callable[[], Any]) -> bool:
+        """Whether there is no ledger yet."""
+
     def grants(self, role: str) -> Sequence[str]:
         """Return the statements that let a role charge, and nothing else."""
 
@@ -117,6 +120,10 @@ class _SQLite:
         made.execute("PRAGMA synchronous=FULL")
         return made
 
+    def is_absent(self, connect: Callable[[], Any]) -> bool:
+        del connect  # which needs a file
+        return not self.path.exists() or not self.path.stat().st_size
+
     def triggers(self) -> Sequence[str]:
         return [
             f"CREATE TRIGGER {table}_{event.lower()} BEFORE {event} ON {table}"
@@ -142,7 +149,7 @@ _SQLITE_SAYS = {
     "SQLITE_FULL": f"the disk is full; {_UNWRITABLE}",
     "SQLITE_READONLY": f"it is read-only; {_UNWRITABLE}",
     "SQLITE_IOERR": "the disk refuses to read or write it",
-    "SQLITE_CANTOPEN": "the file is absent or cannot be opened; `missdp budget create` makes one",
+    "SQLITE_CANTOPEN": "the file cannot be opened. Check its permissions",
     "SQLITE_PERM": "there is no permission to open the file",
     "SQLITE_CONSTRAINT": f"it refuses what would rewrite it or repeat a request; {_UNWRITABLE}",
 }
@@ -160,9 +167,7 @@ class _Postgres:
     )
 
     def __init__(self, url: str, wait: float) -> None:
-        absent = MissingDependencyError("PostgreSQL needs an extra: pip install 'missdp[ledger]'")
-        with replacing(ImportError, by=absent):
-            import psycopg
+        psycopg = import_optional("psycopg", purpose="ledgers in PostgreSQL")
         # No warning of one that is dropped: libpq's destructor closes it, and not in a fork.
         quiet = {"__del__": lambda _: None}
         self._connection: Any = type("Connection", (psycopg.Connection,), quiet)
@@ -178,6 +183,13 @@ class _Postgres:
         made.execute("SET synchronous_commit = on")
         del create  # the server made the database
         return made
+
+    def is_absent(self, connect: Callable[[], Any]) -> bool:
+        connection = connect()
+        try:
+            return not connection.execute(self.there).fetchall()
+        finally:
+            connection.close()
 
     def triggers(self) -> Sequence[str]:
         made = []
@@ -222,7 +234,7 @@ _POSTGRES_SAYS = {
     "55P03": f"it is locked by another program; {_UNWRITABLE}, so try again",
     "53100": f"the disk of the server is full; {_UNWRITABLE}",
     "25006": f"it is read-only; {_UNWRITABLE}",
-    "42P01": "there is no ledger in this database; `missdp budget create` makes one",
+    "42P01": "there is no ledger in this database. Create it with `missdp budget create`",
     "42501": f"this role may not do that; {_UNWRITABLE}",
     "23": f"it refuses what would rewrite it or repeat a request; {_UNWRITABLE}",
     "P0001": f"it refuses what would rewrite it; {_UNWRITABLE}",
@@ -281,7 +293,7 @@ class Store:
 
         One that only ``reads`` sees the ledger as it was at its start, and keeps nobody waiting.
         """
-        with replacing(*self._dialect.errors, by=partial(self._refusal)):
+        with replacing(*self._dialect.errors, by=partial(self._refusal, create=create)):
             connection = self._connection(create=create)
             done = False
             try:
@@ -298,6 +310,12 @@ class Store:
             finally:
                 if not done:
                     self.close()  # which rolls back
+
+    def is_absent(self) -> bool:
+        """Whether there is no ledger yet in this place; nothing is made."""
+        with replacing(*self._dialect.errors, by=partial(self._refusal)):
+            return self._dialect.is_absent(partial(self._dialect.connect, create=False))
+        raise AssertionError
 
     def grant(self, role: str) -> None:
         """Let a role of the database charge, and neither rewrite lines nor lower sums."""
@@ -343,5 +361,17 @@ class Store:
                 "the ledger with it"
             )
 
-    def _refusal(self, error: BaseException) -> MissDPError:
+    def _refusal(self, error: BaseException, *, create: bool) -> MissDPError:
+        path = getattr(self._dialect, "path", None)
+        if isinstance(path, Path) and not path.exists():
+            if not create:
+                return LedgerError(
+                    f"no ledger at {str(path)!r}. Create it with `missdp budget create`."
+                )
+            problem = (
+                "the folder is not writable"
+                if path.absolute().parent.is_dir()
+                else "the folder does not exist. Create the folder first"
+            )
+            return LedgerError(f"cannot create {str(path)!r}: {problem}.")
         return LedgerError(f"{self.name} cannot be used: {self._dialect.says(error)}")

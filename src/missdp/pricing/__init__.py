@@ -3,7 +3,8 @@
 Replace one row of a table, and a fitted step moves other rows too: every filled cell depends on a
 mean that moved. Each step here is a scikit-learn transformer with a proven bound on that movement;
 none adds noise, so what it makes is as private as the table. A private estimator ends the pipeline
-by one question about the rows, answered with noise. From both follows what the whole reveals.
+by one question about the rows, which a session answers with noise. From both follows what the whole
+reveals.
 
 Read the files in this order:
 
@@ -12,16 +13,25 @@ Read the files in this order:
 * ``steps``: what a step assumes, states and proves. ``imputers`` fill missing cells,
   ``transforms`` scale, reduce and merge rows; ``model_imputer`` fills by a released model.
 * ``privacy_maps``: what a distance between tables means for outputs, and the best bound.
-* ``questions``: a noisy vector, noisy gradients, or the last iterate of a hidden run.
-* ``replace_one``: chains of steps, and the door that holds rows, charges and answers.
-* ``estimators``, ``pipeline`` (and propose-test-release), ``prices`` (table, picture, TOML file).
+* ``questions``: a noisy vector or noisy gradients, and the mechanisms that draw them.
+* ``chains``: what becomes of neighbours in a chain of steps, and the price of a question after it.
+* ``private_test``: the mechanism of propose-test-release.
+* ``standardised_rows``: the private rows on which a `missdp.session.Session` is opened.
+* ``private_estimator``, ``estimators``, ``pipeline``, ``prices`` (table, picture, TOML file).
+
+The trusted files are those from ``domain`` to ``pipeline``, together with `missdp.session` and
+`missdp.accounting`: proofs stand with steps, privacy maps, questions, estimators and `plan_test`.
+Rows are read in ``standardised_rows`` and by what it calls: questions, steps and ``domain``.
 
 All guarantees are under *replace-one* adjacency with a public number of rows, the setting in which
 the stability of preprocessing is proven; they are never converted to add-remove. Proofs stand with
 each step; where they differ from published ones: tests/claims/preprocessing.md.
 """
 
-from missdp.aliases import exported
+from missdp.exports import exported
+from missdp.pricing.chains import Stage as Stage
+from missdp.pricing.chains import StandardisedFacts as StandardisedFacts
+from missdp.pricing.chains import trace as trace
 from missdp.pricing.domain import NEIGHBOURS as NEIGHBOURS
 from missdp.pricing.domain import RowDomain as RowDomain
 from missdp.pricing.domain import TableDistance as TableDistance
@@ -47,6 +57,7 @@ from missdp.pricing.pipeline import Released as Released
 from missdp.pricing.pipeline import calibrated as calibrated
 from missdp.pricing.pipeline import plan_test as plan_test
 from missdp.pricing.pipeline import propose_test_release as propose_test_release
+from missdp.pricing.prices import CheaperChange as CheaperChange
 from missdp.pricing.prices import Price as Price
 from missdp.pricing.prices import PriceStep as PriceStep
 from missdp.pricing.prices import load_pipeline as load_pipeline
@@ -56,16 +67,15 @@ from missdp.pricing.privacy_maps import Bound as Bound
 from missdp.pricing.privacy_maps import Sensitivity as Sensitivity
 from missdp.pricing.privacy_maps import bounds as bounds
 from missdp.pricing.privacy_maps import overall_curve as overall_curve
+from missdp.pricing.private_estimator import PrivateEstimator as PrivateEstimator
+from missdp.pricing.private_test import TestPlan as TestPlan
 from missdp.pricing.questions import GradientSteps as GradientSteps
 from missdp.pricing.questions import Loss as Loss
 from missdp.pricing.questions import NoiseKind as NoiseKind
 from missdp.pricing.questions import NoisyGradients as NoisyGradients
-from missdp.pricing.questions import SecretStop as SecretStop
 from missdp.pricing.questions import VectorQuery as VectorQuery
-from missdp.pricing.replace_one import PrivateEstimator as PrivateEstimator
-from missdp.pricing.replace_one import Stage as Stage
-from missdp.pricing.replace_one import TestPlan as TestPlan
-from missdp.pricing.replace_one import trace as trace
+from missdp.pricing.standardised_rows import StandardisedRows as StandardisedRows
+from missdp.pricing.standardised_rows import open_session as open_session
 from missdp.pricing.steps import BoundedDonations as BoundedDonations
 from missdp.pricing.steps import CentralGaps as CentralGaps
 from missdp.pricing.steps import CovarianceGap as CovarianceGap
@@ -80,6 +90,7 @@ from missdp.pricing.steps import ModelPaidApart as ModelPaidApart
 from missdp.pricing.steps import NotFittedOnThisTable as NotFittedOnThisTable
 from missdp.pricing.steps import Response as Response
 from missdp.pricing.steps import RowClipper as RowClipper
+from missdp.pricing.steps import SeededFilling as SeededFilling
 from missdp.pricing.steps import StableTransformer as StableTransformer
 from missdp.pricing.steps import StepCondition as StepCondition
 from missdp.pricing.steps import TrimmedRange as TrimmedRange

@@ -19,8 +19,8 @@ from missdp.errors import (
     replacing,
     whole,
 )
-from missdp.mechanisms.session import no_warnings
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
+from missdp.session.redaction import no_warnings
 from missdp.table import Table
 from missdp.types import Floats
 
@@ -155,7 +155,9 @@ class RowDomain:
     def check_shape(self, values: Any) -> None:
         """Refuse a table of another shape than the declared one; reads no cell."""
         declared = (self.rows, self.columns)
-        shape = _shape(values) if isinstance(values, Table) else getattr(values, "shape", declared)
+        shape = (
+            shape_of(values) if isinstance(values, Table) else getattr(values, "shape", declared)
+        )
         if isinstance(values, (list, tuple)):
             shape = as_rows(values).shape  # refused here if some rows are longer than others
         if tuple(shape) != declared:
@@ -198,12 +200,17 @@ def check_fillable(values: Any) -> None:
         )
 
 
-def _shape(table: Table) -> tuple[int, int]:
-    """Return the shape of ``rows_of(table)``, or refuse the table, without reading a cell."""
-    for a in table.schema:
+def shape_of(values: Table | Floats) -> tuple[int, int]:
+    """Return the numbers of rows and columns of ``as_rows(values)`` without reading a cell.
+
+    A table of which no rows can be made is refused.
+    """
+    if not isinstance(values, Table):
+        return values.shape[0], values.shape[1]
+    for a in values.schema:
         if isinstance(a, Numeric):
-            table.values(a.name)  # refuses a table that holds bins only
-    return len(table), len(column_names(table.schema))
+            values.values(a.name)  # refuses a table that holds bins only
+    return len(values), len(column_names(values.schema))
 
 
 def rows_of(table: Table) -> Floats:
@@ -230,7 +237,7 @@ def rows_of(table: Table) -> Floats:
     array([[-0.5,  0. ,  1. ],
            [ nan,  1. ,  0. ]])
     """
-    _shape(table)
+    shape_of(table)
     blocks = [
         np.where(table.mask(a.name)[:, None], np.nan, _numbers_of(a, table)) for a in table.schema
     ]

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Condition
 from missdp.errors import UnprovenError
-from missdp.mechanisms.session import no_warnings
 from missdp.pricing.domain import RowDomain, TableDistance, count, real, require
 from missdp.pricing.steps import (
     BoundedDonations,
@@ -22,6 +21,7 @@ from missdp.pricing.steps import (
     StableTransformer,
     TrimmedRange,
 )
+from missdp.session.redaction import no_warnings
 from missdp.types import Floats
 
 

@@ -28,16 +28,18 @@ from missdp.pricing.domain import (
     require,
     rows_of,
 )
-from missdp.pricing.steps import ModelPaidApart, StableTransformer
+from missdp.pricing.steps import ModelPaidApart, SeededFilling, StableTransformer
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
+from missdp.schema.modelled import Modelled
+from missdp.schema.numeric import code_dtype
 from missdp.schema.open_domains import uncut
-from missdp.sources.filling import ROWS_AT_ONCE, Filling, completed, modelled_codes
-from missdp.sources.modelled import Modelled
+from missdp.session.row_kernel import ROWS_AT_ONCE
+from missdp.sources.filling import Filling, completed, modelled_codes
 from missdp.table import Holes, Table, check_holes
-from missdp.table.encode import Column, code_dtype
+from missdp.table.encode import Column
 from missdp.table.streams import stream_of
-from missdp.table.table import in_order, in_sizes, read_columns
-from missdp.threads import one_blas_thread
+from missdp.table.table import in_sizes, read_columns
+from missdp.threads import in_order, one_blas_thread
 from missdp.types import Floats
 
 _ROWS = 20_000  # of the model, by which laws are fitted
@@ -75,7 +77,8 @@ class DPImputer(StableTransformer):
         to the true number on average, and with too little spread.
     random_state : int or None
         None draws afresh each time. A number makes fillings repeatable: a row at the same place
-        then becomes the same, whatever the other rows are.
+        then becomes the same, whatever the other rows are. It is for tests: a price then states
+        `SeededFilling`.
 
     Notes
     -----
@@ -92,7 +95,6 @@ class DPImputer(StableTransformer):
 
     What is not applicable stays so, and what follows from other cells is computed. If no filling
     that obeys the rules of the schema was found in 25 attempts, the missing cells of that row stay.
-    Rules about two rows are not looked at, since no other row may have a part in it.
 
     Examples
     --------
@@ -235,9 +237,14 @@ class DPImputer(StableTransformer):
     # Stability
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return that the model is paid for apart; nothing is assumed of the rows."""
+        """Return that the model is paid for apart, and whether fillings are seeded.
+
+        Seeded random numbers belong to places: whoever knows the seed sees that a row is removed
+        by the rows after it. So nothing is proven against anyone who knows the seed.
+        """
         del domain
-        return (ModelPaidApart(),)
+        seeded = () if self.random_state is None else (SeededFilling(),)
+        return (ModelPaidApart(), *seeded)
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return a complete domain, with room for filled cells in the norm of a row."""
@@ -334,7 +341,8 @@ def _recut(table: Table, schema: Schema) -> Table:
     """Return rows in the bins of a model's schema, or refuse those of another table."""
     for known in (schema, uncut(schema)):
         if _settled(table.schema, ()) == _settled(known, ()):
-            return table.coded_as(_settled(schema, {a.name for a in table.schema if a.settled}))
+            bins = _settled(schema, {a.name for a in table.schema if a.settled})
+            return table.coded_as(replace(bins, ledger=table.schema.ledger))
     raise DataError("the table was read with another schema than the imputer's model was fitted to")
 
 
@@ -359,7 +367,7 @@ def _laws_of(model: Any) -> Conditionals:
     modelled = Modelled(model.schema_)
     sizes = [attribute.size for attribute in modelled.schema]
     drawn = model.sample_table(_ROWS, random_state=_SEED).coded_as(model.schema_)
-    rows = modelled_codes(modelled.table(drawn))
+    rows = modelled_codes(drawn)
     rows = rows[(rows < np.array(sizes, dtype=np.int64)).all(axis=1)]
     place, known_cells = modelled.schema.names.index, modelled.impossible.items()
     impossible = {(place(p[0]), place(p[1])): cells for p, cells in known_cells if len(p) == 2}

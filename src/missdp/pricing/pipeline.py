@@ -12,29 +12,25 @@ from numpy.typing import ArrayLike
 
 from missdp.accounting import (
     ApproximateEvent,
-    Budget,
+    Composition,
     Condition,
+    Filter,
     Guarantee,
     PureEvent,
-    epsilon_under,
+    proven_epsilon,
 )
 from missdp.accounting.exact import boundary
 from missdp.errors import ParameterError, UnprovenError, number
 from missdp.estimator import clone
-from missdp.mechanisms.exact_noise import noise_source
+from missdp.pricing.chains import Stage, StandardisedFacts, trace
 from missdp.pricing.domain import Parameters, RowDomain, Rows, require
 from missdp.pricing.privacy_maps import Bound
-from missdp.pricing.questions import Question, VectorNoise
-from missdp.pricing.replace_one import (
-    PreparedRows,
-    PrivateEstimator,
-    RandomState,
-    ReplaceOneDoor,
-    Stage,
-    TestPlan,
-    trace,
-)
+from missdp.pricing.private_estimator import PrivateEstimator, release
+from missdp.pricing.private_test import TestPlan, noise_of_test
+from missdp.pricing.questions import Question
+from missdp.pricing.standardised_rows import StandardisedRows, ledger_of
 from missdp.pricing.steps import StableTransformer
+from missdp.session.session import check_pays
 
 # The discrete law's tail exceeds the continuous one's by less than this factor (grid of 2^20).
 _TAIL_ROOM = 2.0**-18
@@ -92,8 +88,8 @@ class PricedPipeline(Parameters):
     radius: float = 1.0
     complete: bool = True
     delta: float = 1e-6
-    budget: Budget | None = None
-    random_state: RandomState = None
+    budget: Filter | Composition | None = None
+    random_state: int | None = None
 
     @property
     def domain(self) -> RowDomain:
@@ -106,12 +102,14 @@ class PricedPipeline(Parameters):
         """Return the trace of one replaced row through the steps; public."""
         return trace(self.steps, self.domain)
 
-    def asked(self) -> tuple[PreparedRows, Question]:
+    def asked(self) -> tuple[StandardisedFacts, Question]:
         """Return what is public about the rows, and what the estimator asks of them."""
         name = type(self.estimator).__name__
         if not isinstance(self.estimator, PrivateEstimator):
             raise UnprovenError(f"{name} is not a private estimator of this library")
-        facts = PreparedRows(raw=self.domain, label=name, delta=self.delta, steps=self.stages())
+        facts = StandardisedFacts(
+            raw=self.domain, label=name, delta=self.delta, steps=self.stages()
+        )
         return facts, self.estimator.question(facts.domain)
 
     def bounds(self) -> tuple[Bound, ...]:
@@ -121,13 +119,12 @@ class PricedPipeline(Parameters):
 
     def conditions(self) -> tuple[Condition, ...]:
         """Return everything the guarantee rests on, noise source aside; public."""
-        facts, question = self.asked()
-        return facts.conditions(question)
+        return self.asked()[0].conditions()
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee a `fit` with secure noise will have; reads no data."""
         facts, question = self.asked()
-        return facts.guarantee(question, facts.bounds(question)[0].event)
+        return facts.guarantee(facts.bounds(question)[0].event)
 
     def fit(self, X: Rows, y: ArrayLike | None = None) -> Self:
         """Charge the budget, preprocess, release.
@@ -154,17 +151,19 @@ class PricedPipeline(Parameters):
     def _released(
         self,
         rows: tuple[Rows, ArrayLike | None],
-        facts: PreparedRows,
+        facts: StandardisedFacts,
         question: Question,
         plan: TestPlan | None = None,
     ) -> tuple[PrivateEstimator, Guarantee]:
         """Return the estimator, fitted unless a planned test does not pass, and the guarantee."""
         wrong = "a pipeline's budget is charged, never its estimator's: give it to the pipeline"
         require(getattr(self.estimator, "budget", None) in (None, self.budget), wrong)
-        (X, y), noise = rows, noise_source(self.random_state)
+        X, y = rows
+        check_pays(self.budget, ledger_of(X), StandardisedRows.adjacency, facts.label)
         estimator: PrivateEstimator = clone(self.estimator)
-        with ReplaceOneDoor(X, facts, target=y, budget=self.budget, noise=noise) as door:
-            return estimator, door.release(estimator, question, plan)
+        private = StandardisedRows(X, facts, target=y, test=plan)
+        estimator.check_target(y, self.rows)
+        return estimator, release(estimator, private, question, self.budget, self.random_state)
 
     def with_noise(self, multiplier: float) -> PricedPipeline:
         """Return a clone whose estimator has this ``noise_multiplier``."""
@@ -271,7 +270,7 @@ def plan_test(
 
 
 def _plan(
-    facts: PreparedRows, question: Question, test_epsilon: float, failure_delta: float | None
+    facts: StandardisedFacts, question: Question, test_epsilon: float, failure_delta: float | None
 ) -> TestPlan:
     """Return the test of the steps before a question, and what both cost together."""
     best = facts.bounds(question)[0]
@@ -282,10 +281,9 @@ def _plan(
     for step in facts.steps:
         # A public dummy table: only whether the step knows its distance to failure matters.
         step.margin(np.zeros((2, step.domain.columns)))
-    law = VectorNoise("laplace", 1 / epsilon, sensitivity=1.0)
-    spent = epsilon + law.slack(1)
+    spent = epsilon + noise_of_test(epsilon).slack(1)
     test = PureEvent(epsilon=spent, label="test", adjacency="replace-one")
-    composed = epsilon_under([test, best.event], delta, "replace-one")
+    composed = proven_epsilon([test, best.event], delta, "replace-one")
     whole = ApproximateEvent(
         epsilon=max(spent, min(spent + best.epsilon, composed)),
         delta=delta,
@@ -297,8 +295,8 @@ def _plan(
         test_epsilon=epsilon,
         threshold=1 + (math.log(1 / (2 * failure)) + _TAIL_ROOM) / epsilon,
         failure_delta=failure,
-        guarantee=facts.guarantee(question, whole, tested=True),
-        charges=(charged, best.event),
+        guarantee=facts.guarantee(whole, tested=True),
+        charges=(best.event, charged),
     )
 
 

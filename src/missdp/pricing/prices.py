@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,13 +19,14 @@ from missdp.errors import (
     did_you_mean,
     replacing,
 )
-from missdp.files import picture_format, write_picture
+from missdp.files import new_figure, picture_format, write_picture
 from missdp.pricing import estimators, imputers, steps, transforms
+from missdp.pricing.chains import Stage
 from missdp.pricing.domain import NEIGHBOURS, RowDomain, require
 from missdp.pricing.model_imputer import DPImputer
 from missdp.pricing.pipeline import PricedPipeline
 from missdp.pricing.privacy_maps import bounds
-from missdp.pricing.replace_one import PrivateEstimator, Stage
+from missdp.pricing.private_estimator import PrivateEstimator
 from missdp.record import Record
 from missdp.schema.schema import load_toml
 
@@ -65,6 +66,22 @@ class PriceStep(Record):
 
 
 @dataclass(frozen=True)
+class CheaperChange(Record):
+    """One change of a pipeline that lowers its price.
+
+    Parameters
+    ----------
+    change : str
+        What to change, in words.
+    epsilon : float
+        Of the whole pipeline after the change.
+    """
+
+    change: str
+    epsilon: float
+
+
+@dataclass(frozen=True)
 class Price(Record):
     """The price of a pipeline: what is claimed without preprocessing, and what holds with it.
 
@@ -86,6 +103,10 @@ class Price(Record):
         Every bound that applies, the best first.
     guarantee : Guarantee
         The whole guarantee with its conditions, under replace-one adjacency.
+    cheapest_change : CheaperChange or None
+        Of all single changes that were tried, the one after which epsilon is least. Each step is
+        left out or replaced by a step that learns less. Where no such change lowers the price, it
+        is twice the noise. None if nothing lowers it.
 
     Examples
     --------
@@ -104,6 +125,7 @@ class Price(Record):
     bound: str
     alternatives: tuple[tuple[str, float], ...]
     guarantee: Guarantee
+    cheapest_change: CheaperChange | None = None
 
     derived: ClassVar[tuple[str, ...]] = ("adjacency", "group_epsilon")
 
@@ -131,6 +153,8 @@ class Price(Record):
         claims |= {f"  (by {name})": e for name, e in self.alternatives if name != self.bound}
         width = max(map(len, claims))
         lines += [f"{name:<{width}}  epsilon = {epsilon:.4g}" for name, epsilon in claims.items()]
+        if (best := self.cheapest_change) is not None:
+            lines += ["", f"cheapest change: {best.change} (epsilon = {best.epsilon:.4g})"]
         lines += ["", "conditions:"]
         lines += [f"- {condition.statement()}" for condition in self.guarantee.conditions]
         return "\n".join(lines)
@@ -158,6 +182,7 @@ def price(
     *,
     domain: RowDomain | None = None,
     delta: float | None = None,
+    suggest: bool = True,
 ) -> Price:
     """Return what a pipeline really costs; reads public facts only.
 
@@ -170,6 +195,13 @@ def price(
         Public facts about the raw table, for a scikit-learn pipeline.
     delta : float or None
         At which epsilon is stated. None: the pipeline's (the estimator's) own.
+    suggest : bool, default True
+        Whether to look for the cheapest change, which prices a few more pipelines.
+
+    Returns
+    -------
+    Price
+        Of the chain as a whole and of each step, with the cheapest change if there is one.
 
     Raises
     ------
@@ -202,7 +234,48 @@ def price(
         bound=found[0].name,
         alternatives=tuple((bound.name, bound.epsilon) for bound in found),
         guarantee=guarantee,
+        cheapest_change=_cheapest_change(priced, guarantee.epsilon) if suggest else None,
     )
+
+
+_LOWER = 0.99  # of the price: a change that saves less is not named
+
+
+def _cheapest_change(priced: PricedPipeline, epsilon: float) -> CheaperChange | None:
+    """Return the change after which a pipeline costs least; reads public facts only."""
+    noise = float(priced.estimator.noise_multiplier)
+    louder = [(f"use noise_multiplier = {2 * noise:g}", priced.with_noise(2 * noise))]
+    for tried in (_changed_steps(priced), louder):
+        found = []
+        for change, pipeline in tried:
+            # A change after which nothing is proven is none.
+            with contextlib.suppress(UnprovenError, ParameterError):
+                found.append(CheaperChange(change, pipeline.guarantee().epsilon))
+        best = min(found, key=lambda change: change.epsilon, default=None)
+        if best is not None and best.epsilon <= _LOWER * epsilon:
+            return best
+    return None
+
+
+def _changed_steps(priced: PricedPipeline) -> Iterator[tuple[str, PricedPipeline]]:
+    """Yield pipelines in which one step is replaced, or left out, and what was done."""
+    own = priced.get_params(deep=False)
+    for place, (name, step) in enumerate(priced.steps):
+        before, after = priced.steps[:place], priced.steps[place + 1 :]
+        for change, others in (*_replacements(name, step), (f"leave out step {name!r}", None)):
+            chain = [*before, *([] if others is None else [(name, others)]), *after]
+            yield change, PricedPipeline(**own | {"steps": chain})
+
+
+def _replacements(name: str, step: Any) -> Iterator[tuple[str, Any]]:
+    """Yield steps that do the work of another one and learn less, and what was done."""
+    if isinstance(step, imputers.Imputer):
+        yield f"use ConstantImputer as step {name!r}", imputers.ConstantImputer()
+    if getattr(step, "moment", "second") != "second":
+        facts = step.get_params(deep=False)
+        yield f'use moment="second" in step {name!r}', type(step)(**facts | {"moment": "second"})
+    if isinstance(step, transforms.StandardScaler | transforms.MinMaxScaler):
+        yield f"scale by declared bounds in place of step {name!r}", None
 
 
 def _priced(
@@ -255,12 +328,11 @@ def plot_price(
         What was drawn, one for each multiplier.
     """
     picture_format(path)
-    from matplotlib.figure import Figure
 
     own = float(pipeline.estimator.noise_multiplier) * np.geomspace(0.5, 8.0, 15)
     noise = [float(m) for m in (own if multipliers is None else multipliers)]
-    prices = tuple(price(pipeline.with_noise(m)) for m in noise)
-    figure = Figure(figsize=(5.2, 3.6), layout="constrained")
+    prices = tuple(price(pipeline.with_noise(m), suggest=False) for m in noise)
+    figure = new_figure(figsize=(5.2, 3.6), layout="constrained")
     axes: Any = figure.subplots()
     axes.plot(noise, [p.naive_epsilon for p in prices], ":", label="naive claim")
     axes.plot(noise, [p.epsilon for p in prices], "-", label="whole pipeline")
@@ -408,6 +480,6 @@ def _make(where: str, facts: dict[str, Any], kind: Any) -> Any:
 def _known(where: str, facts: Mapping[str, Any], names: set[str]) -> None:
     if unknown := sorted(set(facts) - names):
         raise ParameterError(
-            f"{where} does not take {', '.join(unknown)}; it takes {', '.join(sorted(names))}"
+            f"{where} does not take {', '.join(unknown)}. It takes {', '.join(sorted(names))}"
             f"{did_you_mean(unknown[0], sorted(names))}"
         )

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from missdp.accounting import Event, PureEvent, RDPEvent, ZCDPEvent, epsilon_under
-from missdp.accounting.costs import rdp_curve
+from missdp.accounting import Event, PureEvent, RDPEvent, ZCDPEvent, proven_epsilon
+from missdp.accounting.renyi import rdp_curve
 from missdp.errors import UnprovenError
 from missdp.pricing.domain import TableDistance, require
 from missdp.types import Floats
@@ -174,45 +174,6 @@ class PrivacyMap:
 
         return cls(renyi=curve)
 
-    @classmethod
-    def iteration(
-        cls, *, lipschitz: float, smoothness: float, rows: int, sigma: float, slack: float = 0.0
-    ) -> PrivacyMap:
-        """Return the map of DP-SGD by iteration: one row a step, stopped at a secret uniform time.
-
-        Rows come in fixed order; only the last iterate is released, after T ~ uniform{1..n} steps;
-        T is not. Steps must be contractive: of a size of at most 2 / curvature.
-
-        Amplification by iteration (Feldman, Mironov, Talwar & Thakurta 2018, Theorem 22): if step i
-        of two noisy contractive processes differs by s_i, then D_alpha of the T-th iterates is at
-        most alpha / (2 sigma^2) sum a_i^2 for any a with partial sums below those of s and the same
-        total (in units of the step size). Rows that move are absorbed where they occur,
-        a_i = mu d_i; a replaced row at step t is spread evenly over the T - t + 1 steps left. By
-        Minkowski's inequality D_alpha <= alpha (mu phi + 2 L / sqrt(T - t + 1))^2 / (2 sigma^2),
-        phi the Frobenius movement. Averaging exp((alpha - 1) D) over T is sound by joint convexity,
-        and t = 1 is the worst position. No order of the rows, nor a limit on alpha, is assumed.
-
-        >>> from missdp.pricing import NEIGHBOURS
-        >>> sgd = PrivacyMap.iteration(lipschitz=1.0, smoothness=1.0, rows=10000, sigma=4.0)
-        >>> sgd.curve(2.0, NEIGHBOURS) < sgd.curve(2.0, NEIGHBOURS.forget_movement()) + 1e-12
-        True
-        """
-
-        def curve(alpha: float, distance: TableDistance) -> float:
-            from scipy.special import logsumexp
-
-            drift = smoothness * distance.moved_frobenius
-            if distance.replaced != 1:
-                # Several replaced rows are absorbed where they occur.
-                drift = drift + 2 * lipschitz * math.sqrt(distance.replaced)
-                scaled = drift / sigma + slack if drift > 0 else 0.0
-                return alpha * scaled**2 / 2
-            shift = (drift + 2 * lipschitz * _inverse_roots(rows)) / sigma + slack
-            exponent = alpha * (alpha - 1) * shift**2 / 2
-            return (float(logsumexp(exponent)) - math.log(rows)) / (alpha - 1)
-
-        return cls(renyi=curve)
-
 
 @lru_cache(maxsize=64)
 def _sample_counts(
@@ -267,11 +228,6 @@ def _subsampled_gaussian_curve(alpha: float, rate: float, multiplier: float) -> 
     base[0] = min(math.log(4) + math.log(math.expm1(two)) if two < 700 else math.inf, base[0])
     terms = j * math.log(rate) + log_choose + base
     return min(plain, float(np.logaddexp(0.0, logsumexp(terms))) / (order - 1))
-
-
-@lru_cache(maxsize=4)
-def _inverse_roots(rows: int) -> Floats:
-    return np.asarray(1 / np.sqrt(np.arange(1.0, rows + 1)))
 
 
 Curve = Callable[[float], float]
@@ -386,7 +342,7 @@ def bounds(
     found: list[Bound] = []
     for name, events in derived.items():
         proven = [event for event in events if delta != 0 or isinstance(event, PureEvent)]
-        priced = [Bound(name, epsilon_under(e, delta, "replace-one"), e) for e in proven]
+        priced = [Bound(name, proven_epsilon(e, delta, "replace-one"), e) for e in proven]
         found += sorted(priced, key=lambda bound: bound.epsilon)[:1]
     best = sorted(
         (bound for bound in found if bound.epsilon < math.inf), key=lambda bound: bound.epsilon

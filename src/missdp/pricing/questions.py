@@ -1,39 +1,40 @@
-"""Questions about rows whose number is public: a noisy vector, noisy gradients, a hidden run.
+"""Questions about rows whose number is public: a noisy vector, or noisy gradients.
 
 A question is public: what rows it reads, what is computed from them, and how far one replaced row
-can move that. Answers are noised as whole numbers: counts as they are, others on a public grid.
+can move that. Its mechanism draws the answer. Answers are noised as whole numbers: counts as they
+are, others on a public grid.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NoReturn, TypeAlias, get_args
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from missdp.accounting import Assumption, Condition, Event, RDPEvent
-from missdp.errors import DataError, ParameterError, UnprovenError, number, replacing, whole
-from missdp.mechanisms.exact_noise import NoiseSource, SeededNoise
-from missdp.mechanisms.noise import Noise, distance, too_far
-from missdp.mechanisms.session import no_warnings, plain_function, read_only
+from missdp.errors import DataError, ParameterError, number, replacing, whole
 from missdp.pricing.domain import (
     NEIGHBOURS,
     RowDomain,
     TableDistance,
     as_number,
-    clip_rows,
     require,
 )
 from missdp.pricing.privacy_maps import PrivacyMap, Sensitivity
+from missdp.session.mechanisms import Noise
+from missdp.session.redaction import no_warnings
+from missdp.session.sampling import NoiseSource, SeededNoise
 from missdp.types import Floats
 
 NoiseKind = Literal["gaussian", "laplace"]
 """The noise of a private estimator."""
-Sample = NDArray[np.int64] | None
+Sample: TypeAlias = NDArray[np.int64] | None
+"""The numbers of the rows that are read; None if all rows are read."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,8 +47,8 @@ class VectorQuery:
         What the rows are like, made true before the function sees them.
     function : callable
         ``function(rows, *given)``, or ``function(rows, target, *given)`` if a target is read,
-        returns ``size`` finite numbers. A plain function without a closure or defaults; arrays
-        are handed over read-only.
+        returns ``size`` finite numbers. Rows and target are read-only. The function must depend on
+        its arguments alone.
     size : int
         Number of entries of the vector; public.
     sensitivity : Sensitivity
@@ -59,7 +60,7 @@ class VectorQuery:
     whole : bool, default False
         Whether the vector holds whole numbers, which get whole noise.
     given : tuple, default ()
-        Public or released arrays, numbers and text for the function.
+        Public or released arrays, numbers and text for the function. They are copied.
     target_bound : float or None, default None
         If given, a target is read: numbers clipped to this absolute value, 0 for what is none.
     averages : bool, default False
@@ -89,17 +90,14 @@ class VectorQuery:
     target_bound: float | None = None
     averages: bool = False
 
-    conditions: ClassVar[tuple[Condition, ...]] = ()
-
     def __post_init__(self) -> None:
-        plain_function(self.function, "the function of a query")
+        # Copies: what a caller changes later is neither charged for nor handed to the function.
+        object.__setattr__(self, "given", _frozen(self.given))
         require(self.noise in get_args(NoiseKind), "mechanism must be 'gaussian' or 'laplace'")
         _check_multiplier(self.multiplier)
         whole("size", self.size)
         if self.target_bound is not None:
             number("target_bound", self.target_bound)
-        for value in self.given:
-            read_only(value)
 
     @classmethod
     def mean(
@@ -108,8 +106,7 @@ class VectorQuery:
         """Return the query for the mean row; times the public number of rows it is the sum.
 
         One replaced row moves it by at most the diameter over n, since rows are scaled down to
-        the radius behind the door; rows that move, by their mean movement. In L1 norm both times
-        sqrt(d).
+        the radius first; rows that move, by their mean movement. In L1 norm both times sqrt(d).
         """
         n, spread = domain.rows, math.sqrt(domain.columns) if noise == "laplace" else 1.0
         unit = Sensitivity(
@@ -134,8 +131,12 @@ class VectorQuery:
             return PrivacyMap.laplace(sensitivity=known, scale=scale, slack=slack)
         return PrivacyMap.gaussian(sensitivity=known, sigma=scale, slack=slack)
 
+    def mechanism(self, distance: TableDistance) -> VectorNoise:
+        """Return the mechanism of the answer, for neighbours that are this far apart."""
+        return self.law(distance)
+
     def law(self, distance: TableDistance) -> VectorNoise:
-        """Return the law of the answer, for neighbours that are this far apart where it reads."""
+        """Return the noise of the answer, for neighbours that are this far apart where it reads."""
         most = self.sensitivity.largest_shift(distance)
         return VectorNoise(self.noise, self.scale, sensitivity=most, whole=self.whole)
 
@@ -146,9 +147,9 @@ class VectorQuery:
     def exact(self, rows: Floats, target: Floats | None) -> NDArray[Any]:
         """Return the vector without noise; private."""
         failed = DataError("the function of a query failed")  # an error or a warning could tell
-        read = () if target is None else (read_only(target),)
+        read = () if target is None else (target,)
         with replacing(Exception, by=failed), no_warnings():
-            found = self.function(read_only(rows), *read, *map(read_only, self.given))
+            found = self.function(rows, *read, *self.given)
             vector = np.asarray(found, dtype=None if self.whole else np.float64)
         if vector.shape != (self.size,) or not np.isfinite(vector).all():
             raise DataError(f"the function of a query must return {self.size} finite numbers")
@@ -157,6 +158,19 @@ class VectorQuery:
 
 def _mean(rows: Floats) -> Floats:
     return np.asarray(rows.mean(axis=0))
+
+
+def _frozen(values: Any) -> tuple[Any, ...]:
+    """Return a tuple of values in which arrays are read-only copies, and lists are tuples."""
+    return tuple(_frozen_copy(value) for value in values)
+
+
+def _frozen_copy(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        value = value.copy()
+        value.flags.writeable = False
+        return value
+    return _frozen(value) if isinstance(value, (list, tuple)) else value
 
 
 def _check_multiplier(value: float) -> None:
@@ -176,7 +190,8 @@ class Loss:
     Parameters
     ----------
     radius, coefficient_norm : float
-        Largest norm of a row, R, and of the coefficients, B, that the constants hold for.
+        Largest norm of a row, R, and of the coefficients, B, that the constants hold for. The row
+        includes ``constant``.
     lipschitz : float
         Largest norm of one row's gradient.
     smoothness : float
@@ -184,11 +199,15 @@ class Loss:
     curvature : float
         How much one row's gradient stretches a movement of the coefficients.
     slope : callable
-        ``slope(scores, target)``, the derivative in the score, row by row. A plain function.
+        ``slope(scores, target)``, the derivative in the score, row by row. It must depend on its
+        arguments alone.
     target_bound : float, default 1.0
         The target is read as numbers, clipped to this absolute value; what is none counts as 0.
     positive : tuple, default ()
         If not empty, the target is read as labels instead: these count as 1, all others as -1.
+    constant : float, default 0.0
+        If above 0, a public number that is appended to every row: its coefficient makes an
+        intercept.
 
     Examples
     --------
@@ -205,23 +224,37 @@ class Loss:
     slope: Callable[..., Any]
     target_bound: float = 1.0
     positive: tuple[object, ...] = ()
+    constant: float = 0.0
 
     def __post_init__(self) -> None:
-        plain_function(self.slope, "the slope of a loss")
-        facts = {k: v for k, v in vars(self).items() if k not in ("slope", "positive")}
+        object.__setattr__(self, "positive", tuple(self.positive))
+        facts = {k: v for k, v in vars(self).items() if k not in ("slope", "positive", "constant")}
         known = all(0 < value < math.inf for value in facts.values())
         require(known, "bounds and constants of a loss must be finite and above 0")
+        require(0 <= self.constant < math.inf, "the constant of a loss must be at least 0")
 
     @classmethod
     def logistic(
-        cls, *, radius: float, coefficient_norm: float, positive: tuple[object, ...] = (1,)
+        cls,
+        *,
+        radius: float,
+        coefficient_norm: float,
+        positive: tuple[object, ...] = (1,),
+        constant: float = 0.0,
     ) -> Loss:
         """Return log(1 + exp(-y theta'x)), for labels that are read as -1 and 1.
+
+        ``radius`` bounds the norm R of x, the constant included; B is the coefficient norm.
 
         With t = y theta'x in [-RB, RB] and s = 1 / (1 + e^t) <= S = 1 / (1 + e^(-RB)), the gradient
         is -y s x: norm at most S R. Its derivative in x is -y s I + s (1 - s) x theta', of norm at
         most s + s (1 - s) R B, maximised over s in [0, S]. Its derivative in theta is at most
         R^2 / 4.
+
+        *Intercept.* A row z is read as x = (z, c), c the public constant, so R^2 is the largest
+        |z|^2 plus c^2. All of the above holds for x. Where z moves by dz, x moves by (dz, 0), which
+        is as long: the constant never moves, so the derivative in z is a part of that in x and has
+        no larger norm. The intercept is c times the last coefficient.
         """
         a = radius * coefficient_norm
         require(a > 0, "radius and coefficient_norm must be finite and above 0")
@@ -235,6 +268,7 @@ class Loss:
             curvature=radius**2 / 4,
             slope=_logistic_slope,
             positive=positive,
+            constant=constant,
         )
 
     @classmethod
@@ -266,7 +300,8 @@ class Loss:
 
         Of the coefficients. The gradient of each row is scaled down to ``lipschitz``.
         """
-        rows, target = read_only(rows), read_only(target)
+        if self.constant:
+            rows = np.column_stack([rows, np.full(len(rows), self.constant)])
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
 
         def mean(point: Floats, sample: Sample) -> Floats:
@@ -309,9 +344,10 @@ def _among(label: Any, wanted: tuple[object, ...]) -> bool:
         return False
 
 
-def _check_loss(question: GradientSteps | SecretStop) -> None:
+def _check_loss(question: GradientSteps) -> None:
     _check_multiplier(question.multiplier)
-    enough = question.loss.radius >= question.domain.radius
+    longest = math.hypot(question.domain.radius, question.loss.constant)
+    enough = question.loss.radius >= longest
     require(enough, "the constants of the loss must hold for the radius of the rows")
 
 
@@ -344,13 +380,24 @@ class GradientSteps:
     steps: int
     batch: int | None = None
 
-    conditions: ClassVar[tuple[Condition, ...]] = ()
-
     def __post_init__(self) -> None:
         _check_loss(self)
         whole("steps", self.steps)
         if self.batch is not None and whole("batch", self.batch) > self.domain.rows:
             raise ParameterError("batch must be at most the number of rows")
+
+    @property
+    def size(self) -> int:
+        """Number of coefficients: one for each column, and one for the constant if there is one."""
+        return self.domain.columns + bool(self.loss.constant)
+
+    def point(self, at: ArrayLike) -> Floats:
+        """Return a copy of coefficients, or refuse those for which the constants do not hold."""
+        point = np.array(at, dtype=np.float64)
+        most = self.loss.coefficient_norm * (1 + 1e-9)
+        if point.shape != (self.size,) or not np.linalg.norm(point) <= most:
+            raise ParameterError("a gradient is taken at coefficients within the loss's ball")
+        return point
 
     @property
     def _read(self) -> int:
@@ -375,7 +422,7 @@ class GradientSteps:
         tau / n, at every coefficient vector; the iterates are post-processing, and the steps
         compose adaptively.
         """
-        slack = self.law(NEIGHBOURS).slack(self.domain.columns)
+        slack = self.law(NEIGHBOURS).slack(self.size)
         slack += _sum_slack(self._read, self.multiplier)
         told: dict[str, Any] = {"sigma": self.sigma, "steps": self.steps, "slack": slack}
         if self.batch is None:
@@ -383,8 +430,13 @@ class GradientSteps:
         L, mu, n = self.loss.lipschitz, self.loss.smoothness, self.domain.rows
         return PrivacyMap.subsampled(lipschitz=L, smoothness=mu, rows=n, batch=self.batch, **told)
 
+    def mechanism(self, distance: TableDistance) -> VectorNoise | SampledNoise:
+        """Return the mechanism of all steps, for neighbours that are this far apart."""
+        law = self.law(distance)
+        return law if self.batch is None else SampledNoise(law, self.domain.rows, self.batch)
+
     def law(self, distance: TableDistance) -> VectorNoise:
-        """Return the law of one step, for neighbours that are this far apart where it reads.
+        """Return the noise of one step, for neighbours that are this far apart where it reads.
 
         Its sensitivity is for one and the same sample of rows.
         """
@@ -393,27 +445,13 @@ class GradientSteps:
         shift = unit.largest_shift(replace(distance, replaced=replaced, moved_rows=moved))
         return VectorNoise("gaussian", self.sigma, sensitivity=min(shift, n * unit.replaced))
 
-    def samples(self, noise: NoiseSource) -> Iterator[Sample]:
-        """Yield the rows of each step: None for all, or a fresh sample without replacement."""
-        if self.batch is None:
-            yield from [None] * self.steps
-            return
-        secret, rows = _secret(noise), range(self.domain.rows)
-        yield from (np.array(secret.sample(rows, self.batch)) for _ in range(self.steps))
-
-
-def _secret(noise: NoiseSource) -> random.Random:
-    """Return what samples of rows and secret stops are drawn from."""
-    if isinstance(noise, SeededNoise):
-        return random.Random(int(noise.generator().integers(2**62)))
-    return random.SystemRandom()
-
 
 @dataclass(eq=False, repr=False)
 class NoisyGradients:
     """Noisy mean gradients at points of one's choice; as many as were charged for.
 
-    A door makes it, and ``_answer(point)`` is what leaves the door, so often as was charged for.
+    ``_answer(point)`` is the answer of the session to the next step. A session that was to test
+    the table first answers None if the test did not pass.
     """
 
     _question: GradientSteps
@@ -427,99 +465,20 @@ class NoisyGradients:
 
     def at(self, point: ArrayLike) -> Floats:
         """Return the noisy mean gradient of the next sample, at coefficients in the loss's ball."""
-        point = np.array(point, dtype=np.float64)
-        most = self._question.loss.coefficient_norm * (1 + 1e-9)
-        if point.shape != (self._question.domain.columns,) or not np.linalg.norm(point) <= most:
-            raise ParameterError("a gradient is taken at coefficients within the loss's ball")
-        found = self._answer(point)
+        found = self._answer(self._question.point(point))  # refused before a step is used up
+        if found is None:
+            raise TestNotPassedError
         self._left -= 1
         return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class SecretStop:
-    """Ask for the last iterate of a run over the rows, one a step, stopped at a secret time.
+class TestNotPassedError(Exception):
+    """The test of a table did not pass, so that no gradient is released."""
 
-    Nothing else of the run is released: neither its length nor any other iterate. The question is
-    its own law; what is exact is the gradient of every row as a function of the iterate.
-
-    Parameters
-    ----------
-    domain, loss, multiplier
-        See `GradientSteps`; a step reads one row. Iterates are projected on the loss's ball.
-    rate : float
-        Step size, at most 2 / curvature of the loss, so that steps are contractive.
-    """
-
-    domain: RowDomain
-    loss: Loss
-    multiplier: float
-    rate: float
-
-    conditions: ClassVar[tuple[Condition, ...]] = (
-        Assumption(
-            "Noise on a fine grid is treated as continuous, which amplification by iteration "
-            "is proven for."
-        ),
-    )
-
-    def __post_init__(self) -> None:
-        _check_loss(self)
-        if number("learning_rate", self.rate, least=1e-30) * self.loss.curvature > 2:
-            raise ParameterError(
-                "amplification by iteration needs learning_rate <= 2 / curvature of the loss "
-                f"({2 / self.loss.curvature:.6g} here)"
-            )
-
-    @property
-    def sigma(self) -> float:
-        """Standard deviation of the noise on each coordinate of a row's gradient."""
-        return self.multiplier * self.sensitivity
-
-    @property
-    def sensitivity(self) -> float:
-        """How far the gradient of a replaced row can move, at every iterate."""
-        return 2 * self.loss.lipschitz
-
-    @property
-    def privacy_map(self) -> PrivacyMap:
-        """What the last iterate reveals."""
-        return PrivacyMap.iteration(
-            lipschitz=self.loss.lipschitz,
-            smoothness=self.loss.smoothness,
-            rows=self.domain.rows,
-            sigma=self.sigma,
-            slack=self._step.slack(self.domain.columns),
-        )
-
-    @property
-    def _step(self) -> VectorNoise:
-        return VectorNoise("gaussian", self.sigma, sensitivity=self.sensitivity)
-
-    def law(self, distance: TableDistance) -> SecretStop:
-        """Return the question; neighbours' gradients are bounded row by row."""
-        del distance
-        return self
-
-    def draw(self, exact: Callable[[Floats, Sample], Floats], source: NoiseSource) -> Floats:
-        """Run noisy gradient descent up to a secret row, and return only where it ends."""
-        point = np.zeros(self.domain.columns)
-        for row in range(_secret(source).randint(1, self.domain.rows)):
-            gradient = exact(point, np.array([row]))
-            step = self._step.draw(gradient, source)
-            point = clip_rows((point - self.rate * step)[None, :], self.loss.coefficient_norm)[0]
-        return point
-
-    def exceeds(self, event: Event, exact: Any, other: Any) -> NoReturn:
-        """Refuse: sensitivity at a few iterates that are tried says nothing of all others."""
-        del event, exact, other
-        raise UnprovenError(
-            "how far a row moves gradients cannot be seen at every iterate: prove the constants "
-            "of the loss"
-        )
+    __test__ = False  # Not a test class, whatever its name starts with.
 
 
-Question: TypeAlias = VectorQuery | GradientSteps | SecretStop
+Question: TypeAlias = VectorQuery | GradientSteps
 
 # Noise
 
@@ -532,7 +491,7 @@ _LARGEST = 2.0**61
 
 @dataclass(frozen=True)
 class VectorNoise:
-    """The law of a noisy vector, with how far one replaced row can move what is exact.
+    """The mechanism of a noisy vector, with how far one replaced row can move what is exact.
 
     ``scale`` is the standard deviation, or the Laplace scale, of the noise on each coordinate.
     ``sensitivity`` bounds the distance of the exact vectors of two neighbouring tables, whatever
@@ -563,26 +522,6 @@ class VectorNoise:
         noisy = self._in_cells.draw(self._cells(exact), source)
         return noisy if self.whole else noisy * self._cell
 
-    def exceeds(self, event: Event, exact: NDArray[Any], other: NDArray[Any]) -> str | None:
-        """Return why an event does not pay: the vector moves too far, or the noise is too small.
-
-        The noise is compared with what is charged as pure epsilon or as rho. A Rényi curve may
-        count on samples of the rows, too: there the declared sensitivity alone is checked.
-        """
-        moved = distance(exact, other, 1 if self.kind == "laplace" else 2)
-        if (found := too_far(moved, self.sensitivity)) or isinstance(event, RDPEvent):
-            return found
-        return Noise(self.kind, self.scale).exceeds(event, exact, other)
-
-    def log_ratio(self, answer: NDArray[Any], exact: NDArray[Any], other: NDArray[Any]) -> float:
-        """Return the log of the probability of an answer given one vector over that given another.
-
-        >>> law = VectorNoise("gaussian", 2.0, sensitivity=1.0)
-        >>> law.log_ratio(np.array([1.0]), np.array([1.0]), np.array([0.0]))
-        0.125
-        """
-        return self._in_cells.log_ratio(*map(self._cells, (answer, exact, other)))
-
     @property
     def _cell(self) -> float:
         return 1.0 if self.whole else self.scale / _FINENESS
@@ -598,6 +537,63 @@ class VectorNoise:
         cells = np.rint(np.asarray(values, dtype=np.float64) / self._cell)
         # Clipping is a contraction; only noise of 1e-12 of the values could get here.
         return np.clip(cells, -_LARGEST, _LARGEST).astype(np.int64)
+
+
+class OncePerRun:
+    """A value that is made when a run first needs it, and then kept.
+
+    It is not a parameter of the mechanism that holds it: all are equal.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._made = threading.Lock(), None
+
+    def value(self, make: Callable[[], Any]) -> Any:
+        """Return the value. ``make`` is called once, whichever thread comes first."""
+        with self._lock:
+            if self._made is None:
+                self._made = make()
+            return self._made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OncePerRun)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class SampledNoise:
+    """The mechanism of steps that read a fresh secret sample of rows each.
+
+    What is exact is a function of the sample.
+
+    Parameters
+    ----------
+    noise : VectorNoise
+        The noise of one step, given its sample.
+    rows : int
+        Number of all rows.
+    batch : int
+        Number of rows of a sample, which is drawn without replacement.
+    """
+
+    noise: VectorNoise
+    rows: int
+    batch: int
+    secret: OncePerRun = field(default_factory=OncePerRun, repr=False, compare=False)
+
+    def draw(self, exact: Callable[[Sample], NDArray[Any]], source: NoiseSource) -> NDArray[Any]:
+        """Return the noisy vector of the next sample."""
+        secret: random.Random = self.secret.value(lambda: _secret(source))
+        sample = np.array(secret.sample(range(self.rows), self.batch))
+        return self.noise.draw(exact(sample), source)
+
+
+def _secret(noise: NoiseSource) -> random.Random:
+    """Return what the samples of a run are drawn from."""
+    if isinstance(noise, SeededNoise):
+        return random.Random(int(noise.generator().integers(2**62)))
+    return random.SystemRandom()
 
 
 def _sum_slack(rows: int, multiplier: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, make_dataclass, replace
 from string import Formatter
@@ -54,7 +55,8 @@ def _condition(name: str, sentence: str) -> Any:
     """Return the class of an assumption; fields with a format are numbers, others whole ones."""
     named = {at[2:]: form for _, at, form, _ in Formatter().parse(sentence) if at}
     fields = [(at, float if form else int) for at, form in named.items()]
-    facts = {"sentence": sentence, "__doc__": sentence, "__module__": __name__}
+    told = re.sub(r"\{0\.(\w+)[^}]*\}", r"``\1``", sentence)
+    facts = {"sentence": sentence, "__doc__": told, "__module__": __name__}
     return make_dataclass(name, fields, bases=(StepCondition,), namespace=facts, frozen=True)
 
 
@@ -67,6 +69,12 @@ ModelPaidApart = _condition(
     "one.",
 )
 ModelPaidApart.about_rows = False
+SeededFilling = _condition(
+    "SeededFilling",
+    "WARNING: missing cells were filled with seeded random numbers in the order of rows. Nothing "
+    "is proven against anyone who knows the seed.",
+)
+SeededFilling.about_rows = False
 IncompleteRows = _condition(
     "IncompleteRows",
     "At most {0.at_most} rows have a missing cell, and none has more than {0.cells_per_row}.",

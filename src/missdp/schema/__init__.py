@@ -1,23 +1,22 @@
 """Public facts about columns and rows.
 
 * `attributes`, `numeric`, `dates` (formats too), `differences`, `open_domains`: kinds of columns.
-* `rules`, `denial`: facts about rows as people write them, in the one `language`; `conditions`,
+* `rules`: facts about rows as people write them, in the one `language`; `conditions`,
   `rulebook`: as they are computed with.
 * `layout`: how a file is laid out, units, weights. `schema`: all of it, and its TOML file.
+* `undeclared`: conditions of guarantees that follow from a schema. `cliques`: which attributes are
+  counted together.
 
 How cells are read by these facts is in `missdp.table`.
 """
 
-from missdp.aliases import exported
+from missdp.exports import exported
 from missdp.schema.attributes import Attribute as Attribute
 from missdp.schema.attributes import Categorical as Categorical
 from missdp.schema.attributes import Level as Level
 from missdp.schema.attributes import Ordinal as Ordinal
 from missdp.schema.dates import Date as Date
 from missdp.schema.dates import DateTime as DateTime
-from missdp.schema.denial import Denial as Denial
-from missdp.schema.denial import PairDenial as PairDenial
-from missdp.schema.denial import read_denials as read_denials
 from missdp.schema.differences import Difference as Difference
 from missdp.schema.layout import Layout as Layout
 from missdp.schema.layout import SurveyWeight as SurveyWeight

@@ -189,6 +189,8 @@ class Attribute(Record, abstract=True):
         public yet. A release refuses a schema with such marks unless told to go on.
     """
 
+    documented_in = "docs/schema.md"
+
     name: str
     nullable: bool = False
     missing_codes: tuple[str | float, ...] = ()
@@ -209,9 +211,7 @@ class Attribute(Record, abstract=True):
         known = {f.name: f.default is REQUIRED for f in fields(cls)}
         lacking = [name for name, required in known.items() if required and name not in facts]
         for name in facts.keys() - known.keys():
-            raise _refusal(
-                facts.get("name"), f"there is no fact {name!r}{did_you_mean(name, known)}"
-            )
+            raise _refusal(facts.get("name"), cls._unknown_field(name))
         for name in lacking if facts else ():  # a copy or a pickle names its facts later
             raise _refusal(facts.get("name"), f"{name} is required")
         return super().__new__(cls)
@@ -356,7 +356,7 @@ def _label_key(key: object) -> object:
 def _refusal(name: object, why: str) -> SchemaError:
     """Return one line about an attribute; the schema is public, so its facts may be named."""
     subject = f"attribute {name!r}" if isinstance(name, str) and name else "an attribute"
-    return SchemaError(f"{subject} is not valid: {why}")
+    return SchemaError(f"{subject}: {why}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -433,7 +433,7 @@ class _Levelled(Attribute, abstract=True):
             reader = LevelReader(public)
             labelled = {reader.read(key) for key, label in self.labels if label == value} - {-1}
             if len(labelled) == 1:
-                hint = f"; it is the label of the level {public[labelled.pop()]!r}"
+                hint = f". It is the label of the level {public[labelled.pop()]!r}"
         return f"{value!r} is not a level of {self.name!r}{hint}"
 
 

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.schema.dates import Resolution, completed_years
 from missdp.schema.numeric import AnyAttribute, Numeric
 from missdp.types import Flags, Floats
 
@@ -249,8 +250,16 @@ class Derives:
     #: Without a lookup: the target is the sum of these multiples of the others, and ``start``.
     terms: tuple[float, ...] = ()
     start: float = 0.0
+    #: Without either: the target is the completed years from the first of two others, which are
+    #: dates in these units of the calendar, to the second.
+    units: tuple[Resolution, Resolution] | None = None
     #: An attribute that is the target where the first of the others is missing.
     instead: str | None = None
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether a linear equation says what follows, so that it can be solved for another."""
+        return bool(self.terms)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -280,6 +289,10 @@ class Derives:
         hole = np.logical_or.reduce([np.zeros(n, dtype=bool), *(k.hole for k in known)]) & ~absent
         if self.lookup is not None:
             least, greatest = self._looked_up(self.lookup, known, n)
+        elif self.units is not None:
+            (one, two), units = known, self.units
+            least = completed_years(one.greatest, two.least, units)
+            greatest = completed_years(one.least, two.greatest, units)
         else:
             least, greatest = np.full(n, self.start), np.full(n, self.start)
             for times, k in zip(self.terms, known, strict=True):
@@ -306,7 +319,7 @@ class Derives:
 
     def _width(self, cells: KnownCells) -> Floats | float:
         """Return by how much arithmetic in floating point may have missed what follows."""
-        if self.lookup is not None:
+        if not self.is_linear:
             return 0.0
         sizes: Floats | float = abs(self.start)
         for times, name in zip(self.terms, self.by, strict=True):

@@ -62,6 +62,74 @@ def in_units(moments: NDArray[np.datetime64], resolution: Resolution) -> Floats:
     return moments.astype(f"datetime64[{resolution}]").astype(np.int64).astype(np.float64)
 
 
+_YEAR = 12 * 32 + 31  # more than the largest month and day, as `_since_new_year` numbers them
+
+
+def completed_years(earlier: Floats, later: Floats, units: tuple[Resolution, Resolution]) -> Floats:
+    """Return the completed years from one date to another, as a person's age is counted.
+
+    A year is completed on the anniversary. The anniversary of 29 February is 1 March in years
+    without that day. Before the earlier date the number is negative.
+
+    Parameters
+    ----------
+    earlier, later : ndarray of shape (n_rows,)
+        Units of the calendar since 1970. A date of whole months or years is its first day, as it is
+        written.
+    units : tuple of two units of the calendar
+        The unit of each array.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+        Whole numbers. They grow with ``later`` and fall with ``earlier``.
+
+    Examples
+    --------
+    >>> born = np.array(["2000-02-29"], "datetime64[D]").astype(float)
+    >>> days = np.array(["2001-02-28", "2001-03-01"], "datetime64[D]").astype(float)
+    >>> completed_years(born, days, ("D", "D")).tolist()
+    [0.0, 1.0]
+    """
+    first, last = (
+        _since_new_year(x, unit) for x, unit in zip((earlier, later), units, strict=True)
+    )
+    return np.floor((last - first) / _YEAR)
+
+
+def moved_by_years(values: Floats, years: Floats, unit: Resolution) -> Floats:
+    """Return dates moved by whole years; 29 February becomes 1 March in years without that day.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows,)
+        Dates, as numbers of units since 1970.
+    years : ndarray of shape (n_rows,)
+        Whole numbers, negative ones for earlier dates.
+    unit : {"Y", "M", "D", "h", "m", "s", "ms"}
+        The unit of the dates.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+        Whole numbers of units since 1970.
+    """
+    moments = np.floor(values).astype(np.int64).astype(f"datetime64[{unit}]")
+    months = moments.astype("datetime64[M]")
+    later = months + 12 * years.astype(np.int64)
+    found = later.astype(moments.dtype) + (moments - months.astype(moments.dtype))
+    return np.asarray(found.astype(np.int64).astype(np.float64))
+
+
+def _since_new_year(values: Floats, unit: Resolution) -> Floats:
+    """Return years with `_YEAR` parts each, in which dates have the order of month and day."""
+    moments = np.floor(values).astype(np.int64).astype(f"datetime64[{unit}]")
+    years, months = moments.astype("datetime64[Y]"), moments.astype("datetime64[M]")
+    month = (months - years.astype("datetime64[M]")).astype(np.int64)
+    day = (moments.astype("datetime64[D]") - months.astype("datetime64[D]")).astype(np.int64)
+    return np.asarray(years.astype(np.int64) * float(_YEAR) + 32 * month + day)
+
+
 @dataclass(frozen=True)
 class DateFormat:
     """A way to write dates: ISO, a pattern such as ``%d.%m.%Y``, or a number since an origin."""

@@ -1,4 +1,4 @@
-"""How rules and subpopulations are written: conditions, orders, equations, denial constraints.
+"""How rules and subpopulations are written: conditions, orders, equations.
 
 Nothing is ever evaluated as Python. Names are those of attributes, in backticks if they hold other
 characters than letters, digits and ``_``; constants are checked against the public domain.
@@ -7,16 +7,15 @@ characters than letters, digits and ``_``; constants are checked against the pub
     20 <= age < 30 and `marital status` in ("married", "widowed")
     not (sex = 'female' or income > 50000)
 
-Denial constraints are written as data-cleaning tools write them, and names in them end where the
-comparison goes on: ``t1&t2&EQ(t1.zip code,t2.zip code)&IQ(t1.city,t2.city)``.
+Equations have one call, ``age = years(birth, interview)``: the completed years between two dates.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from missdp.errors import MissDPError, ParameterError, SchemaError, did_you_mean, replacing
 from missdp.schema.attributes import Categorical, Level
@@ -32,22 +31,15 @@ _DEEPEST = 50
 _KEYWORDS = frozenset({"and", "or", "not", "in", "true", "false"})
 _PLAIN = re.compile(r"[^\W\d]\w*")
 _SIGNS: Final = {
-    "EQ": "==", "IQ": "!=", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=",
     "=": "==", "<>": "!=", "≠": "!=", "≤": "<=", "≥": ">=", **{sign: sign for sign in OPERATORS},
 }  # fmt: skip
-# The words of every text. Names of cells, t1.zip, end before a blank or a sign; in calls, which is
-# how data-cleaning tools write them, before a comma or a parenthesis.
-_WORDS = (
-    r"\s*(?:(?P<cell>t[12]\.(?:`[^`]+`|{}))"
-    r"|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
+# The words of every text.
+_WORD = re.compile(
+    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
     r"""|(?P<text>"[^"]*"|'[^']*')"""
     rf"|(?P<name>`[^`]+`|{_PLAIN.pattern})"
-    r"|(?P<sign><=|>=|!=|<>|==|&&|[-+*<>=(),≠≤≥&∧]))"
+    r"|(?P<sign><=|>=|!=|<>|==|[-+*<>=(),≠≤≥]))"
 )
-_WORD = re.compile(_WORDS.format(r"""[^\s`"'&(),=<>!≠≤≥∧¬]+"""))
-_WORD_IN_CALLS = re.compile(_WORDS.format(r"""[^`"'&(),]+"""))
-_ROWS = re.compile(r"\s*t1\s*(?P<two>&\s*t2\s*)?&")
-_NOT = re.compile(r"\s*(?:not\b|¬|!)\s*\((?P<inside>.*)\)\s*", re.IGNORECASE | re.DOTALL)
 
 
 class _Unreadable(Exception):  # noqa: N818 - `reading` puts a public error in its place
@@ -80,13 +72,11 @@ def attribute_named(columns: Columns, name: object) -> AnyAttribute:
 class _Words:
     """The words of a text, read one after the other."""
 
-    def __init__(
-        self, text: str, pattern: re.Pattern[str] = _WORD, *, keywords: Collection[str] = _KEYWORDS
-    ) -> None:
+    def __init__(self, text: str, *, keywords: Collection[str] = _KEYWORDS) -> None:
         self._words: list[tuple[str, str]] = []
         at, text = 0, text.rstrip()
         while at < len(text):
-            found = pattern.match(text, at)
+            found = _WORD.match(text, at)
             if found is None:
                 raise _Unreadable(f"cannot read {text[at:].strip()[:20]!r}")
             kind, word = str(found.lastgroup), found[str(found.lastgroup)]
@@ -101,6 +91,17 @@ class _Words:
         kind, word = self._words[self._at]
         return kind in wanted or (kind == "sign" and word in wanted)
 
+    def calls(self) -> Iterator[str]:
+        """Yield every name from the next word on that stands before an opening parenthesis."""
+        for (kind, word), following in pairwise(self._words[self._at :]):
+            if kind == "name" and following == ("sign", "("):
+                yield word
+
+    def at_call(self) -> bool:
+        """Whether the next word is a name that stands before an opening parenthesis."""
+        following = self._words[self._at + 1 :][:1]
+        return self.sees("name") and following == [("sign", "(")]
+
     def take(self, *wanted: str) -> str:
         """Return the next word if it is one of these, or of one of these kinds, else nothing."""
         if not self.sees(*wanted):
@@ -111,9 +112,10 @@ class _Words:
     def expect(self, *wanted: str, named: str = "") -> str:
         """Return the next word, which must be one of these, or of one of these kinds."""
         if not self.sees(*wanted):
-            found = self._words[self._at][1] or "the end"
+            word = self._words[self._at][1]
+            found = repr(word) if word else "the end of the text"
             quotes = "; text goes in quotes" if "text" in wanted and self.sees("name") else ""
-            raise _Unreadable(f"expected {named or ' or '.join(wanted)}, found {found!r}{quotes}")
+            raise _Unreadable(f"expected {named or ' or '.join(wanted)}, found {found}{quotes}")
         return self.take(*wanted)
 
     def attribute(self, columns: Columns, *, named: str = "an attribute") -> AnyAttribute:
@@ -259,53 +261,43 @@ def equation(text: str, columns: Columns) -> tuple[dict[str, float], float]:
     return terms, constant
 
 
-#: A row, 1 or 2, and its attribute.
-Cell: TypeAlias = tuple[int, str]
-#: A cell, what it is compared by, and a cell or a constant.
-Part: TypeAlias = tuple[Cell, str, Cell | Level | float]
+_YEARS: Final = "years"  # the only call in rules
 
 
-def denial(text: str) -> tuple[Part, ...]:
-    """Read the comparisons of a denial constraint: t1 on the left, constants on the right."""
-    rows, negated = _ROWS.match(text), _NOT.fullmatch(text)
-    if negated:
-        words = _Words(negated["inside"])
-    elif rows:
-        words = _Words(text[rows.end() :], _WORD_IN_CALLS)
-    else:
-        raise _Unreadable("it must begin with t1& or t1&t2&, or be a not(...)")
-    parts: list[Part] = []
-    while not parts or words.take("and", "&", "&&", "∧"):
-        one, sign, two = (_side(words), words.sign(), _side(words)) if negated else _call(words)
-        backwards = isinstance(one, tuple) and isinstance(two, tuple) and one[0] > two[0]
-        if backwards or not isinstance(one, tuple):
-            one, sign, two = two, MIRRORED[sign], one
-        if not isinstance(one, tuple):
-            raise _Unreadable("it compares two constants")
-        if rows and not rows["two"] and 2 in (one[0], isinstance(two, tuple) and two[0]):
-            raise _Unreadable("it names t2, but begins with t1& alone")
-        parts.append((one, sign, two))
-    words.expect("end", named="&")
-    return tuple(parts)
+def has_calls(text: str, columns: Columns) -> bool:
+    """Whether an equation is written with a call rather than with multiples of attributes."""
+    del columns
+    return any(_Words(text, keywords=()).calls())
 
 
-def _call(words: _Words) -> tuple[Cell | Level | float, str, Cell | Level | float]:
-    """Read ``EQ(t1.a,t2.a)``."""
-    sign = words.expect("name", named="a comparison")
-    if sign not in _SIGNS:
-        raise _Unreadable(f"comparisons are EQ, IQ, LT, LTE, GT and GTE, not {sign!r}")
+def years(text: str, columns: Columns) -> tuple[AnyAttribute, AnyAttribute, AnyAttribute]:
+    """Read ``age = years(birth, interview)``: the number, the earlier date and the later one."""
+    words = _Words(text, keywords=())
+    if unknown := [name for name in words.calls() if name != _YEARS]:
+        raise _Unreadable(f"the only call in rules is years(earlier, later), not {unknown[0]}()")
+    dates = _years_between(words, columns)
+    number = None if dates else words.attribute(columns)
+    words.expect("=")
+    if dates is None:
+        dates = _years_between(words, columns)
+    elif not words.at_call():
+        number = words.attribute(columns)
+    if number is None or dates is None or not words.sees("end"):
+        raise _Unreadable("years(earlier, later) stands alone on its side, and one number opposite")
+    return number, *dates
+
+
+def _years_between(words: _Words, columns: Columns) -> tuple[AnyAttribute, AnyAttribute] | None:
+    """Read the call of ``years``; None if something else comes next."""
+    if not words.at_call():
+        return None
+    words.expect("name")
     words.expect("(")
-    one = _side(words)
+    earlier = words.attribute(columns)
     words.expect(",")
-    two = _side(words)
+    later = words.attribute(columns)
     words.expect(")")
-    return one, _SIGNS[sign], two
-
-
-def _side(words: _Words) -> Cell | Level | float:
-    if cell := words.take("cell"):
-        return int(cell[1]), cell[3:].strip().strip("`")
-    return words.constant()
+    return earlier, later
 
 
 _NAME_IN_LIST = re.compile(r"(?:\s*`([^`]+)`\s*|([^,`]*))(?:,|$)")  # takes linear time
@@ -323,7 +315,7 @@ def parse_names(text: str, schema: Schema | None = None) -> tuple[str, ...]:
     named = tuple(name for name in names if name)
     unknown = [] if schema is None else [name for name in named if name not in schema]
     if schema is not None and unknown:
-        hint = _backticks_hint(text, schema.names) or f"; it has {list(schema.names)}"
+        hint = _backticks_hint(text, schema.names) or f". It has {list(schema.names)}"
         hint += did_you_mean(unknown[0], schema.names)
         raise SchemaError(f"the schema has no attribute {unknown[0]!r}{hint}")
     return named

@@ -17,6 +17,8 @@ from missdp.schema.attributes import read_number
 _SEPARATORS: Final = (",", ";", "|")
 _DECIMAL: Final = (".", ",")
 _THOUSANDS: Final = ("", ".", ",", "'", "\u2019", "_", " ", "\u00a0", "\u202f")
+FILE_FACTS: Final = ("columns", "separator", "decimal", "thousands")
+"""What the table ``[file]`` of a schema states."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,14 @@ class Layout(Record):
         The decimal mark of numbers in text.
     thousands : str, default ""
         What groups the digits of numbers in text: nothing, or one of ``.,'_`` or a blank.
+    undeclared : tuple of str, default ()
+        Those of ``ignore`` and ``keys`` that were left unread because of private cells, which
+        nobody has declared public yet. A release refuses a schema with such marks unless
+        they are accepted.
+    undeclared_marks : tuple of str, default ()
+        Those of ``columns``, ``separator``, ``decimal`` and ``thousands`` that were read from
+        private cells, with the same consequence. A file states them as ``undeclared`` in
+        ``[file]``.
 
     Examples
     --------
@@ -56,9 +66,11 @@ class Layout(Record):
     separator: str = ","
     decimal: str = "."
     thousands: str = ""
+    undeclared: tuple[str, ...] = ()
+    undeclared_marks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("ignore", "keys", "columns"):
+        for name in ("ignore", "keys", "columns", "undeclared", "undeclared_marks"):
             given = getattr(self, name)
             listed = tuple(given) if isinstance(given, (list, tuple)) else None
             if listed is None or not all(isinstance(n, str) and n for n in listed):
@@ -67,6 +79,10 @@ class Layout(Record):
         for names in (self.unread, self.columns):
             if len({*names}) < len(names):
                 raise SchemaError("ignore, keys and columns name each column once")
+        if not {*self.undeclared} <= {*self.unread}:
+            raise SchemaError("undeclared marks columns of ignore and keys only")
+        if not {*self.undeclared_marks} <= {*FILE_FACTS}:
+            raise SchemaError(f"undeclared in [file] marks {', '.join(FILE_FACTS)} only")
         if self.separator not in _SEPARATORS:
             raise SchemaError("separator must be ',', ';' or '|'")
         if self.decimal not in _DECIMAL:

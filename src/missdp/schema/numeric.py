@@ -469,3 +469,11 @@ class _Bins:
             for spike, own in near if way > 0 else near[::-1]:
                 drawn[(where == own) & (drawn == spike)] = np.nextafter(spike, way)
         return drawn
+
+
+def code_dtype(attribute: AnyAttribute) -> type[np.unsignedinteger]:
+    """Return the smallest unsigned integer type that holds every code, missing included."""
+    codes = attribute.size + max(1, len(attribute.kinds))
+    if codes <= 2**8:
+        return np.uint8
+    return np.uint16 if codes <= 2**16 else np.uint32

@@ -130,7 +130,7 @@ def open_attributes(schema: Schema) -> tuple[OpenCategorical, ...]:
     """Return the attributes whose levels are still to be found; refuse one that a rule names."""
     wanted = tuple(a for a in schema if is_open(a))
     book = schema.rulebook
-    named = {name for rule in (*book.bound, *book.pairs) for name in rule.names}
+    named = {name for rule in book.bound for name in rule.names}
     for attribute in wanted:
         if attribute.name in named:
             raise SchemaError(

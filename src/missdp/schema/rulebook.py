@@ -30,7 +30,6 @@ from missdp.schema.conditions import (
     compared,
     decided,
 )
-from missdp.schema.denial import Denial
 from missdp.schema.differences import Difference, EitherDate
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.schema.rules import Rule
@@ -235,17 +234,11 @@ class RuleBook:
         self.routes = _by_target(b for b in self.bound if isinstance(b, Routes))
         #: What no row has.
         self.forbids = tuple(rule for rule in self.bound if isinstance(rule, Forbids))
-        #: What no two rows have, or few if it holds mostly; drawing row by row ignores it.
-        self.pairs = tuple(
-            pair
-            for rule in rules
-            if isinstance(rule, Denial) and (pair := rule.pair(columns)) is not None
-        )
         #: Linear equations by which a missing cell follows from what is otherwise determined.
         self.solved = tuple(
             rule.solved(columns[name])
             for rule in self.derives.values()
-            if rule.lookup is None
+            if rule.is_linear
             for name in rule.by
             if columns[name].nullable
         )
@@ -269,7 +262,7 @@ class RuleBook:
     @property
     def may_fill(self) -> frozenset[str]:
         """The same, whatever cells may be missing."""
-        linear = (rule.by for rule in self.derives.values() if rule.lookup is None)
+        linear = (rule.by for rule in self.derives.values() if rule.is_linear)
         return self.filled.union(*linear)
 
     def reached(self, names: Iterable[str]) -> frozenset[str]:

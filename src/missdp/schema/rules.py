@@ -21,8 +21,8 @@ from missdp.record import Record
 from missdp.schema import language
 from missdp.schema.attributes import MAX_WHOLE, Level, Ordinal, is_number
 from missdp.schema.conditions import Bound, Compare, Derives, Forbids, Routes
-from missdp.schema.dates import Date
-from missdp.schema.differences import Difference
+from missdp.schema.dates import Date, completed_years
+from missdp.schema.differences import Difference, EitherDate
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.types import Floats
 
@@ -72,7 +72,8 @@ class Rule(Record, abstract=True):
     @classmethod
     def _refusal(cls, data: Mapping[str, Any], why: str) -> SchemaError:
         del data
-        return SchemaError(f"a rule of kind {cls.kind!r} is not valid: {why}")
+        subject = "a rule" if cls is Rule else f"a rule of kind {cls.kind!r}"
+        return SchemaError(f"{subject} is not valid: {why}")
 
 
 def scale_of(attribute: AnyAttribute) -> Hashable:
@@ -266,15 +267,19 @@ def _several(names: Any) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Equation(Rule):
-    """A linear equation between numbers, by which one of them follows from the others.
+    """An equation by which one number follows from other attributes of the row.
 
     Parameters
     ----------
     equation : str
-        Such as ``"age + birth_year = 2024"`` or ``"2 * a - b = c"``; names that are no plain words
-        go in backticks.
+        A linear equation, such as ``"age + birth_year = 2024"`` or ``"2 * a - b = c"``; names that
+        are no plain words go in backticks. Or ``"age = years(birth, interview)"``: a whole number
+        is the completed years from one date to another. A year is completed on the anniversary;
+        that of 29 February is 1 March in other years. Dates count as they are written: those of
+        whole months or years are the first day.
     determines : str, optional
-        Which one follows from the others; by default the last one named.
+        Which one follows from the others; by default the last one named. Of completed years, the
+        number always follows.
     """
 
     kind: ClassVar[str] = "equation"
@@ -283,6 +288,8 @@ class Equation(Rule):
 
     def bound(self, columns: Columns) -> tuple[Bound, ...]:
         """Return the bound rule."""
+        if self._parsed(language.has_calls, self.equation, columns):
+            return (self._years(columns),)
         terms, constant = self._parsed(language.equation, self.equation, columns)
         attributes: dict[str, Numeric] = {}
         for name in terms:
@@ -304,6 +311,48 @@ class Equation(Rule):
                 f"{name!r} is a whole number; so must be the attributes that it follows from"
             )
         return (Derives(self.text, target, tuple(terms), terms=multiples, start=constant / own),)
+
+    def _years(self, columns: Columns) -> Derives:
+        """Return the rule by which a number is the completed years between two dates."""
+        number, *dates = self._parsed(language.years, self.equation, columns)
+        earlier, later = (self._date(attribute) for attribute in dates)
+        if earlier.name == later.name:
+            raise self._wrong(f"it names {later.name!r} twice; years() needs two dates")
+        if self.determines not in (None, number.name):
+            raise self._wrong(f"only {number.name!r} follows from the two dates")
+        integer = isinstance(number, Numeric) and number.integer and number.step in (None, 1.0)
+        if not integer or not isinstance(number, Numeric) or isinstance(number, Date | Difference):
+            raise self._wrong(
+                f"{number.name!r} must be numeric with integer = true, since completed years are "
+                "whole numbers"
+            )
+        self._check_range(number, earlier, later)
+        names, units = (earlier.name, later.name), (earlier.unit, later.unit)
+        return Derives(self.text, number, names, units=units)
+
+    def _date(self, attribute: AnyAttribute) -> Date:
+        """Return an attribute that is a date whose day does not depend on the place."""
+        if not isinstance(attribute, Date) or isinstance(attribute, EitherDate):
+            raise self._wrong(
+                f"{attribute.name!r} is not a date; years() counts from one date to another"
+            )
+        if attribute.zoned:
+            raise self._wrong(
+                f"{attribute.name!r} has a time zone, so its day depends on the place; declare a "
+                "date without a time zone"
+            )
+        return attribute
+
+    def _check_range(self, number: Numeric, earlier: Date, later: Date) -> None:
+        """Raise if the bounds of the dates admit no number within its own bounds."""
+        ends = ((earlier.upper, later.lower), (earlier.lower, later.upper))
+        first, last = np.array(ends).T
+        fewest, most = completed_years(first, last, (earlier.unit, later.unit)).tolist()
+        if most < number.lower or fewest > number.upper:
+            raise self._wrong(
+                f"its dates are {fewest:g} to {most:g} years apart by their bounds, and the bounds "
+                f"of {number.name!r} are {number.lower:g} and {number.upper:g}; correct one of them"
+            )
 
     def _check_sizes(
         self, attributes: Mapping[str, Numeric], multiples: tuple[float, ...], start: float

@@ -22,6 +22,7 @@ from missdp.schema.conditions import Derives, Routes
 from missdp.schema.differences import Computed, Difference, EitherDate
 from missdp.schema.layout import (
     EACH_UNIT,
+    FILE_FACTS,
     PLAIN,
     UNIT_FACTS,
     WEIGHT_FACTS,
@@ -33,7 +34,9 @@ from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.schema.rulebook import RuleBook
 from missdp.schema.rules import Rule
 
-_FILE = ("columns", "separator", "decimal", "thousands")
+FILE = "[file]"
+"""The entry of `Schema.undeclared` for facts of the layout of text files."""
+_UNREAD = ("key", "ignore")  # kinds of columns that are never read
 _FEW = 8  # levels that are shown
 _FORMAT = 1  # of the layout that people write
 _KEYS = {"kind", "format", "attribute", "attributes", "rule", "rules", "layout", "ignore", "file"}
@@ -52,8 +55,8 @@ class Schema(Record):
         At least one; names must be distinct.
     rules : tuple of Rule, default ()
         Public facts about single rows: :class:`NotApplicable`, :class:`Impossible`,
-        :class:`Determined`, :class:`Equation`, :class:`Order`, :class:`Denial`. An attribute that a
-        rule makes not applicable to some rows gets that fact by itself.
+        :class:`Determined`, :class:`Equation`, :class:`Order`. An attribute that a rule makes not
+        applicable to some rows gets that fact by itself.
     layout : Layout, optional
         Columns that are never read, keys among them; and how text files are written.
     ledger : str, default ""
@@ -129,8 +132,7 @@ class Schema(Record):
             object.__setattr__(self, "rules", tuple(self.rules))
         if not isinstance(self.rules, tuple) or not all(isinstance(r, Rule) for r in self.rules):
             raise SchemaError(
-                "rules must be a list of NotApplicable, Impossible, Determined, Equation, Order "
-                "and Denial"
+                "rules must be a list of NotApplicable, Impossible, Determined, Equation and Order"
             )
         columns = {a.name: a for a in self.attributes}
         absent = _not_applicable(columns, self.rules) if self.rules else ()
@@ -209,7 +211,7 @@ class Schema(Record):
         if name in self.columns:
             return self.columns[name]
         near = did_you_mean(name, self.names)
-        raise SchemaError(f"the schema has no attribute {name!r}; it has {list(self.names)}{near}")
+        raise SchemaError(f"the schema has no attribute {name!r}. It has {list(self.names)}{near}")
 
     def shape(self, clique: Iterable[str]) -> tuple[int, ...]:
         """Sizes of the attributes of a clique, missing not counted."""
@@ -222,7 +224,8 @@ class Schema(Record):
     def subset(self, names: Iterable[str]) -> Schema:
         """Schema of the named attributes, in the order given, with the rules about them alone.
 
-        What a rule that is left out may have filled is marked as ``settled``.
+        What a rule that is left out may have filled is marked as ``settled``. Facts of the layout
+        that nobody has declared public stay marked.
         """
         wanted = tuple(names)
         whole = (r for r in self.rulebook.derives.values() if {*r.by, r.target.name} <= {*wanted})
@@ -234,6 +237,7 @@ class Schema(Record):
         )
         rules = tuple(rule for rule in self.rules if rule.about(self.columns) <= kept)
         facts: dict[str, Any] = {name: getattr(self, name) for name in ("ledger", "unit", "weight")}
+        facts["layout"] = Layout(undeclared_marks=self.layout.undeclared_marks)
         found = Schema(attributes, rules, **facts)
         lost = (self.rulebook.filled & kept) - found.rulebook.filled
         marked = (replace(a, settled=True) if a.name in lost else a for a in found)
@@ -260,6 +264,19 @@ class Schema(Record):
                 f"{self.weight.column!r} says how much it counts: {instead} the weight out of the "
                 "schema"
             )
+
+    def check_same_rows(self, other: Schema) -> None:
+        """Raise SchemaError if another schema for these rows changes their unit, weight or ledger.
+
+        The guarantee of a release follows from these three facts. A schema that only changes bins
+        must therefore keep them.
+        """
+        for fact in ("unit", "weight", "ledger"):
+            if getattr(self, fact) != getattr(other, fact):
+                raise SchemaError(
+                    f"the rows were read with another {fact} than the new schema declares, and the "
+                    f"guarantee depends on it. Declare the same {fact} in both schemas"
+                )
 
     def with_cuts(self, model: Any) -> Schema:
         """Return the schema with the bins that a model found, so that another table compares.
@@ -293,8 +310,15 @@ class Schema(Record):
 
     @property
     def undeclared(self) -> dict[str, tuple[str, ...]]:
-        """Facts read from private data and not yet declared public, per attribute."""
-        return {a.name: a.undeclared for a in self.attributes if a.undeclared}
+        """Facts read from private data and not yet declared public, per column.
+
+        The entry ``"[file]"`` is for facts about numbers in text, which `Layout` marks.
+        """
+        unread = dict.fromkeys(self.layout.undeclared, ("kind",))
+        marked = {a.name: a.undeclared for a in self.attributes if a.undeclared} | unread
+        if self.layout.undeclared_marks:  # a column may be called "[file]", too
+            marked[FILE] = (*marked.get(FILE, ()), *self.layout.undeclared_marks)
+        return marked
 
     def declare_public(self) -> Schema:
         """Return the same schema with every fact declared public: you take responsibility.
@@ -304,7 +328,9 @@ class Schema(Record):
         >>> draft.undeclared, draft.declare_public().undeclared
         ({'a': ('levels',)}, {})
         """
-        return replace(self, attributes=tuple(replace(a, undeclared=()) for a in self.attributes))
+        attributes = tuple(replace(a, undeclared=()) for a in self.attributes)
+        layout = replace(self.layout, undeclared=(), undeclared_marks=())
+        return replace(self, attributes=attributes, layout=layout)
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
@@ -323,8 +349,8 @@ class Schema(Record):
             raise SchemaError(f"this version reads schema format {_FORMAT} only")
         if unknown := sorted(set(data) - _KEYS, key=str):
             raise SchemaError(
-                "a schema has 'format', 'ledger', 'ignore', 'unit', 'weight', [file], "
-                f"[[attribute]] and [[rule]] tables only, not {unknown}"
+                f"unknown table or field {unknown[0]!r} in a schema"
+                f"{did_you_mean(unknown[0], _TABLES) or '. Known: ' + ', '.join(_TABLES) + '.'}"
             )
         if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
             raise SchemaError("a schema needs [[attribute]] tables, one per column")
@@ -351,7 +377,12 @@ class Schema(Record):
     @classmethod
     def from_toml(cls, source: str | Path) -> Schema:
         """Read a schema from a TOML file."""
-        return cls.from_dict(load_toml(Path(source), SchemaError))
+        tables = load_toml(Path(source), SchemaError)
+        if {"name", "kind"} & {*tables}:
+            raise SchemaError(
+                "fields of an attribute stand outside of a table. Write [[attribute]] above them."
+            )
+        return cls.from_dict(tables)
 
     def to_toml(self, path: str | Path) -> None:
         """Write the schema to a TOML file, whole or not at all."""
@@ -390,14 +421,26 @@ def _apart(
     rows: list[Mapping[str, Any]], data: Mapping[str, Any]
 ) -> tuple[list[Mapping[str, Any]], dict[str, Any]]:
     """Return the tables of attributes that are read, and the layout that a TOML file states."""
-    keys = [row for row in rows if row.get("kind") == "key"]
-    if any(row.keys() - {"name", "kind"} for row in keys):
-        raise SchemaError('an attribute with kind = "key" has a name only: it is never read')
+    unread = [row for row in rows if row.get("kind") in _UNREAD]
+    if any(row.keys() - {"name", "kind", "undeclared"} for row in unread):
+        raise SchemaError(
+            'an attribute with kind = "key" or "ignore" has a name only: it is never read'
+        )
+    if any(row.get("undeclared", []) not in ([], ["kind"]) for row in unread):
+        raise SchemaError('an attribute that is never read has undeclared = ["kind"] or none')
     file = data.get("file", {})
-    if not isinstance(file, Mapping) or {*file} - {*_FILE}:
-        raise SchemaError(f"[file] has {', '.join(_FILE)} only")
-    stated = {"ignore": data.get("ignore", []), "keys": [row.get("name") for row in keys]}
-    return [row for row in rows if row.get("kind") != "key"], stated | {**file}
+    if not isinstance(file, Mapping) or {*file} - {*FILE_FACTS, "undeclared"}:
+        raise SchemaError(f"[file] has {', '.join(FILE_FACTS)} and undeclared only")
+    named = {kind: [r.get("name") for r in unread if r["kind"] == kind] for kind in _UNREAD}
+    ignored = data.get("ignore", [])
+    if not isinstance(ignored, list):
+        raise SchemaError("ignore must be a list of names of columns")
+    stated: dict[str, Any] = {"ignore": [*ignored, *named["ignore"]], "keys": named["key"]}
+    stated["undeclared"] = [row.get("name") for row in unread if row.get("undeclared")]
+    stated |= {
+        "undeclared_marks" if name == "undeclared" else name: fact for name, fact in file.items()
+    }
+    return [row for row in rows if row.get("kind") not in _UNREAD], stated
 
 
 def _said_plainly(row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -438,6 +481,12 @@ def check_schema(schema: object) -> Schema:
 # The time that Python takes to read a key grows with the square of its parts.
 _DEEP = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){99}""")
 _PLACE = re.compile(r" \(at .*\)$")
+# By the start of a reason of the parser: the mistake that people make most often.
+_TABLES = ("format", "ledger", "ignore", "unit", "weight", "file", "attribute", "rule")
+_HINTS = {
+    "Invalid value": '. Put text in quotes: levels = ["no", "yes"].',
+    "Expected ']]'": ". Write [[attribute]] with two brackets at either end.",
+}
 _MARKS = re.compile(r"^undeclared = \[\n[^\]]*\]", re.MULTILINE)
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]+")
 _READ_BOUNDS = (
@@ -455,16 +504,19 @@ def load_toml(path: Path, refusal: type[MissDPError]) -> dict[str, Any]:
     """Return the tables of a TOML file; raise a ``refusal`` if it cannot be read or is none."""
 
     def unreadable(error: BaseException) -> MissDPError:
+        if isinstance(error, FileNotFoundError):
+            return refusal(f"there is no file {str(path)!r}. Check the path.")
         reason = getattr(error, "strerror", None) or "it is not a readable file"
         return refusal(f"cannot read {str(path)!r}: {reason}")
 
     def malformed(error: BaseException) -> MissDPError:
         # The place only: the reason may quote a character of what is perhaps no such file at all.
         place = _PLACE.search(str(error))
-        where = place[0] if place else ""
+        where = place[0].replace("(at ", "(") if place else ""
+        hint = next((hint for text, hint in _HINTS.items() if text in str(error)), "")
         if isinstance(error, UnicodeDecodeError):
-            where = ": save it as UTF-8"
-        return refusal(f"{str(path)!r} is not a TOML file{where}")
+            where, hint = "", ": save it as UTF-8"
+        return refusal(f"{str(path)!r} is not valid TOML{where}{hint}")
 
     with replacing(OSError, by=unreadable), replacing(ValueError, RecursionError, by=malformed):
         # Editors of some systems begin a file with a mark that says it is UTF-8.
@@ -487,14 +539,21 @@ def write_tables(
     weight: SurveyWeight | None = None,
 ) -> None:
     """Write attributes to a TOML file, whole, with ``comments`` above some and ``notes`` last."""
-    rows = [{"name": name, "kind": "key"} for name in layout.keys]
-    rows += [attribute.to_dict() for attribute in attributes]
+    marked = {name: {"undeclared": ["kind"]} for name in layout.undeclared}
+    ignored = [name for name in layout.ignore if name not in marked]
+    rows = [{"name": name, "kind": "key", **marked.get(name, {})} for name in layout.keys]
+    rows += [_as_written(attribute.to_dict()) for attribute in attributes]
+    rows += [
+        {"name": name, "kind": "ignore", **marked[name]} for name in layout.ignore if name in marked
+    ]
     stated = layout.to_dict()
-    file = {name: stated[name] for name in _FILE if name in stated}
+    file: dict[str, Any] = {name: stated[name] for name in FILE_FACTS if name in stated}
+    if layout.undeclared_marks:
+        file["undeclared"] = list(layout.undeclared_marks)
     facts = [{k: v for k, v in rule.to_dict().items() if v is not None} for rule in rules]
     document: dict[str, Any] = {"format": _FORMAT} | _weight_as_said(unit, weight)
     document |= {"ledger": ledger} if ledger else {}
-    document |= {"ignore": list(layout.ignore)} if layout.ignore else {}
+    document |= {"ignore": ignored} if ignored else {}
     document |= {"file": file} if file else {}
     document |= {"attribute": rows} if rows else {}
     document |= {"rule": facts} if facts else {}
@@ -503,6 +562,13 @@ def write_tables(
         block = f"[[attribute]]\n{tomli_w.dumps({'name': name})}"
         text = text.replace(block, comment(*lines) + block, 1)
     write_atomically(path, (_HEADER + text + notes).encode("utf-8"))
+
+
+def _as_written(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts of an attribute as people write them: ``levels = "open"``."""
+    if facts["kind"] != "open" or facts.get("found"):
+        return facts
+    return facts | {"kind": "categorical", "levels": "open"}
 
 
 def _weight_as_said(unit: Unit | None, weight: SurveyWeight | None) -> dict[str, Any]:

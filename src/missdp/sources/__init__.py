@@ -1,28 +1,29 @@
-"""Exact, private counts of many cliques in one pass. They never add noise, and read no files.
+"""Where private rows come from. Sources never add noise.
 
-* `counts`: tables in memory; `streamed`: rows that stream, and DuckDB; engines that need an extra
-  are in `missdp.engines`. How files and cells are read is in `missdp.table`.
-* `strategies`: which rows with missing values count where. `modelled`: what a family sees of them.
-* `filling`: rows filled from a released model. `partners`: pairs of rows.
+* `memory`: tables in memory; `streamed`: rows that stream, and DuckDB; engines that need an extra
+  are in `missdp.engines`. `opening`: the source that fits an input. How files and cells are read is
+  in `missdp.table`.
+* `filling`: row functions that fill missing cells from a released model.
+
+Rows are changed by `missdp.session.row_kernel` and counted by `missdp.session.counting`.
 """
 
-from missdp.aliases import exported, moved_from
-from missdp.sources.counts import Clique as Clique
-from missdp.sources.counts import Counts as Counts
-from missdp.sources.counts import MarginalSource as MarginalSource
-from missdp.sources.counts import MemorySource as MemorySource
-from missdp.sources.counts import Reads as Reads
-from missdp.sources.counts import Rows as Rows
-from missdp.sources.counts import RowWeight as RowWeight
-from missdp.sources.counts import readable as readable
-from missdp.sources.counts import weighing as weighing
-from missdp.sources.strategies import STRATEGIES as STRATEGIES
-from missdp.sources.strategies import Strategy as Strategy
-from missdp.sources.strategies import is_source as is_source
-from missdp.sources.strategies import open_source as open_source
-from missdp.sources.strategies import strategy_named as strategy_named
+from missdp.exports import exported
+from missdp.session.counting import Clique as Clique
+from missdp.session.counting import Counts as Counts
+from missdp.session.counting import MarginalSource as MarginalSource
+from missdp.session.counting import Reads as Reads
+from missdp.session.counting import Rows as Rows
+from missdp.session.row_weights import RowWeight as RowWeight
+from missdp.session.row_weights import weighing as weighing
+from missdp.session.strategies import STRATEGIES as STRATEGIES
+from missdp.session.strategies import Strategy as Strategy
+from missdp.session.strategies import strategy_named as strategy_named
+from missdp.sources.memory import MemorySource as MemorySource
+from missdp.sources.memory import readable as readable
+from missdp.sources.opening import counting_engine as counting_engine
+from missdp.sources.opening import is_source as is_source
+from missdp.sources.opening import open_source as open_source
 from missdp.sources.streamed import DuckDBSource as DuckDBSource
 
 __all__ = exported(globals())
-
-__getattr__ = moved_from(__name__)

@@ -11,34 +11,34 @@ that does not help, its missing cells stay.
 from __future__ import annotations
 
 import copy
-import tempfile
-import threading
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from missdp.errors import ParameterError
 from missdp.inference.conditionals import Conditionals
-from missdp.schema import AnyAttribute, Numeric, Schema
+from missdp.schema import AnyAttribute, Date, Numeric, Schema
 from missdp.schema.conditions import decided
-from missdp.sources.counts import (
-    Counter,
-    CountingSource,
-    MarginalSource,
-    MemorySource,
-    RowWeight,
-    count_block,
-    offers,
+from missdp.schema.dates import completed_years, moved_by_years
+from missdp.schema.modelled import Modelled, complete_schema
+from missdp.schema.numeric import code_dtype
+from missdp.session.modelled_rows import ModelledRow
+from missdp.session.row_kernel import (
+    ROWS_AT_ONCE,
+    Block,
+    Range,
+    RowFunction,
+    column_ranges,
+    map_rows,
+    row_function,
 )
-from missdp.sources.modelled import Modelled
-from missdp.sources.streamed import CodeBlock
 from missdp.table import Table
-from missdp.table.encode import Column, code_dtype
+from missdp.table.encode import Column
 from missdp.table.follow import Rows, known_cells
-from missdp.table.memory import memory_in_force
-from missdp.table.table import in_order
 from missdp.threads import one_blas_thread
 from missdp.types import Flags, Floats, Ints
 
@@ -49,8 +49,6 @@ SWEEPS = 4
 
 #: Random numbers of each row for each attribute.
 DRAWS = SWEEPS + 1
-
-ROWS_AT_ONCE = 4096
 
 
 def _fill_codes(
@@ -115,28 +113,12 @@ def _drawn(law: Floats, uniforms: Floats) -> Ints:
     return found
 
 
-def filled_given_all(
-    source: MarginalSource, laws: Conditionals, rng: np.random.Generator, modelled: Modelled
-) -> MarginalSource:
-    """Return rows whose missing cells are drawn given the rest of the row, and settled again."""
-    names = source.schema.names
-
-    def filled(block: CodeBlock) -> dict[str, Ints]:
-        codes = np.stack([block[name].astype(np.int64) for name in names], axis=1)
-        for start in range(0, len(codes), ROWS_AT_ONCE):
-            part = codes[start : start + ROWS_AT_ONCE]
-            uniforms = rng.random((len(part), DRAWS, codes.shape[1]))
-            codes[start : start + ROWS_AT_ONCE] = _fill_modelled(laws, part, uniforms, modelled)
-        return dict(zip(names, codes.T, strict=True))
-
-    return _settled(source, filled, modelled)
-
-
 def modelled_codes(table: Table) -> Ints:
-    """Return the codes of a table, one column for each attribute."""
-    found = np.empty((len(table), len(table.schema)), dtype=np.int64)
-    for place, name in enumerate(table.schema.names):
-        found[:, place] = table.codes(name)
+    """Return the codes of what is modelled of a table, one column for each attribute."""
+    block = map_rows(ModelledRow(table.schema), table.block(), len(table))
+    found = np.empty((len(table), len(block)), dtype=np.int64)
+    for place, codes in enumerate(block.values()):
+        found[:, place] = codes
     return found
 
 
@@ -161,104 +143,152 @@ def _fill_modelled(
     return filled
 
 
-def filled_rows(
-    source: MarginalSource,
-    laws: Mapping[str, Floats],
-    rng: np.random.Generator,
-    modelled: Modelled,
-) -> MarginalSource:
-    """Return rows whose missing cells are drawn from released margins, each by itself; settled."""
-    schema = source.schema
+@row_function
+@dataclass(frozen=True, eq=False)
+class MarginallyFilledRow(RowFunction):
+    """A modelled row whose missing cells are drawn from released marginals, each by itself.
 
-    def filled(block: CodeBlock) -> dict[str, Ints]:
-        codes = {}
-        # Row by row, so that rows are filled alike however many come at once.
-        uniforms = rng.random((len(block[schema.names[0]]), len(schema)))
-        for place, attribute in enumerate(schema):
-            cells = block[attribute.name].astype(np.int64)
-            if attribute.nullable:
-                hole, law = cells >= attribute.size, laws[attribute.name]
-                ends = np.cumsum(law) / np.sum(law)
-                drawn = np.searchsorted(ends, uniforms[hole, place], side="right")
-                cells[hole] = np.minimum(drawn, np.flatnonzero(law)[-1])
-            codes[attribute.name] = cells
-        return codes
-
-    return _settled(source, filled, modelled)
-
-
-_SHARE = 0.25  # of the memory in force, for codes
-
-
-class _CodeStore(CountingSource):
-    """Rows that were filled while they streamed, once, so that every count sees the same rows.
-
-    Their codes, one or two bytes for each cell, are in memory as long as there is room, then in a
-    temporary file, which has no name where the system can do that: nothing is left of it when the
-    process ends, however it ends.
+    Attributes
+    ----------
+    schema : Schema
+        The declared schema. What it says is not applicable becomes so after cells are drawn.
+    laws : mapping of str to ndarray
+        For each nullable modelled attribute a released probability for each level.
     """
 
-    def __init__(self, schema: Schema, blocks: Iterable[CodeBlock]) -> None:
-        super().__init__(schema)
-        self._types = {a.name: np.dtype(code_dtype(a)) for a in schema}
-        self._sizes: list[int] = []  # of blocks
-        self._lock = threading.Lock()  # several counts read the one file
-        room = max(1, int(_SHARE * memory_in_force()))
-        self._file = tempfile.SpooledTemporaryFile(room, prefix="missdp-")  # noqa: SIM115
-        weakref.finalize(self, self._file.close)
-        for block in blocks:
-            self._sizes.append(len(block[schema.names[0]]))
-            for name, kind in self._types.items():
-                self._file.write(block[name].astype(kind).data)
+    schema: Schema
+    laws: Mapping[str, Floats]
 
-    def _count(self, counter: Counter, weight: RowWeight | None) -> None:
-        def count(block: CodeBlock) -> None:
-            count_block(counter, block, len(block[self.schema.names[0]]), weight)
+    def __post_init__(self) -> None:
+        modelled = self._modelled
+        laws = {
+            name: modelled.without_absent(name, _distribution(modelled.schema[name], self.laws))
+            for name in modelled.schema.nullable
+        }
+        object.__setattr__(self, "laws", laws)
+        super().__post_init__()
 
-        for _ in in_order(count, self._blocks()):
-            pass
+    @cached_property
+    def _modelled(self) -> Modelled:
+        return Modelled(self.schema)
 
-    def _blocks(self) -> Iterator[CodeBlock]:
-        width, start = sum(kind.itemsize for kind in self._types.values()), 0
-        for size in self._sizes:
-            with self._lock:
-                self._file.seek(start)
-                block = self._file.read(size * width)
-            start, at, codes = start + size * width, 0, {}
-            for name, kind in self._types.items():
-                codes[name] = np.frombuffer(block, kind, size, at)
-                at += size * kind.itemsize
-            yield codes
+    @cached_property
+    def columns(self) -> Mapping[Any, Range]:
+        """The codes of all modelled attributes, of which none is missing."""
+        return column_ranges(complete_schema(self._modelled.schema))
 
+    @property
+    def draws(self) -> int:
+        """One for each modelled attribute."""
+        return len(self._modelled.schema)
 
-def _settled(
-    source: MarginalSource,
-    filled: Callable[[CodeBlock], dict[str, Ints]],
-    modelled: Modelled,
-) -> MarginalSource:
-    """Return the rows filled, and settled by rules: at once, or block by block as they stream."""
-    complete = complete_schema(source.schema)
-    if isinstance(source, MemorySource):
-
-        def whole(table: Table) -> Table:
-            cells = {name: table.codes(name) for name in table.schema.names}
-            return Table.from_codes(complete, modelled.settled(filled(cells)), kind=table.kind)
-
-        return source.later(complete, whole)
-    assert offers(source, "code_blocks")  # checked before anything was charged
-    blocks = source.code_blocks()  # type: ignore[attr-defined]
-    return _CodeStore(complete, (modelled.settled(filled(block)) for block in blocks))
+    def of_rows(self, rows: Block, uniforms: Floats) -> Block:
+        """Return the rows without missing cells."""
+        codes = {}
+        for place, attribute in enumerate(self._modelled.schema):
+            cells = rows[attribute.name].astype(np.int64)
+            if attribute.nullable:
+                missing, law = cells >= attribute.size, self.laws[attribute.name]
+                ends = np.cumsum(law) / np.sum(law)
+                drawn = np.searchsorted(ends, uniforms[missing, place], side="right")
+                cells[missing] = np.minimum(drawn, np.flatnonzero(law)[-1])
+            codes[attribute.name] = cells
+        return _settled(self._modelled, codes)
 
 
-def complete_schema(schema: Schema) -> Schema:
-    """Return the schema of a table whose holes have been filled."""
-    facts: dict[str, Any] = {"nullable": False, "missing_codes": (), "outside": "error"}
-    return Schema(tuple(replace(a, **facts, labels=()) for a in schema))
+def _distribution(attribute: AnyAttribute, laws: Mapping[str, ArrayLike]) -> Floats:
+    """Return the probability of each level, as a fraction of all."""
+    law = np.array(laws.get(attribute.name, ()), dtype=np.float64)
+    if law.shape != (attribute.size,) or not (law >= 0).all() or not law.any():
+        raise ParameterError(f"the law of {attribute.name} must have a probability for each level")
+    return np.asarray(law / law.sum())
+
+
+def _settled(modelled: Modelled, codes: dict[str, Ints]) -> Block:
+    """Return filled codes, settled by rules, in the types of the complete schema."""
+    settled = modelled.settled(codes)
+    return {a.name: settled[a.name].astype(code_dtype(a)) for a in complete_schema(modelled.schema)}
 
 
 _STREAM = (7, 1, 5)  # of random numbers: no other part of the library draws from it
 _ROUNDS = 12  # in which a row that breaks a rule is filled again
-_LOOSE = 12  # further ones, in which half of its holes become any level
+_LOOSE = 12  # further ones, in which half of its missing cells become any level
+
+
+@row_function
+@dataclass(frozen=True, eq=False)
+class CompletedRow(RowFunction):
+    """A row whose missing cells are filled by laws of what is modelled, with values inside bins.
+
+    A row that breaks a rule once it is filled is filled again, with other random numbers. If that
+    does not help, its missing cells stay.
+
+    Attributes
+    ----------
+    schema : Schema
+        The declared schema.
+    valued : tuple of str
+        The attributes of which there are numbers besides codes.
+    laws : Conditionals
+        The released distribution of each modelled attribute given all others.
+    filling : {"random", "likely", "mean"}
+        How a cell is filled from its distribution.
+    """
+
+    schema: Schema
+    valued: tuple[str, ...]
+    laws: Conditionals
+    filling: Filling = "random"
+
+    def __post_init__(self) -> None:
+        sizes = [attribute.size for attribute in self.modelled.schema]
+        # A copy that nobody can change, of a class that does nothing else.
+        object.__setattr__(self, "laws", Conditionals.fixed(self.laws, sizes))
+        super().__post_init__()
+
+    @cached_property
+    def modelled(self) -> Modelled:
+        """What is modelled of the schema."""
+        return Modelled(self.schema)
+
+    @cached_property
+    def columns(self) -> Mapping[Any, Range]:
+        """The codes of all attributes, and the numbers of some."""
+        return column_ranges(self.schema, self.valued)
+
+    @cached_property
+    def draws(self) -> int:
+        """Those of the first attempt, and one from which those of further attempts follow."""
+        numbers = sum(isinstance(a, Numeric) for a in self.schema)
+        return DRAWS * len(self.modelled.schema) + numbers + 1
+
+    def of_rows(self, rows: Block, uniforms: Floats) -> Block:
+        """Return the rows with their missing cells filled."""
+        table = Table.of_block(self.schema, rows)
+        found = {name: copy.deepcopy(table.column(name)) for name in table.schema.names}
+        part = _Block(table, self.laws, self.modelled, partial(_attempt_numbers, uniforms))
+        for filled, cells in part.filled(self.filling):
+            _fill(table.schema, found, filled, cells)
+        return Table(self.schema, found).block()
+
+
+def _attempt_numbers(uniforms: Floats, turn: int, width: int) -> Floats:
+    """Return so many uniform numbers of each row for an attempt to fill it.
+
+    Those of further attempts are hashes of the last number of the row (SplitMix64).
+    """
+    if turn == 0:
+        return uniforms[:, :width]
+    seeds = (uniforms[:, -1] * 2.0**53).astype(np.uint64)
+    places = np.arange(1, width + 1, dtype=np.uint64) + np.uint64(turn << 32)
+    mixed = seeds[:, None] * np.uint64(0xD1342543DE82EF95) + places * np.uint64(_GOLDEN)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    mixed ^= mixed >> np.uint64(31)
+    return np.asarray((mixed >> np.uint64(11)) * 2.0**-53, dtype=np.float64)
+
+
+_GOLDEN = 0x9E3779B97F4A7C15  # SplitMix64's step
 
 
 @one_blas_thread()
@@ -276,19 +306,17 @@ def completed(
     Random numbers come from ``entropy``, and each of several tables has ``draw`` of its own.
     ``first`` is the place of the first row in a longer table, a multiple of `ROWS_AT_ONCE`.
     """
-    found = {name: copy.deepcopy(table.column(name)) for name in table.schema.names}
-    modelled = Modelled(table.schema)
-    for block, start in enumerate(range(0, len(table), ROWS_AT_ONCE), first // ROWS_AT_ONCE):
-        rows = np.arange(start, min(start + ROWS_AT_ONCE, len(table)))
-
-        def uniforms(turn: int, width: int, *, n: int = len(rows), block: int = block) -> Floats:
-            seed = np.random.SeedSequence(entropy, spawn_key=(*_STREAM, draw, turn, block))
-            return np.random.default_rng(seed).random((n, width))  # row by row
-
-        part = _Block(table.take(rows), laws, modelled, uniforms)
-        for filled, cells in part.filled(filling):
-            _fill(table.schema, found, rows[filled], cells)
-    return Table(table.schema, found, kind=table.kind)
+    rows = table.block()
+    valued = tuple(n for n in table.schema.names if table.column(n).values is not None)
+    function, parts = CompletedRow(table.schema, valued, laws, filling), []
+    starts = range(0, max(1, len(table)), ROWS_AT_ONCE)
+    for block, start in enumerate(starts, first // ROWS_AT_ONCE):
+        part = {key: column[start : start + ROWS_AT_ONCE] for key, column in rows.items()}
+        seed = np.random.SeedSequence(entropy, spawn_key=(*_STREAM, draw, block))
+        size = min(ROWS_AT_ONCE, len(table) - start)
+        parts.append(map_rows(function, part, size, np.random.default_rng(seed)))
+    found = {key: np.concatenate([part[key] for part in parts]) for key in rows}
+    return Table.of_block(table.schema, found, kind=table.kind)
 
 
 def _fill(
@@ -315,7 +343,7 @@ class _Block:
     def __post_init__(self) -> None:
         self._names = self._modelled.schema.names
         self._numbers = [a.name for a in self._table.schema if isinstance(a, Numeric)]
-        self._codes = modelled_codes(self._modelled.table(self._table))
+        self._codes = modelled_codes(self._table)
 
     def filled(self, filling: Filling) -> Iterator[tuple[Ints, dict[str, Column]]]:
         """Yield rows with what to fill them with, once each; those that nothing fills are left."""
@@ -402,7 +430,7 @@ def _ruled(part: Table, columns: dict[str, Column]) -> tuple[dict[str, Column], 
     book, broken = schema.rulebook, np.zeros(n, dtype=bool)
     if not book.bound:
         return columns, broken
-    rows = Rows(schema, _but_one_term(part, columns))
+    rows = Rows(schema, _at_observed_years(part, _but_one_term(part, columns)))
     for rule in book.solved:
         rows.solve(rule)
     for target in book.order:
@@ -425,7 +453,7 @@ def _but_one_term(part: Table, columns: dict[str, Column]) -> dict[str, Column]:
     """Take back one filled term of each equation whose sum was observed: it follows."""
     schema, found = part.schema, dict(columns)
     for target, rule in schema.rulebook.derives.items():
-        if rule.lookup is not None:
+        if not rule.is_linear:
             continue
         open_ = ~part.mask(target)
         for name in reversed(rule.by):
@@ -435,4 +463,33 @@ def _but_one_term(part: Table, columns: dict[str, Column]) -> dict[str, Column]:
             codes = np.where(take, attribute.missing_code, found[name].codes)
             found[name] = Column(codes.astype(found[name].codes.dtype), found[name].values)
             open_ &= ~take
+    return found
+
+
+def _at_observed_years(part: Table, columns: dict[str, Column]) -> dict[str, Column]:
+    """Move one filled date by whole years where the years between two dates were observed.
+
+    Otherwise only one filling in a hundred or so would agree with the age that was observed.
+    """
+    schema, found = part.schema, dict(columns)
+    for target, rule in schema.rulebook.derives.items():
+        cells = [found[name].values for name in (*rule.by, target)]
+        if rule.units is None or any(values is None for values in cells):
+            continue
+        first, last, observed = (np.asarray(values) for values in cells)
+        there = found[target].codes < schema[target].size
+        for name in rule.by:
+            there &= found[name].codes < schema[name].size
+        excess = np.where(there, completed_years(first, last, rule.units) - observed, 0.0)
+        for name, values, years in zip(rule.by, (first, last), (excess, -excess), strict=True):
+            date = schema[name]
+            assert isinstance(date, Date)
+            moved = date.stepped(moved_by_years(values, years, date.unit))
+            take = there & (part.codes(name) >= date.missing_code)
+            there &= ~take
+            take &= (date.lower <= moved) & (moved <= date.upper)  # others are filled again
+            moved = np.where(take, moved, values)
+            codes = np.where(take, date.encode_values(np.clip(moved, date.lower, date.upper)), 0)
+            codes = np.where(take, codes, found[name].codes).astype(found[name].codes.dtype)
+            found[name] = Column(codes, moved)
     return found

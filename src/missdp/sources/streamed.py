@@ -7,50 +7,22 @@ from __future__ import annotations
 
 import abc
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Self
 
 from missdp.errors import ParameterError
 from missdp.schema import Schema
-from missdp.sources.counts import (
-    Clique,
-    Counter,
-    CountingSource,
-    RowWeight,
-)
-from missdp.table.encode import Column, Encoder
-from missdp.table.follow import follow_rules
+from missdp.session.counting import Clique, Counter, CountingSource, count_block
+from missdp.session.observed_rows import ObservedRow, rows_where
+from missdp.session.row_kernel import Block, map_rows
+from missdp.session.row_weights import RowWeight
+from missdp.table.row_functions import CodedRow
 from missdp.table.streams import Batch, RowStream, selected, stream_of
-from missdp.table.table import in_order
+from missdp.threads import in_order
 
 if TYPE_CHECKING:
     import duckdb
-
-
-CodeBlock: TypeAlias = Mapping[str, NDArray[Any]]
-
-
-def seen_codes(
-    schema: Schema,
-    columns: Mapping[str, Column],
-    n_rows: int,
-    *,
-    names: Iterable[str],
-    observed: Clique,
-) -> tuple[CodeBlock, int]:
-    """Return the codes of the rows of a batch that count, and how many these are."""
-    wanted = tuple(dict.fromkeys((*names, *observed)))
-    if not wanted and schema.stored is schema:
-        return {}, n_rows
-    codes = {n: column.codes for n, column in follow_rules(schema, columns, wanted).items()}
-    if not observed:
-        return codes, n_rows
-    seen = np.logical_and.reduce([codes[n] < schema[n].missing_code for n in observed])
-    return {n: c[seen] for n, c in codes.items()}, int(seen.sum())
 
 
 class StreamedSource(CountingSource):
@@ -70,7 +42,14 @@ class StreamedSource(CountingSource):
         return found
 
     def coded_as(self, schema: Schema) -> Self:
-        """Return a source of the same rows, in the bins of another schema that differs in bins."""
+        """Return a source of the same rows, in the bins of another schema that differs in bins.
+
+        Raises
+        ------
+        SchemaError
+        If the schema declares another unit, weight or ledger than this source's own.
+        """
+        self.schema.check_same_rows(schema)
         found = copy.copy(self)
         found.schema = schema
         return found
@@ -164,7 +143,7 @@ class DuckDBSource(StreamedSource):
         """Count the rows of one SELECT statement, whose columns are exactly the schema's."""
         return cls(selected(connection, sql), schema, n_jobs=n_jobs)
 
-    def code_blocks(self) -> Iterator[CodeBlock]:
+    def code_blocks(self) -> Iterator[Block]:
         """Yield the codes of all rows, a batch at a time, in one pass. Private."""
         for codes, _ in self._blocks(self.schema.stored.names, self.schema.names):
             yield codes
@@ -181,20 +160,20 @@ class DuckDBSource(StreamedSource):
         read: Clique,
         counter: Counter | None = None,
         weight: RowWeight | None = None,
-    ) -> Iterator[tuple[CodeBlock, int]]:
+    ) -> Iterator[tuple[Block, int]]:
         """Yield codes of the rows that count, a batch at a time, and count them."""
-        encoders = [Encoder(self.schema[name]) for name in names]
+        wanted = tuple(dict.fromkeys((*read, *self._observed)))
+        coded = CodedRow(self.schema, names, wanted, with_values=False)
 
-        def found(batch: Batch) -> tuple[CodeBlock, int]:
-            cells = {
-                n: e.encode(batch.column(i))
-                for i, (n, e) in enumerate(zip(names, encoders, strict=True))
-            }
-            codes, n_rows = seen_codes(
-                self.schema, cells, batch.num_rows, names=read, observed=self._observed
-            )
+        def found(batch: Batch) -> tuple[Block, int]:
+            cells = {name: batch.column(place) for place, name in enumerate(names)}
+            codes: Block = map_rows(coded, cells, batch.num_rows)
+            n_rows = batch.num_rows
+            if self._observed:
+                marks = ObservedRow(self.schema, self._observed)
+                codes, n_rows = rows_where(marks, codes, n_rows)
             if counter is not None:
-                counter.add(codes, n_rows, weight(codes) if weight else None)
+                count_block(counter, codes, n_rows, weight)
             return codes, n_rows
 
         yield from in_order(found, self._stream.batches(names), n_jobs=self._n_jobs)

@@ -1,23 +1,33 @@
 """Statistics of private rows, with missing values filled from nearest neighbours, and their noise.
 
-* `questions`: what can be asked; `answers`: how each is answered; `statistics`: what users call.
+* `asking`: what can be asked; `answers`: how each is answered; `statistics`: what users call.
 * `imputation`, `donors`: who is filled from whom, and how far that moves an answer (smooth
   sensitivity; Clifton et al. 2022, corrected).
+* `table_rows`, `row_queries`, `imputed_rows`: the private rows of a session on a table, and what is
+  asked of them. `smooth`, `groups`: noise that follows a private bound, and groups in parallel.
 * `estimates`, `worst_case`: noise, sampling and missing cells in an interval.
 
 Estimates that need no private rows, from a released model, are in `missdp.estimate`.
 """
 
-from missdp.aliases import exported
+from missdp.exports import exported
 from missdp.schema.language import parse_where as parse_where
 from missdp.statistics.asking import Statistic as Statistic
 from missdp.statistics.estimates import Estimate as Estimate
 from missdp.statistics.estimates import Histogram as Histogram
 from missdp.statistics.imputation import KNNImputation as KNNImputation
+from missdp.statistics.row_queries import CustomQuery as CustomQuery
+from missdp.statistics.row_queries import RowCounts as RowCounts
+from missdp.statistics.row_queries import RowSums as RowSums
 from missdp.statistics.statistics import ImputedStatistics as ImputedStatistics
 from missdp.statistics.statistics import QueryRequest as QueryRequest
-from missdp.statistics.statistics import ScaleRelease as ScaleRelease
+from missdp.statistics.statistics import check_queries as check_queries
 from missdp.statistics.statistics import run_queries as run_queries
 from missdp.statistics.statistics import run_query as run_query
+from missdp.statistics.table_rows import EachLevel as EachLevel
+from missdp.statistics.table_rows import ObservedOn as ObservedOn
+from missdp.statistics.table_rows import TableFacts as TableFacts
+from missdp.statistics.table_rows import TableRows as TableRows
+from missdp.statistics.table_rows import open_table as open_table
 
 __all__ = exported(globals())

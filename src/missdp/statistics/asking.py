@@ -1,7 +1,7 @@
 """What is asked of a table, and one question while it is answered: its releases, and their use.
 
-All releases are charged at once before anything is read. Everything here is public, or released;
-what the door runs of private rows are the plain functions at the end.
+Parts of the budget for all releases are set aside at once, before anything is read. Everything here
+is public, or released. A session runs the plain functions at the end on private rows.
 """
 
 from __future__ import annotations
@@ -14,17 +14,21 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Cost
-from missdp.accounting.guarantee import warn_if_weak
+from missdp.accounting import Cost, Event, Guarantee
 from missdp.errors import DataError, ParameterError, UnprovenError, one_of
-from missdp.mechanisms.questions import QUANTA, Ask, Counts, Question, Rows, Sums
-from missdp.mechanisms.row_door import Charged, Noisy, RowDoor
 from missdp.schema import Numeric, Schema
 from missdp.schema.conditions import Predicate
 from missdp.schema.language import parse_where
+from missdp.session.measurement import Measurement
+from missdp.session.session import Reservation, Session
 from missdp.statistics.estimates import Beside, Estimate, clip, corners, within
-from missdp.statistics.imputation import KNNImputation, check_range
+from missdp.statistics.imputation import KNNImputation, NearestNeighbours, check_range
+from missdp.statistics.imputed_rows import Rows
+from missdp.statistics.noisy import Noisy, noisy_numbers
+from missdp.statistics.row_queries import RowCounts, RowQuery, RowSums
+from missdp.statistics.table_rows import EachLevel, smooth_epsilon
 from missdp.statistics.worst_case import Interval, MissingCells, Names, decide
+from missdp.words import warn_if_weak
 
 Uncertainty: TypeAlias = Literal["total", "noise", "worst-case"]
 
@@ -65,7 +69,8 @@ class Statistic:
         `Estimate.imputation_interval`.
     by : str, optional
         A categorical or ordinal attribute: the statistic (a count, a proportion or a mean) is asked
-        for each of its declared levels, all in one release.
+        for each of its declared levels, and all levels cost what one costs. Unless the attribute is
+        imputed itself, missing cells of a group are filled from donors of the group.
 
     Raises
     ------
@@ -136,13 +141,8 @@ NOBODY = "Even whether there are such rows at all cannot be told from it"
 _TIMES = tuple(2 ** (k / 2) for k in range(1, 81))  # by which noise might be less
 
 
-_Wider: TypeAlias = Callable[[float], Interval | None]
+_Wider: TypeAlias = Callable[[float], Interval]
 """What an interval is if noise were so many times less."""
-
-NO_INTERVAL = (
-    "No noise interval: the answer reads filled cells, so the scale of its noise is private. For "
-    "the same epsilon, another noise tells it (ScaleRelease(), or --error-bar)"
-)
 
 
 def share(cost: Cost, part: float) -> Cost:
@@ -155,19 +155,62 @@ def middle_and_half(a: Numeric) -> tuple[float, float]:
     return (a.lower + a.upper) / 2, (a.upper - a.lower) / 2
 
 
+@dataclass(frozen=True)
+class Part:
+    """One release of an answer: public facts before anything is charged.
+
+    Attributes
+    ----------
+    query : RowQuery
+        The query, or one that reads as much and is as sensitive, if the query depends on what is
+        released before.
+    cost : Cost
+        What it may cost, in pure epsilon or rho.
+    is_smooth : bool
+        Whether it reads imputed cells, so that its noise follows a private bound.
+    """
+
+    query: RowQuery
+    cost: Cost
+    is_smooth: bool
+
+    @property
+    def cap(self) -> Cost:
+        """The cost in the measure of the noise, which caps the release most tightly.
+
+        Noise that follows a private bound is pure, and other noise for rho is Gaussian. A cap in
+        rho would forget either.
+        """
+        if self.cost.currency == "pure":
+            return self.cost
+        if self.is_smooth:
+            return Cost(currency="pure", amount=smooth_epsilon(self.cost))
+        return Cost(currency="gdp", amount=2 * self.cost.amount)
+
+
+@dataclass(frozen=True, eq=False)
+class Paid:
+    """A session that answers one release, the cost of this release, and its public name."""
+
+    session: Session
+    cost: Cost
+    label: str
+
+
 class Asking:
     """One question while it is answered; what public facts refuse is refused before any charge."""
 
     def __init__(
         self,
-        door: RowDoor,
+        session: Session,
         imputation: KNNImputation | None,
+        change: NearestNeighbours | None,
         confidence: float,
         question: Statistic,
         cost: Cost,
     ) -> None:
-        self.door, self.schema, self.confidence = door, door.schema, confidence
-        self.imputation = imputation
+        self.session, self.schema, self.confidence = session, session.facts.schema, confidence
+        self.imputation, self._change = imputation, change
         self.filled = frozenset(() if imputation is None else imputation.impute)
         self.question, self.kind = question, question.kind
         reads = question.reads(self.schema)
@@ -175,7 +218,7 @@ class Asking:
         self.names: Names = question.of if self.condition is None else ()
         of = question.of if self.condition is None else self.condition.names
         for name in self.where.names if self.kind == "histogram" else reads:
-            if isinstance(self.schema[name], Numeric) and name not in door.valued:
+            if isinstance(self.schema[name], Numeric) and name not in session.facts.valued:
                 raise DataError(f"attribute {name!r} has no numeric values in this table")
         for name in () if self.kind == "histogram" else self.names:
             check_range(self.schema[name])
@@ -183,8 +226,11 @@ class Asking:
         # Attributes that may be missing after imputation.
         self.holes = tuple(name for name in self.names if name not in self.filled)
         self.rough = bool(reads & self.filled)  # noise follows a private bound
-        self.about, self._whole = self._others(), cost
+        self.about, self._total = self._others(), cost
         self._known: dict[str, Noisy] = {}
+        self.parts: tuple[Part, ...] = ()
+        self._worst: Paid | None = None
+        self._promised: Guarantee | None = None  # once the price of the answer is known
         self.missing: MissingCells | None = None
         if question.uncertainty == "worst-case":
             whole = self.numeric(self.names[0]) if self.names else self.condition
@@ -200,6 +246,16 @@ class Asking:
         attribute = self.schema[name]
         assert isinstance(attribute, Numeric)  # checked from the start
         return attribute
+
+    @property
+    def apart(self) -> str:
+        """The attribute whose groups are answered apart, each from its own rows; else nothing.
+
+        That is so where the answer reads filled cells and the group does not. Donors then come from
+        the group itself.
+        """
+        by = self.question.by or ""
+        return by if self.rough and by not in self.filled else ""
 
     def depends(self) -> bool:
         """Whether membership reads imputed values that depend on other rows."""
@@ -226,44 +282,87 @@ class Asking:
         """
         if self.depends():
             return moving
-        return 0.2 if self.door.tells_scale else least
+        return 0.2 if self.rough else least
 
-    def count_ask(self, label: str, cost: Cost, *also: Predicate) -> Ask:
+    def count_part(self, label: str, cost: Cost, *also: Predicate) -> Part:
         """Return a release of the rows of the subpopulation in which the attributes are known."""
-        reads = self.where.names.union(self.holes, *(part.names for part in also))
-        return Ask(label=label, cost=cost, reads=reads)
+        reads = self._reads((), *also)
+        return self.part_of(RowCounts(label=label, function=members, reads=reads), cost)
 
-    def sum_ask(self, label: str, name: str, cost: Cost, *also: str) -> Ask:
+    def sum_part(self, label: str, name: str, cost: Cost, *also: str) -> Part:
         """Return a release of a sum over these rows."""
-        reads = self.where.names.union({name}, self.holes, also)
-        return Ask(label=f"{label} of {name}", cost=cost, reads=reads, own=QUANTA, moves=2)
+        facts: dict[str, Any] = {"label": f"{label} of {name}", "reads": self._reads((name, *also))}
+        return self.part_of(RowSums(function=_products, bound=1.0, **facts), cost)
 
-    def begin(self, *asks: Ask) -> tuple[Charged, ...]:
-        """Charge for all releases of the answer, before anything is read."""
-        about = [self._observed(name, q, _ABOUT) for name, q in self.about.items()]
-        hidden = [] if self.missing is None else [self.missing.question]
-        worst = [self._observed("missing cells", question, _WORST_CASE) for question in hidden]
-        self.asks = (*about, *asks, *worst)
-        warn_if_weak(self.door.guarantee(*self.asks).epsilon)
-        self._charged = self.door.begin(*self.asks)
-        for charged, (name, question) in zip(self._charged, self.about.items(), strict=False):
-            self._known[name] = self.door.answer(charged, question).each()[0]
-        return self._charged[len(about) : len(about) + len(asks)]
+    def part_of(self, query: RowQuery, cost: Cost) -> Part:
+        """Return the release of a query."""
+        return Part(query, cost, bool(query.reads & self.filled))
 
-    def _observed(self, label: str, question: Question, part: float) -> Ask:
-        """Return a release of rows as they came, for a part of what the question costs."""
-        return Ask(
-            label=label, cost=share(self._whole, part), reads=question.reads, own=question.own,
-            dimension=question.dimension, observed=True,
-        )  # fmt: skip
+    def _reads(self, names: Iterable[str], *also: Predicate) -> frozenset[str]:
+        """Return what is read of the rows of the subpopulation."""
+        return self.where.names.union(names, self.holes, *(part.names for part in also))
+
+    def reserve(self, *parts: Part) -> tuple[Paid, ...]:
+        """Set aside the cost of all releases of the answer, before anything is read.
+
+        A single release is charged when it is measured, for its own price and not for a cap.
+        """
+        about = [Part(query, share(self._total, _ABOUT), False) for query in self.about.values()]
+        hidden = [] if self.missing is None else [self.missing.query]
+        worst = [Part(query, share(self._total, _WORST_CASE), False) for query in hidden]
+        self.parts, imputed = (*about, *parts, *worst), self.on_imputed(self.session)
+        if len(self.parts) == 1:
+            return (Paid(imputed, parts[0].cost, parts[0].query.label),)
+        for some, session in ((parts, imputed), ((*about, *worst), self.session)):
+            for part in some:  # refused before anything is charged
+                session.preview(part.query, part.cap)
+        reserved = [Reservation(part.cap, self._labelled(part.query.label)) for part in self.parts]
+        self._promise(*(each.event for each in reserved))
+        sessions = self.session.reserve_each(*reserved)
+        paid = [
+            Paid(session, part.cap, part.query.label)
+            for session, part in zip(sessions, self.parts, strict=True)
+        ]
+        for one, (name, query) in zip(paid, self.about.items(), strict=False):
+            self._known[name] = noisy_numbers(one.session.measure(query, one.cost))[0]
+        self._worst = paid[-1]
+        main = paid[len(about) : len(about) + len(parts)]
+        return tuple(replace(one, session=self.on_imputed(one.session)) for one in main)
+
+    def _labelled(self, label: str) -> str:
+        """Return the public name of a release."""
+        return f"{label} by {self.apart}" if self.apart else label
+
+    def on_imputed(self, session: Session) -> Session:
+        """Return a session on the imputed rows, for each group that is answered apart."""
+        if self._change is not None:
+            session = session.on(self._change)
+        return session.on(EachLevel(self.apart)) if self.apart else session
+
+    def _promise(self, *events: Event) -> None:
+        """Keep what the answer will promise, and warn if that is little."""
+        self._promised = self.session.promise(*events)
+        warn_if_weak(self._promised.epsilon)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the answer promises by itself."""
+        assert self._promised is not None  # stated before the first charge
+        return self._promised
+
+    def measure(self, paid: Paid, query: RowQuery) -> Measurement:
+        """Return the released answer of a query."""
+        if self._promised is None:
+            self._promise(paid.session.preview(query, paid.cost).event)
+        return paid.session.measure(query, paid.cost)
 
     @property
     def _wants_total(self) -> bool:
-        """Whether the population's value is asked for, and the scale of all noise is known."""
-        question, told = self.question, self.door.tells_scale or not self.rough
-        return question.uncertainty != "noise" and self.kind in BOUNDED and not question.by and told
+        """Whether the population's value is asked for."""
+        question = self.question
+        return question.uncertainty != "noise" and self.kind in BOUNDED and not question.by
 
-    def _others(self) -> dict[str, Question]:
+    def _others(self) -> dict[str, RowQuery]:
         """Return what is asked beside the answer: numbers of rows, and how they vary."""
         kind = self.kind
         if not self._wants_total:
@@ -272,56 +371,83 @@ class Asking:
         about: Names = self.schema.rulebook.not_everywhere(sorted(every))
         reads, applies = self.where.names, frozenset(about)
 
-        def possible(lacking: Names) -> Counts:
-            given = (self.where, lacking, about)
-            read = reads.union(lacking)
-            return Counts(function=_possible, reads=read, given=given, applies=applies)
+        def possible(label: str, lacking: Names) -> RowCounts:
+            given, read = (self.where, lacking, about), reads.union(lacking)
+            return RowCounts(
+                label=label, function=_possible, reads=read, given=given, applies=applies
+            )
 
-        asked: dict[str, Question] = {}
+        asked: list[RowQuery] = []
         if self.rough:
-            asked["rows filled"] = possible(tuple(sorted(every & self.filled)))
+            asked.append(possible("rows filled", tuple(sorted(every & self.filled))))
         if self.rough or kind == "sum":
-            asked["rows in question"] = possible(())
+            asked.append(possible("rows in question", ()))
         if kind in ("count", "sum"):
-            asked["all rows"] = Counts(function=_applicable, given=(about,), applies=applies)
+            label = "all rows"
+            asked.append(
+                RowCounts(label=label, function=_applicable, given=(about,), applies=applies)
+            )
         if kind in ("mean", "sum"):
             (name,) = self.names
             middle, half = middle_and_half(self.numeric(name))
-            asked["squares as observed"] = Sums(
-                function=_squares, reads=reads.union({name}), bound=half**2, change=0.0,
-                given=(self.where, name, middle),
-            )  # fmt: skip
-        return asked
+            asked.append(RowSums(
+                label="squares as observed", function=_squares, reads=reads.union({name}),
+                bound=half**2, change=0.0, given=(self.where, name, middle),
+            ))  # fmt: skip
+        return {query.label: query for query in asked}
 
-    def size(self, charged: Charged, *also: Predicate) -> Noisy:
+    def size(self, paid: Paid, *also: Predicate) -> Noisy:
         """Return the released number of rows in which the attributes are known."""
-        question = Counts(
-            function=members, reads=charged.ask.reads, applies=frozenset(self.applicable),
+        return self.sizes(paid, *also)[0]
+
+    def sizes(self, paid: Paid, *also: Predicate) -> list[Noisy]:
+        """Return the released numbers of such rows, one for each group that is answered apart."""
+        query = RowCounts(
+            label=paid.label, function=members, reads=self._reads((), *also),
             given=((self.where, *also), self.holes, self.applicable),
+            applies=frozenset(self.applicable),
         )  # fmt: skip
-        return self.door.answer(charged, question).each()[0]
+        return self._answers(paid, query)
+
+    def _answers(self, paid: Paid, query: RowQuery) -> list[Noisy]:
+        """Return the released number of all rows, or of each group that is answered apart."""
+        found = self.measure(paid, query)
+        if not self.apart:
+            return noisy_numbers(found)
+        return [noisy_numbers(group)[0] for group in found.value]
 
     def products(
-        self, charged: Charged, names: Names, centres: tuple[float, ...], limit: float, move: float
+        self, paid: Paid, names: Names, centres: tuple[float, ...], limit: float, move: float
     ) -> Noisy:
         """Return a released sum of products of deviations, each within the limit."""
+        return self._products(paid, names, centres, limit, move)[0]
+
+    def _products(
+        self, paid: Paid, names: Names, centres: tuple[float, ...], limit: float, move: float
+    ) -> list[Noisy]:
+        """Return such sums, one for each group that is answered apart."""
         # A donee that enters or leaves the subpopulation brings or takes its whole term.
         change = max(move, limit) if self.depends() else move
         linear = not self.depends() and len([name for name in names if name in self.filled]) < 2
         if self.imputation is not None and self.imputation.k > 1 and not linear:
             # Of donors that are equally near, runs stand for sets: see `profile`.
             change = min(2 * change, limit if names[1:] == names[:1] else 2 * limit)
-        question = Sums(
-            function=_products, reads=charged.ask.reads, applies=frozenset(self.applicable),
+        query = RowSums(
+            label=paid.label, function=_products, reads=self._reads(names),
+            applies=frozenset(self.applicable),
             given=(((self.where,), self.holes, self.applicable), names, centres),
             bound=limit, change=change,
         )  # fmt: skip
-        return self.door.answer(charged, question).each()[0]
+        return self._answers(paid, query)
 
-    def centred(self, charged: Charged, name: str) -> Noisy:
+    def centred(self, paid: Paid, name: str) -> Noisy:
         """Return the released sum of deviations from the middle of the bounds."""
+        return self.centred_sums(paid, name)[0]
+
+    def centred_sums(self, paid: Paid, name: str) -> list[Noisy]:
+        """Return such sums, one for each group that is answered apart."""
         middle, half = middle_and_half(self.numeric(name))
-        return self.products(charged, (name,), (middle,), half, self.moved(name))
+        return self._products(paid, (name,), (middle,), half, self.moved(name))
 
     def average(self, name: str) -> tuple[Callable[[float, float], float], Interval]:
         """Return how a sum of deviations from the middle and a size make a mean; its bounds."""
@@ -334,13 +460,9 @@ class Asking:
     @property
     def _may_fail(self) -> float:
         """Probability that is left to the noise of what is released."""
-        scale = self.door.scale
-        fails = 0.0 if scale is None else scale.failure
-        return (1 - self.confidence) - fails
+        return 1 - self.confidence
 
-    def boxes(
-        self, numbers: Iterable[Noisy], pieces: int, times: float = 1.0
-    ) -> list[Interval | None]:
+    def boxes(self, numbers: Iterable[Noisy], pieces: int, times: float = 1.0) -> list[Interval]:
         """Return where noiseless numbers are, ``pieces`` of them at once."""
         return [number.within(1 - self._may_fail / pieces, times=times) for number in numbers]
 
@@ -354,7 +476,7 @@ class Asking:
         value = clip(function(*(number.value for number in numbers)), bounds)
         each = (1.0,) if len(numbers) == 1 else (0.8, 0.2)
 
-        def interval(times: float) -> Interval | None:
+        def interval(times: float) -> Interval:
             boxes = [
                 number.within(1 - self._may_fail * part, times=times)
                 for number, part in zip(numbers, each, strict=True)
@@ -364,8 +486,10 @@ class Asking:
         rows = numbers[1] if len(numbers) > 1 else None
         found = self.estimate(value, interval, bounds, rows=rows)
         beside = self._beside(*numbers)
-        total = None if beside is None else beside.interval(value, numbers[0], self.confidence)
-        return found if total is None else replace(found, total_interval=within(total, bounds))
+        if beside is None:
+            return found
+        total = beside.interval(value, numbers[0], self.confidence)
+        return replace(found, total_interval=within(total, bounds))
 
     def _beside(self, *numbers: Noisy) -> Beside | None:
         """Return what was released beside an answer, if the population's value was asked for."""
@@ -387,13 +511,13 @@ class Asking:
         ``rows`` is the released number that the answer is divided by.
         """
         found = interval(1.0)
-        note = NO_INTERVAL if found is None else ""
+        note = ""
         if found == bounds:
             note = self._whole_range(interval, bounds, None if rows is None else rows.within(0.95))
         of = self.question.where or "" if self.kind == "count" else ", ".join(self.question.of)
         answer = Estimate(
             name=f"{self.kind}({of})", value=value, interval=found, confidence=self.confidence,
-            note=note, guarantee=self.door.guarantee(*self.asks), applicable=self.applicable,
+            note=note, guarantee=self.guarantee, applicable=self.applicable,
         )  # fmt: skip
         return answer if self.missing is None else self._widened(answer, self.missing)
 
@@ -409,37 +533,34 @@ class Asking:
         """Return with about which epsilon an interval would be half as wide as its bounds."""
         half = (bounds[1] - bounds[0]) / 2
         boxes = ((times, interval(times)) for times in _TIMES)
-        enough = next((t for t, box in boxes if box and box[1] - box[0] <= half), _TIMES[-1])
+        enough = next((t for t, (low, high) in boxes if high - low <= half), _TIMES[-1])
         # Noise for filled cells falls with the square of epsilon, about: so does its scale.
-        rough = any(ask.reads & self.filled and not ask.observed for ask in self.asks)
+        rough = any(part.is_smooth for part in self.parts)
         needed = self._worth(math.sqrt(enough) if rough else enough)
         had = self._worth(1.0).rpartition(" ")[2]
         return f"It would be half as wide with an {needed} instead of {had}"
 
     def _widened(self, estimate: Estimate, missing: MissingCells) -> Estimate:
         """Add what the missing cells could hide."""
-        released = self.door.answer(self._charged[-1], missing.question).each()
-        # Public noise scale: no share of the error probability goes to the released scale.
+        assert self._worst is not None  # reserved with the others
+        released = noisy_numbers(self._worst.session.measure(missing.query, self._worst.cost))
         each = 1 - (1 - self.confidence) / len(released)
-        found = {
-            name: box
-            for name, noisy in zip(missing.places, released, strict=True)
-            if (box := noisy.within(each)) is not None
-        }
+        pairs = zip(missing.places, released, strict=True)
+        found = {name: noisy.within(each) for name, noisy in pairs}
         low, high = missing.interval(found)
         # The released answer is one completion plus noise; an interval without it helps nobody.
         interval = (min(low, estimate.value), max(high, estimate.value))
         return replace(estimate, imputation_interval=interval)
 
     def _worth(self, times: float) -> str:
-        """Return so many times what an answer costs, the released scale apart, in words."""
-        costs = [ask.cost for ask in self.asks if isinstance(ask.cost, Cost)]
+        """Return so many times what an answer costs, in words."""
+        costs = [part.cost for part in self.parts]
         whole = math.fsum(cost.amount for cost in costs)
         name, power = ("rho", 2) if costs[0].currency == "zcdp" else ("epsilon", 1)
         return f"{name} of about {float(f'{whole * times**power:.2g}'):g}"
 
 
-# What the door runs of rows, each alone: plain functions of rows and of public facts
+# What sessions run of rows, each alone: plain functions of rows and of public facts
 
 
 def members(

@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from missdp.errors import ParameterError, UnprovenError, number, one_of
-from missdp.mechanisms.questions import Rows
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.shelf import blocks, in_portions, room, runs
+from missdp.statistics.imputed_rows import Rows
 
 MetricName = Literal["gower", "euclidean"]
 _UNIT = 1 << 16

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from missdp.accounting import Guarantee
-from missdp.mechanisms.row_door import Noisy
 from missdp.record import Record
 from missdp.schema import Level
+from missdp.statistics.noisy import Noisy
 from missdp.statistics.worst_case import Interval, Names
 
 
@@ -41,8 +41,8 @@ def _of_noise(confidence: float) -> str:
     )
 
 
-def _bar(interval: Interval | None) -> str:
-    return "" if interval is None else f"  [{interval[0]:.6g}, {interval[1]:.6g}]"
+def _bar(interval: Interval) -> str:
+    return f"  [{interval[0]:.6g}, {interval[1]:.6g}]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,23 +55,21 @@ class Estimate(_Answer):
         The question.
     value : float
         The answer, within its public bounds.
-    interval : (float, float) or None
+    interval : (float, float)
         Where the noiseless answer on the imputed table, averaged over equally near donors, lies
-        with probability at least ``confidence`` over the noise. It costs nothing where the
-        scale of the noise is public: for answers that read no cell filled from other rows. For all
-        others it is None unless it was asked for with a `ScaleRelease`. It covers neither
-        sampling nor the uncertainty of the imputed values.
+        with probability at least ``confidence`` over the noise. It costs nothing: the scale of the
+        noise is public, or it is released with the answer. It covers neither sampling nor the
+        uncertainty of the imputed values.
     confidence : float
         Of the interval, and of ``imputation_interval``; each alone, not both at once.
     guarantee : Guarantee
-        What this answer promises, with the releases that it shares with others, as of the scale;
-        the budget holds the total.
+        What this answer promises. The budget holds the total.
     total_interval : (float, float) or None
         Where the value of the population that the rows were sampled from lies with probability
         about ``confidence``, if values are missing at random given what is matched on: over noise,
         sampling and imputation. By estimates of their sizes, not by bounds: an approximation,
-        as usual for means of many rows. None for variances, correlations and groups, and where the
-        scale of the noise was not paid for.
+        as usual for means of many rows. None for variances, correlations and groups, and with
+        ``uncertainty="noise"``.
     imputation_interval : (float, float) or None
         Where the statistic of the complete table lies with probability at least ``confidence``
         over the noise: the same rows, every missing cell that the question reads holding *some*
@@ -84,13 +82,13 @@ class Estimate(_Answer):
         Attributes that the question is of and that do not apply to everybody: it is answered for
         the rows to which they surely apply. Public.
     note : str
-        A line on why there is no noise interval, or why it is the whole range, and about which
-        epsilon would help; from public facts and released numbers only. Empty if it is of use.
+        A line on why the noise interval is the whole range, and about which epsilon would help,
+        from public facts and released numbers only. Empty if the interval is of use.
     """
 
     name: str
     value: float
-    interval: Interval | None
+    interval: Interval
     confidence: float
     guarantee: Guarantee
     total_interval: Interval | None = None
@@ -104,7 +102,7 @@ class Estimate(_Answer):
     def in_words(self, *, details: bool = False) -> str:
         """Return the answer as text, with its widest interval or, in ``details``, each of them."""
         best = self.interval if self.total_interval is None else self.total_interval
-        of = " noise alone" if best and self.total_interval is None else ""
+        of = " noise alone" if self.total_interval is None else ""
         lines = [f"{self.name}: {self.value:.6g}{_bar(best)}{of}", *_in_words(self)]
         if self.total_interval is not None:
             lines.append(
@@ -112,14 +110,14 @@ class Estimate(_Answer):
                 f"{self.confidence:.0%}, over noise, sampling and imputation, if values are "
                 "missing at random given what was matched on."
             )
-            if details and self.interval is not None:
+            if details:
                 lines.append(
                     f"The answer without noise lies in {_bar(self.interval).strip()} with "
                     f"confidence {self.confidence:.0%}. This one is a bound, whatever the rows "
                     "are; the first one goes by sizes of errors as they were released, and may be "
                     "shorter."
                 )
-        elif best is not None:
+        else:
             lines.append(_of_noise(self.confidence))
         if self.imputation_interval is not None:
             lines.append(
@@ -139,7 +137,7 @@ class Histogram(_Answer):
     name: str
     levels: tuple[Level | str, ...]
     values: tuple[float, ...]
-    intervals: tuple[Interval, ...] | None
+    intervals: tuple[Interval, ...]
     confidence: float
     guarantee: Guarantee
     applicable: Names = ()
@@ -148,23 +146,34 @@ class Histogram(_Answer):
     def in_words(self, *, details: bool = False) -> str:
         """Return the counts as text, one in a line; there are no further ``details``."""
         del details
-        known, bars = bool(self.intervals), self.intervals or (None,) * len(self.values)
-        lines = [self.name + "  [noise alone]" * known]
+        lines = [f"{self.name}  [noise alone]"]
         lines += [
             f"  {level}: {value:.6g}{_bar(bar)}"
-            for level, value, bar in zip(self.levels, self.values, bars, strict=True)
+            for level, value, bar in zip(self.levels, self.values, self.intervals, strict=True)
         ]
-        return "\n".join([*lines, *_in_words(self), *[_of_noise(self.confidence)] * known])
+        return "\n".join([*lines, *_in_words(self), _of_noise(self.confidence)])
 
 
 def corners(
-    function: Callable[..., float], intervals: Iterable[Interval | None], bounds: Interval
-) -> Interval | None:
-    """Return the extreme values over a box of a function monotone in each argument, clipped."""
+    function: Callable[..., float], intervals: Iterable[Interval], bounds: Interval
+) -> Interval:
+    """Return the extreme values over a box of a function monotone in each argument, clipped.
+
+    Parameters
+    ----------
+    function : callable
+        Of as many numbers as there are intervals.
+    intervals : iterable of (float, float)
+        The sides of the box.
+    bounds : (float, float)
+        Public bounds, into which both values are moved.
+
+    Returns
+    -------
+    (float, float)
+    """
     points: list[tuple[float, ...]] = [()]
     for interval in intervals:
-        if interval is None:
-            return None
         points = [(*point, end) for point in points for end in interval]
     values = [function(*point) for point in points]
     return clip(min(values), bounds), clip(max(values), bounds)
@@ -217,13 +226,10 @@ class Beside:
     known: Mapping[str, float]
     divisor: Noisy | None
 
-    def interval(self, value: float, main: Noisy, confidence: float) -> Interval | None:
-        """Return where the population's value is; None if the scale of the noise is private."""
-        if main.radius is None:
-            return None
+    def interval(self, value: float, main: Noisy, confidence: float) -> Interval:
+        """Return where the population's value is."""
         radius, scale, std = main.radius, 1.0, math.sqrt(self._variance(value))
         if self.divisor is not None:
-            assert self.divisor.radius is not None  # neither is private, or both
             scale = 1 / self._rows
             middle = (self.bounds[0] + self.bounds[1]) / 2 if self.kind == "mean" else 0.0
             std = math.hypot(std, scale * (value - middle) * self.divisor.radius(_ONE_DEVIATION))

@@ -1,7 +1,7 @@
 """Missing values filled from the k nearest complete rows, and how far that lets one row go.
 
-The parameters are public and hold no rows: they tell a door by which function rows are filled. The
-profile of filled rows is private: how many recipients one donor could ever serve.
+The parameters are public and hold no rows. `NearestNeighbours` is the change of rows that a session
+takes. The profile of filled rows is private: how many recipients one donor could ever serve.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError, SchemaError, names_of, number, one_of
-from missdp.mechanisms.questions import Filled, Preparation, Prepared, Rows, Ways
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
 from missdp.shelf import blocks, pick, room
 from missdp.statistics.donors import (
@@ -26,6 +25,9 @@ from missdp.statistics.donors import (
     NearCells,
     build_metric,
 )
+from missdp.statistics.imputed_rows import ImputationResult, ImputedCells, Rows, Ways
+from missdp.statistics.row_queries import frozen
+from missdp.statistics.table_rows import register_imputation
 
 Aggregate = Literal["nearest", "mean", "majority"]
 Fill: TypeAlias = tuple[str, str, float]
@@ -134,8 +136,11 @@ class KNNImputation:
         if not self.impute or not (self.match_on or self.group):
             raise ParameterError("name at least one attribute to impute and one to match on")
         everything = (*self.impute, *self.match_on, *self.group)
-        if len(set(everything)) < len(everything):
-            raise ParameterError("an attribute is either imputed, matched on or a group, and once")
+        if repeated := [name for name in everything if everything.count(name) > 1]:
+            raise ParameterError(
+                f"attribute {repeated[0]!r} is listed in more than one of impute, match_on and "
+                "group, or twice in one. Use each attribute once."
+            )
         for name in ("k", "tie_breaks"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1000:
@@ -194,36 +199,66 @@ class KNNImputation:
         """Return the largest move of a filled value per exchanged donor, a share of its range."""
         return 1 / self.k if self.aggregate_of(name, schema) == "mean" else 1.0
 
-    def preparation(self, schema: Schema) -> Preparation:
-        """Return how a door imputes its rows."""
+    def change(self, schema: Schema) -> NearestNeighbours:
+        """Return the change that imputes rows of a schema; see `Session.on`."""
         metric = self.check(schema)
         fills = tuple(
             (name, self.aggregate_of(name, schema), self.default_of(name, schema))
             for name in self.impute
         )
-        return Preparation(
-            function=_impute,
-            reads=frozenset(self.impute) | frozenset(metric.names),
-            given=(fills, self.k, metric),
-            shared=frozenset(self.impute),
-            averaged=True,
-        )
+        return NearestNeighbours(fills=fills, k=self.k, metric=metric)
 
 
-def _impute(rows: Rows, draws: None, fills: tuple[Fill, ...], k: int, metric: Metric) -> Prepared:
-    """Fill rows from their k nearest donors, in all ways; the result is private."""
-    del draws
-    layout = Layout.of(rows, [name for name, _, _ in fills], metric)
-    donors, start = layout.ways(k)
-    order, counts = np.argsort(layout.donees.rows), layout.donees.counts
-    filled, lists = (room(len(order), np.int64) for _ in range(2))
-    filled[:] = layout.donees.rows[order]
-    lists[:] = np.repeat(np.arange(np.count_nonzero(counts)), counts[counts > 0])[order]
-    columns = {fill[0]: _fill(rows, fill, donors) for fill in fills}
-    return Prepared(ways=Ways(filled, lists, start, columns), profile=_Profile(layout, k))
+@register_imputation
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NearestNeighbours:
+    """Fill rows from their k nearest donors, in all ways. Public parameters only.
+
+    Trusted: `_Profile` bounds how many rows one row moves; see docs/referees/donor-noise.md.
+
+    Attributes
+    ----------
+    fills : tuple
+        The attributes to fill, and how.
+    k : int
+        Donors of each row.
+    metric : Metric
+        How far rows are from each other; it depends on the domain alone.
+    """
+
+    fills: tuple[Fill, ...]
+    k: int
+    metric: Metric
+
+    averaged = True
+
+    def __post_init__(self) -> None:
+        frozen((self.fills, self.k, self.metric))  # refuses what can be changed after the charge
+
+    @property
+    def imputed(self) -> frozenset[str]:
+        """The attributes of which it fills cells."""
+        return frozenset(name for name, _, _ in self.fills)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The attributes that it reads."""
+        return self.imputed | frozenset(self.metric.names)
+
+    def fill(self, rows: Rows) -> ImputationResult:
+        """Return all ways to fill the rows, and how many rows one row moves. Private."""
+        layout = Layout.of(rows, [name for name, _, _ in self.fills], self.metric)
+        donors, start = layout.ways(self.k)
+        order, counts = np.argsort(layout.donees.rows), layout.donees.counts
+        filled, lists = (room(len(order), np.int64) for _ in range(2))
+        filled[:] = layout.donees.rows[order]
+        lists[:] = np.repeat(np.arange(np.count_nonzero(counts)), counts[counts > 0])[order]
+        columns = {fill[0]: _fill(rows, fill, donors) for fill in self.fills}
+        ways = Ways(filled, lists, start, columns)
+        return ImputationResult(ways=ways, profile=_Profile(layout, self.k))
 
 
-def _fill(table: Rows, fill: Fill, donors: IntArray) -> Filled:
+def _fill(table: Rows, fill: Fill, donors: IntArray) -> ImputedCells:
     """Return one attribute in all ways, from the donors of each; donor -1 holds the default."""
     name, how, default = fill
     attribute, given = table.schema[name], room(len(table) + 1, np.float64)
@@ -240,7 +275,7 @@ def _fill(table: Rows, fill: Fill, donors: IntArray) -> Filled:
         else:
             codes[where] = _majority(some.astype(np.int64))
     numeric = isinstance(attribute, Numeric)
-    return Filled(np.arange(len(donors)), codes, values if numeric else None)
+    return ImputedCells(np.arange(len(donors)), codes, values if numeric else None)
 
 
 def _majority(votes: NDArray[np.int64]) -> NDArray[np.int64]:

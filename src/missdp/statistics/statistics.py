@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
-from missdp.accounting import Budget, Cost, PureEvent
+from missdp.accounting import Cost, Filter, PureEvent
 from missdp.errors import BudgetExceededError, DataError, ParameterError, number
-from missdp.mechanisms.row_door import RandomState, RowDoor
-from missdp.mechanisms.smooth import ScaleRelease as ScaleRelease
 from missdp.schema import Numeric, Schema
 from missdp.schema.language import parse_names
-from missdp.statistics.answers import answered
+from missdp.statistics.answers import answered, check_width
 from missdp.statistics.asking import Asking, Statistic, Uncertainty, check_kind
 from missdp.statistics.estimates import Estimate, Histogram
 from missdp.statistics.imputation import KNNImputation
+from missdp.statistics.table_rows import open_table
 
 if TYPE_CHECKING:
     from missdp.table import Table
@@ -46,19 +45,14 @@ class ImputedStatistics:
         How missing cells are filled. With None they stay: a row in which what is asked about is
         missing has no part in the answer, which is biased unless values are missing completely at
         random.
-    budget : Budget
+    budget : Filter
         What may be spent, shared with whatever else uses it.
-    scale : ScaleRelease, optional
-        Asks for error bars. The noise scale depends on the table, so it is released with each
-        answer, for the same cost, by noise that from epsilon 3 on is somewhat wider. With ``rho``
-        and ``delta`` it also allows Gaussian noise (queries with ``rho``). Without it, numbers that
-        depend on imputed values come without error bars.
     confidence : float, default 0.95
         Of the error bars.
     undeclared : {"refuse", "accept"}, default "refuse"
         What to do with a schema some of whose facts nobody has declared public.
-    random_state : int, Generator, NoiseSource or None
-        None (the default) for releases. Anything else is for tests and becomes a condition.
+    random_state : int or None
+        None (the default) for releases. A seed is for tests and becomes a condition.
 
     Notes
     -----
@@ -88,10 +82,10 @@ class ImputedStatistics:
     >>> frame = pd.DataFrame({"grade": [1, 2, 3] * 200, "income": [10.0, 20.0, None] * 200})
     >>> statistics = ImputedStatistics(
     ...     Table.read(frame, schema), KNNImputation(impute="income", match_on="grade"),
-    ...     budget=Budget(2.0),
+    ...     budget=Filter(2.0),
     ... )
     >>> answer = statistics.count(where="income > 15", epsilon=1.0)
-    >>> answer.guarantee.epsilon
+    >>> round(answer.guarantee.epsilon, 9)
     1.0
     """
 
@@ -100,35 +94,31 @@ class ImputedStatistics:
         table: Table,
         imputation: KNNImputation | None,
         *,
-        budget: Budget,
-        scale: ScaleRelease | None = None,
+        budget: Filter,
         confidence: float = 0.95,
         undeclared: str = "refuse",
-        random_state: RandomState = None,
+        random_state: int | None = None,
     ) -> None:
         if not isinstance(imputation, KNNImputation | None):
             raise ParameterError("imputation must be a KNNImputation or None")
-        if not isinstance(scale, ScaleRelease | None):
-            raise ParameterError("scale must be a ScaleRelease or None")
         number("confidence", confidence, least=0.5, most=1.0, below=True)
-        door = RowDoor(table, budget=budget, random_state=random_state, undeclared=undeclared)
+        session = open_table(table, budget=budget, random_state=random_state, undeclared=undeclared)
+        self._change, facts = None, session.facts
         if imputation is not None:
-            preparation = imputation.preparation(door.schema)
+            self._change = imputation.change(facts.schema)
             for name in imputation.impute:
-                if isinstance(door.schema[name], Numeric) and name not in door.valued:
+                if isinstance(facts.schema[name], Numeric) and name not in facts.valued:
                     raise DataError(f"attribute {name!r} has no numeric values in this table")
-            door = door.prepared(preparation)
-        if scale is not None and door.needs_scale:
-            door = door.scaled(scale)
-        self._door, self._imputation, self._confidence = door, imputation, confidence
+        self._session, self._budget = session, budget
+        self._imputation, self._confidence = imputation, confidence
 
     def __repr__(self) -> str:
-        return f"ImputedStatistics({', '.join(self._door.schema.names)})"
+        return f"ImputedStatistics({', '.join(self._session.facts.schema.names)})"
 
     @property
-    def budget(self) -> Budget:
+    def budget(self) -> Filter:
         """The shared budget."""
-        return self._door.budget
+        return self._budget
 
     def answer(self, question: Statistic, cost: Cost) -> Estimate | Histogram:
         """Charge for a question and answer it.
@@ -140,7 +130,30 @@ class ImputedStatistics:
         cost : Cost
             What to spend, in pure epsilon or zCDP's rho.
         """
-        return answered(Asking(self._door, self._imputation, self._confidence, question, cost))
+        return answered(self._asking(question, cost))
+
+    def check(self, question: Statistic, cost: Cost) -> None:
+        """Raise an error if public facts refuse a question.
+
+        Reads no row and charges nothing.
+
+        Parameters
+        ----------
+        question : Statistic
+            What is asked.
+        cost : Cost
+            What it would spend, in pure epsilon or zCDP's rho.
+
+        Raises
+        ------
+        ParameterError
+            If the question does not fit the schema, or noise is expected to hide large groups.
+        """
+        check_width(self._asking(question, cost))
+
+    def _asking(self, question: Statistic, cost: Cost) -> Asking:
+        imputation = (self._imputation, self._change)
+        return Asking(self._session, *imputation, self._confidence, question, cost)
 
     def _asked(self, kind: str, *of: str, **how: Unpack[_Options]) -> Estimate:
         cost = _cost_of(how.get("epsilon"), how.get("rho"))
@@ -211,20 +224,19 @@ class QueryRequest:
         Donors per incomplete row.
     group : str
         Attributes on which donors must agree, separated by commas.
-    bar_share : float, optional
-        0 for no error bar, and from epsilon 3 on somewhat less noise. All others change nothing
-        any more: the noise tells its own scale, and nothing apart is spent on that.
     uncertainty : {"total", "noise", "worst-case"}, default "total"
         See `Statistic`.
     by : str
-        An attribute for each of whose levels the statistic is asked for; blank for none.
+        An attribute for each of whose levels the statistic is asked for; blank for none. Missing
+        cells of a group are filled from donors of the group.
     tie_breaks : int, optional
         Changes nothing any more: answers are averages over all equally near donors.
 
     Raises
     ------
     ParameterError
-        If a field is out of range.
+        If a field is out of range. When it is answered: if the groups of ``by`` are imputed and
+        noise is expected to hide a group of 10,000 rows; by public facts alone.
     UnprovenError
         If "worst-case" is asked of another statistic: no bound is derived.
 
@@ -242,7 +254,6 @@ class QueryRequest:
     epsilon: float
     k: int = 1
     group: str = ""
-    bar_share: float | None = None
     uncertainty: Uncertainty = "total"
     by: str = ""
     tie_breaks: int | None = None
@@ -253,8 +264,6 @@ class QueryRequest:
                 raise ParameterError(f"{name} must be text")
         _cost_of(self.epsilon, None)
         check_kind(self.statistic, self.uncertainty)
-        if self.bar_share is not None:
-            number("bar_share", self.bar_share, most=1.0, below=True)
         if (self.statistic != "count") != bool(self.of.strip()):
             raise ParameterError("every statistic but count needs to know of what")
 
@@ -275,7 +284,7 @@ class QueryRequest:
 
 
 def run_query(
-    table: Table, request: QueryRequest, *, budget: Budget, undeclared: str = "refuse"
+    table: Table, request: QueryRequest, *, budget: Filter, undeclared: str = "refuse"
 ) -> Estimate | Histogram:
     """Answer one question and charge it.
 
@@ -285,10 +294,20 @@ def run_query(
         Private rows.
     request : QueryRequest
         The question.
-    budget : Budget
+    budget : Filter
         Charged with ``request.epsilon`` in all.
     undeclared : {"refuse", "accept"}
         See `ImputedStatistics`.
+
+    Returns
+    -------
+    Estimate or Histogram
+        The released answer.
+
+    Raises
+    ------
+    BudgetExceededError
+        If the budget does not cover the question. Nothing is read.
 
     Examples
     --------
@@ -301,7 +320,7 @@ def run_query(
     >>> frame = pd.DataFrame({"grade": [1, 2, 3] * 200, "income": [10.0, 20.0, None] * 200})
     >>> request = QueryRequest(impute="income", match="grade", statistic="mean", of="income",
     ...                        where="grade <= 2", epsilon=1.0)
-    >>> answer = run_query(Table.read(frame, schema), request, budget=Budget(1.0))
+    >>> answer = run_query(Table.read(frame, schema), request, budget=Filter(1.0))
     >>> 0 <= answer.value <= 100, answer.interval is not None
     (True, True)
     """
@@ -310,7 +329,7 @@ def run_query(
 
 
 def run_queries(
-    table: Table, requests: Sequence[QueryRequest], *, budget: Budget, undeclared: str = "refuse"
+    table: Table, requests: Sequence[QueryRequest], *, budget: Filter, undeclared: str = "refuse"
 ) -> list[Estimate | Histogram]:
     """Answer several questions about rows that are imputed in one way.
 
@@ -319,12 +338,24 @@ def run_queries(
     table : Table
         Private rows.
     requests : sequence of QueryRequest
-        The questions; ``impute``, ``match``, ``k``, ``group``, ``tie_breaks`` and ``bar_share`` are
-        the same for all.
-    budget : Budget
+        The questions; ``impute``, ``match``, ``k``, ``group`` and ``tie_breaks`` are the same for
+        all.
+    budget : Filter
         Charged with the sum of their epsilons.
     undeclared : {"refuse", "accept"}
         See `ImputedStatistics`.
+
+    Returns
+    -------
+    list of Estimate or Histogram
+        One for each question.
+
+    Raises
+    ------
+    BudgetExceededError
+        If the questions together do not fit into the budget. Nothing is charged then.
+    ParameterError
+        If the questions are not filled in one way, or public facts refuse one of them.
 
     Examples
     --------
@@ -334,21 +365,13 @@ def run_queries(
     ...                  of="strength_training_7d", by=by, epsilon=1.0)
     ...     for by in ("", "gender")
     ... ]
-    >>> budget = Budget(2.0)
+    >>> budget = Filter(2.0)
     >>> everyone, groups = run_queries(yrbss().table(), asked, budget=budget)
     >>> 2 < everyone.value < 4, groups.levels, round(budget.remaining_epsilon, 9)
     (True, ('female', 'male'), 0.0)
     """
-    if not requests:
-        raise ParameterError("ask at least one question")
-    imputation, bar_share = requests[0].imputation(table.schema), requests[0].bar_share
-    if any((r.imputation(table.schema), r.bar_share) != (imputation, bar_share) for r in requests):
-        raise ParameterError(
-            "questions that are asked together share impute, match, k, group, tie_breaks and "
-            "bar_share"
-        )
     # The wording is checked on public facts before anything is charged.
-    questions = [request.question(table.schema) for request in requests]
+    imputation, questions = _planned(requests, table.schema)
     # All of it is affordable before the first part of it is charged.
     whole = math.fsum(request.epsilon for request in requests)
     if not budget.can_afford(PureEvent(epsilon=whole)):
@@ -356,9 +379,46 @@ def run_queries(
             "the question does not fit into what is left of the budget; nothing was computed or "
             "charged"
         )
-    scale = None if bar_share == 0 else ScaleRelease()
-    statistics = ImputedStatistics(
-        table, imputation, budget=budget, undeclared=undeclared, scale=scale
-    )
-    costs = [_cost_of(request.epsilon, None) for request in requests]
-    return [statistics.answer(q, cost) for q, cost in zip(questions, costs, strict=True)]
+    statistics = ImputedStatistics(table, imputation, budget=budget, undeclared=undeclared)
+    for question, cost in questions:
+        statistics.check(question, cost)
+    return [statistics.answer(question, cost) for question, cost in questions]
+
+
+def check_queries(table: Table, requests: Sequence[QueryRequest]) -> None:
+    """Raise an error if public facts refuse one of several questions.
+
+    Nothing is charged, and no row is read. So a table without rows does, before the private one is
+    opened.
+
+    Parameters
+    ----------
+    table : Table
+        Of the schema that is asked about, which no ledger pays for; rows are not needed.
+    requests : sequence of QueryRequest
+        As `run_queries` takes them.
+
+    Raises
+    ------
+    ParameterError
+        If a question does not fit the schema, or noise is expected to hide large groups.
+    """
+    imputation, questions = _planned(requests, table.schema)
+    never_charged = Filter(1.0)
+    statistics = ImputedStatistics(table, imputation, budget=never_charged, undeclared="accept")
+    for question, cost in questions:
+        statistics.check(question, cost)
+
+
+def _planned(
+    requests: Sequence[QueryRequest], schema: Schema
+) -> tuple[KNNImputation, list[tuple[Statistic, Cost]]]:
+    """Return how cells are filled, and all questions with their costs."""
+    if not requests:
+        raise ParameterError("ask at least one question")
+    imputation = requests[0].imputation(schema)
+    if any(request.imputation(schema) != imputation for request in requests):
+        raise ParameterError(
+            "questions that are asked together share impute, match, k, group and tie_breaks"
+        )
+    return imputation, [(r.question(schema), _cost_of(r.epsilon, None)) for r in requests]

@@ -34,9 +34,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.mechanisms.questions import QUANTA, Rows, Sums
 from missdp.schema import Numeric, Schema
 from missdp.schema.conditions import Known, Predicate, Verdict, decided
+from missdp.statistics.imputed_rows import Rows
+from missdp.statistics.row_queries import QUANTA, RowSums
 
 Interval: TypeAlias = tuple[float, float]
 Names: TypeAlias = tuple[str, ...]
@@ -69,12 +70,13 @@ class MissingCells:
         return tuple(name for name in PLACES if not shut.intersection(name.split("_")))
 
     @property
-    def question(self) -> Sums:
+    def query(self) -> RowSums:
         """What is asked of the rows as they came."""
         about = self.schema.rulebook.not_everywhere(sorted(self._portions))
-        return Sums(
-            function=_tally, reads=self.where.names | self._portions, bound=1.0, change=0.0,
+        return RowSums(
+            label="missing cells", function=_tally, reads=self.where.names | self._portions,
             given=(self.where, self.of, about, self.places), numbers=len(self.places),
+            bound=1.0, change=0.0,
         )  # fmt: skip
 
     def interval(self, box: Mapping[str, Interval]) -> Interval:

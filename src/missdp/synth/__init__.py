@@ -3,11 +3,11 @@
 * `base`: what every family is: one charged fit, free sampling; `state` runs a fit and keeps it in a
   file, `split` divides its budget into parts, within which it is kept, and `first_parts` releases
   those that all families have; `sampling` draws rows; `registry` knows all families by name.
-* `aim`: AIM and MST, graphical models, learned in `learn_graphical` for marginals of a `workload`.
-* `all_pairs`: all two-way tables at once, as `learn_pairs` releases them, with the `coordinates` of
-  numbers, and rows that hold them.
-* `noisy_counts`: what all families make of noisy counts; `impute_first`; and models that vary as
-  the released one is `uncertain`.
+* `aim` and `mst`: marginals of a `workload`, selected one by one; `adaptive` is what both share.
+* `all_pairs`: all two-way tables at once, with the `coordinates` of numbers; `learn_pairs` releases
+  them, and fits the model of rows of all three families.
+* `noisy_counts`: what all families make of noisy counts; `relation_noise`: whether noise hides how
+  columns are related; `impute_first`; and models that vary as the released one is `uncertain`.
 
 Other families, for comparison and for what they alone can do, are in `missdp.baselines`.
 """
@@ -15,14 +15,14 @@ Other families, for comparison and for what they alone can do, are in `missdp.ba
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from missdp.aliases import moved_from
 from missdp.synth.base import Synthesizer
 from missdp.synth.noisy_counts import SmallTableWarning
 from missdp.synth.registry import load, synthesizers
 
 if TYPE_CHECKING:
-    from missdp.synth.aim import AIM, MST
+    from missdp.synth.aim import AIM
     from missdp.synth.all_pairs import AllPairs
+    from missdp.synth.mst import MST
 
 __all__ = [
     "AIM",
@@ -34,13 +34,12 @@ __all__ = [
     "synthesizers",
 ]
 
-_HOMES = {"AIM": "aim", "MST": "aim", "AllPairs": "all_pairs"}
-_moved = moved_from(__name__)
+_HOMES = {"AIM": "aim", "MST": "mst", "AllPairs": "all_pairs"}
 
 
 def __getattr__(name: str) -> object:
     """Import a family when it is first asked for: the command shows its help without them."""
     if name not in _HOMES:
-        return _moved(name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     return found

@@ -1,31 +1,28 @@
 """All pairs of attributes from one noisy release: AllPairs, and what other families build on.
 
 Tables of three attributes and more that a workload names are measured beside them. A workload is a
-parameter, so that nothing is chosen by data: which tables are measured, behind which gates, and
-with what noise, is fixed before anything is read.
+parameter, so that data do not choose which of these tables are measured, nor their noise.
 """
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations, islice
+from itertools import combinations
 from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Budget, Cost
+from missdp.accounting import Cost, Filter
 from missdp.errors import ParameterError
+from missdp.inference.completion import ModelFacts
 from missdp.inference.heads import Pair
-from missdp.inference.junction import Clique
-from missdp.inference.masks import RowModel
-from missdp.inference.model import Draws, Zeros
-from missdp.inference.models import PairModel
-from missdp.mechanisms.door import Door, Noise, Reads, RowProducts, Total, Training
-from missdp.schema import Numeric, Ordinal, Schema
+from missdp.inference.model import Draws, Levels
+from missdp.inference.models import PairModel, RowModel
+from missdp.schema import Schema
+from missdp.session import Marginal, Merged, Noise, Reads, RowProducts, Session, Total
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.coordinates import coordinates, with_shares
 from missdp.synth.impute_first import (
@@ -36,30 +33,28 @@ from missdp.synth.impute_first import (
     impute,
 )
 from missdp.synth.learn_pairs import (
-    Crude,
+    OneWayMarginals,
     PairRelease,
-    crude_margins,
     fit_pairs,
     impossible_pairs,
+    measure_one_way,
+    model_facts,
     release_pairs,
 )
 from missdp.synth.noisy_counts import MASKS_SHARE, release_masks
+from missdp.synth.relation_noise import PairNoise
 from missdp.synth.split import MARGINS, MASKS, ROWS, Part, Split
-from missdp.synth.state import is_declared, is_number, is_whole
-from missdp.synth.uncertain import varied_pairs
+from missdp.synth.state import is_declared, is_number
+from missdp.synth.uncertain import varied
 from missdp.synth.workload import MAX_CELLS, Workload, named_marginals
-from missdp.types import Floats
+from missdp.types import Clique, Floats
 
 _PAIRS = "all pairs"
 _SEEN = 3.0  # standard deviations of noise, below which masks are not looked at
-_MOST_HOLED = 32  # attributes with the most holes, of which it is
+_MOST_HOLED = 32  # attributes with the most missing cells, of which pairs are counted
 _FIRST_SHARE = 0.08
-_TRAINED_FIRST_SHARE = 0.15  # of the budget, where margins stay as they were released first
-_MOST_TRAINED = 1 << 20  # numbers of a row's gradient
-_MOST_STEPS = 100_000
 _COUNT_SHARE = 0.02  # of the budget, for the number of rows, where margins do not tell it
 _CLIPS = (2.0**-10, 2.0**20)
-_NOMINAL_RATE = 0.1  # for which the order of the accounting is chosen, if no n is declared
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -78,8 +73,8 @@ class PairsSynthesizer(Synthesizer):
     released: ClassVar[tuple[str, ...]] = ("model_",)
     model_: RowModel = field(init=False)
 
-    def _check_parameters(self) -> Budget:
-        if self.delta == 0:  # before the budget is worth nothing
+    def _check_parameters(self) -> Filter:
+        if self.delta == 0:  # a budget in Gaussian DP would be empty
             raise ParameterError(
                 "delta must be above 0: the noise is Gaussian. AIM, MST and PrivBayes offer pure DP"
             )
@@ -109,13 +104,7 @@ class PairsSynthesizer(Synthesizer):
         enters, whatever its holes.
         """
         share = self._count_share(schema)
-        parts = imputation_parts(
-            self._filled_gates(schema),
-            self.imputer,
-            self.imputer_share,
-            attributes=len(schema),
-            pure=False,
-        )
+        parts = imputation_parts(self._filled_gates(schema), self.imputer, self.imputer_share)
         parts += [Part(ROWS, share)] if share else []
         alone = len(schema) == 1
         singles = self._gates([(name,) for name in schema.names], schema)
@@ -124,51 +113,24 @@ class PairsSynthesizer(Synthesizer):
 
     def _split_rest(self, schema: Schema) -> list[Part]:
         """Return the parts of what margins leave."""
-        steps, gates = self._steps_planned, self._gates([()], schema)
-        if steps:
-            return [Part("training", 1.0, gates, kind="training", count=steps)]
-        return [Part(_PAIRS, 1.0, gates, kind="other")]
+        return [Part(_PAIRS, 1.0, self._gates([()], schema), kind="other")]
 
     def _reads(self, schema: Schema) -> Reads:  # noqa: ARG002
-        return "rows" if self._steps_planned else "weights"
+        return "weights"
 
     @property
     def _most_cells(self) -> int:
         """Most cells of all pairs together."""
-        return _MOST_TRAINED if self._steps_planned else RowProducts.most
+        return RowProducts.most
 
     @property
-    def _steps_planned(self) -> int:
-        """Number of steps of private training: 0 if nothing is trained step by step."""
-        return 0
-
-    @property
-    def _batch(self) -> int:
-        """Number of rows that a step of training is expected to read."""
-        return 0
-
-    @property
-    def _budget(self) -> Budget:
-        if not self._steps_planned:
-            delta = self._delta_to_spend
-            return Budget(self.epsilon, delta, schedule="adaptive", currency="gdp")
-        rate = _NOMINAL_RATE
-        if is_declared(self.n_rows):
-            rate = min(1.0, self._batch / max(1, int(self.n_rows)))
-        steps = self._steps_planned  # the Rényi order is the one that suits so much training
+    def _budget(self) -> Filter:
         delta = self._delta_to_spend
-        cost = Training.cost(float(self.epsilon), delta, rate=rate, steps=steps)
-        return Budget.from_cost(cost, delta=delta)
-
-    def _check_training(self, **given: int | None) -> None:
-        for name, value in given.items():
-            if value is not None and not (is_whole(value) and 1 <= value <= _MOST_STEPS):
-                raise ParameterError(f"{name} must be a whole number from 1 to {_MOST_STEPS:,}")
+        return Filter(self.epsilon, delta, measure="gdp")
 
     @property
     def _margins_share(self) -> float:
-        usual = _TRAINED_FIRST_SHARE if self._steps_planned else _FIRST_SHARE
-        return usual if self.first_share is None else self.first_share
+        return _FIRST_SHARE if self.first_share is None else self.first_share
 
     def _count_share(self, schema: Schema) -> float:
         """Share of the budget for the number of rows: none where all margins tell it; public."""
@@ -176,44 +138,41 @@ class PairsSynthesizer(Synthesizer):
         told = strategy.fills or all(strategy.tells_total((a.name,), schema) for a in schema)
         return 0.0 if told or is_declared(self.n_rows) else _COUNT_SHARE
 
-    def _opened_rows(self, door: Door) -> tuple[Door, Total | None]:
-        """Return a door to the rows that are modelled, and their number if it is released first."""
+    def _opened_rows(self, session: Session) -> tuple[Session, Total | None]:
+        """Return a session on the rows to be modelled, and their number if it is released first."""
         self._report("preparing", 0.0)
-        total = self._released_count(door)
-        return impute(door, self.imputer, cost=self._split.cost(IMPUTATION)), total
+        total = self._released_count(session)
+        return impute(session, self.imputer, cost=self._split.cost(IMPUTATION)), total
 
-    def _crude(self, door: Door, total: Total | None) -> Crude:
+    def _one_way(self, session: Session, total: Total | None) -> OneWayMarginals:
         """Release the one-way margins."""
         self._report("measuring single attributes", 0.05)
-        return crude_margins(door, self._split.noise(MARGINS), self._zeros(door.schema), total)
+        # Rows that break rules of more attributes are drawn again.
+        zeros = impossible_pairs(self._modelled.impossible, session.facts.schema.names)
+        return measure_one_way(session, self._split.noise(MARGINS), zeros, total)
 
-    def _all_pairs(self, door: Door, crude: Crude) -> PairRelease:
+    def _all_pairs(self, session: Session, one_way: OneWayMarginals) -> PairRelease:
         """Release all pairs at once, with all that is left of the budget."""
         self._report("measuring all pairs", 0.1)
-        return release_pairs(door, crude, clip=self.clip, cost=self._for_pairs(door))
+        return release_pairs(session, one_way, clip=self.clip, cost=self._for_pairs(session))
 
-    def _for_pairs(self, door: Door) -> Cost:
+    def _for_pairs(self, session: Session) -> Cost:
         """Return what all pairs may cost: no more than their part, if there are caps."""
         part = self._split.cost(_PAIRS)
-        if self._caps_of_fit() is None or door.left.amount < part.amount:
-            return door.left
+        if self._caps_of_fit() is None or session.left.amount < part.amount:
+            return session.left
         return part
 
-    def _allowed(self, crude: Crude) -> dict[Pair, NDArray[np.bool_]]:
-        """Possible cells of pairs by rules, on groups of levels."""
-        return crude.allowed(self._zeros(self.modelled_))
+    def _model_facts(self, levels: Sequence[Levels], *, selective: bool) -> ModelFacts:
+        """Public facts about complete rows, on groups of levels."""
+        return model_facts(self._modelled, self.modelled_, levels, selective=selective)
 
-    def _never_missing(self, crude: Crude) -> dict[int, int]:
-        """By attribute, a group of levels that is never missing."""
-        return crude.always(self._modelled.never_missing)
-
-    def _counted(self, door: Door, crude: Crude, total: Total | None) -> Total:
+    def _counted(self, session: Session, one_way: OneWayMarginals, total: Total | None) -> Total:
         """Return the number of all rows, as far as it was released."""
-        return total if door.strategy.complete_only and total is not None else crude.total
-
-    def _zeros(self, schema: Schema) -> Zeros:
-        """Impossible cells of pairs, by rules; rows that break other rules are drawn again."""
-        return impossible_pairs(self._modelled.impossible, schema.names)
+        if not session.facts.strategy.complete_only:
+            return one_way.total
+        self._complete_rows = one_way.total
+        return one_way.total if total is None else total
 
     def _draws_schema(self) -> bool:
         return [len(level.groups) for level in self.model_.levels] == [
@@ -231,14 +190,18 @@ class PairsSynthesizer(Synthesizer):
 class AllPairs(PairsSynthesizer):
     """Synthetic tables from one noisy release of all pairs of attributes, holes included.
 
-    Gaussian releases, whose scales are fixed in advance: one-way margins with a small share of the
-    budget, which cells are missing together, and then all two-way tables at once, as sums over rows
-    of products of centred indicators. Centring by the margins makes the vector of a row short, and
-    one clip norm for the whole vector makes all pairs cost no more than a few. Nothing is selected,
-    so nothing is spent on selecting, and no pair is left out. Where attributes are ordered,
-    dependence is leaned on what is smooth in their ranks, by empirical Bayes: trends survive noise
-    that hides single cells. A model that can hold all pairs is fitted to the tables, and its rows
-    are drawn. Accounted in Gaussian DP, add-remove adjacency.
+    One-way margins are released first, with a small share of the budget, and which cells are
+    missing together. Then all two-way tables are released at once. A row is the vector v of the
+    products, over all pairs of attributes, of its centred indicators. If v is longer than ``clip``,
+    it is scaled to that norm. The vectors of all rows are added up, and every coordinate gets
+    Gaussian noise for the sensitivity ``clip``. Centring by the released margins makes v short: a
+    row that is like most others moves hardly any sum. So all pairs together cost what a few tables
+    of counts would. Nothing is selected, and no pair is left out.
+
+    What clipping took is put back by the rows of a model, which is fitted to the tables in turns.
+    Where attributes are ordered, dependence is shrunk to what is smooth in their ranks, by
+    empirical Bayes: trends survive noise that hides single cells. Accounted in Gaussian DP,
+    add-remove adjacency.
 
     Parameters
     ----------
@@ -258,12 +221,12 @@ class AllPairs(PairsSynthesizer):
         Share of the budget for the one-way margins, by default 0.08.
     workload : int, names or weights, default 2
         As `AIM` takes it. All pairs come out right anyway; marginals of three or four attributes
-        that are named here, 50 at most, are measured besides, with 12 % of what margins leave of
+        that are named here, 100 at most, are measured besides, with 12 % of what margins leave of
         the budget, by their weights.
     top_up : bool, default True
-        Whether anything is measured beside margins and all pairs; if not, the workload may only
+        Whether marginals of three or four attributes may be measured; if not, the workload may only
         have pairs.
-    imputer : {"marginal", "pairs", "random", "mean"}, default "marginal"
+    imputer : {"marginal", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the budget (mu squared).
 
     Attributes
@@ -297,24 +260,25 @@ class AllPairs(PairsSynthesizer):
     protects_units: ClassVar[bool] = True
     strategies: ClassVar[tuple[str, ...]] = ("joint", "observed", "complete-rows", "impute-first")
 
-    retired: ClassVar[tuple[str, ...]] = ("base",)
-    released: ClassVar[tuple[str, ...]] = ("model_", "pairs_")
+    _rivals: ClassVar[tuple[str, ...]] = ("AIM (--method aim)",)
+
+    released: ClassVar[tuple[str, ...]] = ("model_", "tables_")
     model_: PairModel = field(init=False)
-    pairs_: PairRelease | None = field(init=False)  # none in files of earlier versions
+    tables_: PairRelease = field(init=False)
     _draws: Draws = field(default="even", init=False)
 
-    def _check_parameters(self) -> Budget:
+    def _check_parameters(self) -> Filter:
         if not isinstance(self.top_up, bool):
             raise ParameterError("top_up must be True or False")
         return super()._check_parameters()
 
-    def _fit(self, door: Door) -> Total:
-        door, total = self._opened_rows(door)
-        crude = self._crude(door, total)
-        tables, stds = _release_top_up(door, crude, self._named(self._planned), self._split)
-        masks, masks_std = self._masks(door, crude)
-        self.pairs_ = replace(
-            self._all_pairs(door, crude),
+    def _fit(self, session: Session) -> Total:
+        session, total = self._opened_rows(session)
+        one_way = self._one_way(session, total)
+        tables, stds = _release_top_up(session, one_way, self._named(self._planned), self._split)
+        masks, masks_std = self._masks(session, one_way)
+        self.tables_ = replace(
+            self._all_pairs(session, one_way),
             together=tables,
             together_stds=stds,
             masks=masks,
@@ -322,19 +286,15 @@ class AllPairs(PairsSynthesizer):
         )
         self._report("fitting", 0.3)
         self.model_ = fit_pairs(
-            self.pairs_,
-            selective=door.strategy.models_holes,
-            always=self._never_missing(crude),
-            told=self._modelled.told,
-            allowed=self._allowed(crude),
-            rng=door.generator(),
-            ordered=self._ordered(crude),
+            self.tables_,
+            self._model_facts(one_way.levels, selective=session.facts.strategy.models_holes),
+            rng=session.generator(),
         )
-        self.pairs_ = self.pairs_.settled(self.model_, door.generator())
-        numbers = dict(zip(door.schema.names, self.pairs_.numbers, strict=False))
+        self.tables_ = self.tables_.settled(self.model_, session.generator())
+        numbers = dict(zip(session.facts.schema.names, self.tables_.numbers, strict=False))
         self._settle(with_shares(self.schema_, numbers))
         self._report("done", 1.0)
-        return self._counted(door, crude, total)
+        return self._counted(session, one_way, total)
 
     def _named(self, schema: Schema) -> dict[Clique, float]:
         """Tables that are measured beside all pairs, by weight; public."""
@@ -349,64 +309,37 @@ class AllPairs(PairsSynthesizer):
         gates = self._gates([[schema.names[a] for a in clique] for clique in named], schema)
         return [Part(TOP_UP, TOP_UP_SHARE, gates, weights=tuple(named.values())), *rest]
 
-    def _masks(self, door: Door, crude: Crude) -> tuple[dict[Pair, Floats], float]:
+    def _masks(
+        self, session: Session, one_way: OneWayMarginals
+    ) -> tuple[dict[Pair, Floats], float]:
         """Release which cells are missing together, where noise leaves something to be seen."""
         if MASKS not in self._split:
             return {}, 0.0
-        missing = (1 - crude.observed) * crude.rows
+        missing = (1 - one_way.observed) * one_way.rows
         most = np.argsort(-missing)[:_MOST_HOLED]
-        pairs = [*combinations(sorted(most[missing[most] > _SEEN * crude.std].tolist()), 2)]
-        apart = {a.name: np.zeros(a.size, dtype=np.int64) for a in door.schema}
+        pairs = [*combinations(sorted(most[missing[most] > _SEEN * one_way.std].tolist()), 2)]
+        apart = {a.name: np.zeros(a.size, dtype=np.int64) for a in session.facts.schema}
         cost = self._split.cost(MASKS)
-        found = release_masks(door, pairs, apart, cost=cost, rows=crude.rows)
+        found = release_masks(session, pairs, apart, cost=cost, rows=one_way.rows)
         if found is None:
             return {}, 0.0
         return {p: t.astype(np.float64) for p, t in zip(pairs, found[0], strict=True)}, found[1].std
 
-    def _all_pairs(self, door: Door, crude: Crude) -> PairRelease:
+    def _all_pairs(self, session: Session, one_way: OneWayMarginals) -> PairRelease:
         self._report("measuring all pairs", 0.1)
-        numbers = coordinates(self.schema_, door.schema.names, crude.levels, crude.margins)
+        numbers = coordinates(
+            self.schema_, session.facts.schema.names, one_way.levels, one_way.margins
+        )
         return release_pairs(
-            door, crude, clip=self.clip, numbers=numbers, cost=self._for_pairs(door)
+            session, one_way, clip=self.clip, numbers=numbers, cost=self._for_pairs(session)
         )
 
-    def _ordered(self, crude: Crude) -> list[bool]:
-        """Whether the levels of each attribute have an order, and none are merged."""
-        return [
-            isinstance(attribute, (Numeric, Ordinal)) and level.n_groups == attribute.size
-            for attribute, level in zip(self.modelled_, crude.levels, strict=True)
-        ]
+    def _relation_noise(self) -> PairNoise:
+        return PairNoise.of_tables(self.tables_.guessed())
 
     def _uncertain(self, multiple: int, rng: np.random.Generator) -> Iterator[Self]:
-        if self.missing == "impute-first":
-            raise ParameterError(
-                "missing='impute-first' fills values before anything is counted, and tables cannot "
-                "vary by what that leaves unknown; fit with missing='joint'"
-            )
-        if self.pairs_ is None:
-            raise ParameterError(
-                "the model was saved by an earlier version of missdp, which kept nothing that "
-                "'multiple' could vary: fit it again, or leave 'multiple' out"
-            )
-        crude = self.pairs_.crude
-        varied = varied_pairs(
-            self.pairs_,
-            self.model_,
-            rng,
-            selective=self._strategy.models_holes,
-            always=self._never_missing(crude),
-            told=self._modelled.told,
-            allowed=self._allowed(crude),
-            ordered=self._ordered(crude),
-            design=self._design,
-        )
-        return map(self._with_model, islice(varied, multiple))
-
-    def _with_model(self, model: PairModel) -> Self:
-        another = copy.copy(self)
-        another.model_ = model
-        another._draws = "independent"  # combining takes the variance of real samples for given
-        return another
+        facts = self._model_facts(self.tables_.levels, selective=self._strategy.models_holes)
+        return varied(self, self.tables_, facts, multiple, rng)
 
     def _sample(
         self, n: int, missing_values: MissingValues, rng: np.random.Generator
@@ -446,15 +379,15 @@ def _named_tables(workload: Workload, schema: Schema, *, measured: bool) -> dict
 
 
 def _release_top_up(
-    door: Door, crude: Crude, tables: Mapping[Clique, float], split: Split
+    session: Session, one_way: OneWayMarginals, tables: Mapping[Clique, float], split: Split
 ) -> tuple[dict[Clique, NDArray[np.float64]], dict[Clique, float]]:
     """Release tables, on groups of levels; with the noise of each count."""
-    names, found, stds = door.schema.names, {}, {}
+    names, found, stds = session.facts.schema.names, {}, {}
     if tables:
-        door = door.merged(crude.groups(names))
-        door.expect([tuple(names[a] for a in clique) for clique in tables])
+        session = session.on(Merged(one_way.groups(names)))
+        session.expect(Marginal(tuple(names[a] for a in clique)) for clique in tables)
         for clique, cost in zip(tables, split.costs(TOP_UP), strict=True):
             noise = Noise.worth(cost)
-            counts = door.marginal(tuple(names[a] for a in clique), noise)
-            found[clique], stds[clique] = counts.astype(np.float64), noise.scale
+            counts = session.measure(Marginal(tuple(names[a] for a in clique)), noise).value
+            found[clique], stds[clique] = counts.astype(np.float64), noise.std
     return found, stds

@@ -16,15 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import (
-    Budget,
+    Composition,
     Condition,
     DeclaredRowCount,
     Event,
+    Filter,
     Guarantee,
+    SampledGaussianEvent,
     WeightsOfRows,
 )
-from missdp.accounting.filters import counted_as_one
-from missdp.accounting.gates import DataChosenGates
 from missdp.errors import (
     DataError,
     NotFittedError,
@@ -34,22 +34,26 @@ from missdp.errors import (
 )
 from missdp.estimator import Estimator
 from missdp.files import write_atomically
-from missdp.mechanisms import Door, Total
-from missdp.progress import Progress
+from missdp.gates import DataChosenGates
+from missdp.progress import Progress, reported
 from missdp.record import fits
 from missdp.schema import Numeric, Schema, SurveyWeight, Unit
+from missdp.schema.modelled import Modelled
 from missdp.schema.open_domains import at_most, is_pending, open_attributes, pending, uncut, widest
+from missdp.session import Session, Total
 from missdp.sources import Reads, Strategy, strategy_named
-from missdp.sources.modelled import Modelled
 from missdp.synth.first_parts import (
     EffectiveSize,
     KindShares,
     check_open,
     delta_beside,
+    failures,
     first_parts,
     left_out,
     with_failure,
 )
+from missdp.synth.noisy_counts import row_count
+from missdp.synth.relation_noise import PairNoise
 from missdp.synth.sampling import (
     Codes,
     Selection,
@@ -69,6 +73,7 @@ from missdp.synth.split import (
     Split,
     ground_truth_parts,
     of_parts,
+    with_trainings,
 )
 from missdp.synth.state import (
     check_settings,
@@ -82,6 +87,7 @@ from missdp.synth.state import (
     opened,
     read_document,
     sampling_generator,
+    tree_noise,
 )
 from missdp.table import FrameKind, Holes, Table, Values, check_holes
 from missdp.threads import one_blas_thread
@@ -89,6 +95,7 @@ from missdp.threads import one_blas_thread
 MissingValues: TypeAlias = Literal["fill", "keep"]
 
 _TRIED = 100  # rows that a model draws when it is opened
+ESTIMATE_ROWS = "_rows_of_estimates"  # key of the rows that `missdp.estimate.rows` draws
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -120,13 +127,14 @@ class Synthesizer(Estimator, abc.ABC):
         None draws noise from the operating system's cryptographic source. A number is for tests:
         the guarantee then says that it holds only against those who do not know the seed. A
         generator is refused: whoever goes on drawing from it could tell the noise.
-    budget : Budget or None
+    budget : Filter, Composition or None
         A budget shared with other releases from the same table. It is charged before any
         computation and is shared, never copied, by clones and copies. A fitted model can be
         pickled, without it: the unpickled model samples and has its guarantee, and refuses to be
         fitted again until it is given a budget.
-    progress : callable or None
-        Called with a stage name and the share of the work done; shows nothing private.
+    progress : callable, bool or None
+        Called with a stage name and the share of the work done; shows nothing private. True draws
+        a bar in a terminal or notebook, and prints a line for each stage elsewhere.
 
     Attributes
     ----------
@@ -138,9 +146,8 @@ class Synthesizer(Estimator, abc.ABC):
 
     strategies: ClassVar[tuple[str, ...]] = ()
     released: ClassVar[tuple[str, ...]] = ()
-    fixed_gates: ClassVar[bool] = False  # see `missdp.synth.split`
     reads_masks: ClassVar[bool] = False  # whether "observed" reads every row, and what is missing
-    retired: ClassVar[tuple[str, ...]] = ()  # parameters that only older files have
+    _rivals: ClassVar[tuple[str, ...]] = ()  # families that bring out more relations, if few do
     protects_units: ClassVar[bool] = False  # whether all it spends is known for several rows
 
     epsilon: float
@@ -149,8 +156,8 @@ class Synthesizer(Estimator, abc.ABC):
     n_rows: int | Literal["noisy"] = "noisy"
     cuts: Literal["private", "equal"] = "private"
     random_state: int | None = None
-    budget: Budget | None = None
-    progress: Progress | None = None
+    budget: Filter | Composition | None = None
+    progress: Progress | bool | None = None
 
     # What a fit leaves behind.
     schema_: Schema = field(init=False)
@@ -162,6 +169,8 @@ class Synthesizer(Estimator, abc.ABC):
     _fitted_with: dict[str, Any] = field(init=False)
     _kind_shares: KindShares = field(init=False)
     _beyond: dict[str, NDArray[np.float64]] = field(init=False)
+    # Number of complete rows, as far as it was released; of fits that learn from these alone.
+    _complete_rows: Total | None = field(default=None, init=False)
     _kept: Caps | None = field(init=False)
     _split: Split = field(init=False)  # while a fit goes on
     _open_names: tuple[str, ...] = field(init=False)  # the same: attributes whose levels it finds
@@ -210,13 +219,15 @@ class Synthesizer(Estimator, abc.ABC):
         Warns
         -----
         SmallTableWarning
-            If the released number of rows cannot be told from none, or by what was released hardly
-            a row is complete and only complete ones are learned from.
+            If the released number of rows is no larger than its noise, or most relations between
+            columns are noise. Or if hardly a row is complete, by what was released, and only
+            complete ones are learned from.
         """
         del y
         self._check_parameters()
         self._check_fit_again()
-        learn(self, data, schema, undeclared)
+        with reported(self.progress) as progress:
+            learn(self, data, schema, undeclared, progress)
         return self
 
     def _to_be_cut(self, schema: Schema, names: Iterable[str]) -> Schema:
@@ -288,13 +299,54 @@ class Synthesizer(Estimator, abc.ABC):
         """Return the caps of the fit's parts, for :func:`missdp.ground_truth.joint`."""
         self._check_fitted()
         self._check_unweighted("a guarantee for the table before values went missing")
+        strategy = self._applied_strategy  # the strategy of the fit, whatever was set later
         return ground_truth_parts(
             self.guarantee_,
-            strategy=self._applied_strategy,
+            strategy=strategy,
             modelled=self._modelled,
-            fixed_gates=self.fixed_gates,
             caps=self._caps_of_fit(),
+            training_gate=self._training_gate(strategy),
         )
+
+    def planned_events(self, schema: Schema) -> tuple[Event, ...]:
+        """Return the events that a fit to rows with this schema charges a shared budget with.
+
+        For the plan of a `Composition`; no rows are read.
+
+        Parameters
+        ----------
+        schema : Schema
+            Of the private table.
+
+        Returns
+        -------
+        tuple of Event
+            The cap of the fit, failures of open levels, and the trainings of networks.
+
+        Examples
+        --------
+        >>> from missdp import Composition, MST
+        >>> from missdp.datasets import yrbss
+        >>> models = [MST(epsilon=e) for e in (0.5, 1.0)]
+        >>> events = [e for model in models for e in model.planned_events(yrbss().schema())]
+        >>> budget = Composition(events, 1.2, 2e-6)
+        >>> for model in models:
+        ...     _ = model.set_params(budget=budget).fit(yrbss().table())
+        >>> budget.spent.epsilon
+        1.2
+        """
+        again = type(self)(**self._public_parameters())
+        again._unit, again._weight = schema.unit, schema.weight
+        again._open_names = tuple(a.name for a in open_attributes(schema))
+        cap = again._check_parameters().filter()
+        failing = failures(again._delta, again._open_names)
+        return (cap, *failing, *again._training_events())
+
+    def _training_gate(self, strategy: Strategy) -> Gate:
+        """Return the attributes that a row must have observed for a training to read it."""
+        if strategy.fills:
+            return Gate()
+        return strategy.gate((), self.modelled_) - self._modelled.filled
 
     def planned_parts(
         self, schema: Schema, *, epsilon: float | None = None
@@ -313,7 +365,12 @@ class Synthesizer(Estimator, abc.ABC):
         again.schema_ = again._to_be_cut(at_most(schema), schema.names)
         budget = again._check_parameters()
         again._check_schema(again.modelled_)
-        whole = Guarantee(budget.epsilon, budget.delta, events=(budget.filter(),))
+        trainings = again._training_events()
+        whole = Guarantee(
+            float(again.epsilon) if trainings else budget.epsilon,
+            budget.delta,
+            events=(budget.filter(), *trainings),
+        )
         split, steps = again._planned_split(), check_unit(again, schema, opened=opened)
         split.check(steps=steps)
         if schema.of_rows is not schema:
@@ -321,6 +378,9 @@ class Synthesizer(Estimator, abc.ABC):
         if again._open_names:  # nothing is proven for the ground truth beside what was found
             whole = with_failure(whole, again._delta, again._open_names)
             return whole, (whole, None)
+        if trainings:
+            gate = again._training_gate(again._strategy)
+            return whole, with_trainings(whole, split.caps(), trainings, gate)
         return whole, of_parts(whole, split.caps())
 
     @property
@@ -385,11 +445,12 @@ class Synthesizer(Estimator, abc.ABC):
         values : {"codes", "labels"}, default "codes"
             What a level comes back as: itself, or the label that the schema declares for it.
         where : str or mapping, optional
-            Draw such rows only, as the model has them: a condition as in commands, such as
-            ``"age >= 60 and sex = 'f'"``, or a mapping, ``{"sex": "f", "age": (60, 80)}``, of names
-            to a value, a list of values, a pair of bounds that belong to the range, or None for
-            missing cells (with ``missing_values="keep"``). Needs ``n``. AllPairs, AIM and MST draw
-            among the levels that may be asked for, other families among all: rare rows take long.
+            Draw only rows that match a condition such as ``"age >= 60 and sex = 'f'"``, as in
+            commands. Or a mapping, ``{"sex": "f", "age": (60, 80)}``, of names to a value, a list
+            of values or a pair of bounds, which belong to the range. None stands for missing cells
+            and needs ``missing_values="keep"``. Needs ``n``. Rows are drawn from the model, and
+            dropped if they do not match, until ``n`` match. At most a million rows are drawn, or
+            1,000 for each of ``n`` if that is more; then an error states the matching share.
 
         Returns
         -------
@@ -474,7 +535,6 @@ class Synthesizer(Estimator, abc.ABC):
         if not (is_whole(multiple) and multiple >= 2):
             raise ParameterError("multiple must be a whole number of tables, at least 2")
         self._check_fitted()
-        self._check_rows_are_units("sample(multiple=...)")
         rng = sampling_generator(self.random_state if random_state is None else random_state)
         return self._each_with_seed(self._uncertain(int(multiple), rng), rng)
 
@@ -512,10 +572,24 @@ class Synthesizer(Estimator, abc.ABC):
         random_state: int | None = None,
         where: Where | Selection | None = None,
     ) -> Iterator[Table]:
-        """Return the same rows in blocks, drawn one after the other: for more than memory holds.
+        """Return the rows of :meth:`sample` in blocks: for more rows than memory holds.
 
-        Rows that must fit to each other, by rules about two rows, come as one block. A
-        `Selection` counts how many rows were as ``where`` asks.
+        Parameters
+        ----------
+        n, missing_values, random_state
+            See :meth:`sample`.
+        where : str, mapping or Selection, optional
+            See :meth:`sample`. A `Selection` counts how many rows met the condition.
+
+        Returns
+        -------
+        iterator of Table
+            Blocks, drawn one after the other. Constraints between two rows make it one block.
+
+        Raises
+        ------
+        ParameterError
+            If a parameter has no valid value, or too few rows of the model meet ``where``.
         """
         self._check_fitted()
         if n is not None and not (is_whole(n) and n >= 0):
@@ -529,33 +603,36 @@ class Synthesizer(Estimator, abc.ABC):
             )
         rng = sampling_generator(self.random_state if random_state is None else random_state)
         rows = self.n_rows_ if n is None else int(n)
-        together = self.draws_together(self.schema_)
+        together = self.draws_together
         sizes = [rows] if together else block_sizes(rows, len(self.schema_))
         draw = partial(self._block, missing_values)
         if where is None:
             return drawn_in_blocks(draw, sizes, rng, len(self.schema_))
         if n is None or together:
             raise ParameterError(
-                "rows that must fit to each other, by rules about two rows, cannot be asked for"
+                "where cannot be used: constraints between two rows need all rows together"
                 if together
-                else "n, how many rows are wanted, must be given with 'where'"
+                else "where requires n, the number of rows to draw"
             )
         asked = where if isinstance(where, Selection) else Selection(where, self.schema_)
         if asked.missing and missing_values != "keep":
             raise ParameterError("missing cells can be asked for with missing_values='keep' only")
-        return asked.blocks(self, missing_values, rows, rng)
+        return asked.blocks(draw, rows, rng, columns=len(self.schema_))
 
     @one_blas_thread()
     def _block(self, missing_values: MissingValues, rows: int, rng: np.random.Generator) -> Table:
+        drawn = self._drawn(missing_values, rows, rng)
+        return self._finished(drawn, rng).coded_as(uncut(self.schema_))
+
+    def _drawn(self, missing_values: MissingValues, rows: int, rng: np.random.Generator) -> Table:
+        """Draw rows from the model, each by itself."""
         if self._modelled.is_whole:
             codes = self._sample(rows, missing_values, rng)
             drawn = Table.from_codes(self.schema_, codes, kind=self.kind_)
-            drawn = with_related_values(drawn, rng)
-        else:
-            one = partial(self._sample, missing_values=missing_values, rng=rng)
-            shares = self._kind_shares
-            drawn = restored(self._modelled, one, rows, rng, shares=shares, kind=self.kind_)
-        return self._finished(drawn, rng).coded_as(uncut(self.schema_))
+            return with_related_values(drawn, rng)
+        one = partial(self._sample, missing_values=missing_values, rng=rng)
+        shares = self._kind_shares
+        return restored(self._modelled, one, rows, rng, shares=shares, kind=self.kind_)
 
     @property
     def modelled_(self) -> Schema:
@@ -586,8 +663,8 @@ class Synthesizer(Estimator, abc.ABC):
     # What a family provides
 
     @abc.abstractmethod
-    def _fit(self, door: Door) -> Total:
-        """Learn the model from what the door answers; return what that told of all rows."""
+    def _fit(self, session: Session) -> Total:
+        """Learn the model from the answers of the session. Return the released number of rows."""
 
     @abc.abstractmethod
     def _sample(self, n: int, missing_values: MissingValues, rng: np.random.Generator) -> Codes:
@@ -604,7 +681,8 @@ class Synthesizer(Estimator, abc.ABC):
     def _finished(self, table: Table, rng: np.random.Generator) -> Table:  # noqa: ARG002
         return table  # with what one row alone cannot settle
 
-    def draws_together(self, schema: Schema) -> bool:  # noqa: ARG002
+    @property
+    def draws_together(self) -> bool:
         """Whether all synthetic rows are drawn at once, since they must fit to each other."""
         return False
 
@@ -660,7 +738,7 @@ class Synthesizer(Estimator, abc.ABC):
         """Inverse of ``_released``; a list comes back as a tuple."""
         types = get_type_hints(type(self))
         for name in self.released:
-            value = released.get(name)  # what earlier versions did not keep is None
+            value = released[name]
             if not fits(value, types.get(name, Any)):
                 raise DataError(f"{name} is of the wrong type")
             setattr(self, name, value)
@@ -682,7 +760,7 @@ class Synthesizer(Estimator, abc.ABC):
 
     # Shared steps
 
-    def _check_parameters(self) -> Budget:
+    def _check_parameters(self) -> Filter:
         if self.missing not in self.strategies:
             raise ParameterError(
                 f"missing must be one of {list(self.strategies)}, not {self.missing!r}"
@@ -694,7 +772,7 @@ class Synthesizer(Estimator, abc.ABC):
         return self._of_rows
 
     @property
-    def _of_rows(self) -> Budget:
+    def _of_rows(self) -> Filter:
         """The budget of a fit as facts about one row: all of it, where each row is protected."""
         unit = self.__dict__.get("_unit")
         whole = self._budget
@@ -703,9 +781,17 @@ class Synthesizer(Estimator, abc.ABC):
         return whole._for_units(unit.column, unit.max_rows, counts=unit.counts)
 
     @property
-    def _budget(self) -> Budget:
+    def _budget(self) -> Filter:
         """The budget of a fit, unspent: a filter, as noise may depend on what came before."""
-        return Budget(self.epsilon, self._delta_to_spend, schedule="adaptive")
+        return Filter(self.epsilon, self._delta_to_spend)
+
+    def _training_events(self) -> tuple[SampledGaussianEvent, ...]:
+        """Return the trainings that a fit is charged with beside its budget; public.
+
+        Where there are any, ``_budget`` is the part of the fit that is released before them. All
+        are fixed by parameters, proven together, and charged before anything is read.
+        """
+        return ()
 
     @property
     def _delta_to_spend(self) -> float:
@@ -743,21 +829,12 @@ class Synthesizer(Estimator, abc.ABC):
         size = self.__dict__.get("_size")
         return 1.0 if size is None else size.design
 
-    @property
-    def _alike(self) -> bool:
-        """Whether it is known how many units the rows tell as much as."""
-        found: Guarantee = self.guarantee_
-        as_one = found.max_rows == 1 or counted_as_one(found.events)
-        return as_one or self.__dict__.get("_size") is not None
+    def _relation_noise(self) -> PairNoise:
+        """Return the noise of tables of pairs, of released values and public facts alone.
 
-    def _check_rows_are_units(self, what: str) -> None:
-        """Refuse what takes rows for independent, of a file that does not tell how far they are."""
-        if "guarantee_" in self.__dict__ and not self._alike:
-            raise UnprovenError(
-                f"{what} takes rows for independent, and several belong to one "
-                f"{self.guarantee_.unit!r}: the model was saved by an earlier version of missdp, "
-                "which did not release how many; fit it again"
-            )
+        By default that of a tree of pairs, which is the least that relates all attributes.
+        """
+        return tree_noise(self)
 
     def _check_unweighted(self, what: str) -> None:
         """Refuse what is proven for rows that count as one."""
@@ -765,14 +842,14 @@ class Synthesizer(Estimator, abc.ABC):
         if size is not None and size.weight is not None:
             raise UnprovenError(f"{what} is not proven where rows count by {size.weight.column!r}")
 
-    def _released_count(self, door: Door) -> Total | None:
+    def _released_count(self, session: Session) -> Total | None:
         """Return the number of rows that is declared, or released as a part of its own."""
         if is_declared(self.n_rows):
             return Total(int(self.n_rows), 0.0)
-        return door.row_count(self._split.noise(ROWS)) if ROWS in self._split else None
+        return row_count(session, self._split.noise(ROWS)) if ROWS in self._split else None
 
     def _report(self, stage: str, done: float) -> None:
-        if self.progress is not None:
+        if callable(self.progress):
             self.progress(stage, done)
 
     # What a fit leaves behind is taken over whole or forgotten whole
@@ -816,7 +893,7 @@ class Synthesizer(Estimator, abc.ABC):
         return None if caps is None or reserved else Keeper(caps).admit
 
     def _caps_of_fit(self) -> Caps | None:
-        """Return the caps that this fit was kept within; files from before have none."""
+        """Return the caps that this fit was kept within, if it had any."""
         return self.__dict__.get("_kept")
 
     def _agrees_with(self, guarantee: Guarantee) -> bool:
@@ -830,11 +907,6 @@ class Synthesizer(Estimator, abc.ABC):
         )
 
     def __getattr__(self, name: str) -> Any:
-        if name == "guarantee_" and "schema_" in self.__dict__:
-            raise UnprovenError(
-                "no guarantee is known: the model was made from numbers that no sealed record of a "
-                "release in their file covers"
-            )
         if name.endswith("_") and not name.startswith("_"):  # what scikit-learn calls fitted
             raise NotFittedError(
                 f"this {type(self).__name__} has no {name!r}: it is not fitted yet; call fit first"
@@ -842,8 +914,8 @@ class Synthesizer(Estimator, abc.ABC):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __getstate__(self) -> dict[str, Any]:
-        """State to pickle: of a fitted model everything but its budget."""
-        state = dict(self.__dict__)
+        """State to pickle: a fitted model without its budget and the drawn rows of estimates."""
+        state = {name: fact for name, fact in self.__dict__.items() if name != ESTIMATE_ROWS}
         if "guarantee_" in state and state.get("budget") is not None:
             state |= {"budget": None, "_left_budget": True}
         return state

@@ -1,6 +1,6 @@
 """What every fit releases before its family learns: levels, how much units count, bins, kinds.
 
-* Levels of open attributes. The proof stands in `missdp.mechanisms.open_levels`: costs add up as
+* Levels of open attributes. The proof stands in `missdp.session.open_levels`: costs add up as
   those of Gaussian releases, and failures are taken out of the delta of the fit before the rest of
   it is converted.
 * How many units that count alike would tell as much, where rows do not: Kish's effective size. A
@@ -17,6 +17,7 @@ Everything here is post-processing of what a session answers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -26,9 +27,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import ApproximateEvent, Budget, Cost, Guarantee
+from missdp.accounting import ApproximateEvent, Composition, Cost, Filter, Guarantee
+from missdp.accounting.events import ROW
 from missdp.accounting.exact import exact, float_down
-from missdp.accounting.filters import ROW
 from missdp.errors import ParameterError, UnprovenError, replacing
 from missdp.inference.dyadic import (
     HEAP,
@@ -40,15 +41,15 @@ from missdp.inference.dyadic import (
     measured_levels,
     occupied,
 )
-from missdp.mechanisms.door import Door, Noise, UnitSums
-from missdp.mechanisms.open_levels import FrequentValues, OccurringValues
 from missdp.record import Record
 from missdp.schema import Numeric, OpenCategorical, Schema, SurveyWeight, Unit
 from missdp.schema.open_domains import MOST_CODES, is_pending, with_levels
+from missdp.session import Kinds, Marginal, Noise, Session, Tree, UnitSums
+from missdp.session.open_levels import FrequentValues, OccurringValues
 from missdp.synth.split import BINS, KINDS, Gate, Part, Split
+from missdp.types import Ints
 
 if TYPE_CHECKING:
-    from missdp.mechanisms.open_levels import RowsAsTheyCame
     from missdp.synth.base import Synthesizer
 
 
@@ -68,6 +69,10 @@ _NEAREST = 2  # counts of a first look that tell whether it goes on
 _BINS = 10  # of equal mass, for all rows; for those that are in no spike, their share of it
 _LEAST_BIN = 0.02  # of the rows, on either side of a spike inside a bin
 _MOST_BINS = 16  # where counts are so large that noise does not matter
+_LEAST_RATIO = 3.0  # of the density of rows in a narrow spike to that on either side of it
+_WIDEST = 0.01  # of the range of nine in ten rows: the largest width of a narrow spike's cell
+_MIDDLE = np.array([0.0, 1.0, 0.0])  # where a spike is in its cell
+_MOST_DIGITS = 300
 _LARGE = 1000  # rows of a bin, in units of noise, with which there may be more than ten
 
 
@@ -95,22 +100,38 @@ def first_parts(
 
 
 def release_cuts(
-    door: Door, grid: Schema, schema: Schema, split: Split
+    session: Session, grid: Schema, schema: Schema, split: Split
 ) -> tuple[Schema, dict[str, NDArray[np.float64]]]:
-    """Return a schema whose numeric attributes are cut where the rows are, and what noise hides.
+    """Release bins of the numeric attributes that have none, and the intervals that noise hides.
 
-    That is, by attribute, intervals in which no rows stood out: least and greatest number, noisy
-    count, and its standard deviation. The ``door`` is to rows that are coded on a ``grid``;
-    ``split`` says what each tree may cost.
+    Parameters
+    ----------
+    session : Session
+        Measures rows that are coded on ``grid``.
+    grid : Schema
+        The public fine grids of the numeric attributes.
+    schema : Schema
+        The schema in which bins are pending.
+    split : Split
+        States the cost of the tree of each attribute.
+
+    Returns
+    -------
+    Schema
+        ``schema`` with bins that are narrow where rows are. Released.
+    dict of str to ndarray of shape (n_intervals, 4)
+        For each attribute, the intervals whose counts did not stand out of the noise. A row is the
+        least number, the greatest number, the noisy count in rows and its standard deviation.
+        Released.
     """
-    wanted = [a for a in schema if is_pending(a) and a.name in door.schema]
-    door.expect((name,) for name in door.schema.names)
-    unit = Noise.worth(door.left).std
+    wanted = [a for a in schema if is_pending(a) and a.name in session.facts.schema]
+    session.expect(Marginal((name,)) for name in session.facts.schema.names)
+    unit = Noise.worth(session.left).std
     found, hidden = {}, {}
     for a, cost in zip(wanted, split.costs(BINS), strict=True):
         cells = grid[a.name]
         assert isinstance(cells, Numeric)
-        told, outside = _histogram(door, a.name, cells, cost)
+        told, outside = _histogram(session, a.name, cells, cost)
         found[a.name] = cut(a, cells, told, unit=unit)
         least, greatest = cells.reach
         first, last = outside[:, 0].astype(int), outside[:, 1].astype(int) - 1
@@ -118,23 +139,31 @@ def release_cuts(
     return schema.replaced(found), hidden
 
 
+def _measured(session: Session, tree: Tree, cost: Cost) -> tuple[list[Ints], Noise]:
+    """Return noisy counts of the nodes of a dyadic tree, by level, and the noise of each count."""
+    found = session.measure(tree, cost)
+    assert isinstance(found.mechanism, Noise)
+    ends = np.cumsum([1 << level for level in tree.levels])[:-1]
+    return np.split(np.asarray(found.value), ends), found.mechanism
+
+
 def _histogram(
-    door: Door, name: str, grid: Numeric, cost: Cost
+    session: Session, name: str, grid: Numeric, cost: Cost
 ) -> tuple[Histogram, NDArray[np.float64]]:
     """Return how an attribute is distributed, by a tree where rows are, and what is outside."""
     every, share = (3, 0.2) if cost.currency == "pure" else (2, 0.1)
     size = grid.size
     within, outside = (0, size), np.zeros((0, 4))
     if depth_of(size) > _LOOK + 2:
-        (counts,), noise = door.tree(
-            name, replace(cost, amount=cost.amount * share), levels=[_LOOK]
-        )
+        look = Tree(name=name, size=size, levels=(_LOOK,), within=within)
+        (counts,), noise = _measured(session, look, replace(cost, amount=cost.amount * share))
         within = occupied(counts, std=noise.std, size=size)
         outside = _unseen(counts, noise.std, within, size)
         cost = replace(cost, amount=cost.amount * (1 - share))
     inside = within[1] - within[0]
     levels = measured_levels(inside, every=every)
-    tree, noise = door.tree(name, cost, levels=levels, within=within)
+    whole = Tree(name=name, size=size, levels=levels, within=within)
+    tree, noise = _measured(session, whole, cost)
     least, greatest = (ends[slice(*within)] for ends in grid.reach)
     heap = _PURE_HEAP if cost.currency == "pure" else HEAP
     reach = least, greatest
@@ -238,7 +267,9 @@ def cut(attribute: Numeric, grid: Numeric, told: Histogram, *, unit: float) -> N
     edges = _quantiles(pieces, shares, min(bins, MOST_CODES - len(spikes)))
     apart = _apart(edges, pieces, shares, spikes[np.isin(spikes, pieces)])  # to the last bit
     edges = apart if len(apart) + len(spikes) <= MOST_CODES + 1 else edges
+    narrow = _narrow_spikes(grid, pieces, shares)
     shares = np.where(_inside(edges, pieces, shares) > 0, shares, _fading(pieces, shares, spikes))
+    pieces, shares = _with_points(pieces, shares, narrow)
     return replace(
         attribute,
         bins=None,
@@ -272,6 +303,63 @@ def _pieces(
     pieces, piece = np.unique(first, return_inverse=True)
     shares = np.bincount(piece, weights=mass)
     return np.append(pieces, edges[-1]), np.asarray(shares, dtype=np.float64)
+
+
+def _narrow_spikes(
+    grid: Numeric, pieces: NDArray[np.float64], shares: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Return which pieces are single cells of the grid with more rows than on either side.
+
+    All other numbers must be spread far wider than a cell, or a cell may hold most of what varies.
+    """
+    if grid.integer or grid.step is not None:
+        return np.zeros(len(shares), dtype=bool)
+    cells, widths = np.diff(np.searchsorted(np.asarray(grid.edges), pieces)), np.diff(pieces)
+    density = np.pad(shares / widths, 1)
+    beside = np.maximum(density[:-2], density[2:])
+    below = np.append(0.0, np.cumsum(shares))
+    low, high = np.interp([0.05 * below[-1], 0.95 * below[-1]], below, pieces)
+    alone = (cells == 1) & (widths <= _WIDEST * (high - low))
+    return np.asarray(alone & (density[1:-1] > _LEAST_RATIO * beside))
+
+
+def _with_points(
+    pieces: NDArray[np.float64], shares: NDArray[np.float64], narrow: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return pieces and shares in which each narrow spike is one number.
+
+    People round, and so do scales: many rows at 1.57 are seen as many in a cell around it. The
+    number of the cell with the fewest decimals is taken as the value.
+    """
+    starts, mass = list[NDArray[np.float64]](), list[NDArray[np.float64]]()
+    for low, high, share, spike in zip(pieces[:-1], pieces[1:], shares, narrow, strict=True):
+        parts, weights, kept = np.array([low]), np.array([share]), np.array([True])
+        if spike:
+            point = _roundest(float(low), float(high))
+            parts, weights = np.array([low, point, np.nextafter(point, np.inf)]), share * _MIDDLE
+            kept = np.append(np.diff(parts) > 0, parts[-1] < high)
+        starts.append(parts[kept])
+        mass.append(weights[kept])
+    return np.concatenate([*starts, pieces[-1:]]), np.concatenate(mass)
+
+
+def _roundest(low: float, high: float) -> float:
+    """Return the number in [low, high) with the fewest decimals; of several one in the middle.
+
+    >>> _roundest(1.5698, 1.5702), _roundest(0.0, 3.0), _roundest(1234.0, 1290.0)
+    (1.57, 0.0, 1260.0)
+    >>> _roundest(-1.5702, -1.5698), _roundest(-1290.0, -1234.0)
+    (-1.57, -1260.0)
+    """
+    if low <= 0 < high:
+        return 0.0
+    for digits in range(-math.floor(math.log10(high - low)) - 1, _MOST_DIGITS):
+        first, last = math.ceil(low * 10.0**digits), math.ceil(high * 10.0**digits) - 1
+        middle = first + (last - first + (first < 0)) // 2
+        point = float(f"{middle}e{-digits}")
+        if first <= last and low <= point < high:
+            return point
+    return low
 
 
 def _apart(
@@ -382,12 +470,29 @@ class EffectiveSize(Record):
 
 
 def release_sizes(
-    door: Door, split: Split, unit: Unit | None, weight: SurveyWeight | None
+    session: Session, split: Split, unit: Unit | None, weight: SurveyWeight | None
 ) -> EffectiveSize | None:
-    """Release what units count, if that is a part of the budget."""
+    """Release the weight of all units and its sum of squares, if that is a part of the budget.
+
+    Parameters
+    ----------
+    session : Session
+        Answers `UnitSums`.
+    split : Split
+        The parts of the budget.
+    unit : Unit or None
+        The declared unit. None: each row is a unit.
+    weight : SurveyWeight or None
+        The declared weight of rows. None: each row counts as one.
+
+    Returns
+    -------
+    EffectiveSize or None
+        Released. None if the split has no part for it.
+    """
     if SIZES not in split:
         return None
-    found = door.measure(UnitSums(), split.cost(SIZES))
+    found = session.measure(UnitSums(), split.cost(SIZES))
     assert isinstance(found.mechanism, Noise)
     bound, (total, square) = 1 if unit is None else unit.bound, found.values.tolist()
     std = found.mechanism.std
@@ -457,28 +562,50 @@ def check_open(model: Synthesizer, names: Sequence[str]) -> None:
         raise ParameterError(f"{type(model).__name__} cannot find open levels: declare them")
 
 
-def _check_shared(budget: Budget, delta: float, names: Sequence[str]) -> None:
+def _check_shared(budget: Filter | Composition, delta: float, names: Sequence[str]) -> None:
     """Refuse a shared budget that does not count failures."""
-    other = "one with schedule='fixed'"
+    other = f"Filter(..., failure=...) with a failure of at least {_failure_of(delta, names):g}"
     if budget.charged_first:
         other = "one of a ledger in the currency 'zcdp', made with a delta and failure=..."
     refused = ParameterError(
         f"the levels of {names[0]!r} are open, and a rare one may leave with a small probability, "
         f"which this budget does not count: declare the levels, or use {other}"
     )
+    if isinstance(budget, Filter) and not budget.failure:
+        raise refused
     with replacing(UnprovenError, by=refused):
         budget.can_afford(*failures(delta, names))
 
 
 def release_levels(
-    session: RowsAsTheyCame,
+    session: Session,
     schema: Schema,
     attributes: Sequence[OpenCategorical],
     split: Split,
     *,
     delta: float,
 ) -> Schema:
-    """Return a schema with the levels that were found, for what the split gives each attribute."""
+    """Release the levels of attributes that declare none.
+
+    Parameters
+    ----------
+    session : Session
+        Answers `OccurringValues`.
+    schema : Schema
+        The schema in which levels are open.
+    attributes : sequence of OpenCategorical
+        The attributes with open levels, at least one.
+    split : Split
+        States the cost of the levels of each attribute.
+    delta : float
+        The delta of the whole fit, above 0. A fixed share of it is the probability that rare values
+        are released.
+
+    Returns
+    -------
+    Schema
+        ``schema`` with the released levels.
+    """
     names = [attribute.name for attribute in attributes]
     each = float_down(exact(_failure_of(delta, names)) / len(names))
     found = {}
@@ -489,14 +616,32 @@ def release_levels(
 
 
 KindShares = Mapping[str, NDArray[np.float64]]
-"""By attribute with holes of several kinds, the released share of each, plain missing first."""
+"""For each attribute with several kinds of missing values, their released shares."""
 
 
-def release_kinds(door: Door, names: Iterable[str], split: Split) -> dict[str, NDArray[np.float64]]:
-    """Return the released shares of the kinds of holes, by attribute."""
+def release_kinds(
+    session: Session, names: Iterable[str], split: Split
+) -> dict[str, NDArray[np.float64]]:
+    """Release the shares of the kinds of missing values, by attribute.
+
+    Parameters
+    ----------
+    session : Session
+        Answers `Kinds`.
+    names : iterable of str
+        Attributes with several kinds of missing values.
+    split : Split
+        States the noise of the counts.
+
+    Returns
+    -------
+    dict of str to ndarray of shape (n_kinds,)
+        For each attribute, shares that sum to 1. Values that are missing for no declared reason
+        come first. Empty if the split has no part for kinds.
+    """
     shares: dict[str, NDArray[np.float64]] = {}
     for name in names if KINDS in split else ():
-        counts = np.maximum(door.kinds(name, split.noise(KINDS)), 0).astype(float)
+        counts = session.measure(Kinds(name), split.noise(KINDS)).values.clip(min=0.0)
         plain = np.eye(1, len(counts))[0]
         shares[name] = counts / counts.sum() if counts.sum() > 0 else plain
     return shares

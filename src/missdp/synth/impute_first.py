@@ -1,8 +1,7 @@
-"""Imputation first: holes of private rows filled, each row by itself, from released laws.
+"""Imputation first: missing cells of private rows are filled, each row by itself.
 
-Laws are released with a share of the budget: of each attribute by itself (``"marginal"``), or, from
-one release of all pairs of attributes, of each attribute given all others (``"pairs"``). The door
-fills the rows behind it, and what is released of filled rows costs what it costs of any rows.
+The marginal of each attribute is released with a share of the budget. The session fills its rows
+by these marginals, and what is released of filled rows costs what it costs of any rows.
 """
 
 from __future__ import annotations
@@ -16,26 +15,16 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Cost
 from missdp.errors import ParameterError
-from missdp.inference.conditionals import Conditionals, fit_conditionals
-from missdp.mechanisms.door import Door, Noise
+from missdp.inference.counts import project_to_simplex
 from missdp.schema import AnyAttribute, Numeric
-from missdp.synth.learn_pairs import (
-    crude_margins,
-    fit_pairs,
-    impossible_pairs,
-    release_pairs,
-)
-from missdp.synth.noisy_counts import project_to_simplex
+from missdp.session import Marginal, Noise, Session
+from missdp.sources.filling import MarginallyFilledRow
 from missdp.synth.split import Gate, Part
 
-Imputer: TypeAlias = Literal["marginal", "pairs", "random", "mean"]
+Imputer: TypeAlias = Literal["marginal", "random", "mean"]
 
 IMPUTATION = "imputation"
 """Name of the part of a budget."""
-
-_FIRST_SHARE = 0.08  # of the cost of "pairs", for the one-way margins
-_COUNT_SHARE = 0.02  # for the number of rows, where no margin tells it
-_ROWS = 20_000  # of the model of pairs, by which laws are fitted
 
 
 def check_imputer(imputer: str) -> None:
@@ -45,51 +34,65 @@ def check_imputer(imputer: str) -> None:
         raise ParameterError(f"imputer must be {first} or {' or '.join(others)}")
 
 
-def imputation_parts(
-    gates: Sequence[Gate], imputer: Imputer, share: float, *, attributes: int, pure: bool
-) -> list[Part]:
-    """Return the part of a budget that `impute` spends, if it releases anything; public."""
+def imputation_parts(gates: Sequence[Gate], imputer: Imputer, share: float) -> list[Part]:
+    """Return the part of a budget that `impute` spends, if it releases anything; public.
+
+    Parameters
+    ----------
+    gates : sequence of Gate
+        Required attributes of the marginal of each attribute that is filled.
+    imputer : {"random", "marginal", "mean"}
+        How cells are filled.
+    share : float
+        Share of the budget.
+
+    Returns
+    -------
+    list of Part
+        One part, or none.
+    """
     if imputer == "random" or not gates:
         return []
-    if imputer != "pairs":
-        return [Part(IMPUTATION, share, tuple(gates))]
-    if pure:
-        raise ParameterError("imputer='pairs' needs delta above 0: its noise is Gaussian")
-    longest = 2.2 * (attributes + 1.0)  # no row's vector of products is
-    return [Part(IMPUTATION, share, kind="products", count=longest**2)]
+    return [Part(IMPUTATION, share, tuple(gates))]
 
 
-def _part(cost: Cost, share: float) -> Noise:
-    return Noise.worth(replace(cost, amount=share * cost.amount))
+def impute(session: Session, imputer: Imputer = "marginal", *, cost: Cost) -> Session:
+    """Return a session on rows whose missing cells are filled, if the strategy fills them.
 
+    Given the released values, each row is filled on its own. So adding or removing one row changes
+    the filled table by one row, and later mechanisms keep their sensitivity.
 
-def impute(door: Door, imputer: Imputer = "marginal", *, cost: Cost) -> Door:
-    """Return a door to filled rows if the strategy fills holes; the door itself if not.
+    Parameters
+    ----------
+    session : Session
+        Measures the rows before they are filled.
+    imputer : {"random", "marginal", "mean"}, default "marginal"
+        ``"random"`` draws from the public domain and costs nothing. ``"marginal"`` draws from the
+        released one-way marginal of the observed cells. ``"mean"`` is the baseline of Mohapatra et
+        al. (2024): the released mean for numeric attributes, a draw from the marginal for others.
+    cost : Cost
+        Cost of all releases together. One-way marginals share it evenly.
 
-    ``"random"`` draws from the public domain and costs nothing. ``"marginal"`` draws from the
-    released one-way margin of the observed cells. ``"pairs"`` draws given all other cells of the
-    row, from laws fitted to one noisy release of all pairs of attributes. ``"mean"`` is the
-    baseline of Mohapatra et al. (2024): the released mean for numeric attributes, a draw from the
-    margin for others. Margins share the cost evenly.
-
-    Given what was released, each row is filled on its own, so adding or removing one row still
-    changes the filled table by one row: later mechanisms keep their sensitivity.
+    Returns
+    -------
+    Session
+        Measures the filled rows. It is ``session`` itself if the strategy fills no cells.
     """
-    if not door.strategy.fills:
-        return door
-    nullable = [attribute for attribute in door.schema if attribute.nullable]
+    if not session.facts.strategy.fills:
+        return session
+    nullable = [attribute for attribute in session.facts.schema if attribute.nullable]
+    declared = session.facts.modelled.whole
     if imputer == "random" or not nullable:
-        return door.filled({a.name: np.ones(a.size) for a in nullable})
-    if imputer == "pairs":
-        return door.filled(_given_all(door, cost))
-    noise = _part(cost, 1 / len(nullable))
-    door.expect((a.name,) for a in nullable)
+        public = {a.name: np.ones(a.size) for a in nullable}
+        return session.on(MarginallyFilledRow(declared, public))
+    noise = Noise.worth(replace(cost, amount=cost.amount / len(nullable)))
+    session.expect(Marginal((a.name,)) for a in nullable)
     laws = {}
     for attribute in nullable:
-        released = door.marginal((attribute.name,), noise)
+        released = session.measure(Marginal((attribute.name,)), noise).value
         margin = project_to_simplex(released / max(1.0, float(released.sum())))
         laws[attribute.name] = _law(imputer, attribute, margin)
-    return door.filled(laws)
+    return session.on(MarginallyFilledRow(declared, laws))
 
 
 def _law(
@@ -101,26 +104,3 @@ def _law(
         level = int(attribute.encode_values(np.array([mean]))[0])
         return np.asarray(np.arange(attribute.size) == level, dtype=np.float64)
     return law
-
-
-def _given_all(door: Door, cost: Cost) -> Conditionals:
-    """Release all pairs on rows observed on them; return each attribute's law given others."""
-    part = door.reserve(cost, label="imputation")
-    schema, names = part.schema, part.schema.names
-    zeros = impossible_pairs(part.impossible, names)
-    told = any(part.tells_total((name,)) for name in names)
-    number = None if told else part.row_count(_part(cost, _COUNT_SHARE))
-    crude = crude_margins(part, _part(cost, _FIRST_SHARE / len(names)), zeros, number)
-    release = release_pairs(part, crude)
-    rng = part.generator()
-    model = fit_pairs(
-        release,
-        selective=False,
-        always=crude.always(part.never_missing),
-        told=part.told,
-        allowed=crude.allowed(zeros),
-        rng=rng,
-    )
-    rows = np.stack(model.sample(_ROWS, rng, keep_holes=False), axis=1)
-    pairs = {(c[0], c[1]): table for c, table in zeros.items()}
-    return fit_conditionals(rows, [a.size for a in schema], rng=rng, impossible=pairs)

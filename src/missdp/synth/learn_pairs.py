@@ -1,15 +1,14 @@
-"""Release of all pairs at once: crude margins first, then one sum of products of centred blocks.
+"""Release of all pairs at once: one-way margins first, then one sum of products of centred blocks.
 
 Centring by what the margins tell is what makes all pairs affordable: a row that is like most others
-has a short vector. Everything here is post-processing of what a door answers.
+has a short vector. Everything here is post-processing of what a session answers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import combinations
 from typing import Any, Literal
 
@@ -17,11 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Cost
-from missdp.inference.completion import Completed, PairTables, complete, completed, rows_enough
+from missdp.inference.completion import (
+    Completed,
+    ModelFacts,
+    PairTables,
+    complete,
+    completed,
+    rows_enough,
+)
+from missdp.inference.counts import falling_ends, project_to_simplex
 from missdp.inference.fit_heads import fit_heads
 from missdp.inference.heads import Pair
-from missdp.inference.junction import Clique
-from missdp.inference.masks import MaskModel, both_missing
+from missdp.inference.marginals import NoisyMarginals
+from missdp.inference.missing_rates import both_missing
+from missdp.inference.missingness import MissingnessModel
 from missdp.inference.model import Levels, Zeros, level_kinds, merge_zeros
 from missdp.inference.models import PairModel, targets
 from missdp.inference.products import (
@@ -36,16 +44,22 @@ from missdp.inference.products import (
     row_norms,
 )
 from missdp.inference.smooth import Smoothing
-from missdp.mechanisms.door import Door, Noise, Products, RowProducts, Total
 from missdp.record import Record
-from missdp.synth.coordinates import WEIGHT, Coordinate, finely_drawn
-from missdp.synth.noisy_counts import (
-    falling_ends,
-    has_numbers,
-    least_squares_total,
-    project_to_simplex,
+from missdp.schema import AnyAttribute, Numeric, Ordinal, Schema
+from missdp.schema.modelled import Modelled
+from missdp.session import (
+    FinerCodes,
+    Marginal,
+    Merged,
+    Noise,
+    Products,
+    RowProducts,
+    Session,
+    Total,
 )
-from missdp.types import Floats, Ints
+from missdp.synth.coordinates import WEIGHT, Coordinate, finely_drawn
+from missdp.synth.noisy_counts import has_numbers, least_squares_total
+from missdp.types import Clique, Floats, Ints
 
 _ALONE = 1.6  # factor of single blocks beside their products
 _ALONE_NUMBERED = 1.2  # where there are numbers, which make vectors longer
@@ -58,17 +72,19 @@ _LEAST_SHARE = 1e-7
 _HOLES = 2.0  # standard deviations of noise, below which a missing rate is taken for none
 _POINTS = 4096  # rows by which clipping is first guessed
 _ROWS = 20_000  # rows of a model by which it is undone
+_TARGET_ROWS = 40_000  # of a model, from which tables that rows are raked to are shrunk
 _TURNS = 3  # at least
 _MOST_TURNS = 12
 _LEAST_VARIANCE = 1e-14  # of a share
 _STILL = 0.2  # standard deviations of noise, below which tables no longer move
 _NEARER = 0.8  # of the last move, above which they only move to and fro
 _USUAL_ROWS, _PRIOR_ROWS = 300, 30.0  # by which it is told how much is left of rare numbers
+_RIDGE = 8.0
 _ROUNDS = 3  # of the models of rows and of masks
 
 
 @dataclass(frozen=True, eq=False)
-class Crude(Record):
+class OneWayMarginals(Record):
     """Noisy one-way margins, and what is made of them.
 
     * ``levels``: Which levels are merged.
@@ -100,68 +116,134 @@ class Crude(Record):
         """Group of each level, by the names of the attributes."""
         return {name: level.groups for name, level in zip(names, self.levels, strict=True)}
 
-    def allowed(self, zeros: Zeros) -> dict[Pair, NDArray[np.bool_]]:
-        """Possible cells of pairs, on groups of levels."""
-        never = merge_zeros(zeros, self.levels)
-        return {(clique[0], clique[1]): ~table for clique, table in never.items()}
 
-    def always(self, absent: Mapping[int, int]) -> dict[int, int]:
-        """By attribute, the group of a level that is never missing."""
-        return {a: int(self.levels[a].groups[level]) for a, level in absent.items()}
+def ordered_levels(attributes: Iterable[AnyAttribute], levels: Iterable[Levels]) -> list[bool]:
+    """Whether the levels of each attribute have an order, and none are merged."""
+    return [
+        isinstance(attribute, (Numeric, Ordinal)) and level.n_groups == attribute.size
+        for attribute, level in zip(attributes, levels, strict=True)
+    ]
 
 
-def crude_margins(door: Door, noise: Noise, zeros: Zeros, number: Total | None = None) -> Crude:
-    """Release the one-way margins of all attributes."""
-    door.expect([(name,) for name in door.schema.names])
-    counts = [door.marginal((name,), noise).astype(np.float64) for name in door.schema.names]
-    every = door.strategy.complete_only  # margin counts the same rows, though not all
+def model_facts(
+    modelled: Modelled, schema: Schema, levels: Sequence[Levels], *, selective: bool
+) -> ModelFacts:
+    """Return the public facts under which a model of complete rows is fitted.
+
+    Parameters
+    ----------
+    modelled : Modelled
+        Rules, and which levels are never missing.
+    schema : Schema
+        The modelled attributes.
+    levels : sequence of Levels
+        Released groups of levels.
+    selective : bool
+        Whether missing values may depend on values.
+
+    Returns
+    -------
+    ModelFacts
+    """
+    never = merge_zeros(impossible_pairs(modelled.impossible, schema.names), levels)
+    return ModelFacts(
+        ordered=ordered_levels(schema, levels),
+        always={a: int(levels[a].groups[level]) for a, level in modelled.never_missing.items()},
+        implied_by=modelled.told,
+        allowed={(clique[0], clique[1]): ~table for clique, table in never.items()},
+        selective=selective,
+    )
+
+
+def measure_one_way(
+    session: Session,
+    noise: Noise,
+    zeros: Zeros,
+    number: Total | None = None,
+    *,
+    rare: float | None = None,
+    later: Iterable[tuple[str, ...]] = (),
+) -> OneWayMarginals:
+    """Release the one-way marginals of all attributes.
+
+    Parameters
+    ----------
+    session : Session
+        Answers `Marginal`.
+    noise : Noise
+        Noise of each count.
+    zeros : dict of (int, int) to ndarray of bool
+        Impossible cells of pairs of attributes, by position. Public.
+    number : Total, optional
+        The number of all rows, if it was released or declared before.
+    rare : float, optional
+        Levels with fewer rows than so many standard deviations of the noise are merged. By default
+        only those of attributes with many levels that noise alone may lift so high.
+    later : iterable of tuple of str, default ()
+        Marginals that are measured later, and counted in the same pass over the rows.
+
+    Returns
+    -------
+    OneWayMarginals
+        Merged levels, marginals that sum to 1, and the estimated number of counted rows. Released.
+    """
+    schema = session.facts.schema
+    session.expect(map(Marginal, [*((name,) for name in schema.names), *later]))
+    counts = [session.measure(Marginal((name,)), noise).values for name in schema.names]
+    every = session.facts.strategy.complete_only  # margin counts the same rows, though not all
     told: list[Total] = [] if number is None or every else [number]
     floors: list[Total] = []
-    for name, count in zip(door.schema.names, counts, strict=True):
+    for name, count in zip(schema.names, counts, strict=True):
         total = Total(float(count.sum()), count.size * noise.variance)
-        (told if every or door.tells_total((name,)) else floors).append(total)
+        (told if every or session.facts.sums_to_row_count((name,)) else floors).append(total)
     total = least_squares_total(told, floors)
     rows = max(1.0, total.value)
-    levels, margins, numbers = list[Levels](), list[Floats](), tuple(map(has_numbers, door.schema))
-    kinds = level_kinds(zeros, [attribute.size for attribute in door.schema])
-    for attribute, count, kind, single in zip(door.schema, counts, kinds, numbers, strict=True):
+    levels, margins, numbers = (
+        list[Levels](),
+        list[Floats](),
+        tuple(map(has_numbers, schema)),
+    )
+    kinds = level_kinds(zeros, [attribute.size for attribute in schema])
+    for attribute, count, kind, single in zip(schema, counts, kinds, numbers, strict=True):
         size = attribute.size
-        rare = noise.scale * math.sqrt(2 * math.log(size)) if size > _MANY else -math.inf
-        level = Levels.from_counts(count[:size], threshold=rare, kinds=kind)
-        merged: Floats = np.bincount(level.groups, weights=count[:size]).astype(np.float64)
-        if single:
-            merged = falling_ends(merged, noise.scale)
-        if door.strategy.complete_only or not attribute.nullable:
+        below = math.sqrt(2 * math.log(size)) if size > _MANY else -math.inf
+        below = below if rare is None else rare
+        seen = falling_ends(count[:size], noise.std) if single else count[:size]
+        level = Levels.from_counts(seen, threshold=below * noise.std, kinds=kind)
+        merged: Floats = np.bincount(level.groups, weights=seen).astype(np.float64)
+        if session.facts.strategy.complete_only or not attribute.nullable:
             margins.append(project_to_simplex(merged / rows))
         else:
             counted = len(count) > size  # else only observed cells are, and the rest is missing
             missing = count[size:].sum() if counted else rows - merged.sum()
             margins.append(project_to_simplex(np.append(merged, missing) / rows))
         levels.append(level)
-    return Crude(tuple(levels), tuple(margins), total, noise.scale, numbers)
+    return OneWayMarginals(tuple(levels), tuple(margins), total, noise.std, numbers)
 
 
-def blocks(crude: Crude) -> list[Floats]:
-    """Return what each code of each attribute stands for, given crude margins."""
-    return [_block(m, level.n_groups) for m, level in zip(crude.margins, crude.levels, strict=True)]
+def blocks(one_way: OneWayMarginals) -> list[Floats]:
+    """Return what each code of each attribute stands for, given one-way margins."""
+    return [
+        _block(m, level.n_groups) for m, level in zip(one_way.margins, one_way.levels, strict=True)
+    ]
 
 
 def _plan_products(
     names: Sequence[str],
-    crude: Crude,
+    one_way: OneWayMarginals,
     cost: Cost,
     *,
     clip: float | Literal["auto"] = "auto",
     numbers: Sequence[Coordinate | None] = (),
 ) -> RowProducts:
     """Return the blocks of rows, and where their vectors are clipped; from released values."""
-    parts, margins, further = blocks(crude), list(crude.margins), {}
+    parts, margins, further = blocks(one_way), list(one_way.margins), {}
     for a, number in enumerate(numbers):
         if number is not None:
             parts[a], margins[a] = number.lifted(parts[a]), number.margin(margins[a])
             further[a] = number.further(len(parts[a]))
-    squared = {"zcdp": 2.0, "renyi": 2 / float(cost.order or 2)}  # times what it costs
-    signal = crude.rows * math.sqrt(cost.amount * squared.get(cost.currency, 1.0))
+    squared_mu = cost.amount * (2.0 if cost.currency == "zcdp" else 1.0)
+    signal = one_way.rows * math.sqrt(squared_mu)
     alone = (_ALONE_NUMBERED if further else _ALONE) * min(
         max(1.0, math.sqrt(_MARGINS_FIRST / signal)), _MOST_ALONE
     )
@@ -172,29 +254,50 @@ def _plan_products(
 
 
 def release_pairs(
-    door: Door,
-    crude: Crude,
+    session: Session,
+    one_way: OneWayMarginals,
     *,
     clip: float | Literal["auto"] = "auto",
     numbers: Sequence[Coordinate | None] = (),
     cost: Cost | None = None,
 ) -> PairRelease:
-    """Release all pairs at once, with all that is left of a door's budget, or for a ``cost``.
+    """Release sums over rows of the products of all pairs of attributes, in one measurement.
 
-    With the ``numbers`` of some attributes, if there is a door to finer codes.
+    Parameters
+    ----------
+    session : Session
+        Answers `RowProducts`.
+    one_way : OneWayMarginals
+        The released one-way marginals.
+    clip : float or "auto", default "auto"
+        Bound on the norm of each row's vector of products. "auto": chosen from released values.
+    numbers : sequence of Coordinate or None, default ()
+        For each attribute, the number that its block ends with, or None. They are used only if
+        the session has finer codes.
+    cost : Cost, optional
+        Cost of the measurement. None: all that is left of the session's budget.
+
+    Returns
+    -------
+    PairRelease
+        The marginals, the noisy sums and the measured query. There are no sums if there is only one
+        attribute.
     """
-    cost = cost or door.left
-    names, groups, finer = door.schema.names, crude.groups(door.schema.names), door.finer
+    cost = cost or session.left
+    names = session.facts.schema.names
+    groups = one_way.groups(names)
     if len(names) == 1:
-        return PairRelease(crude, None, None)
+        return PairRelease(one_way, None, None)
     told = [number is not None for number in numbers]
-    if finer is None or not any(told):
-        plan = _plan_products(names, crude, cost, clip=clip)
-        return PairRelease(crude, door.merged(groups).products(plan, cost), plan)
-    plan = _plan_products(names, crude, cost, clip=clip, numbers=numbers)
-    groups |= {n.name: np.arange(n.size) for n, one in zip(finer.schema, told, strict=True) if one}
-    released = finer.merged(groups).products(plan, cost)
-    return PairRelease(crude, released, plan, tuple(numbers))
+    if not session.facts.has_finer_codes or not any(told):
+        plan = _plan_products(names, one_way, cost, clip=clip)
+        return PairRelease(one_way, session.on(Merged(groups)).measure(plan, cost).value, plan)
+    plan = _plan_products(names, one_way, cost, clip=clip, numbers=numbers)
+    finer = session.on(FinerCodes())
+    fine = zip(finer.facts.schema, told, strict=True)
+    groups |= {n.name: np.arange(n.size) for n, one in fine if one}
+    released = finer.on(Merged(groups)).measure(plan, cost).value
+    return PairRelease(one_way, released, plan, tuple(numbers))
 
 
 def impossible_pairs(
@@ -241,7 +344,7 @@ def _back(block: Floats, size: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class PairRelease(Record):
-    """All that was released: crude margins, and sums of products of blocks.
+    """All that was released: one-way margins, and sums of products of blocks.
 
     * ``products``: None if there is one attribute only.
     * ``numbers``: Of each attribute, the number that its block ends with, if it has one; empty if
@@ -251,7 +354,7 @@ class PairRelease(Record):
     * ``together_stds``, ``masks_std``: Noise of each count.
     """
 
-    crude: Crude
+    one_way: OneWayMarginals
     products: Products | None
     plan: RowProducts | None
     numbers: tuple[Coordinate | None, ...] = ()
@@ -259,6 +362,36 @@ class PairRelease(Record):
     together_stds: dict[Clique, float] = field(default_factory=dict)
     masks: dict[Pair, Floats] = field(default_factory=dict)
     masks_std: float = 0.0
+
+    @property
+    def levels(self) -> tuple[Levels, ...]:
+        """Which levels of each attribute are merged."""
+        return self.one_way.levels
+
+    @property
+    def rows(self) -> float:
+        """Number of rows that are counted, at least one."""
+        return self.one_way.rows
+
+    @property
+    def cell_std(self) -> float:
+        """Noise of the count of a cell of a pair."""
+        return self.one_way.std if self.products is None else self.products.std
+
+    @property
+    def ridge(self) -> float:
+        """Factor of the allowance for noise in regressions, of many parents each."""
+        return _RIDGE
+
+    @property
+    def rounds(self) -> int:
+        """How often the model of missing cells is learned from quick rows, to begin with."""
+        return _ROUNDS
+
+    @property
+    def turns(self) -> int:
+        """How often a fit corrects the tables by its own rows, at most."""
+        return 1 if self.products is None else _MOST_TURNS
 
     @property
     def blocks(self) -> list[Floats]:
@@ -277,11 +410,11 @@ class PairRelease(Record):
         """Return tables from which clipping has been undone as if attributes were independent."""
         if self.plan is None or self.products is None:
             return self.tables(None)
-        left, both = self.left(independent_rows(self.crude.margins, _POINTS))
+        left, both = self.left(independent_rows(self.one_way.margins, _POINTS))
         single = [
-            s / self.crude.rows * (1 / k - 1) for s, k in zip(self._single, left, strict=True)
+            s / self.one_way.rows * (1 / k - 1) for s, k in zip(self._single, left, strict=True)
         ]
-        pairs = {c: t / self.crude.rows * (1 / both[c] - 1) for c, t in self._pairs.items()}
+        pairs = {c: t / self.one_way.rows * (1 / both[c] - 1) for c, t in self._pairs.items()}
         return self.tables(Taken(single, pairs), {pair: 1 / share for pair, share in both.items()})
 
     def corrected(self, rows: Ints) -> PairTables:
@@ -297,6 +430,8 @@ class PairRelease(Record):
 
     def left(self, rows: Ints) -> tuple[Floats, dict[Pair, float]]:
         """Return the shares of the sums of blocks and of products that clipping leaves."""
+        if self.plan is None:
+            return np.ones(len(self.levels)), {}
         return clipped_share(**self._clipping(rows))
 
     def left_of(self, at: int, rows: Ints) -> Floats:
@@ -336,23 +471,23 @@ class PairRelease(Record):
         ``taken`` is what clipping took from the means of blocks and products; ``factors`` say by
         how much the noise of a pair is larger than it was released.
         """
-        crude, released = self.crude, self.products
-        sizes = tuple(level.n_groups for level in crude.levels)
+        one_way, released = self.one_way, self.products
+        sizes = tuple(level.n_groups for level in one_way.levels)
         if released is None or taken is None:  # of one attribute there is no pair
-            return PairTables(sizes, crude.margins, {}, {}, crude.rows)
-        blocks, rows = self.blocks, crude.rows
+            return PairTables(sizes, one_way.margins, {}, {}, one_way.rows)
+        blocks, rows = self.blocks, one_way.rows
         back = [_back(block, size) for block, size in zip(blocks, sizes, strict=True)]
-        stds = crude.std / rows, released.single_std / rows
+        stds = one_way.std / rows, released.single_std / rows
         margins = [
             _refined(m, (single / rows + lost)[: block.shape[1]], b, block, stds, size, number)
             for m, single, lost, b, block, size, number in zip(
-                crude.margins,
+                one_way.margins,
                 self._single,
                 taken.single[: len(blocks)],
                 back,
                 blocks,
                 sizes,
-                crude.numbers or (False,) * len(sizes),
+                one_way.numbers or (False,) * len(sizes),
                 strict=True,
             )
         ]
@@ -385,23 +520,23 @@ class PairRelease(Record):
     @property
     def margin_stds(self) -> list[Floats]:
         """Noise of each share of the margins that `tables` returns."""
-        crude, released = self.crude, self.products
-        first = crude.std / crude.rows
+        one_way, released = self.one_way, self.products
+        first = one_way.std / one_way.rows
         if released is None:
-            return [np.full(margin.shape, first) for margin in crude.margins]
+            return [np.full(margin.shape, first) for margin in one_way.margins]
         found = []
-        for block, level in zip(self.blocks, crude.levels, strict=True):
+        for block, level in zip(self.blocks, one_way.levels, strict=True):
             spread = np.square(_back(block, level.n_groups)).sum(axis=1)
-            second = released.single_std / crude.rows * np.sqrt(spread)
+            second = released.single_std / one_way.rows * np.sqrt(spread)
             found.append(first * second / np.hypot(first, second))
         return found
 
     def moments(self, taken: Taken | None) -> NumberMoments | None:
         """Return what was released of numbers, or None if nothing was; see `taken`."""
-        crude, products = self.crude, self.products
+        one_way, products = self.one_way, self.products
         if products is None or taken is None or not self.numbered:
             return None
-        n, sizes = crude.rows, [level.n_groups for level in crude.levels]
+        n, sizes = one_way.rows, [level.n_groups for level in one_way.levels]
         margins, blocks = self.tables(taken).margins, self.blocks
         std, alone = products.std / (n * WEIGHT), products.single_std / n
         means, powers = {}, {}
@@ -434,7 +569,7 @@ class PairRelease(Record):
         found = self
         if self.numbered:
             rows = model.law.sample(_ROWS, rng)
-            sizes = [level.n_groups for level in self.crude.levels]
+            sizes = [level.n_groups for level in self.one_way.levels]
             seen = np.where(model.masks.draw(rows, rng), sizes, rows)
             for _ in range(_TURNS):
                 found = self.with_tails(found.taken(seen))
@@ -450,19 +585,19 @@ class PairRelease(Record):
             found[a] = number.with_tails(margins[a], *moments.powers[a])
         return replace(self, numbers=tuple(found))
 
-    def of_several(self, masks: MaskModel, rows: Ints) -> dict[Clique, Floats]:
+    def of_several(self, masks: MissingnessModel, rows: Ints) -> dict[Clique, Floats]:
         """Return the tables of three attributes and more, of complete rows, given a model's."""
-        sizes = [level.n_groups for level in self.crude.levels]
+        sizes = [level.n_groups for level in self.one_way.levels]
         return completed(self.together, self.together_stds, masks, rows, sizes)
 
     def about(self, wanted: Sequence[int]) -> PairRelease:
         """Return what was released about some attributes, in the order of the table."""
-        crude, products = self.crude, self.products
+        one_way, products = self.one_way, self.products
         few = replace(
-            crude,
-            levels=tuple(crude.levels[a] for a in wanted),
-            margins=tuple(crude.margins[a] for a in wanted),
-            numbers=tuple(crude.numbers[a] for a in wanted) if crude.numbers else (),
+            one_way,
+            levels=tuple(one_way.levels[a] for a in wanted),
+            margins=tuple(one_way.margins[a] for a in wanted),
+            numbers=tuple(one_way.numbers[a] for a in wanted) if one_way.numbers else (),
         )
         numbers = tuple(self.numbers[a] for a in wanted) if self.numbers else ()
         place = {a: i for i, a in enumerate(wanted)}
@@ -471,7 +606,7 @@ class PairRelease(Record):
         stds = {new: self.together_stds[c] for c, new in kept.items()}
         masks = {(place[a], place[b]): t for (a, b), t in self.masks.items() if {a, b} <= {*place}}
         found = replace(
-            self, crude=few, numbers=numbers, together=tables, together_stds=stds, masks=masks
+            self, one_way=few, numbers=numbers, together=tables, together_stds=stds, masks=masks
         )
         if products is None:
             return found
@@ -488,14 +623,14 @@ class PairRelease(Record):
 
     def redrawn(self, rng: np.random.Generator) -> PairRelease:
         """Return the released statistics, moved by another draw of the noise that they have."""
-        crude, products = self.crude, self.products
+        one_way, products = self.one_way, self.products
         together = {
             c: table + rng.normal(0, self.together_stds[c], table.shape)
             for c, table in self.together.items()
         }
-        moved = [m + rng.normal(0, crude.std / crude.rows, m.shape) for m in crude.margins]
+        moved = [m + rng.normal(0, one_way.std / one_way.rows, m.shape) for m in one_way.margins]
         if products is None:  # nothing will put them right
-            return replace(self, crude=replace(crude, margins=(project_to_simplex(moved[0]),)))
+            return replace(self, one_way=replace(one_way, margins=(project_to_simplex(moved[0]),)))
 
         def again(sums: Mapping[Any, Floats], std: float) -> dict[Any, Floats]:
             return {of: found + rng.normal(0, std, found.shape) for of, found in sums.items()}
@@ -504,7 +639,7 @@ class PairRelease(Record):
             self,
             together=together,
             masks=again(self.masks, self.masks_std),
-            crude=replace(crude, margins=tuple(moved)),
+            one_way=replace(one_way, margins=tuple(moved)),
             products=replace(
                 products,
                 single=again(products.single, products.single_std),
@@ -527,7 +662,7 @@ class PairRelease(Record):
 
 
 def _refined(
-    crude: Floats,
+    one_way: Floats,
     mean: Floats,
     back: Floats,
     block: Floats,
@@ -535,96 +670,159 @@ def _refined(
     size: int,
     number: bool,
 ) -> Floats:
-    """Put the crude margin and the mean of blocks together, by their inverse variances."""
-    if len(crude) == 1:
+    """Put the one-way margin and the mean of blocks together, by their inverse variances."""
+    if len(one_way) == 1:
         return np.ones(1)
-    again = crude + back @ (mean - block.T @ crude)
+    again = one_way + back @ (mean - block.T @ one_way)
     ours, theirs = stds[0] ** 2, stds[1] ** 2 * np.square(back).sum(axis=1)
-    raw = crude - (crude.sum() - 1) / len(crude)
+    raw = one_way - (one_way.sum() - 1) / len(one_way)
     precision = 1 / ours + 1 / theirs
     mixed, noise = (raw / ours + again / theirs) / precision, precision**-0.5
     if number:
         mixed[:size] = falling_ends(mixed[:size], noise[:size].mean())
     refined = np.maximum(project_to_simplex(mixed), _LEAST_SHARE)
-    if len(crude) > size and refined[size] < _HOLES * noise[size]:
+    if len(one_way) > size and refined[size] < _HOLES * noise[size]:
         refined[size] = 0.0  # no more than noise
     return np.asarray(refined / refined.sum())
 
 
 def fit_pairs(
-    release: PairRelease,
+    release: PairRelease | NoisyMarginals,
+    facts: ModelFacts,
     *,
-    selective: bool,
-    always: Mapping[int, int],
-    told: Mapping[int, tuple[int, ...]],
-    allowed: Mapping[Pair, NDArray[np.bool_]],
     rng: np.random.Generator,
     order: Sequence[int] | None = None,
-    ordered: Sequence[bool] | None = None,
 ) -> PairModel:
-    """Fit a model whose clipped sums are those released.
+    """Fit a model of complete rows, and of what is missing, to released tables.
 
-    Holes may depend on values if ``selective``; if not, the rows observed on a pair stand for all.
-    ``always`` has the groups of levels that are never missing, ``told`` the levels that others
-    tell, and ``allowed`` says which cells of a pair are possible; all by position, and public.
-    If told which attributes are ``ordered``, dependence is leaned on what is smooth in them.
+    Clipped sums of products are those of the model's rows, clipped.
+
+    Parameters
+    ----------
+    release : PairRelease or NoisyMarginals
+        Noisy margins and tables of all pairs, or of some.
+    facts : ModelFacts
+        Public facts, and released levels.
+    rng : numpy.random.Generator
+        For draws of the model.
+    order : sequence of int, optional
+        Positions of the attributes in drawing order.
+
+    Returns
+    -------
+    PairModel
+        The law of rows and of their missing values.
     """
-    sizes = np.array([level.n_groups for level in release.crude.levels])
-    plain, last = release, 1 if release.products is None else _MOST_TURNS
-    tables, n = release.guessed(), rows_enough(_ROWS, known=release.crude.rows)
-    rounds, together = _ROUNDS if selective else 0, dict[Clique, Floats]()
-    filled_in = partial(complete, rng=rng, always=always, told=told, ordered=ordered or ())
-    known = filled_in(tables, rounds=rounds)
-    known, possible = _smoothed(known, ordered, allowed)
+    sizes = np.array([level.n_groups for level in release.levels])
+    selective, rounds = facts.selective, release.rounds if facts.selective else 0
+    plain, together = release, dict[Clique, Floats]()
+    tables, n = release.guessed(), rows_enough(_ROWS, known=release.rows)
+    smoothed = _Smoothed.of(complete(tables, facts, rng=rng, rounds=rounds), facts)
     moved = math.inf
-    for turn in range(1, last + 1):
-        parts = known.margins, known.pairs, known.variances
+    for turn in range(1, release.turns + 1):
+        known = smoothed.known
         law = fit_heads(
-            *parts, rng=rng, allowed=possible, order=order, ordered=ordered, together=together
+            known.margins,
+            known.pairs,
+            known.variances,
+            rng=rng,
+            allowed=smoothed.allowed,
+            order=order,
+            ordered=facts.ordered,
+            together=together,
+            ridge=release.ridge,
+            strengths=smoothed.strengths,
         )
         rows = law.sample(n, rng)
         holes, before = known.masks.draw(rows, rng), tables
         taken = release.taken(np.where(holes, sizes, rows))
         release = plain.with_tails(taken)
         tables = release.tables(taken)
-        known = filled_in(
+        known = complete(
             tables,
+            facts,
+            rng=rng,
             draw=_drawn(rows[: rows_enough(n, attributes=len(sizes))]),
             rounds=int(selective),
             start=known.masks if selective else None,
         )
         numbers = numbers_of(release, taken, known, rows, holes)
-        known, possible = _smoothed(known, ordered, allowed, numbers)
+        smoothed = _Smoothed.of(known, facts, numbers)
         together = release.of_several(known.masks, rows)
         last_move, moved = moved, _moved(before, tables)
         if turn >= _TURNS and (moved <= _STILL or moved > _NEARER * last_move):
             break
-    wanted, number = targets(known, rows) | together, release.crude.rows
-    return PairModel(release.crude.levels, law, wanted, known.masks, number)
+    more = law.sample(max(0, _TARGET_ROWS - len(rows)), rng)
+    wanted = targets(smoothed.known, np.concatenate([rows, more])) | together
+    return PairModel(release.levels, law, wanted, known.masks, release.rows)
 
 
-def _smoothed(
-    known: Completed,
-    ordered: Sequence[bool] | None,
-    allowed: Mapping[Pair, NDArray[np.bool_]],
-    numbers: Numbers | None = None,
-) -> tuple[Completed, Mapping[Pair, NDArray[np.bool_]]]:
-    """Return what is known with what noise hides filled in, and which cells are possible."""
-    if ordered is None:
-        return known, allowed
-    found = Smoothing.of(
-        known.margins, known.pairs, known.variances, ordered, flat=False, numbers=numbers
-    )
-    better = replace(known, margins=found.margins, pairs=found.means(), variances=found.told)
-    return better, found.allowed(allowed)
+@dataclass(frozen=True, eq=False)
+class _Smoothed:
+    """Completed tables with noise smoothed out, to which a model of rows is fitted.
+
+    * ``known``: With posterior means in place of noisy tables where these are smooth.
+    * ``strengths``: Of all other pairs, the variance of dependence, see `Smoothing`.
+    * ``allowed``: Which cells of pairs are possible.
+    """
+
+    known: Completed
+    strengths: Mapping[Pair, float]
+    allowed: Mapping[Pair, NDArray[np.bool_]]
+
+    @classmethod
+    def of(
+        cls,
+        known: Completed,
+        facts: ModelFacts,
+        numbers: Numbers | None = None,
+    ) -> _Smoothed:
+        found = Smoothing.of(
+            known.margins,
+            known.pairs,
+            known.variances,
+            facts.ordered,
+            rows=known.n_rows,
+            flat=False,
+            numbers=numbers,
+        )
+        better = replace(
+            known,
+            margins=found.margins,
+            pairs=found.means(),
+            variances=found.remaining_variance,
+        )
+        return cls(better, found.strengths, found.allowed(facts.allowed))
 
 
 def numbers_of(
-    release: PairRelease, taken: Any, known: Completed, rows: Ints, holes: NDArray[np.bool_]
+    release: PairRelease | NoisyMarginals,
+    taken: Any,
+    known: Completed,
+    rows: Ints,
+    holes: NDArray[np.bool_],
 ) -> Numbers | None:
-    """Return what products with numbers say of complete rows, if there are any."""
+    """Return what products with numbers say of complete rows, if there are any.
+
+    Parameters
+    ----------
+    release : PairRelease or NoisyMarginals
+        What was released; only products have numbers.
+    taken : Taken or None
+        What clipping took.
+    known : Completed
+        Tables of complete rows, and the model of missing cells.
+    rows : ndarray of int64, shape (n, d)
+        Rows of the model of complete rows.
+    holes : ndarray of bool, shape (n, d)
+        Which of their cells are missing.
+
+    Returns
+    -------
+    Numbers or None
+    """
     moments = release.moments(taken)
-    if moments is None:
+    if moments is None or isinstance(release, NoisyMarginals):
         return None
     levels = {a: number.levels for a, number in release.numbered.items()}
     mean, inside = ({a: found[k] for a, found in levels.items()} for k in (0, 1))

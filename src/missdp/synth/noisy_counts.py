@@ -1,38 +1,36 @@
-"""Post-processing of noisy counts: the number of rows, consistent proportions.
+"""Numbers of rows and of missing cells: releases, and what they tell together.
 
-How many rows a table has is told by everything released that tells it, put together. Noisy
-marginals are projected onto the simplex and made to agree with each other.
+The number of rows is estimated from everything released that depends on it.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting import Cost
 from missdp.errors import MissDPWarning, ParameterError
-from missdp.mechanisms.door import Door, Noise, Total
 from missdp.schema import AnyAttribute, Numeric
+from missdp.session import Marginal, Merged, Noise, RowCount, Session, Total
 from missdp.types import Ints
 
 _SMALL = 3.0  # standard deviations of the noise
 _HARDLY, _FEW = 0.05, 0.2  # share of complete rows; the same, where noise says no more
-_HIDDEN, _SEEN = 0.5, 1.0  # rows in a cell, over the noise of a cell
-_MOST_EPSILON = 10.0  # that is worth suggesting
-_STEP = 1.2
+
+
+TOO_FEW_ROWS = "the table is too small for epsilon"
+"""Pattern of the warning of `whole_rows`."""
 
 
 class SmallTableWarning(MissDPWarning):
     """The table is too small for its epsilon: noise is as large as what there is to be seen.
 
-    That is the number of rows, or the number of them in a cell of two attributes. Or hardly a row
-    is complete, and complete rows are all that ``missing="complete-rows"`` learns from.
+    That is the number of rows, or how most columns are related. Or hardly a row is complete, and
+    complete rows are all that ``missing="complete-rows"`` learns from.
 
     Told from released values and public parameters only.
 
@@ -75,53 +73,19 @@ def whole_rows(total: Total, *, epsilon: float) -> int:
     """Return how many rows to draw by default, at least one; warn if there may be none."""
     if total.value < _SMALL * total.std:
         warnings.warn(
-            f"the table is too small for epsilon={epsilon:g}: its number of rows was released as "
-            f"{max(0.0, total.value):.0f}, give or take {2 * total.std:.0f} (two standard "
-            "deviations), so expect noise rather than signal. Use a larger epsilon or coarser "
-            "levels, or declare the number of rows if it is public. As many rows as asked for can "
-            "be drawn in any case",
+            f"{TOO_FEW_ROWS} = {epsilon:g}: released row count "
+            f"{max(0.0, total.value):.0f} ± {2 * total.std:.0f} (2 SD). Results will be mostly "
+            "noise. Use a larger epsilon or coarser levels, or declare the row count if it is "
+            "public.",
             SmallTableWarning,
             stacklevel=4,
         )
     return max(1, round(total.value))
 
 
-def warn_if_noise(
-    rows: int, sizes: Sequence[int], noise: Callable[[float, int], float], *, epsilon: float
-) -> None:
-    """Warn with `SmallTableWarning` if noise hides how attributes go together.
-
-    It does where a cell of a pair of attributes has fewer rows, on average, than half of the noise
-    that it would have if nothing but a tree of pairs were measured: synthetic rows are then nearly
-    as far from the private ones as rows drawn evenly. ``noise`` is that of each of so many counts
-    that share a budget, by epsilon.
-    """
-    tables = max(1, len(sizes) - 1)
-    cells = float(np.median([a * b for a, b in combinations(sizes, 2)] or sizes))
-
-    def seen(epsilon: float) -> float:
-        return rows / cells / noise(epsilon, tables)
-
-    if seen(epsilon) >= _HIDDEN:
-        return
-    enough = float(f"{_SEEN * cells * noise(epsilon, tables):.1e}")
-    larger = epsilon
-    while larger <= _MOST_EPSILON and seen(larger) < _SEEN:
-        larger *= _STEP
-    otherwise = f", or epsilon={larger:.2g}," if larger <= _MOST_EPSILON else ""
-    warnings.warn(
-        f"the table is too small for epsilon={epsilon:g}: of {rows} rows, noise hides how "
-        f"{len(sizes)} attributes go together; about {enough:,.0f} rows{otherwise} would begin to "
-        "show it",
-        SmallTableWarning,
-        stacklevel=4,
-    )
-
-
-def warn_if_hardly_complete(complete: Iterable[Total], *, rows: int) -> None:
+def warn_if_hardly_complete(complete: Total | None, *, rows: int) -> None:
     """Warn with `SmallTableWarning` if hardly any of the rows that are learned from is complete."""
-    known = list(complete)
-    found = least_squares_total(known) if known else Total(math.inf, 0.0)
+    found = complete or Total(math.inf, 0.0)
     noise = _SMALL * found.std
     if noise < rows and found.value < max(_HARDLY * rows, min(noise, _FEW * rows)):
         warnings.warn(
@@ -140,18 +104,46 @@ MASKS_SHARE = 0.05
 _MOST_NOISE = 0.1  # of a count of masks, as a share of the rows
 
 
+def row_count(session: Session, noise: Noise) -> Total:
+    """Return the number of all rows: the declared one, which costs nothing, or a noisy one."""
+    if session.facts.declared_rows is not None:
+        return Total(float(session.facts.declared_rows), 0.0)
+    return Total(float(session.measure(RowCount(), noise).value), noise.variance)
+
+
 def release_masks(
-    door: Door,
+    session: Session,
     pairs: Sequence[tuple[int, int]],
     apart: Mapping[str, Ints],
     *,
     cost: Cost,
     rows: float,
 ) -> tuple[list[Ints], Noise] | None:
-    """Release which cells of pairs are missing together; nothing, if noise would hide it.
+    """Release how often the cells of pairs of attributes are missing together.
 
-    Marginals of masks are small: what many cells of a large one would hide is seen in one. Levels
-    are counted as one, or as ``apart`` has them.
+    The levels of an attribute are merged, so these marginals have few cells. Their counts are large
+    compared with the noise.
+
+    Parameters
+    ----------
+    session : Session
+        Answers `Marginal`.
+    pairs : sequence of (int, int)
+        Pairs of attributes, by position.
+    apart : mapping of str to ndarray of int64, shape (n_levels,)
+        For each attribute the group of each level, from 0. One group: all levels are merged.
+    cost : Cost
+        Cost of all pairs together. They share it evenly.
+    rows : float
+        Released number of rows.
+
+    Returns
+    -------
+    list of ndarray
+        The noisy counts of each pair, in the order of ``pairs``.
+    Noise
+        The noise of each count. Instead of both, None is returned if there are no pairs, or if the
+        noise would hide the counts. Nothing is charged then.
     """
     if not pairs:
         return None
@@ -161,32 +153,13 @@ def release_masks(
         return None
     if noise.std > _MOST_NOISE * rows:
         return None
-    named = [tuple(door.schema.names[a] for a in pair) for pair in pairs]
-    door.expect(named)
-    bare = door.merged(apart)
-    return [bare.marginal(clique, noise) for clique in named], noise
+    named = [tuple(session.facts.schema.names[a] for a in pair) for pair in pairs]
+    session.expect(map(Marginal, named))
+    bare = session.on(Merged(apart))
+    return [bare.measure(Marginal(clique), noise).value for clique in named], noise
 
 
-_PLAIN, _PLAIN_END = 3.0, 2.0  # standard deviations of noise: top codes lie at the ends
 _FEW_NUMBERS = 16  # of longer lists bins are found
-
-
-def falling_ends(counts: NDArray[np.float64], std: float) -> NDArray[np.float64]:
-    """Return noisy counts of numbers in their order, with ends that fall off outwards.
-
-    Beyond the outermost count that stands out of the noise, nothing tells one number from the next:
-    left as they are, counts that noise lifts above 0 would be where they weigh most, far out.
-    """
-    from scipy.optimize import isotonic_regression
-
-    found, least = np.array(counts, dtype=np.float64), np.full(len(counts), _PLAIN * std)
-    least[[0, -1]] = _PLAIN_END * std
-    plain = np.flatnonzero(found > least)
-    if plain.size:
-        for end, rising in ((slice(plain[0]), True), (slice(plain[-1] + 1, None), False)):
-            if found[end].size:
-                found[end] = isotonic_regression(found[end], increasing=rising).x
-    return found
 
 
 def has_numbers(attribute: AnyAttribute) -> bool:
@@ -197,19 +170,3 @@ def has_numbers(attribute: AnyAttribute) -> bool:
     return len(least) == attribute.size and bool(
         (least == greatest).all() & (np.diff(least) > 0).all()
     )
-
-
-def project_to_simplex(counts: NDArray[np.float64], total: float = 1.0) -> NDArray[np.float64]:
-    """Return the point of ``{p >= 0, sum p = total}`` nearest to ``counts`` in Euclidean distance.
-
-    Unlike clipping at zero and dividing by the sum, this does not hand the mass of clipped
-    negative noise to the large cells in proportion: it subtracts one constant everywhere.
-
-    >>> project_to_simplex(np.array([0.7, 0.5, -0.2])).round(2).tolist()
-    [0.6, 0.4, 0.0]
-    """
-    flat = counts.ravel()
-    ordered = np.sort(flat)[::-1]
-    thresholds = (np.cumsum(ordered) - total) / np.arange(1, flat.size + 1)
-    last = np.flatnonzero(ordered > thresholds)[-1]
-    return np.asarray(np.maximum(counts - thresholds[last], 0.0))

@@ -14,9 +14,9 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from missdp.errors import DataError, ParameterError, did_you_mean, replacing
-from missdp.mechanisms.door import RowProducts
 from missdp.schema import Schema
 from missdp.schema.language import parse_names
+from missdp.session import RowProducts
 from missdp.synth.base import Synthesizer
 from missdp.synth.state import read_document
 
@@ -26,7 +26,7 @@ GROUP = "missdp.synthesizers"
 CORE = {
     "aim": "missdp.synth.aim:AIM",
     "all-pairs": "missdp.synth.all_pairs:AllPairs",
-    "mst": "missdp.synth.aim:MST",
+    "mst": "missdp.synth.mst:MST",
 }
 
 
@@ -49,7 +49,7 @@ def synthesizer_named(name: str) -> type[Synthesizer]:
     if name not in homes:
         near = did_you_mean(name, homes)
         raise ParameterError(
-            f"there is no synthesizer {name!r}; there are {', '.join(homes)}{near}"
+            f"there is no synthesizer {name!r}. There are {', '.join(homes)}{near}"
         )
     refusal = ParameterError(f"the synthesizer {name!r} is installed but cannot be imported")
     with replacing(Exception, by=refusal):  # whatever a stranger's module does when imported
@@ -140,14 +140,14 @@ def _own_parameters(family: type[Synthesizer]) -> dict[str, Any]:
     hints = get_type_hints(family if is_dataclass(family) else family.__init__)
     shared = inspect.signature(Synthesizer).parameters
     own = [name for name in inspect.signature(family).parameters if name not in shared]
-    return {name: hints.get(name, str) for name in own}
+    return {name: hints.get(name) for name in own}
 
 
 def read_settings(family: type[Synthesizer], settings: Iterable[str]) -> dict[str, Any]:
     """Return the values of a family's own parameters that were written as ``name=value``.
 
-    >>> read_settings(synthesizer_named("aim"), ["rounds=30", "shrink=0.5"])
-    {'rounds': 30, 'shrink': 0.5}
+    >>> read_settings(synthesizer_named("aim"), ["rounds=30", "first_share=0.2"])
+    {'rounds': 30, 'first_share': 0.2}
     >>> read_settings(synthesizer_named("aim"), ["workload=age,sex,income; age,region"])
     {'workload': (('age', 'sex', 'income'), ('age', 'region'))}
     """
@@ -160,7 +160,7 @@ def read_settings(family: type[Synthesizer], settings: Iterable[str]) -> dict[st
             raise ParameterError(f"write a setting as name=value, not {text!r}")
         if name not in types:
             raise ParameterError(
-                f"{family.__name__} has no parameter {name!r} to set; it has "
+                f"{family.__name__} has no parameter {name!r} to set. It has "
                 f"{', '.join(types) or 'none'}{did_you_mean(name, types)}"
             )
         if name in found:
@@ -175,7 +175,7 @@ def _choices(hint: Any) -> tuple[Any, ...]:
         return tuple(choice for part in get_args(hint) for choice in _choices(part))
     if get_origin(hint) is Literal:
         return tuple(word for word in get_args(hint) if isinstance(word, str))
-    return (hint,) if hint in (bool, int, float, NoneType, _MARGINALS) else ()
+    return (hint,) if hint in (bool, int, float, str, NoneType, _MARGINALS) else ()
 
 
 _MARGINALS = Iterable[tuple[str, ...]]
@@ -197,6 +197,8 @@ def _value(name: str, text: str, choices: tuple[Any, ...]) -> Any:
                 return number
     if _MARGINALS in choices and text.strip():
         return tuple(map(parse_names, text.split(";")))
+    if str in choices:
+        return text
     numbers = {int: "a whole number", float: "a number"}
     expected = [*words, *(said for kind, said in numbers.items() if kind in choices)]
     raise ParameterError(f"{name} must be {' or '.join(expected)}, not {text!r}")

@@ -9,14 +9,13 @@ whole row. So rows have the model's law given that the rules hold, but for one t
 for all values inside the bins, an attribute is not applicable is taken away, and the row stays.
 A model that is all noise may give no possible row; then some of its cells become any level.
 
-Where some rows were asked for, a model is conditioned on the levels they may have, and others are
-dropped: a row that is kept has the model's law given that it is asked for, whatever the family, and
-none is a copy of another. How many are dropped follows from the released model alone.
+Rows that meet a condition are drawn by rejection (von Neumann 1951): rows are drawn from the model,
+and rows that do not match are dropped. So a row that comes out has the distribution of the matching
+rows among many rows of the model, whatever the family. The number of rows drawn has a public limit.
 """
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any, TypeAlias
@@ -26,19 +25,18 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError
-from missdp.inference.conditioned import conditioned
 from missdp.inference.model import related
-from missdp.inference.models import GraphicalModel, PairModel
 from missdp.schema import Categorical, Numeric, Schema
-from missdp.schema.conditions import Join, Known, Predicate, Routes, decided
+from missdp.schema.conditions import Join, Predicate, Routes, decided
 from missdp.schema.language import attribute_named, compare, parse_where, reading
-from missdp.sources.modelled import Modelled
+from missdp.schema.modelled import Modelled
+from missdp.schema.numeric import code_dtype
 from missdp.synth.first_parts import KindShares
 from missdp.table import FrameKind, Table
-from missdp.table.encode import Column, code_dtype
+from missdp.table.encode import Column
 from missdp.table.follow import Rows
 from missdp.table.memory import batch_room
-from missdp.table.table import in_order
+from missdp.threads import in_order
 from missdp.types import Flags
 
 Codes = dict[str, NDArray[np.int64]]
@@ -274,14 +272,11 @@ def _spread(share: NDArray[np.float64], n: int, rng: np.random.Generator) -> NDA
 
 
 Where: TypeAlias = str | Mapping[str, Any]
-_Model: TypeAlias = Any  # a fitted synthesizer: what draws its rows knows no door
 
-FIRST = 2_000  # rows that are drawn to see how many are asked for
-MOST_BLOCK = 200_000
-TRIES = 1000  # rows that are drawn for each that is asked for, at most
-LEAST_TRIES = 1_000_000
-FEW = 0.2  # share of rows below which a model is conditioned
-
+MIN_BATCH = 5_000  # rows: smaller batches cost a model of all pairs about as much
+SPARE = 1.1  # times as many rows are drawn as the acceptance rate so far asks for
+MIN_LIMIT = 1_000_000
+MAX_DRAWN_PER_ROW = 1_000
 
 _IS_MISSING = re.compile(
     r"(?:(?P<rest>.*)\band\s+|\s*)(?P<name>`[^`]+`|[^\W\d]\w*)\s+is\s+missing\s*",
@@ -301,8 +296,17 @@ def _without_missing(where: str) -> tuple[str, list[str]]:
     return where, names
 
 
+def drawing_limit(n: int) -> int:
+    """Return how many rows are drawn at most to find ``n`` matching rows; public.
+
+    >>> drawing_limit(5), drawing_limit(1_000), drawing_limit(3_000)
+    (1000000, 1000000, 3000000)
+    """
+    return max(MIN_LIMIT, MAX_DRAWN_PER_ROW * n)
+
+
 class Selection:
-    """Which rows are asked for, and how many of those drawn were such.
+    """Which rows are asked for, and how many of the rows drawn matched.
 
     * ``where``: A condition such as ``"age >= 60 and sex = 'f'"``, at whose end ``and name is
       missing`` may stand, or by name a value, a list of values, a pair of bounds (both belong to
@@ -311,7 +315,6 @@ class Selection:
 
     def __init__(self, where: Where, schema: Schema) -> None:
         self.drawn = self.kept = 0
-        self._within = 1.0  # the share of the model's rows that those drawn last are among
         missing: Iterable[str]
         with reading("", schema.names, lambda why: ParameterError(f"where: {why}")):
             if isinstance(where, str):
@@ -328,27 +331,8 @@ class Selection:
 
     @property
     def share(self) -> float:
-        """The share of the model's rows that are asked for, as far as rows were drawn."""
-        return self._within * self.kept / max(1, self.drawn)
-
-    def codes(self, schema: Schema, modelled: Schema) -> dict[str, Flags]:
-        """Return, by modelled attribute, which of its codes a row may have that is asked for.
-
-        Only of attributes that are restricted, and whatever the other cells of the row are.
-        """
-        found: dict[str, Flags] = {}
-        for name in sorted(self._predicate.names & {*modelled.names}):
-            attribute, n = schema[name], modelled[name].size
-            unknown = np.full(n, True)
-            open_ = Known(np.full(n, -np.inf), np.full(n, np.inf), unknown, ~unknown)
-            cells = dict.fromkeys(self._predicate.names, open_)
-            cells[name] = Known.of(attribute, np.arange(n), None)
-            maybe = decided(self._predicate, cells, n)[1]
-            # A cell may be lost on the way, and what has none may be as well.
-            lost = decided(self._predicate, cells | {name: open_.without_holes()}, n)[1]
-            if not (maybe | lost).all():
-                found[name] = maybe | lost
-        return found
+        """The share of the rows drawn from the model that matched."""
+        return self.kept / max(1, self.drawn)
 
     def of(self, table: Table) -> Flags:
         """Return which rows of a table are asked for, and count them."""
@@ -359,55 +343,51 @@ class Selection:
         self.drawn, self.kept = self.drawn + len(table), self.kept + int(np.count_nonzero(found))
         return found
 
-    def _given(self, model: _Model, n: int, rng: Generator) -> tuple[_Model, float]:
-        """Return a model of the rows with levels that may be asked for, and how common they are.
+    def blocks(
+        self, draw: Callable[[int, Generator], Table], n: int, rng: Generator, *, columns: int
+    ) -> Iterator[Table]:
+        """Yield the first ``n`` matching rows of a model, in blocks that may be empty.
 
-        Of AllPairs, AIM, MST and what draws rows as they do; other models come back as they are.
-        """
-        released = getattr(model, "model_", None)
-        codes = self.codes(model.schema_, model.modelled_)
-        if not codes or not isinstance(released, (GraphicalModel, PairModel)):
-            return model, 1.0
-        self.drawn = self.kept = 0
-        place = {name: i for i, name in enumerate(model.modelled_.names)}
-        wanted = {place[name]: found for name, found in codes.items()}
-        another: Any = copy.copy(model)
-        another.model_, share = conditioned(released, wanted, n, rng)
-        return another, share
+        Rows are drawn in batches, whose size follows the acceptance rate of the batches before.
 
-    def blocks(self, model: _Model, missing_values: str, n: int, rng: Generator) -> Iterator[Table]:
-        """Yield exactly ``n`` rows of a model: the first among all that it draws.
+        Parameters
+        ----------
+        draw : callable
+            Draws a number of rows from the model.
+        n : int
+            Number of matching rows.
+        rng : numpy.random.Generator
+            Draws the rows.
+        columns : int
+            Number of columns of a row, which limits how many rows are held at once.
 
-        Where few of these are asked for, further ones are drawn with levels that may be.
+        Yields
+        ------
+        Table
+            Matching rows.
 
         Raises
         ------
         ParameterError
-            If they are not found among a public number of rows.
+            If fewer rows than requested match among `drawing_limit` rows. The search ends at
+            the first million rows if fewer than half as many match as that limit requires.
         """
-        left, tries = n, max(LEAST_TRIES, TRIES * n)
-        size, tried, given = FIRST if n else 0, 0, False
+        drawn, kept, limit = 0, 0, drawing_limit(n)
         while True:
-            table = model._block(missing_values, size, rng)
-            tried += len(table)
-            rows = np.flatnonzero(self.of(table))[:left]
-            left -= rows.size
-            yield table.take(rows)
-            if not left:
-                return
-            if tried >= tries:
-                break
-            if not given and self.share < FEW:
-                given = True
-                model, self._within = self._given(model, left, rng)
-                if not self._within:
-                    break
-            kept = (self.kept + 1) / (self.drawn + 1)  # before any is drawn, all may be kept
-            size = min(int(1.1 * left / kept) + 100, MOST_BLOCK)
-        raise ParameterError(
-            f"of {tried:,} rows that the model drew {n - left:,} are as 'where' asks, and "
-            f"{n:,} were wanted: ask for fewer rows, or for more common ones"
-        )
+            wanted = max(MIN_BATCH, int(SPARE * (n - kept) * (drawn + 1) / (kept + 1))) if n else 0
+            batch = min(wanted, (MIN_LIMIT if drawn < MIN_LIMIT else limit) - drawn)
+            for block in drawn_in_blocks(draw, block_sizes(batch, columns), rng, columns):
+                matching = np.flatnonzero(self.of(block))[: n - kept]
+                drawn, kept = drawn + len(block), kept + matching.size
+                yield block.take(matching)
+                if kept == n:
+                    return
+            if drawn >= limit or (drawn >= MIN_LIMIT and 2 * kept * limit < n * drawn):
+                raise ParameterError(
+                    f"where: {kept:,} of {drawn:,} rows drawn from the model match the condition, "
+                    f"and {n:,} matching rows were requested. Use a less narrow condition, or "
+                    "request fewer rows."
+                )
 
 
 def _compared(schema: Schema, name: str, value: Any) -> Predicate:

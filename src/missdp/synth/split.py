@@ -28,25 +28,64 @@ from missdp.accounting import (
     GaussianEvent,
     Guarantee,
     PureEvent,
-    RDPEvent,
+    SampledGaussianEvent,
     SelectionEvent,
     releases,
 )
-from missdp.accounting.exact import difference, exact, float_up
-from missdp.accounting.filters import ROW
-from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates, Structure
+from missdp.accounting.events import ROW
+from missdp.accounting.exact import exact, float_down, float_up
+from missdp.calibration import selection_epsilon
 from missdp.errors import BudgetExceededError, ParameterError, replacing
-from missdp.mechanisms.door import Noise, RowProducts, Training
-from missdp.mechanisms.exact_noise import check_scale
+from missdp.gates import ChosenGates, DataChosenGates, FixedGates, Structure
+from missdp.record import check_nonnegative
+from missdp.session import Noise
+from missdp.session.sampling import check_scale
 
 if TYPE_CHECKING:
-    from missdp.sources import Strategy
-    from missdp.sources.modelled import Modelled
+    from missdp.schema.modelled import Modelled
+    from missdp.session.strategies import Strategy
 
 
 Gate = frozenset[str]
 
 _ROUNDED = 1 + 1e-9
+
+
+def share_of(amount: float, part: float) -> float:
+    """Return a share of a budget, rounded down, so that shares that sum to 1 fit into it.
+
+    >>> share_of(0.3, 0.1)
+    0.03
+    """
+    amount, part = check_nonnegative("amount", amount), check_nonnegative("part", part)
+    return float_down(exact(amount) * exact(part))
+
+
+def difference(amount: float, *parts: float, up: bool = False) -> float:
+    """Return the rest of a budget after some parts of it; 0 if no rest is left.
+
+    Parameters
+    ----------
+    amount : float
+        The budget, at least 0.
+    *parts : float
+        The parts, in the unit of ``amount``, each at least 0.
+    up : bool, default False
+        Round the exact difference up instead of down.
+
+    Returns
+    -------
+    float
+        The rest, in the unit of ``amount``, at least 0.
+
+    Examples
+    --------
+    >>> difference(1.0, 0.1, 0.2)
+    0.7
+    """
+    taken = sum(exact(check_nonnegative("part", part)) for part in parts)
+    left = max(Fraction(0), exact(check_nonnegative("amount", amount)) - taken)
+    return float_up(left) if up else float_down(left)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,9 +226,9 @@ class Part:
     """One part of the budget of a fit: what is released, and its share of what parts before leave.
 
     * ``gates``: The releases, each as the attributes that a row must have observed to be read.
-    * ``kind``: Noisy counts, sums of products, selections, training, or what its releaser checks.
+    * ``kind``: Noisy counts, selections, or what its releaser checks.
     * ``weights``: How much of the part each release gets; evenly, if empty.
-    * ``count``: Into how many pieces, or steps, a release is divided at most, for the check.
+    * ``count``: Into how many pieces a release is divided at most, for the check.
     * ``chosen``: Whether the data choose what is released, any of ``gates``, and its noise.
     * ``largest``: Share of the part that no chosen release exceeds.
     * ``reserved``: Whether the part is set aside as a whole before any of it is spent.
@@ -201,7 +240,7 @@ class Part:
     name: str
     share: float
     gates: tuple[Gate, ...] = (EVERY_ROW,)
-    kind: Literal["counts", "products", "selections", "training", "other"] = "counts"
+    kind: Literal["counts", "selections", "other"] = "counts"
     weights: tuple[float, ...] = ()
     count: float = 1.0
     chosen: bool = False
@@ -356,14 +395,11 @@ def _label(gate: Gate) -> str:
 
 
 def _check(part: Part, cost: Cost, steps: int) -> None:
-    if part.kind in ("counts", "products"):
-        scale = replace(Noise.worth(cost), steps=steps).scale
-        if part.kind == "products" and scale > RowProducts.noisiest:
-            raise ParameterError("no products can be drawn with so much noise")
+    if part.kind == "counts":
+        replace(Noise.worth(cost), steps=steps)  # raises for more noise than can be drawn
     elif part.kind == "selections":
-        check_scale(part.name, _SELECTED / cost.selection if cost.selection else math.inf)
-    elif part.kind == "training":  # as if each step read every row: the rate is not known yet
-        Training.worth(cost, rate=1.0, steps=1, clip=1.0)
+        epsilon = selection_epsilon(cost)
+        check_scale(part.name, _SELECTED / epsilon if epsilon else math.inf)
 
 
 def _costs_less(whole: Cost, *amounts: float) -> bool:
@@ -386,27 +422,42 @@ def ground_truth_parts(
     *,
     strategy: Strategy,
     modelled: Modelled,
-    fixed_gates: bool = False,
     caps: Caps | None = None,
+    training_gate: Gate = frozenset(),
 ) -> Parts:
     """Return a fit as the caps of its parts, and who chose their gates; None if there are none.
 
-    ``modelled`` says which attributes are modelled, and which of them rules may fill. With
-    ``fixed_gates`` public facts and parameters fix what a row must have observed for each release;
-    noise may follow from what was released before: each gate counts with what was spent behind it,
-    within the cap of the whole, and the rest as if behind no gate. ``caps`` are what the parts cost
-    at most, by parameters and public facts alone.
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The guarantee of the whole fit.
+    strategy : Strategy
+        How rows with missing cells were counted.
+    modelled : Modelled
+        The modelled attributes, and those of them that rules may fill.
+    caps : Caps or None
+        The most that each part may cost, by parameters and public facts alone.
+    training_gate : frozenset of str
+        Attributes that a row must have observed for a training to read it.
+
+    Returns
+    -------
+    Parts
+        The guarantee by its parts, and the structure of their required attributes.
     """
     if guarantee.unit != ROW:
         return guarantee, None
-    whole = guarantee.events[0] if len(guarantee.events) == 1 else None
+    whole, *rest = guarantee.events or (None,)
+    if rest:
+        trained = all(isinstance(event, SampledGaussianEvent) for event in rest)
+        if caps is None or not (trained and isinstance(whole, FilterEvent) and caps.hold(whole)):
+            return guarantee, None
+        return with_trainings(guarantee, caps, rest, training_gate)
     if not isinstance(whole, FilterEvent):
         return guarantee, None
     reserved = caps is None or isinstance(caps.structure, DataChosenGates)  # then in the log
     if caps is not None and not reserved and caps.hold(whole):
         return of_parts(guarantee, caps)
-    if fixed_gates and whole.cost.currency == "renyi":
-        return _of_parts(guarantee, _gate_by_gate(whole)), FixedGates()
     if whole.cost.currency != "pure":
         return guarantee, None
     gated, chosen = _gated(whole, strategy)
@@ -423,6 +474,36 @@ def of_parts(guarantee: Guarantee, caps: Caps | None) -> Parts:
     if caps is None:
         return guarantee, None
     return _of_parts(guarantee, caps.events), caps.structure
+
+
+def with_trainings(
+    guarantee: Guarantee, caps: Caps | None, trainings: Sequence[Event], gate: Gate
+) -> Parts:
+    """Return the guarantee of a fit as that of the caps of its parts and of its trainings.
+
+    Caps and trainings were fixed in advance, and so were their required attributes. Given the mask
+    of a row, the fit is a composition of the parts whose required attributes are observed.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The guarantee of the whole fit.
+    caps : Caps or None
+        The caps of the parts that are released before the trainings. With None nothing is
+        amplified.
+    trainings : sequence of Event
+        The trainings of the fit, as they were charged.
+    gate : frozenset of str
+        Attributes that a row must have observed for a training to read it.
+
+    Returns
+    -------
+    Parts
+    """
+    if caps is None or not isinstance(caps.structure, FixedGates):
+        return guarantee, None
+    behind = tuple(replace(event, gate=gate or None) for event in trainings)
+    return _of_parts(guarantee, (*caps.events, *behind)), caps.structure
 
 
 def _of_parts(guarantee: Guarantee, events: tuple[Event, ...]) -> Guarantee:
@@ -449,32 +530,6 @@ def _gated(whole: FilterEvent, strategy: Strategy) -> tuple[list[FilterEvent], b
             gate = smallest if chosen else frozenset.intersection(*known)
             found.append(_cap(part, part.cost.amount, gate))
     return [part for part in found if part.gate], chosen
-
-
-def _gate_by_gate(whole: FilterEvent) -> tuple[Event, ...]:
-    """Return what each gate's releases (of a reserved part its cap) cost at most, and the rest."""
-    cap, order = whole.cost, float(whole.cost.order or 0)
-    found: dict[frozenset[str], Fraction] = defaultdict(Fraction)
-    for part in whole.log:
-        gates = {release.gate or frozenset() for release in releases(part)}
-        gate = frozenset.intersection(*gates) if gates else frozenset[str]()
-        if isinstance(part, FilterEvent):
-            same = part.cost.order == cap.order
-            cost = exact(part.cost.amount) if same else Fraction(0)
-        else:
-            cost = cap.price(part)
-        if gate:
-            found[gate] += cost
-    # Each is rounded up by itself: the rest is what is left exactly, not less for their rounding.
-    amounts = {gate: float_up(cost) for gate, cost in found.items()}
-    rest = float_up(max(Fraction(0), exact(cap.amount) - sum(found.values())))
-
-    def at_order(amount: float, gate: frozenset[str] | None, label: str) -> FilterEvent:
-        capacity = RDPEvent(orders=(order,), epsilons=(amount,))
-        return FilterEvent(capacity=capacity, gate=gate, label=label)
-
-    gated = [at_order(amount, gate, "behind one gate") for gate, amount in amounts.items()]
-    return (*gated, at_order(rest, None, "everything else"))
 
 
 def _cap(event: Event, epsilon: float, gate: frozenset[str] | None) -> FilterEvent:

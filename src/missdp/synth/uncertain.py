@@ -6,201 +6,141 @@ table that is perturbed by noise and smoothed once more would vary by ``f² v`` 
 exactly where relations are weak. So each draw is ``f y``, and ``√f`` times what other noise would
 have added, and what other rows of the same population, with other missing values, would have added,
 which nothing shrinks. One model is then fitted to it; what it is fitted to is not to be shrunk
-again. Of a graphical model it is each marginal's dependence, which margins do not tell, that is
-drawn so.
+again.
 
 Everything here is a function of released values and public facts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial, reduce
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from missdp.inference.beliefs import Target, fit_entropy
-from missdp.inference.completion import PairTables, complete
+from missdp.errors import ParameterError
+from missdp.inference.completion import ModelFacts, PairTables, complete
 from missdp.inference.fit_heads import fit_heads
 from missdp.inference.heads import Pair
-from missdp.inference.junction import Clique
-from missdp.inference.model import merge_zeros
-from missdp.inference.models import GraphicalModel, PairModel, Recipe, targets
-from missdp.inference.raking import centred, scaled_to
+from missdp.inference.marginals import NoisyMarginals
+from missdp.inference.models import PairModel, targets
 from missdp.inference.smooth import Smoothing
 from missdp.synth.learn_pairs import PairRelease, numbers_of
-from missdp.types import Floats, Ints
+from missdp.types import Clique, Floats, Ints
 
-Marginals = Mapping[Clique, Floats]
+if TYPE_CHECKING:
+    from missdp.synth.adaptive import AdaptiveSynthesizer
+    from missdp.synth.all_pairs import AllPairs
+
+Varies = TypeVar("Varies", bound="AllPairs | AdaptiveSynthesizer")
 
 _ROWS = 20_000  # of the model, which play the private ones
-_PRIOR_ROWS = 5.0
-_TOLD = 0.2  # of the noise: what is fitted to is not to be shrunk again
-_ITERATIONS = 200
-_LEAST = 1e-9
-
-
-@dataclass(frozen=True, eq=False)
-class VariedMarginals:
-    """What marginals told of a population, to fit models that vary around it.
-
-    ``marginals`` are noisy shares of complete rows (``Estimate.completed``); ``design`` is by how
-    much sums over rows vary more than if rows were independent and counted as one.
-    """
-
-    marginals: Marginals
-    model: GraphicalModel
-    recipe: Recipe
-    ordered: Sequence[bool]
-    design: float = 1.0
-
-    def models(self, rng: np.random.Generator) -> Iterator[GraphicalModel]:
-        """Yield models of the population, one after the other, without end."""
-        rows = self.model.rows(_ROWS, rng, draws="independent")
-        holes = self.model.masks.draw(rows, rng)
-        sizes = [level.n_groups for level in self.model.levels]
-        zeros = merge_zeros(self.model.zeros, self.model.levels)
-        while True:
-            margins, tables = self._drawn(rows, holes, rng)
-            targets = [Target((a,), margin, _LEAST) for a, margin in enumerate(margins)]
-            fitted = [c for c in self.recipe.sigmas if len(c) > 1]
-            targets += [
-                Target(c, tables[c], np.maximum(_TOLD * self.marginals[c][1], _LEAST))
-                for c in fitted
-            ]
-            law, parameters = fit_entropy(
-                sizes,
-                targets,
-                shrink=self.recipe.shrink,
-                iterations=_ITERATIONS,
-                start=self.model.parameters,
-                forbidden=zeros,
-            )
-            raked = {
-                c: tables[c] if c in self.recipe.pairs else law.marginal(c)
-                for c in self.model.tables
-            }
-            yield replace(self.model, parameters=parameters, tables=raked)
-
-    def _drawn(
-        self, rows: NDArray[np.int64], holes: NDArray[np.bool_], rng: np.random.Generator
-    ) -> tuple[list[Floats], dict[Clique, Floats]]:
-        """Return margins and larger marginals as they may be in the population."""
-        n = len(rows)
-        weights = rng.normal(size=n) * np.sqrt(self.design / (self.recipe.n_rows * n))
-        weights -= weights.mean()
-        noise = {c: rng.normal(0.0, table[1]) for c, table in self.marginals.items()}
-        other = {
-            c: _other_rows(rows, holes, c, table[0].shape, weights)
-            for c, table in self.marginals.items()
-        }
-        moved = {c: table[0] + noise[c] + other[c] for c, table in self.marginals.items()}
-        margins, tables = self._margins(moved), {}
-        for clique, dependence in self._posterior(noise).items():
-            base = _independent(margins, clique)
-            table = np.maximum(base + dependence + centred(other[clique]), _LEAST * base)
-            tables[clique] = scaled_to(table, [margins[a] for a in clique])
-        return margins, tables
-
-    def _margins(self, moved: Marginals) -> list[Floats]:
-        """Return the margin of each attribute, from all marginals that tell it."""
-        total = [np.zeros(level.n_groups) for level in self.model.levels]
-        weight = [_LEAST] * len(total)
-        for clique, table in moved.items():
-            for axis, a in enumerate(clique):
-                others = tuple(i for i in range(len(clique)) if i != axis)
-                variance = float(np.square(self.marginals[clique][1]).sum(axis=others).mean())
-                total[a] = total[a] + table.sum(axis=others) / max(variance, _LEAST**2)
-                weight[a] += 1 / max(variance, _LEAST**2)
-        known = [np.maximum(t / w, _LEAST) for t, w in zip(total, weight, strict=True)]
-        return [margin / margin.sum() for margin in known]
-
-    @cached_property
-    def _released(self) -> tuple[Smoothing, dict[Clique, tuple[Floats, Floats]]]:
-        """What was released of pairs, and of larger marginals with the part that is believed."""
-        margins = self._margins({c: table[0] for c, table in self.marginals.items()})
-        pairs, variances, larger = {}, {}, {}
-        for clique, (values, std) in self.marginals.items():
-            residual = centred(values - _independent(margins, clique))
-            if len(clique) == 2:
-                pairs[clique[0], clique[1]] = residual
-                variances[clique[0], clique[1]] = np.square(std)
-            elif len(clique) > 2:
-                noise = np.square(std) * np.prod([1 - 1 / n for n in values.shape])
-                excess = max(0.0, float((np.square(residual) - noise).sum()))
-                spread = _independent(margins, clique)
-                prior = excess * spread / spread.sum()
-                larger[clique] = residual, prior / (prior + noise)
-        return Smoothing.of(margins, pairs, variances, self.ordered), larger
-
-    def _posterior(self, noise: Marginals) -> dict[Clique, Floats]:
-        """Return a draw of the dependence in each marginal, given a draw of its noise."""
-        smoothing, larger = self._released
-        pairs = {(a, b): centred(noise[a, b]) for a, b in smoothing.pairs}
-        found: dict[Clique, Floats] = dict(smoothing.drawn(pairs).items())
-        for clique, (residual, kept) in larger.items():
-            found[clique] = kept * residual + np.sqrt(kept) * centred(noise[clique])
-        return found
-
-
-def _independent(margins: Sequence[Floats], clique: Clique) -> Floats:
-    return np.asarray(reduce(np.multiply.outer, [margins[a] for a in clique]))
-
-
-def _other_rows(
-    rows: NDArray[np.int64],
-    holes: NDArray[np.bool_],
-    clique: Clique,
-    shape: tuple[int, ...],
-    weights: Floats,
-) -> Floats:
-    """Return what so much more of each row would change of a marginal, given what is observed."""
-    cells = np.ravel_multi_index(tuple(rows[:, a] for a in clique), shape)
-    seen = ~holes[:, list(clique)].any(axis=1)
-    number = np.bincount(cells, minlength=int(np.prod(shape)))
-    known = np.bincount(cells, seen, len(number)) + _PRIOR_ROWS * max(seen.mean(), _LEAST)
-    chance = known / (number + _PRIOR_ROWS)
-    return np.asarray((np.bincount(cells, weights * seen, len(number)) / chance).reshape(shape))
-
-
 _FEWER = 6_000  # to complete tables by
 
 
+def varied(
+    fitted: Varies,
+    release: PairRelease | NoisyMarginals,
+    facts: ModelFacts,
+    multiple: int,
+    rng: np.random.Generator,
+) -> Iterator[Varies]:
+    """Return copies of a fitted synthesizer whose models vary around its own.
+
+    Parameters
+    ----------
+    fitted : Synthesizer
+        A synthesizer with a `PairModel`.
+    release : PairRelease or NoisyMarginals
+        What its model was fitted to.
+    facts : ModelFacts
+        Public facts, and released levels.
+    multiple : int
+        How many copies.
+    rng : numpy.random.Generator
+        Draws the variation.
+
+    Returns
+    -------
+    iterator of Synthesizer
+
+    Raises
+    ------
+    ParameterError
+        If missing cells were filled before anything was counted.
+    """
+    if fitted._applied_strategy.fills:
+        raise ParameterError(
+            "missing='impute-first' fills values before anything is counted, and tables cannot "
+            "vary by what that leaves unknown; fit with missing='joint'"
+        )
+    models = varied_pairs(release, fitted.model_, facts, rng, design=fitted._design)
+    return (_with_model(fitted, model) for model in islice(models, multiple))
+
+
+def _with_model(fitted: Varies, model: PairModel) -> Varies:
+    another = copy.copy(fitted)
+    another.model_ = model
+    another._draws = "independent"  # combining takes the variance of real samples for given
+    return another
+
+
 def varied_pairs(
-    release: PairRelease,
+    release: PairRelease | NoisyMarginals,
     model: PairModel,
+    facts: ModelFacts,
     rng: np.random.Generator,
     *,
-    selective: bool,
-    always: Mapping[int, int],
-    told: Mapping[int, tuple[int, ...]],
-    allowed: Mapping[Pair, NDArray[np.bool_]],
-    ordered: Sequence[bool],
     design: float,
 ) -> Iterator[PairModel]:
-    """Yield models that vary around a fit of all pairs, one after the other, without end."""
+    """Yield models that vary around a fit, one after the other, without end.
+
+    Parameters
+    ----------
+    release : PairRelease or NoisyMarginals
+        What the model was fitted to.
+    model : PairModel
+        The fitted model.
+    facts : ModelFacts
+        Public facts, and released levels.
+    rng : numpy.random.Generator
+        Draws the variation.
+    design : float
+        By how much sums over rows vary more than if rows were independent and counted as one.
+
+    Yields
+    ------
+    PairModel
+    """
     rows = model.law.sample(_ROWS, rng)
     completed = partial(
         complete,
+        facts=facts,
         rng=rng,
         draw=lambda _: rows[:_FEWER],
-        always=always,
-        told=told,
-        rounds=int(selective),
-        start=model.masks if selective else None,
-        ordered=ordered,
+        rounds=int(facts.selective),
+        start=model.masks if facts.selective else None,
     )
-    sizes = [level.n_groups for level in release.crude.levels]
+    sizes = [level.n_groups for level in release.levels]
     holes = model.masks.draw(rows, rng)
     seen = np.where(holes, sizes, rows)
-    taken, left = release.taken(seen), {} if release.plan is None else release.left(seen)[1]
+    taken, left = release.taken(seen), release.left(seen)[1]
     tables = release.tables(taken)
     known = completed(tables)
     numbers = numbers_of(release, taken, known, rows, holes)
-    smoothing = Smoothing.of(known.margins, known.pairs, known.variances, ordered, numbers=numbers)
-    possible = smoothing.allowed(allowed)
+    smoothing = Smoothing.of(
+        known.margins,
+        known.pairs,
+        known.variances,
+        facts.ordered,
+        rows=known.n_rows,
+        numbers=numbers,
+    )
+    possible = smoothing.allowed(facts.allowed)
     while True:
         again = release.redrawn(rng)
         noisy = noisier(tables, again.tables(taken), left)
@@ -211,10 +151,17 @@ def varied_pairs(
         off = more.less(numbers) if more and numbers else None
         pairs = smoothing.drawn({c: t - known.pairs[c] for c, t in noise.pairs.items()}, off)
         pairs = {c: t + other.pairs[c] - noise.pairs[c] for c, t in pairs.items()}
-        drawn = replace(other, pairs=pairs, variances=smoothing.told)
+        drawn = replace(other, pairs=pairs, variances=smoothing.remaining_variance)
         together = again.of_several(drawn.masks, rows)
         parts = drawn.margins, pairs, drawn.variances
-        law = fit_heads(*parts, rng=rng, allowed=possible, ordered=ordered, together=together)
+        law = fit_heads(
+            *parts,
+            rng=rng,
+            allowed=possible,
+            ordered=facts.ordered,
+            together=together,
+            ridge=release.ridge,
+        )
         wanted = targets(drawn, law.sample(_ROWS, rng)) | together
         yield replace(model, law=law, tables=wanted, masks=drawn.masks)
 
@@ -241,8 +188,7 @@ def _of_other_rows(
     weights = times - times.mean()
 
     def moved(clique: tuple[int, ...], table: Floats) -> Floats:
-        cells = np.ravel_multi_index(tuple(seen[:, a] for a in clique), table.shape)
-        return table + np.bincount(cells, weights, table.size).reshape(table.shape)
+        return table + counted(seen, clique, table.shape, weights)
 
     margins = [np.maximum(moved((a,), m), 0.0) for a, m in enumerate(tables.margins)]
     return replace(
@@ -250,3 +196,31 @@ def _of_other_rows(
         margins=tuple(margin / margin.sum() for margin in margins),
         tables={pair: moved(pair, table) for pair, table in tables.tables.items()},
     )
+
+
+def counted(rows: Ints, clique: Clique, shape: tuple[int, ...], weights: Floats) -> Floats:
+    """Return sums of weights by the codes of some columns; a code beyond the shape is not counted.
+
+    Parameters
+    ----------
+    rows : ndarray of int64, shape (n, d)
+        Codes.
+    clique : tuple of int
+        Columns, in the order of the axes.
+    shape : tuple of int
+        Number of codes of each column that are counted.
+    weights : ndarray of float64, shape (n,)
+        What each row counts.
+
+    Returns
+    -------
+    ndarray of float64
+        The sums, of the given shape.
+    """
+    columns = [rows[:, a] for a in clique]
+    inside = np.all([column < size for column, size in zip(columns, shape, strict=True)], axis=0)
+    if not inside.all():
+        columns, weights = [column[inside] for column in columns], weights[inside]
+    cells = np.ravel_multi_index(tuple(columns), shape)
+    found = np.bincount(cells, weights, int(np.prod(shape))).reshape(shape)
+    return np.asarray(found, dtype=np.float64)

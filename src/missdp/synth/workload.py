@@ -1,29 +1,16 @@
-"""The workload of AIM and MST: which marginals should come out right, which cells are impossible.
-
-Structural zeros, combinations of levels that are publicly known to be impossible, are public
-facts, so they cost nothing; they must never be read from the private table. Impossible cells of a
-marginal are fixed at zero whatever the private counts say, which is a function of each row on its
-own: one row still changes one cell by at most one, both in what is measured and in the score of a
-selection.
-"""
+"""The workload of AIM and MST: which marginals should come out right."""
 
 from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
-from typing import Any, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TypeAlias
 
 from missdp.errors import ParameterError, did_you_mean
-from missdp.inference.beliefs import log_linear
-from missdp.inference.junction import Clique, tree_cells
-from missdp.inference.model import Zeros
-from missdp.schema import Numeric, Schema
-from missdp.schema.rulebook import ImpossibleCells
+from missdp.schema import Schema
+from missdp.types import Clique
 
 Workload: TypeAlias = int | Iterable[tuple[str, ...]] | Mapping[tuple[str, ...], float]
 
@@ -125,126 +112,3 @@ def _too_many() -> ParameterError:
     return ParameterError(
         f"the workload has more than {MAX_MARGINALS:,} marginals; name fewer, or use a smaller k"
     )
-
-
-StructuralZeros: TypeAlias = Mapping[
-    tuple[str, ...], NDArray[np.bool_] | Sequence[tuple[str | int | bool, ...]]
-]
-
-
-def read_zeros(given: StructuralZeros | None, schema: Schema, *, max_cells: float) -> Zeros:
-    """Check structural zeros, as `AIM` takes them, and put them on attribute positions.
-
-    Refused are unknown names, zeros that leave nothing possible, and those that need a junction
-    tree of more cells than ``max_cells``.
-
-    >>> from missdp.schema import Categorical
-    >>> schema = Schema((
-    ...     Categorical(name="age", levels=("child", "adult")),
-    ...     Categorical(name="married", levels=(False, True)),
-    ... ))
-    >>> read_zeros({("married", "age"): [(True, "child")]}, schema, max_cells=100)[0, 1].tolist()
-    [[False, True], [False, False]]
-    """
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping):
-        raise ParameterError(
-            "structural_zeros must map tuples of attribute names to impossible combinations"
-        )
-    out: Zeros = {}
-    for names, cells in given.items():
-        clique = _positions(names, schema)
-        table = _table(names, cells, schema)
-        order = np.argsort([schema.names.index(name) for name in names])
-        table = table.transpose(order)
-        if table.any():
-            out[clique] = out[clique] | table if clique in out else table
-    if out:
-        _check_possible(out, [a.size for a in schema], max_cells)
-    return out
-
-
-def _positions(names: Any, schema: Schema) -> Clique:
-    if not isinstance(names, tuple) or not names or not set(names) <= set(schema.names):
-        raise ParameterError("structural_zeros: every key must be a tuple of attribute names")
-    if len(set(names)) != len(names):
-        raise ParameterError("structural_zeros: the names of a key must be distinct")
-    if math.prod(schema[name].size for name in names) > MAX_CELLS:
-        raise ParameterError(
-            f"structural_zeros: {names} has more than {MAX_CELLS:,} level combinations"
-        )
-    return tuple(sorted(schema.names.index(name) for name in names))
-
-
-def _table(names: tuple[str, ...], cells: Any, schema: Schema) -> NDArray[np.bool_]:
-    shape = tuple(schema[name].size for name in names)
-    if isinstance(cells, np.ndarray):
-        if cells.dtype != np.bool_ or cells.shape != shape:
-            raise ParameterError(
-                f"structural_zeros: the array of {names} must be of bool and have shape {shape}"
-            )
-        return cells.copy()
-    if not isinstance(cells, (list, tuple, set, frozenset)):  # read more than once
-        raise ParameterError(
-            f"structural_zeros: {names} needs an array of bool or a list of level combinations"
-        )
-    table = np.zeros(shape, dtype=bool)
-    for cell in cells:
-        table[_codes(names, cell, schema)] = True
-    return table
-
-
-def _codes(names: tuple[str, ...], cell: Any, schema: Schema) -> tuple[int, ...]:
-    if isinstance(cell, str) or not isinstance(cell, Sequence) or len(cell) != len(names):
-        raise ParameterError(f"structural_zeros: {names} needs one level for each name")
-    codes = []
-    for name, level in zip(names, cell, strict=True):
-        attribute = schema[name]
-        if isinstance(attribute, Numeric):
-            raise ParameterError(
-                f"structural_zeros: {name!r} is numeric; give an array of bool over its bins"
-            )
-        if level not in attribute.levels:
-            raise ParameterError(f"structural_zeros: {attribute.not_a_level(level)}")
-        codes.append(attribute.levels.index(level))
-    return tuple(codes)
-
-
-_RULES_SHARE = 0.5  # of the cells of the junction tree; the rest is for what is measured
-
-
-def with_rules(
-    zeros: Zeros, impossible: ImpossibleCells, schema: Schema, *, max_cells: float
-) -> Zeros:
-    """Add the impossible cells of rules, smallest first, while the model stays small."""
-    sizes = [a.size for a in schema]
-    found = {clique: _padded(table, [sizes[v] for v in clique]) for clique, table in zeros.items()}
-    for names in sorted(impossible, key=lambda names: (impossible[names].size, names)):
-        clique = tuple(schema.names.index(name) for name in names)
-        table = impossible[names]
-        trial = found | {clique: found[clique] | table if clique in found else table}
-        if tree_cells(sizes, trial) <= _RULES_SHARE * max_cells:
-            found = trial
-    if zeros and impossible:
-        _check_possible(found, sizes, max_cells)
-    return found
-
-
-def _padded(table: NDArray[np.bool_], sizes: Sequence[int]) -> NDArray[np.bool_]:
-    return np.pad(table, [(0, size - n) for size, n in zip(sizes, table.shape, strict=True)])
-
-
-def _check_possible(zeros: Zeros, sizes: Sequence[int], max_cells: float) -> None:
-    if tree_cells(sizes, zeros) > max_cells:
-        raise ParameterError(
-            "structural_zeros need a larger model than max_model_size allows; raise it, or give "
-            "fewer constraints"
-        )
-    try:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            possible = math.isfinite(log_linear(sizes, {}, zeros)[1])
-    except ValueError:  # the logarithm of zero
-        possible = False
-    if not possible:
-        raise ParameterError("structural_zeros rule out every row")

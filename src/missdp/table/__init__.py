@@ -7,7 +7,7 @@
 * `table`: rows in memory. ``written``: rows as files and frames. `draft`: a first schema.
 """
 
-from missdp.aliases import exported, moved_from
+from missdp.exports import exported
 from missdp.table.draft import Draft as Draft
 from missdp.table.draft import draft_columns as draft_columns
 from missdp.table.draft import draft_schema as draft_schema
@@ -23,5 +23,3 @@ from missdp.table.streams import RowStream as RowStream
 from missdp.table.table import Table as Table
 
 __all__ = exported(globals())
-
-__getattr__ = moved_from(__name__)

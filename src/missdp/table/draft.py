@@ -1,19 +1,22 @@
 """Drafts of schemas, from private columns, for their curator to complete.
 
 Names come from the table's own header; levels and bounds come from the private cells, so each is
-marked as not yet declared public. A release refuses such a schema.
+marked as not yet declared public. A release refuses such a schema. Once the marks are accepted, it
+reads every column of the table: those that have no list of levels and no bounds are open, keys, or
+ignored.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from itertools import chain, product
+from itertools import chain, count, product
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import tomli_w
@@ -26,6 +29,7 @@ from missdp.schema import (
     Date,
     Layout,
     Numeric,
+    OpenCategorical,
     Ordinal,
     Schema,
 )
@@ -35,7 +39,14 @@ from missdp.schema.numeric import decimals
 from missdp.schema.schema import write_tables
 from missdp.table.cells import Iso, Plain, Unreadable
 from missdp.table.encode import Encoder
-from missdp.table.likely import between, date_facts, identifies, in_order, other_format
+from missdp.table.likely import (
+    between,
+    date_facts,
+    identifies,
+    in_order,
+    is_key_name,
+    other_format,
+)
 from missdp.table.packages import Described
 from missdp.table.read_files import is_csv, numbered_columns
 from missdp.table.streams import FileRows, RowStream, rows_of
@@ -50,8 +61,13 @@ from missdp.table.tally import (
 from missdp.types import Floats
 
 _MAX_DRAFT_LEVELS = 100
+_OTHER: Final = OpenCategorical.other  # the name of the bucket that no cell decides
 _FEWEST = 10  # distinct numbers, whose step tells something
 _MOST_DIGITS = 4  # behind the point, of a step
+_WHOLE_STEPS = (1000.0, 100.0, 10.0)  # that whole numbers are rounded to
+_MANY = 10_000  # distinct texts, of which a tally leaves out further ones
+_THOUSANDS = ("", ",", ".", "'", "\u2019", " ", "\u00a0", "\u202f", "_")
+_NOT_TEXT = re.compile("[\ud800-\udfff]")
 _RULES = """
 # Rules are public facts about single rows. None is ever guessed from the rows; one looks like this:
 # [[rule]]
@@ -60,61 +76,85 @@ _RULES = """
 # unless = "employed = 'yes'"
 """
 
-_LEVELS: Final = (
-    "Drop the column, or write its levels here; as it stands, no synthetic row has a value in it",
-    {"kind": "categorical", "levels": [], "not_applicable": [], "outside": "missing"},
-)
 _NUMBERS: Final = (
-    "This reads numbers; write the bounds that are publicly known",
+    "this reads numbers; write the bounds that are publicly known",
     {"kind": "numeric", "lower": 0, "upper": 100, "nullable": True},
 )
 _YEARS: Final = (
-    "This reads years",
+    "this reads years",
     {"kind": "numeric", "lower": 1900, "upper": 2100, "integer": True, "nullable": True},
 )
-_KEY: Final = ("Drop the column, or leave it unread, with fresh keys in its place", {"kind": "key"})
+_DIGITS: Final = (
+    "this reads the first digit, if each cell is cut to it by itself",
+    {"kind": "categorical", "levels": list("0123456789"), "nullable": True},
+)
+_FRESH: Final = "It is never read, and fresh keys are written in its place."
+_IGNORED: Final = "It is never read, and not written. Other software may prepare it, cell by cell."
 _UNIT: Final = (
     "To protect all rows of one together, write unit = and its name, and max_rows = 5 or the like, "
-    "above the first [[attribute]]. Or drop the column, or leave it unread, with fresh keys",
-    {"kind": "key"},
+    "above the first [[attribute]], and delete this block."
 )
 _WEIGHT: Final = (
     "If this says how many people a row stands for: drop the block, and write weight = and its "
     "name, and weight_upper = with the largest that counts, a public fact, above the first "
     "[[attribute]]."
 )
+_OPEN: Final = (
+    f"More than {_MAX_DRAFT_LEVELS} values, some in several rows: a fit finds the frequent ones "
+    "privately. Write a public list of levels if there is one."
+)
+_ALONE: Final = (
+    "No other column can be modelled, and a schema needs one: a fit finds the frequent values "
+    "privately."
+)
+_CODES_ALONE: Final = "Only codes of missing cells occur, and no value: no synthetic row has one."
 _FEW: Final = "Few numbers occur: if no others can, list those that can as spikes."
 _CENTURIES: Final = ("1900-01-01", "2099-12-31")
-_MARKS = "Numbers have marks besides a point. What these are is declared for the whole file:"
 _STAY = """\
 {later!r} is never before {earlier!r} in these rows. This models what lies between; both stay
 declared, and one is computed from the other:
 """
-_DIGITS: Final = (
-    "Drop the column, or keep the first digit, each cell by itself; this reads it",
-    {"kind": "categorical", "levels": list("0123456789"), "nullable": True},
-)
 
 
-class _Stub(NamedTuple):
-    """Why a column has no draft, or hardly the right one; how to go on, and what reads it."""
+class _Note(NamedTuple):
+    """Why the block of a column is hardly the right one, and what may stand in its place."""
 
     why: str
-    advice: str = _LEVELS[0]
-    facts: Mapping[str, Any] = _LEVELS[1]
-    numbers: tuple[str, ...] = ()  # in another spelling
+    advice: str
+    facts: Mapping[str, Any]
 
-    def note(self, name: str) -> str:
-        """Return a comment, whose block is valid once it is uncommented."""
-        shown = {"name": name.encode("utf-8", "replace").decode(), **self.facts}
-        block = "[[attribute]]\n" + tomli_w.dumps(shown)
-        return _commented(f"column {name!r} {self.why}. {self.advice}:\n{block}")
+    def text(self, name: str, codes: Mapping[str, Any]) -> str:
+        """Return a comment, whose block is valid once it is uncommented.
+
+        The codes were read from private cells, so the block marks them.
+        """
+        block = "[[attribute]]\n" + tomli_w.dumps({"name": name, **self.facts, **codes})
+        if codes:  # in one line, which a person can delete whole
+            block += f"undeclared = {json.dumps([*codes])}\n"
+        return _commented(
+            f"column {name!r} {self.why}. In place of its block above, {self.advice}:\n{block}"
+        )
+
+
+class _Unread(NamedTuple):
+    """Why a column is never read, and of which kind its block is."""
+
+    why: str
+    kind: Literal["key", "ignore"] = "ignore"
+    advice: str = _IGNORED
+    doubtful: bool = False  # whether its cells may be dates or numbers in another spelling
+    codes: tuple[tuple[Kind, tuple[str | float, ...]], ...] = ()
 
 
 _IDENTIFIERS: Final = {
-    "row": _Stub("has a value of its own in every row: it looks like a key", *_KEY),
-    "unit": _Stub("has values that come several times: it looks like whose rows they are", *_UNIT),
+    "row": _Unread("has a value of its own in every row: it looks like a key", "key", _FRESH),
+    "unit": _Unread(
+        "has values that come several times: it looks like whose rows they are",
+        "key",
+        f"{_FRESH} {_UNIT}",
+    ),
 }
+_NO_TEXT: Final = _Unread("has cells that are neither short text in UTF-8, numbers nor true/false")
 
 
 def _commented(text: str) -> str:
@@ -129,35 +169,35 @@ class Draft:
     ----------
     attributes : tuple of Categorical or Numeric
         Attributes whose facts were guessed from the cells, each marked ``undeclared``.
-    stubs : mapping of str to str
-        Columns for which nothing could be guessed, and why.
+    unread : mapping of str to str
+        Columns that are keys or ignored, and why. The layout marks them ``undeclared``.
     doubts : mapping of str to str, optional
-        Columns that were drafted with levels, although these look like dates, or like numbers in a
-        spelling that is not read as numbers.
+        Columns that were drafted with levels or ignored, although they look like dates, or like
+        numbers in a spelling that is not read as numbers.
     notes : str, optional
         What the file says of all these, with blocks to be uncommented.
     reasons : mapping of str to str, optional
-        Why attributes were drafted as they are, in a line each.
+        Why columns were drafted as they are, in a line each.
     layout : Layout, optional
-        Of a text file without a header line.
+        The columns that are not read, and how a text file is written.
     """
 
     attributes: tuple[AnyAttribute, ...]
-    stubs: Mapping[str, str]
+    unread: Mapping[str, str]
     doubts: Mapping[str, str] = field(default_factory=dict)
     notes: str = ""
     reasons: Mapping[str, str] = field(default_factory=dict)
     layout: Layout = PLAIN
 
     def to_toml(self, path: str | Path) -> None:
-        """Write the draft, whole or not at all; a stub is a comment to be completed by hand."""
+        """Write the draft, whole or not at all."""
         lines = {name: (reason,) for name, reason in self.reasons.items()}
         notes = _RULES + self.notes
         write_tables(self.attributes, Path(path), layout=self.layout, comments=lines, notes=notes)
 
 
 def draft_columns(data: Any, *, header: bool = True) -> Draft:
-    """Return a draft of every column that can be drafted, and why the others cannot.
+    """Return a draft that reads every column, or says why a column is left unread.
 
     Parameters
     ----------
@@ -166,13 +206,18 @@ def draft_columns(data: Any, *, header: bool = True) -> Draft:
     header : bool, default True
         Whether the first line of a text file names its columns.
 
+    Raises
+    ------
+    DataError
+        If there are no rows, or names of columns are repeated or cannot be written to a file.
+
     Examples
     --------
     >>> import pandas as pd
     >>> draft = draft_columns(pd.DataFrame({"age": [31, 70], "pets": [["cat"], []]}))
-    >>> [attribute.name for attribute in draft.attributes]
-    ['age']
-    >>> draft.stubs["pets"]
+    >>> [attribute.name for attribute in draft.attributes], draft.layout.ignore
+    (['age'], ('pets',))
+    >>> draft.unread["pets"]
     "column 'pets' has cells that are neither short text in UTF-8, numbers nor true/false"
     """
     rows, layout = _opened(data, header=header)
@@ -180,31 +225,55 @@ def draft_columns(data: Any, *, header: bool = True) -> Draft:
     if not names:
         raise DataError("the data has no columns to draft a schema from")
     rows.check(names)
+    if any(not name or _NOT_TEXT.search(name) for name in names):
+        raise DataError("the name of a column is empty or no text that a file can hold: rename it")
+    tallies = _tallies(rows, names)
+    if not tallies[names[0]].found():
+        raise DataError("the data has no rows to draft a schema from, only the names of columns")
+    in_text = isinstance(rows, FileRows) and is_csv(rows.paths[0])
+    spelled, marks = _spelled_columns(tallies, in_text=in_text)
+    if spelled:
+        layout = replace(layout, **marks, undeclared_marks=tuple(marks))  # type: ignore[arg-type]
+        numbers = (Numeric(name=name, lower=0, upper=1) for name in spelled)
+        rows = rows.laid_out(Schema(tuple(numbers), layout=layout))
+        tallies |= _tallies(rows, spelled)
+    return _draft_of(_chosen(rows, tallies), rows, tallies, layout, spelled)
+
+
+def _tallies(rows: RowStream, names: tuple[str, ...]) -> dict[str, Tally]:
+    """Count the distinct cells of some columns."""
     tallies = {name: Tally() for name in names}
     for batch in rows.batches(names):
         for place, tally in enumerate(tallies.values()):
             tally.add(batch.column(place))
-    if not tallies[names[0]].found():
-        raise DataError("the data has no rows to draft a schema from, only the names of columns")
-    chosen = _chosen(rows, tallies)
-    attributes = [a for a in chosen.values() if not isinstance(a, _Stub)]
-    stubs = {name: stub for name, stub in chosen.items() if isinstance(stub, _Stub)}
-    doubts = {a.name: doubt for a in attributes if (doubt := _doubt(a))}
-    told = stubs | doubts
-    why = {name: f"column {name!r} {stub.why}" for name, stub in told.items()}
-    marks = _marks(told.values())
-    if not header:  # the file says so already, in a table to which no other is added
-        layout = replace(layout, **marks)  # type: ignore[arg-type]
-    notes = _commented(f"{_MARKS}\n[file]\n{tomli_w.dumps(marks)}") if header and marks else ""
-    notes += "".join(stub.note(n) for n, stub in told.items())
+    return tallies
+
+
+def _draft_of(
+    chosen: Mapping[str, AnyAttribute | _Unread],
+    rows: RowStream,
+    tallies: Mapping[str, Tally],
+    layout: Layout,
+    spelled: tuple[str, ...],
+) -> Draft:
+    """Return the draft of columns of which each has a block by now."""
+    attributes = tuple(a for a in chosen.values() if not isinstance(a, _Unread))
+    unread = {name: a for name, a in chosen.items() if isinstance(a, _Unread)}
+    doubts = {n: note for n, a in chosen.items() if (note := _doubt(a, tallies[n].found()))}
+    read = {a.name: _reason(a, tallies[a.name].found()) for a in attributes}
+    read |= {n: f"Numbers in text as [file] declares. {read[n]}" for n in spelled if n in read}
+    left = {name: f"This column {a.why}. {a.advice}" for name, a in unread.items()}
+    codes = {name: _codes_of(chosen[name]) for name in doubts}
+    notes = "".join(note.text(name, codes[name]) for name, note in doubts.items())
     notes += "".join(map(_difference_note, between(rows, attributes)))
+    kinds = {k: tuple(n for n, a in unread.items() if a.kind == k) for k in ("key", "ignore")}
     return Draft(
-        tuple(attributes),
-        {name: why[name] for name in stubs},
-        {name: why[name] for name in doubts},
+        attributes,
+        {name: f"column {name!r} {a.why}" for name, a in unread.items()},
+        {name: f"column {name!r} {note.why}" for name, note in doubts.items()},
         notes,
-        {a.name: said for a in attributes if (said := _reason(a, tallies[a.name].found()))},
-        layout,
+        {name: said.strip() for name, said in {**read, **left}.items() if said},
+        replace(layout, keys=kinds["key"], ignore=kinds["ignore"], undeclared=tuple(unread)),
     )
 
 
@@ -219,16 +288,19 @@ def _opened(data: Any, *, header: bool) -> tuple[RowStream, Layout]:
     return FileRows(rows.paths[0], layout=layout), layout
 
 
-def _chosen(rows: RowStream, tallies: Mapping[str, Tally]) -> dict[str, AnyAttribute | _Stub]:
-    """Return the first draft of each column that reads all its cells, or why there is none."""
+def _chosen(rows: RowStream, tallies: Mapping[str, Tally]) -> dict[str, AnyAttribute | _Unread]:
+    """Return the first draft of each column that reads all its cells, or why it is not read."""
     said = rows.described()
     drafts = {n: _drafts(n, tally, said.get(n, Described())) for n, tally in tallies.items()}
     chosen = {name: next(tried) for name, tried in drafts.items()}
-    waiting = {name: a for name, a in chosen.items() if not isinstance(a, _Stub)}
+    waiting = {name: a for name, a in chosen.items() if not isinstance(a, _Unread)}
     while waiting:
         unread = _unread_by(waiting, rows)
         chosen |= {name: next(drafts[name]) for name in unread}
-        waiting = {name: a for name in unread if not isinstance(a := chosen[name], _Stub)}
+        waiting = {name: a for name in unread if not isinstance(a := chosen[name], _Unread)}
+    if all(isinstance(a, _Unread) for a in chosen.values()):  # a schema needs an attribute
+        name = next(iter(chosen))
+        chosen[name] = OpenCategorical(name=name, nullable=True, undeclared=("levels", "nullable"))
     return chosen
 
 
@@ -237,17 +309,45 @@ def _difference_note(facts: Mapping[str, Any]) -> str:
     return _commented(f"{said}[[attribute]]\n{tomli_w.dumps({**facts, 'kind': 'difference'})}")
 
 
-def _marks(stubs: Iterable[_Stub]) -> dict[str, str]:
-    """Return the marks with which the numbers of all columns are read, where these are others."""
-    numbers = {text for stub in stubs for text in stub.numbers}
-    layout = _layout_of(numbers) if numbers else PLAIN
-    found = {"decimal": layout.decimal, "thousands": layout.thousands}
-    return {} if layout.plain else {name: mark for name, mark in found.items() if mark}
+def _spelled_columns(
+    tallies: Mapping[str, Tally], *, in_text: bool
+) -> tuple[tuple[str, ...], Mapping[str, str]]:
+    """Return the columns of numbers with marks besides a point, and marks that read all numbers.
+
+    A file has one decimal mark. So no other mark is drafted if a column has a point. Unless all
+    cells are ``in_text``, cells that are numbers by type have no mark.
+    """
+    known = {name: _number_texts(tally, in_text=in_text) for name, tally in tallies.items()}
+    odd = tuple(n for n, texts in known.items() if texts and not _are_plain(texts))
+    layout = _layout_of({text for name in odd for text in known[name] or ()}) if odd else PLAIN
+    texts = {text for found in known.values() for text in found or ()}
+    if layout.plain or any(layout.number(text) is None for text in texts):
+        return (), {}
+    marks = {"decimal": layout.decimal, "thousands": layout.thousands}
+    return odd, {name: mark for name, mark in marks.items() if mark != getattr(PLAIN, name)}
+
+
+def _number_texts(tally: Tally, *, in_text: bool) -> tuple[str, ...] | None:
+    """Return the texts of a column whose cells are numbers, in whichever spelling, or missing."""
+    found = tally.found()
+    counted = _known(found, text_codes(cell for cell, _ in found if isinstance(cell, str)))
+    texts = [_as_text(cell) for cell, _ in counted if in_text or isinstance(cell, str)]
+    if not texts or any(isinstance(cell, bool | Unreadable) for cell, _ in counted):
+        return None
+    if _are_plain(texts):
+        return tuple(texts)
+    style = odd_spelling(texts, every=True)
+    whole = style is not None and len(style[1] or ()) == len(texts)
+    return tuple(texts) if whole else None
+
+
+def _are_plain(texts: Collection[str]) -> bool:
+    return all(read_number(text) is not None for text in texts)
 
 
 def _layout_of(texts: Collection[str]) -> Layout:
     """Return the layout in which all texts are numbers; the plain one if there is no such."""
-    for decimal, thousands in product((".", ","), ("", ",", ".", "'", "\u2019", " ", "\u00a0")):
+    for decimal, thousands in product((".", ","), _THOUSANDS):
         if decimal != thousands:
             layout = Layout(decimal=decimal, thousands=thousands)
             if all(layout.number(text) is not None for text in texts):
@@ -268,12 +368,16 @@ def _reason(attribute: AnyAttribute, found: list[tuple[Plain, int]]) -> str:
         rows = sum(n for _, n in found)
         few = not attribute.integer and len(found) < min(_FEWEST, rows / _FEWEST)
         return (_WEIGHT * _is_weight(attribute.name) + _FEW * few + codes).strip()
+    if isinstance(attribute, OpenCategorical):
+        return f"{_ALONE if _mostly_different(found) else _OPEN}{codes}"
     if attribute.levels == (0, 1) and not isinstance(attribute.levels[0], bool):
         return f"0 and 1 are two levels here, no number.{codes}"
     if isinstance(attribute, Ordinal) and not attribute.labels:
         return f'Words in an order, lowest first; if they have none, kind = "categorical".{codes}'
     if any(is_padded(cell) for cell in attribute.levels if isinstance(cell, str)):
         return f"Codes with zeros in front, which numbers would lose.{codes}"
+    if not attribute.levels and attribute.not_applicable:
+        return _CODES_ALONE
     return codes.strip()
 
 
@@ -287,23 +391,42 @@ def _is_weight(name: str) -> bool:
     return _WEIGHS.search(name.lower()) is not None
 
 
-def _doubt(attribute: AnyAttribute) -> _Stub | None:
-    """Say that levels look like dates, or like numbers as they are not read."""
-    if isinstance(attribute, Numeric) or not attribute.levels:
+def _doubt(attribute: AnyAttribute | _Unread, found: list[tuple[Plain, int]]) -> _Note | None:
+    """Say that levels, or cells that are not read, look like dates, numbers or parts of codes."""
+    if isinstance(attribute, Numeric) or (
+        isinstance(attribute, _Unread) and not attribute.doubtful
+    ):
         return None
-    if not isinstance(attribute.levels[0], str):
+    if isinstance(attribute, _Unread | OpenCategorical):
+        texts = _texts(found)
+        if all(text.isdecimal() for text in texts):
+            return _Note("has codes, some with zeros in front", *_DIGITS)
+        return _odd(texts, every=False)
+    if not (attribute.levels and isinstance(attribute.levels[0], str)):
         return None
-    stub = _odd([str(level) for level in attribute.levels], every=True)
-    instead = "In place of its block above, whose levels are those of the rows, this"
-    return stub and stub._replace(advice=stub.advice.replace("This", instead, 1))
+    return _odd([str(level) for level in attribute.levels], every=True)
 
 
-def _odd(texts: list[str], *, every: bool) -> _Stub | None:
+def _texts(found: list[tuple[Plain, int]]) -> list[str]:
+    """Return the texts of the cells that have a value."""
+    codes = text_codes(cell for cell, _ in found if isinstance(cell, str))
+    return [_as_text(cell) for cell, _ in _known(found, codes)]
+
+
+def _odd(texts: list[str], *, every: bool) -> _Note | None:
     """Say that most texts are dates, or that most or all are numbers in an odd spelling."""
     if (found := odd_spelling(texts, every=every)) is None:
         return None
     style, numbers = found
-    return _Stub(style, *(_YEARS if numbers is None else _NUMBERS), numbers=numbers or ())
+    return _Note(style, *(_YEARS if numbers is None else _NUMBERS))
+
+
+def _codes_of(attribute: AnyAttribute | _Unread) -> dict[str, Any]:
+    """Return the codes of missing cells that the block of a column declares."""
+    if isinstance(attribute, _Unread):
+        return {_fact(kind): list(codes) for kind, codes in attribute.codes}
+    given = {_fact(kind): list(attribute.codes_of(kind)) for kind in attribute.kinds}
+    return {name: codes for name, codes in given.items() if codes}
 
 
 def draft_schema(data: Any) -> Schema:
@@ -322,8 +445,7 @@ def draft_schema(data: Any) -> Schema:
     Raises
     ------
     DataError
-        If there are no rows, or a column cannot be drafted, for example because it has too many
-        distinct values to be categorical; :func:`draft_columns` goes on with the others.
+        If there are no rows, or names of columns are repeated or cannot be written to a file.
 
     Examples
     --------
@@ -335,15 +457,14 @@ def draft_schema(data: Any) -> Schema:
     ('lower', 'upper', 'integer', 'nullable')
     """
     draft = draft_columns(data)
-    for why in draft.stubs.values():
-        raise DataError(f"{why}: write its attribute into the schema by hand, or drop the column")
-    return Schema(draft.attributes)
+    return Schema(draft.attributes, layout=draft.layout)
 
 
 def _unread_by(drafted: Mapping[str, AnyAttribute], rows: RowStream) -> list[str]:
     """Return the columns that their drafts do not read."""
+    drafted = {n: a for n, a in drafted.items() if not isinstance(a, OpenCategorical)}
     lost: set[str] = set()
-    for batch in rows.batches(tuple(drafted)):
+    for batch in rows.batches(tuple(drafted)) if drafted else ():
         for place, (name, attribute) in enumerate(drafted.items()):
             try:
                 Encoder(attribute).encode(batch.column(place))
@@ -352,11 +473,11 @@ def _unread_by(drafted: Mapping[str, AnyAttribute], rows: RowStream) -> list[str
     return [name for name in drafted if name in lost]
 
 
-def _drafts(name: str, tally: Tally, said: Described) -> Iterator[AnyAttribute | _Stub]:
+def _drafts(name: str, tally: Tally, said: Described) -> Iterator[AnyAttribute | _Unread]:
     """Yield attributes that may read the cells, the one that says most first; then why none is."""
     found = tally.found()
     if any(isinstance(cell, Unreadable) for cell, _ in found):
-        yield _Stub("has cells that are neither short text in UTF-8, numbers nor true/false")
+        yield _NO_TEXT
         return
     if (what := identifies(name, found)) is not None:
         yield _IDENTIFIERS[what]
@@ -368,7 +489,7 @@ def _drafts(name: str, tally: Tally, said: Described) -> Iterator[AnyAttribute |
             yield drafted
             if isinstance(drafted, Date):  # of very many, some are not in the tally
                 yield _of_two_centuries(drafted)
-    yield _Stub("has a name or values that a schema cannot hold")
+    yield _Unread("has values that a schema cannot hold")
 
 
 def _of_two_centuries(drafted: Date) -> Date:
@@ -391,11 +512,14 @@ def _plain(code: str | float) -> str | float:
 
 
 def _labelled(
-    drafted: AnyAttribute | _Stub, said: Described, known: list[tuple[Plain, int]]
-) -> AnyAttribute | _Stub:
+    drafted: AnyAttribute | _Unread, said: Described, known: list[tuple[Plain, int]]
+) -> AnyAttribute | _Unread:
     """Return a draft with the labels of a file; numbers that all have one are levels."""
-    if isinstance(drafted, _Stub) or not (said.label or said.labels):
+    if isinstance(drafted, _Unread) or not (said.label or said.labels):
         return drafted
+    if isinstance(drafted, OpenCategorical):  # its levels, which may have labels, are not known
+        mark = ("label",) * bool(said.label)
+        return replace(drafted, label=said.label, undeclared=(*drafted.undeclared, *mark))
     labels = {_as_text(code): label for code, label in said.labels.items()}
     codes = {_as_text(code) for kind in drafted.kinds for code in drafted.codes_of(kind)}
     levels = [key for key in labels if key not in codes and (read_number(key) or 0.5).is_integer()]
@@ -438,13 +562,13 @@ def _known(found: list[tuple[Plain, int]], codes: Proposed) -> list[tuple[Plain,
     ]
 
 
-def _draft_with(name: str, found: list[tuple[Plain, int]], codes: Proposed) -> AnyAttribute | _Stub:
+def _draft_with(
+    name: str, found: list[tuple[Plain, int]], codes: Proposed
+) -> AnyAttribute | _Unread:
     counted = _known(found, codes)
-    if not counted and codes:
-        return _Stub("has codes of missing cells, and no value")
     if not counted:
-        marks = ("levels", "not_applicable")
-        return Categorical(name=name, levels=(), not_applicable=(), undeclared=marks)
+        marks, alone = ("levels", "not_applicable"), tuple(chain.from_iterable(codes.values()))
+        return Categorical(name=name, levels=(), not_applicable=alone, undeclared=marks)
     holes = any(_is_missing(cell) for cell, _ in found)
     facts: dict[str, Any] = {"name": name, "nullable": holes or bool({*codes} - {"not_applicable"})}
     facts |= {_fact(kind): codes[kind] for kind in KINDS if kind in codes}
@@ -453,8 +577,8 @@ def _draft_with(name: str, found: list[tuple[Plain, int]], codes: Proposed) -> A
         return _draft_dates(*dates, facts)
     numbers = [x for cell, _ in counted if (x := _as_number(cell)) is not None]
     if len(numbers) == len(counted) and not any(is_padded(cell) for cell, _ in counted):
-        return _draft_numeric(np.array(numbers), facts)
-    return _draft_levels([cell for cell, _ in counted], facts)
+        return _draft_numeric(np.array(numbers), facts, counted)
+    return _draft_levels(counted, facts)
 
 
 def _draft_dates(kind: type[Date], found: dict[str, Any], facts: dict[str, Any]) -> Date:
@@ -481,12 +605,17 @@ def _as_number(cell: Plain) -> float | None:
     return cell if isinstance(cell, float) else None
 
 
-def _draft_numeric(numbers: Floats, facts: dict[str, Any]) -> AnyAttribute | _Stub:
+def _draft_numeric(
+    numbers: Floats, facts: dict[str, Any], counted: list[tuple[Plain, int]]
+) -> AnyAttribute | _Unread:
     finite = numbers[np.isfinite(numbers)]
     if not len(finite):
-        return _Stub("has no finite numbers")
+        return _Unread("has no finite numbers")
     if np.max(np.abs(finite)) >= MAX_WHOLE - 1:
-        return _Stub("has numbers too large to be told apart: it looks like an identifier", *_KEY)
+        why = "has numbers too large to be told apart"
+        if _mostly_different(counted) or is_key_name(facts["name"]):
+            return _Unread(f"{why}: it looks like an identifier", "key", _FRESH)
+        return _Unread(why)
     if {*finite} == {0.0, 1.0} and len(finite) == len(numbers):
         return Categorical(
             levels=(0, 1), **{**facts, "undeclared": ("levels", *facts["undeclared"])}
@@ -507,31 +636,64 @@ def _draft_numeric(numbers: Floats, facts: dict[str, Any]) -> AnyAttribute | _St
 
 
 def _step(numbers: Floats) -> float | None:
-    """Return the step on which all numbers lie, such as 0.01 or 0.5; None if there is no such."""
+    """Return the step on which all numbers lie, such as 0.01, 0.5 or 100; None if there is none."""
     numbers = np.unique(numbers)
     digits = decimals(*numbers.tolist())
-    if len(numbers) < _FEWEST or not 0 < digits <= _MOST_DIGITS:
+    if len(numbers) < _FEWEST or digits > _MOST_DIGITS:
         return None
     units = np.rint((numbers - numbers[0]) * 10**digits)
     if units[-1] >= MAX_WHOLE:
         return None
-    return float(np.gcd.reduce(units.astype(np.int64)) / 10.0**digits)
+    if digits > 0:
+        return float(np.gcd.reduce(units.astype(np.int64)) / 10.0**digits)
+    # Of whole numbers, each must be one: 7, 17 and 27 are not rounded to tens.
+    common = int(np.gcd.reduce(numbers.astype(np.int64)))
+    return next((step for step in _WHOLE_STEPS if common % int(step) == 0), None)
 
 
-def _draft_levels(known: list[Plain], facts: dict[str, Any]) -> AnyAttribute | _Stub:
+def _draft_levels(
+    counted: list[tuple[Plain, int]], facts: dict[str, Any]
+) -> AnyAttribute | _Unread:
+    known = [cell for cell, _ in counted]
     levels: tuple[str, ...] | tuple[bool, ...] = tuple(sorted({_as_text(cell) for cell in known}))
     if all(str(level).lower() in ("true", "false") for level in levels):
         levels = (False, True)
-    if len(levels) > _MAX_DRAFT_LEVELS:
-        texts = [str(level) for level in levels]
-        many = f"has more than {_MAX_DRAFT_LEVELS} distinct values"
-        if all(text.isdecimal() for text in texts):
-            return _Stub(f"{many}, some with zeros in front: it looks like an identifier", *_DIGITS)
-        text = f"{many}: it looks like an identifier or free text"
-        return _odd(texts, every=False) or _Stub(text, *_KEY)
     marked = {**facts, "undeclared": ("levels", *facts["undeclared"])}
+    if len(levels) > _MAX_DRAFT_LEVELS:
+        return _draft_many(counted, marked)
     ordered = in_order([level for level in levels if isinstance(level, str)])
     return Ordinal(levels=ordered, **marked) if ordered else Categorical(levels=levels, **marked)
+
+
+def _draft_many(counted: list[tuple[Plain, int]], facts: dict[str, Any]) -> AnyAttribute | _Unread:
+    """Draft a column with too many values to be listed: open, a key, or ignored."""
+    many = f"has more than {_MAX_DRAFT_LEVELS} distinct values"
+    if not _mostly_different(counted):
+        # Of very many texts, some are not in the tally; an empty one may be among them.
+        holes = facts["nullable"] or len(counted) >= _MANY
+        facts = facts | {"nullable": holes, "other": _bucket(counted)}
+        if facts["other"] != _OTHER:  # private cells decided it
+            facts["undeclared"] = ("other", *facts["undeclared"])
+        return OpenCategorical(**facts)
+    digits = all(_as_text(cell).isdecimal() for cell, _ in counted)
+    if is_key_name(facts["name"]) or digits:
+        zeros = ", some with zeros in front" * digits
+        return _Unread(f"{many}{zeros}: it looks like an identifier", "key", _FRESH, digits)
+    codes = tuple((kind, facts[_fact(kind)]) for kind in KINDS if _fact(kind) in facts)
+    why = f"{many}, few of them in several rows: it looks like names or free text"
+    return _Unread(why, doubtful=True, codes=codes)
+
+
+def _mostly_different(counted: list[tuple[Plain, int]]) -> bool:
+    """Whether most values are those of one row, so that a fit finds hardly any of them."""
+    return 2 * len(counted) > sum(n for _, n in counted)
+
+
+def _bucket(counted: list[tuple[Plain, int]]) -> str:
+    """Return a name for rare values that is none of the values."""
+    taken = {_as_text(cell) for cell, _ in counted}
+    names = chain((_OTHER, "any other"), (f"other {k}" for k in count(2)))
+    return next(name for name in names if name not in taken)
 
 
 def _as_text(cell: Plain) -> str:

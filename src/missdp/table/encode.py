@@ -26,6 +26,7 @@ from missdp.schema.attributes import (
     number_text,
 )
 from missdp.schema.dates import Date, code_text
+from missdp.schema.numeric import code_dtype
 from missdp.schema.open_domains import check_found, composed
 from missdp.table.cells import (
     Cells,
@@ -59,14 +60,6 @@ class Column:
     def take(self, rows: slice | NDArray[Any]) -> Column:
         """Return the cells of some rows."""
         return Column(self.codes[rows], None if self.values is None else self.values[rows])
-
-
-def code_dtype(attribute: AnyAttribute) -> type[np.unsignedinteger]:
-    """Return the smallest unsigned integer type that holds every code, missing included."""
-    codes = attribute.size + max(1, len(attribute.kinds))
-    if codes <= 2**8:
-        return np.uint8
-    return np.uint16 if codes <= 2**16 else np.uint32
 
 
 class Encoder:
@@ -219,24 +212,25 @@ def _join(parts: Sequence[NDArray[_Item]]) -> NDArray[_Item]:
 
 def _refuse_outside(attribute: AnyAttribute, outside: Flags) -> None:
     if outside.any():
-        expected = (
-            f"{_noun(attribute)} in "
-            f"[{attribute.shown(attribute.lower)}, {attribute.shown(attribute.upper)}]"
-            if isinstance(attribute, Numeric)
-            else f"one of its {attribute.size} declared levels"
-        )
-        remedy = "'clamp' or 'missing'" if isinstance(attribute, Numeric) else "'missing'"
+        if isinstance(attribute, Numeric):
+            bounds = f"[{attribute.shown(attribute.lower)}, {attribute.shown(attribute.upper)}]"
+            expected = f"{_noun(attribute)} in {bounds}"
+            remedy = "Correct the bounds if they are wrong"
+            settings = 'outside = "clamp" or "missing"'
+        else:
+            expected = f"one of its {attribute.size} declared levels"
+            remedy = "Add the level to the schema if it is public"
+            settings = 'outside = "missing"'
         raise DataError(
-            f"column {attribute.name!r} has values outside its declared domain ({expected}), or "
-            "cells that cannot be read; extend the domain, clean the data, or set "
-            f"outside = {remedy} in the schema"
+            f"column {attribute.name!r} contains a value that is not {expected}, or a cell that "
+            f"cannot be read. {remedy}, correct the data, or set {settings} in the schema."
         )
 
 
 def _noun(attribute: Numeric) -> str:
     if isinstance(attribute, Date):
-        return f"{attribute.kind}s{f' as {attribute.format}' if attribute.format else ''}"
-    return "whole numbers" if attribute.integer else "numbers"
+        return f"a {attribute.kind}{f' as {attribute.format}' if attribute.format else ''}"
+    return "a whole number" if attribute.integer else "a number"
 
 
 def _refuse_null(attribute: AnyAttribute, missing: Flags) -> None:

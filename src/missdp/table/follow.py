@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.conditions import Derives, Known, Routes, decided
 from missdp.schema.differences import Computed
+from missdp.schema.numeric import code_dtype
 from missdp.schema.rulebook import RuleBook
-from missdp.table.encode import Column, Encoder, code_dtype
+from missdp.table.encode import Column, Encoder
 from missdp.types import Flags, Floats
 
 
@@ -198,7 +199,7 @@ class Rows:
         return [
             other
             for other, rule in self._schema.rulebook.derives.items()
-            if rule.lookup is None and name in rule.by and other in self.known
+            if rule.is_linear and name in rule.by and other in self.known
         ]
 
     def _put(self, attribute: AnyAttribute, where: Flags, code: int) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from missdp.errors import DataError, MissingDependencyError, ParameterError, replacing
+from missdp.errors import DataError, ParameterError, import_optional, replacing
 from missdp.table.cells import Cells, Coded
 
 if TYPE_CHECKING:
@@ -193,7 +193,12 @@ def check_columns(
     """Refuse repeated, absent and undeclared columns by name; those left out may be there."""
     # Absent ones first: if a file has no header, the names found are cells of its first row.
     if absent := [name for name in names if name not in found]:
-        raise DataError(f"the data lacks columns that the schema declares: {absent}")
+        one = len(absent) == 1
+        raise DataError(
+            f"the schema declares column{'' if one else 's'} {', '.join(map(repr, absent))}, which "
+            "the data does not have. Check spelling, spaces and capitals against the header. A "
+            "file without a header line needs `columns` in the [file] block of the schema."
+        )
     if repeated := sorted({name for name in found if found.count(name) > 1}):
         raise DataError(f"column names must be distinct; repeated: {repeated}")
     if extra := [name for name in found if name not in names and name not in unread]:
@@ -222,8 +227,5 @@ def native_from_arrow(table: pa.Table, kind: FrameKind) -> Any:
         types |= {pa.float64(): pd.Float64Dtype(), pa.bool_(): pd.BooleanDtype()}
         return table.to_pandas(types_mapper=types.get)
     if kind == "polars":
-        absent = MissingDependencyError("polars is not installed; run pip install 'missdp[polars]'")
-        with replacing(ImportError, by=absent):
-            import polars as pl
-        return pl.from_arrow(table)
+        return import_optional("polars", purpose="frames of polars").from_arrow(table)
     raise ParameterError(f"kind must be 'pandas', 'polars' or 'pyarrow', not {kind!r}")

@@ -43,12 +43,18 @@ first, second, third, fourth, fifth
 primary, secondary, tertiary""".splitlines()
 )
 _RANGE = re.compile(r"(?:under|below|less than|up to|[<>≤≥]=?)? ?(\d+)(?: ?[-–+<>] ?\d*)?.*", re.I)
-_KEY = re.compile(
-    r"(?:^|[\W_])(?:(?:case|resp|respondent|person|record|row)?id|key|nr|no|uuid|guid|pid|number"
-    r"|case|patient|subject|row)s?\d*$"
+_ONE = (  # of whom a number is
+    r"case|resp|respondent|person|pers|p|household|hh|h|family|fam|individual|indiv|ind|child"
+    r"|mother|student|stud|subject|subj|sub|patient|pat|pt|customer|cust|user|member|worker|wave"
+    r"|employee|emp|participant|part|interview|int"
 )
+_NUMBER = r"(?:id|idno|idnr|idnum|idcode|uuid|guid)"
 _WHOSE = re.compile(
-    r"(?:^|[\W_])(?:id|uuid|guid|pid|patient|subject|person|household|customer)s?\d*$"
+    rf"(?:^|[\W_])(?:(?:{_ONE})?{_NUMBER}|pidp|hidp|patient|subject|person|household|customer)s?\d*$"
+)
+_KEY = re.compile(
+    rf"{_WHOSE.pattern}|(?:^|[\W_])(?:(?:record|rec|row|obs|case|serial|sample)?"
+    r"(?:id|key|nr|no|num|number)|case|row|seqn|record)s?\d*$"
 )
 _FEWEST = 100  # rows, below which no column is taken for a key
 _WITH_BOTH = 20  # rows, below which nothing is said of two dates
@@ -115,17 +121,26 @@ def _shape(text: str) -> str:
     return re.sub(r"\d+", "0", text)
 
 
+def is_key_name(name: str) -> bool:
+    """Whether a column has a name that keys have: ``id``, ``CaseNo``, ``hhid``, ``persid``."""
+    return _KEY.search(_words(name)) is not None
+
+
+def _words(name: str) -> str:
+    """Return a name in lower case, with a mark between words that capitals begin."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
 def identifies(name: str, found: Sequence[tuple[Plain, int]]) -> Literal["row", "unit"] | None:
     """Whether values tell rows apart, or persons: by their name, and by how often each comes."""
-    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
     if len(found) < _FEWEST:
         return None
     if all(n == 1 for _, n in found):
         numbers = (read_number(cell) if isinstance(cell, str) else cell for cell, _ in found)
         whole = all(isinstance(number, float) and number.is_integer() for number in numbers)
-        return "row" if whole and _KEY.search(name) else None
+        return "row" if whole and is_key_name(name) else None
     several = len(found) <= 0.9 * sum(n for _, n in found)
-    return "unit" if several and _WHOSE.search(name) else None
+    return "unit" if several and _WHOSE.search(_words(name)) else None
 
 
 def between(rows: RowStream, attributes: Iterable[AnyAttribute]) -> Iterator[Mapping[str, Any]]:

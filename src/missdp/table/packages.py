@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from missdp.errors import DataError, MissingDependencyError, OutputError, replacing
+from missdp.errors import DataError, OutputError, import_optional
 from missdp.schema import AnyAttribute, Date, DateTime, Numeric, Schema
 from missdp.schema.attributes import is_number, read_number
 from missdp.schema.dates import ORIGINS
+from missdp.shelf import memory_in_force
 from missdp.table.cells import Cells, HeldBatch, objects
-from missdp.table.memory import memory_in_force
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,13 +68,7 @@ class FileFormat(NamedTuple):
 
 def pyreadstat_module() -> ModuleType:
     """Return the library that reads these files, or say that it is absent."""
-    absent = MissingDependencyError(
-        "pyreadstat, which reads files of SPSS, Stata and SAS, is not installed; "
-        "run pip install 'missdp[stat]'"
-    )
-    with replacing(ImportError, by=absent):
-        import pyreadstat
-    module: ModuleType = pyreadstat
+    module: ModuleType = import_optional("pyreadstat", purpose="files of SPSS, Stata and SAS")
     return module
 
 
@@ -313,15 +307,12 @@ def _missing(attribute: AnyAttribute) -> list[Any]:
 _PART = 4  # of the memory, that the parts of a workbook may take once they are unpacked
 _MOST_ROWS: Final = 1_048_576  # of a sheet, the names of the columns among them
 _FIRST = dt.date(1900, 3, 1)  # before it Excel has no calendar
-_ABSENT: Final = MissingDependencyError(
-    "files of Excel need an extra: run pip install 'missdp[excel]'"
-)
+_PURPOSE: Final = "files of Excel"
 
 
 def _rows(path: Path) -> Iterator[list[Any]]:
     """Yield the rows of the first sheet, the names of the columns first."""
-    with replacing(ImportError, by=_ABSENT):
-        from python_calamine import CalamineWorkbook
+    workbook = import_optional("python_calamine", purpose=_PURPOSE).CalamineWorkbook
     with zipfile.ZipFile(path) as archive:  # one with a password is no archive
         size = sum(part.file_size for part in archive.infolist())
         if size > memory_in_force() // _PART:
@@ -331,7 +322,7 @@ def _rows(path: Path) -> Iterator[list[Any]]:
             )
         if archive.testzip() is not None:  # a part is longer than it says, or damaged
             raise zipfile.BadZipFile
-    with CalamineWorkbook.from_path(path) as book:
+    with workbook.from_path(path) as book:
         yield from book.get_sheet_by_index(0).iter_rows()
 
 
@@ -355,8 +346,7 @@ class SheetWriter:
     """Write rows into the first sheet of a new workbook; text is never a formula or a link."""
 
     def __init__(self, sink: Any, schema: pa.Schema) -> None:
-        with replacing(ImportError, by=_ABSENT):
-            import xlsxwriter
+        xlsxwriter = import_optional("xlsxwriter", purpose=_PURPOSE)
         options = {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
         self._rows = 0
         self._book = xlsxwriter.Workbook(sink, options)

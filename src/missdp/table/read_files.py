@@ -141,8 +141,14 @@ def _readable(path: Path, layout: Layout = PLAIN) -> Iterator[None]:
     def malformed(error: BaseException) -> MissDPError:
         if isinstance(error, MissDPError):
             return error
-        kind = _format_of(path, layout).noun
-        return DataError(f"cannot read {str(path)!r}: it is not a well-formed {kind}")
+        if is_csv(path):
+            header = "" if layout.columns else "there is no header line, "
+            return DataError(
+                f"cannot parse {str(path)!r} as CSV: {header}a row has too many or too few fields, "
+                "a quote is not closed, or the file is not UTF-8."
+            )
+        noun = _format_of(path, layout).noun
+        return DataError(f"cannot read {str(path)!r}: it is not a well-formed {noun}")
 
     # Other libraries have errors of many kinds.
     known = (pa.ArrowException, csv.Error, OSError, EOFError, zlib.error, UnicodeError)

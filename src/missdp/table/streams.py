@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.schema import Date, Layout, Numeric, Schema
 from missdp.schema.layout import PLAIN
+from missdp.shelf import memory_in_force
 from missdp.table.cells import LONGEST_BYTES, Cells, HeldBatch, spelled
 from missdp.table.frames import check_columns, columns_from_native
-from missdp.table.memory import memory_in_force
 from missdp.table.packages import Described
 from missdp.table.read_files import (
     BATCH_ROWS,

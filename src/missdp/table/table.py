@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,21 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from missdp.errors import DataError, ParameterError
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.attributes import KINDS, Kind
+from missdp.schema.numeric import code_dtype
 from missdp.schema.schema import check_schema
 from missdp.shelf import Pile
-from missdp.table.encode import (
-    Column,
-    Encoder,
-    Holes,
-    Values,
-    check_holes,
-    code_dtype,
-    decode,
-)
-from missdp.table.follow import computed, follow_rules
+from missdp.table.encode import Column, Holes, Values, check_holes, decode
+from missdp.table.follow import computed
 from missdp.table.frames import FrameKind, frame_kind, native_from_arrow
 from missdp.table.streams import Batch, RowStream, rows_of
 from missdp.table.units import UnitRows, rows_of_units
+from missdp.threads import in_order
 from missdp.types import Flags, Floats, Ints
 
 if TYPE_CHECKING:
@@ -149,6 +138,23 @@ class Table:
                 raise DataError(f"no codes for attribute {attribute.name!r}")
             columns[attribute.name] = Column(_check_codes(attribute, codes[attribute.name]))
         return cls(schema, columns, kind=kind)
+
+    @classmethod
+    def of_block(
+        cls, schema: Schema, block: Mapping[Any, NDArray[Any]], *, kind: FrameKind = "pandas"
+    ) -> Table:
+        """Build a table from the columns of a block of rows; see `missdp.session.row_kernel`."""
+        return cls(schema, _columns(block, schema.names), kind=kind)
+
+    def block(self) -> dict[Any, NDArray[Any]]:
+        """Return the columns as a block of rows, which row functions map. Private."""
+        found: dict[Any, NDArray[Any]] = {}
+        for attribute in self.schema:
+            column = self._columns[attribute.name]
+            found[attribute.name] = column.codes.astype(code_dtype(attribute), copy=False)
+            if column.values is not None:
+                found["values", attribute.name] = column.values
+        return found
 
     @classmethod
     def joined(cls, tables: Iterable[Table]) -> Table:
@@ -269,25 +275,19 @@ class Table:
         Raises
         ------
         DataError
-        If the table holds bins only of an attribute whose bins differ, or the units differ.
+        If the table holds bins only of an attribute whose bins differ.
+        SchemaError
+        If the schema declares another unit, weight or ledger than the table's own.
         """
+        from missdp.session.row_kernel import map_rows
+        from missdp.table.row_functions import RecodedRow
+
         if schema is self.schema:
             return self
-        if schema.unit != self.schema.unit:
-            raise DataError("other bins do not change which rows belong together")
-        columns = {}
-        plain = (replace(a, cuts_from=None) if isinstance(a, Numeric) else a for a in self.schema)
-        for attribute, old in zip(schema, plain, strict=True):
-            column = self._columns[attribute.name]
-            if isinstance(attribute, Numeric) and replace(attribute, cuts_from=None) != old:
-                if column.values is None:
-                    raise DataError(f"attribute {old.name!r} has bins only, which cannot be recut")
-                codes = attribute.encode_values(column.values)
-                without = column.codes >= old.size
-                codes[without] = column.codes[without].astype(np.int64) - old.size + attribute.size
-                column = Column(codes.astype(code_dtype(attribute)), column.values)
-            columns[attribute.name] = column
-        return Table(schema, columns, kind=self.kind)
+        self.schema.check_same_rows(schema)
+        valued = (n for n, column in self._columns.items() if column.values is not None)
+        recoded = RecodedRow(self.schema, schema, tuple(valued))
+        return Table.of_block(schema, map_rows(recoded, self.block(), len(self)), kind=self.kind)
 
     def to_arrow(
         self, *, holes: Holes = "nulls", values: Values = "codes", first_key: int = 1
@@ -353,31 +353,6 @@ def _check_codes(attribute: AnyAttribute, codes: ArrayLike) -> NDArray[np.unsign
     return array.astype(code_dtype(attribute))
 
 
-_In = TypeVar("_In")
-_Out = TypeVar("_Out")
-
-
-def in_order(
-    function: Callable[[_In], _Out], items: Iterable[_In], *, n_jobs: int | None = None
-) -> Iterator[_Out]:
-    """Yield a function of each item, in order, worked out by a few threads (by default 4)."""
-    items = iter(items)
-    begin = list(islice(items, 2))
-    if len(begin) < 2:
-        yield from map(function, begin)
-        return
-    jobs = n_jobs or min(4, os.cpu_count() or 1)
-    with ThreadPoolExecutor(jobs) as pool, contextlib.ExitStack() as stack:
-        waiting: deque[Future[_Out]] = deque()
-        stack.callback(lambda: [task.cancel() for task in waiting])
-        for item in chain(begin, items):
-            waiting.append(pool.submit(function, item))
-            if len(waiting) > jobs:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-
-
 def read_columns(
     stream: RowStream,
     schema: Schema,
@@ -386,6 +361,10 @@ def read_columns(
     refusing: bool = False,
 ) -> Iterator[dict[str, Column]]:
     """Yield encoded columns, a batch of rows at a time, every row by itself."""
+    # Imported here: the session package is imported after tables are.
+    from missdp.session.row_kernel import map_rows
+    from missdp.table.row_functions import CodedRow
+
     schema.refuse_units("this way of reading")
     stream = rows_of(stream, schema)
     stream.check(schema.stored.names)
@@ -395,13 +374,17 @@ def read_columns(
         a.name for a in schema if a.name in reached or (refusing and a.refuses)
     )
     read = tuple(a.name for a in schema.stored if a.name in needed)
-    encoders = {name: Encoder(schema[name]) for name in read}
+    coded = CodedRow(schema, read, wanted)
 
     def encoded(batch: Batch) -> dict[str, Column]:
-        columns = {n: encoders[n].encode(batch.column(i)) for i, n in enumerate(read)}
-        return follow_rules(schema, columns, wanted)
+        cells = {name: batch.column(place) for place, name in enumerate(read)}
+        return _columns(map_rows(coded, cells, batch.num_rows), wanted)
 
     yield from in_order(encoded, stream.batches(read))
+
+
+def _columns(block: Mapping[Any, NDArray[Any]], names: Iterable[str]) -> dict[str, Column]:
+    return {name: Column(block[name], block.get(("values", name))) for name in names}
 
 
 def joined(parts: Iterable[dict[str, Column]], schema: Schema) -> dict[str, Column]:

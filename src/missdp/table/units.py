@@ -33,6 +33,7 @@ from missdp.errors import DataError, MissDPError, SchemaError, replacing
 from missdp.schema import Numeric, Schema, SurveyWeight, Unit
 from missdp.schema.attributes import LONGEST, number_text
 from missdp.schema.layout import STEPS
+from missdp.shelf import memory_in_force
 from missdp.table.cells import (
     UNREADABLE,
     Cells,
@@ -44,7 +45,6 @@ from missdp.table.cells import (
     read_numbers,
     taken,
 )
-from missdp.table.memory import memory_in_force
 from missdp.table.streams import Batch, FileRows, HeldRows, RowStream, rows_of, stream_of
 from missdp.types import Flags, Ints
 
@@ -70,8 +70,7 @@ class UnitRows(RowStream):
                 raise DataError(f"the data has no column {fact.column!r}, which {what}")
         survey = None
         if weight is not None:  # of each row, whether it takes part or not
-            found = [_survey_weights(chunk, weight) for chunk in self._chunks(weight.column)]
-            survey = np.concatenate([np.zeros(0, dtype=np.int64), *found])
+            survey = self._survey(weight)
         if unit is None:
             assert survey is not None
             self._kept, units = np.ones(len(survey), dtype=bool), np.arange(len(survey))
@@ -113,6 +112,16 @@ class UnitRows(RowStream):
             else:
                 columns = [_taken(batch.column(place), rows) for place in range(len(names))]
                 yield HeldBatch(columns, len(rows))
+
+    def _survey(self, weight: SurveyWeight) -> Ints:
+        """Return the amount that each row counts by its own weight, in steps. Private."""
+        # Imported here: the session package is imported after tables are.
+        from missdp.session.row_kernel import map_rows
+        from missdp.table.row_functions import WeightedRow
+
+        function, name = WeightedRow(weight), weight.column
+        found = (map_rows(function, {name: c}, len(c))[name] for c in self._chunks(name))
+        return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
     def _chunks(self, name: str) -> Iterator[Chunk]:
         """Yield the cells of a column of all rows. Private."""
@@ -283,8 +292,8 @@ def rows_of_units(data: Any, schema: Schema) -> RowStream:
     apart = tuple(fact.column for fact in (unit, weight) if fact is not None)
     if hasattr(type(data), "counts"):
         raise SchemaError(
-            f"rows are chosen or weighed by their {apart[0]!r} before they are counted, and a "
-            "source counts by itself: pass the frame, file, relation or database that it counts"
+            "units and weights cannot be used with a custom source. Pass the frame, file, relation "
+            "or database instead."
         )
     names = (*schema.stored.names, *apart)
     rows = stream_of(data) or HeldRows(data, names, unread=schema.layout.unread)
@@ -382,7 +391,7 @@ def _shorter(identifier: bytes | None) -> bytes | None:
     return UNREAD + hashlib.blake2b(identifier, digest_size=32).digest()
 
 
-def _survey_weights(cells: pa.Array, weight: SurveyWeight) -> Ints:
+def survey_shares(cells: pa.Array, weight: SurveyWeight) -> Ints:
     """Return what rows count by a column of weights, each by itself, in steps."""
     values, marks = read_numbers(cells)
     known = (marks == 0) & np.isfinite(values) & (values >= 0)

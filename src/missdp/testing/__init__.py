@@ -4,7 +4,8 @@
 can be called one by one. All tables are made up: never run them on private rows.
 """
 
-from missdp.aliases import exported
+from missdp.exports import exported
+from missdp.testing import pricing_mechanisms as _pricing_mechanisms  # noqa: F401 - registers
 from missdp.testing.claims import Audit as Audit
 from missdp.testing.claims import Claim as Claim
 from missdp.testing.claims import audit as audit
@@ -12,10 +13,7 @@ from missdp.testing.claims import audit_samples as audit_samples
 from missdp.testing.claims import audit_synthesizer as audit_synthesizer
 from missdp.testing.claims import judge as judge
 from missdp.testing.claims import mu_of as mu_of
-from missdp.testing.findings import Answer as Answer
 from missdp.testing.findings import Finding as Finding
-from missdp.testing.findings import Recorder as Recorder
-from missdp.testing.findings import Repeater as Repeater
 from missdp.testing.findings import Report as Report
 from missdp.testing.habits import HABITS as HABITS
 from missdp.testing.habits import check_habits as check_habits
@@ -31,6 +29,12 @@ from missdp.testing.made_up import TINY as TINY
 from missdp.testing.made_up import canary as canary
 from missdp.testing.made_up import made_up as made_up
 from missdp.testing.made_up import neighbours as neighbours
+from missdp.testing.recording import Answer as Answer
+from missdp.testing.recording import RecordingNoise as RecordingNoise
+from missdp.testing.recording import ReplayedNoise as ReplayedNoise
 from missdp.testing.sensitivity import check_sensitivity as check_sensitivity
+from missdp.testing.undercharges import UnknownMechanismError as UnknownMechanismError
+from missdp.testing.undercharges import log_ratio as log_ratio
+from missdp.testing.undercharges import undercharges as undercharges
 
 __all__ = exported(globals())

@@ -2,9 +2,9 @@
 
 A claim bounds the share of hits for a given share of false alarms. No test tells two tables apart
 better than the ratio of the likelihoods of what was seen (Neyman and Pearson 1933). The exact
-numbers behind each answer of a door are known for both tables, since its answers on one are
-repeated on the other; so the ratio is the product of the ratios of the laws. Samples can be had of
-any library without a look inside; an audit from them has no promised power.
+numbers behind each answer of a session are known for both tables, since the answers on one table
+are repeated on the other. So the ratio is the product of the ratios of the mechanisms. Samples can
+be had of any library without a look inside. An audit from samples has no promised power.
 """
 
 from __future__ import annotations
@@ -24,27 +24,25 @@ from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 from scipy.stats import beta
 
 from missdp.accounting import (
-    FAST_ACCOUNTANTS,
-    PLD,
-    PURE,
     Event,
     GaussianEvent,
     Guarantee,
     SampledGaussianEvent,
     ZCDPEvent,
-    delta_of,
     epsilon_of,
     flatten,
     releases,
 )
-from missdp.accounting.accountants import GDP
-from missdp.accounting.costs import gdp_cost, pure_epsilon
-from missdp.errors import MissingDependencyError, UnprovenError, number, replacing
+from missdp.accounting.measures import gdp_cost, is_pure, proven, pure_epsilon
+from missdp.errors import UnprovenError, import_optional, number
+from missdp.profiles import delta_of
 from missdp.record import Record
 from missdp.synth import Synthesizer
 from missdp.table import Table
-from missdp.testing.findings import Differs, Enough, Recorder, Repeater, Run, Subject, subjects
+from missdp.testing.findings import Run, Subject, subjects
 from missdp.testing.made_up import TINY, canary
+from missdp.testing.recording import Differs, Enough, RecordingNoise, ReplayedNoise, fitted_inside
+from missdp.testing.undercharges import UnknownMechanismError, log_ratio
 
 _POINTS = 50  # epsilons at which a claim is read
 _MOST_EPSILON = 50.0
@@ -117,14 +115,13 @@ def _gaussian_of(events: Iterable[Event]) -> float:
 
 def _pairs(events: tuple[Event, ...]) -> tuple[tuple[float, float], ...]:
     """Return claims at a grid of epsilons, and the one at delta 0 if there is one."""
-    using = (PLD,) if all(map(PLD.supports, events)) else FAST_ACCOUNTANTS
     try:
-        widest = epsilon_of(events, 1e-6, accountants=using)
+        widest = epsilon_of(events, 1e-6)
         grid = np.linspace(0.0, min(widest, _MOST_EPSILON), _POINTS)
-        found = [(float(e), delta_of(events, float(e), accountants=using)) for e in grid]
+        found = [(float(e), delta_of(events, float(e))) for e in grid]
     except UnprovenError:
         return ()
-    if all(map(PURE.supports, events)):
+    if all(map(is_pure, events)):
         found.append((sum(map(pure_epsilon, events)), 0.0))
     return tuple(pair for pair in found if pair[0] <= _MOST_EPSILON)
 
@@ -135,13 +132,13 @@ def mu_of(event: Event) -> float:
     For discrete Gaussian noise on counts the largest mu of all corners of its trade-off curve is
     found numerically, for false alarms above 10^-18: the curve of the Gaussian is convex, so that
     it lies below the rest. Steps that read every row are Gaussian; for those that sample rows no mu
-    is known here. Everything else is what `missdp.accounting.costs` proves.
+    is known here. Everything else is what `missdp.accounting.measures` proves.
     """
     if isinstance(event, GaussianEvent) and event.discrete and event.sensitivity < 2 - 1e-9:
         return _discrete_gaussian_mu(event.sigma)
     if isinstance(event, SampledGaussianEvent) and event.rate == 1:  # on a fine grid
         return math.sqrt(event.steps) / event.noise_multiplier
-    return math.sqrt(gdp_cost(event)) if GDP.supports(event) else math.inf
+    return math.sqrt(gdp_cost(event)) if proven(gdp_cost, event) else math.inf
 
 
 @functools.cache
@@ -177,7 +174,7 @@ class Audit(Record):
         Whether the claim is refuted, with the confidence: the lower bound on the hits is more than
         the claim allows at the upper bound on the false alarms.
     blind : tuple of str
-        Laws that could not be used, since they have no ``log_ratio``.
+        Mechanisms that could not be used, since no `log_ratio` is registered for them.
     """
 
     subject: str
@@ -343,16 +340,14 @@ def _agreement(sample: Any, row: Any) -> list[float]:
 
 def _learned(seen: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Scores of the second half of the runs on either table, by a classifier of the first."""
-    absent = MissingDependencyError(
-        "an audit without a `statistic` needs an extra: pip install 'missdp[learners]'"
+    linear_model, pipeline, preprocessing = (
+        import_optional(f"sklearn.{name}", purpose="audits without a `statistic`")
+        for name in ("linear_model", "pipeline", "preprocessing")
     )
-    with replacing(ImportError, by=absent):
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import StandardScaler
-
     half, later = np.split(seen, [len(seen) // 2])
-    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    model = pipeline.make_pipeline(
+        preprocessing.StandardScaler(), linear_model.LogisticRegression(max_iter=1000)
+    )
     model.fit(np.concatenate([half[:, 0], half[:, 1]]), np.repeat([0, 1], len(half)))
     return model.decision_function(later[:, 0]), model.decision_function(later[:, 1])
 
@@ -379,9 +374,9 @@ def audit(
     Parameters
     ----------
     run : callable
-        ``run(witness, table)`` does whatever is audited, with the witness as its noise
-        (``random_state=witness``): a fit, a statistic, a private estimator. It is stopped after its
-        last answer.
+        ``run(table)`` does whatever is audited: a fit, a statistic, a private estimator. It opens
+        its sessions itself, so that they have the noise of the audit, whatever their
+        ``random_state``. It is stopped after its last answer.
     table, neighbour
         Two neighbouring inputs.
     claim : Claim, Guarantee or events, optional
@@ -396,16 +391,21 @@ def audit(
     confidence : float, default 0.95
         Of the lower bound.
 
+    Returns
+    -------
+    Audit
+        The shares of hits and false alarms, and whether they refute the claim.
+
     Examples
     --------
     >>> from missdp import PrivBayes
-    >>> def fit(witness, table):
-    ...     PrivBayes(epsilon=2.0, random_state=witness).fit(table)
+    >>> def fit(table):
+    ...     PrivBayes(epsilon=2.0).fit(table)
     >>> audit(fit, *canary(TINY, 12), trials=20).flagged
     False
     """
     _check(trials, confidence, scale)
-    attacker = _Attacker(run, (table, neighbour), scale, seed)
+    attacker = _Attacker(lambda _noise, rows: run(rows), (table, neighbour), scale, seed)
     present, absent = attacker.ratios(trials)
     claimed = attacker.charged() if claim is None else Claim.of(claim)
     found = judge(present, absent, claimed, confidence=confidence, subject=subject)
@@ -416,7 +416,7 @@ def audit(
 class _Attacker:
     """Runs on either table, with the log likelihood ratio of all answers."""
 
-    run: Run
+    run: Callable[[RecordingNoise, Any], Any]
     tables: tuple[Any, Any]
     scale: float
     seed: int
@@ -428,43 +428,43 @@ class _Attacker:
         """Return the ratios of runs on the table with the row, and on the one without."""
         pilots = [self.recorded(side, -1 - k) for side in (0, 1) for k in range(_PILOTS)]
         # An attacker may look at the first answers only; where all runs have as many, at all.
-        self.stop_after = max(len(kept.kept) for kept in pilots)
+        self.stop_after = max(len(recording.answers) for recording in pilots)
         absent, present = (
             np.array([self.ratio(side, number) for number in range(trials)]) for side in (0, 1)
         )
         return present, absent
 
-    def recorded(self, side: int, number: int) -> Recorder:
+    def recorded(self, side: int, number: int) -> RecordingNoise:
         """Answer a run on one of the tables."""
         mixed = np.random.SeedSequence([self.seed, side, number % 2**32])
         seed = int(mixed.generate_state(1, np.uint64)[0] >> 1)
-        kept = Recorder(seed, scale=self.scale, stop_after=self.stop_after)
-        self._answered(kept, side)
-        bare = Counter(replace(answer.event, label="", gate=None) for answer in kept.kept)
+        noise = RecordingNoise(seed, scale=self.scale, stop_after=self.stop_after)
+        self._answered(noise, side)
+        bare = Counter(replace(answer.event, label="", gate=None) for answer in noise.answers)
         self.compositions.add(frozenset(bare.items()))
-        return kept
+        return noise
 
-    def _answered(self, witness: Recorder, side: int) -> None:
-        # Of small tables and large epsilons nothing is said here.
-        with warnings.catch_warnings(action="ignore"), contextlib.suppress(Enough):
-            self.run(witness, self.tables[side])
+    def _answered(self, noise: RecordingNoise, side: int) -> None:
+        # Warnings about small tables and large epsilons do not matter here.
+        with warnings.catch_warnings(action="ignore"), contextlib.suppress(Enough), noise:
+            self.run(noise, self.tables[side])
 
     def ratio(self, side: int, number: int) -> float:
         """Log likelihood of the neighbour less that of the table, for a run on one of them."""
-        kept, sign = self.recorded(side, number), 1.0 if side else -1.0
-        again = Repeater(kept)
+        recording, sign = self.recorded(side, number), 1.0 if side else -1.0
+        again = ReplayedNoise(recording)
         try:
             self._answered(again, 1 - side)
-            alike = len(again.kept) == len(kept.kept)
+            alike = len(again.answers) == len(recording.answers)
         except Differs:
             alike = False
         if not alike:  # the other table asks something else: it cannot have been that one
             return sign * math.inf
         total = 0.0
-        for here, there in zip(kept.kept, again.kept, strict=True):
-            if hasattr(here.law, "log_ratio"):
-                total += here.law.log_ratio(here.released, here.exact, there.exact)
-            else:
+        for here, there in zip(recording.answers, again.answers, strict=True):
+            try:
+                total += log_ratio(here.law, here.released, here.exact, there.exact)
+            except UnknownMechanismError:
                 self.blind.add(type(here.law).__name__)
         return sign * total
 
@@ -527,7 +527,7 @@ def audit_subject(
     if "epsilon" not in on.parameters:
         on = replace(on, parameters={**on.parameters, "epsilon": _telling_epsilon(on.delta)})
     both = tables or canary(TINY, 12)
-    attacker = _Attacker(on.answered, both, scale, seed)
+    attacker = _Attacker(functools.partial(fitted_inside, on), both, scale, seed)
     present, absent = attacker.ratios(trials)
     stated = _stated(on, both[0])
     # What was charged for an answer is a fact about rows; what that is to units, only the guarantee
@@ -540,11 +540,11 @@ def audit_subject(
 
 def _stated(on: Subject, table: Table) -> Claim:
     """What the guarantee of a fit states, and, in case answers were not paid for, what was paid."""
-    kept = Recorder(0)
-    with warnings.catch_warnings(action="ignore"):
-        guarantee = on.answered(kept, table).guarantee_
+    noise = RecordingNoise(0)
+    with warnings.catch_warnings(action="ignore"), noise:
+        guarantee = fitted_inside(on, noise, table).guarantee_
     stated, charged = Claim.of(guarantee), releases(guarantee.events)
-    unpaid = len(charged) < len(kept.kept)
+    unpaid = len(charged) < len(noise.answers)
     return stated.and_also(Claim.of(charged)) if unpaid else stated
 
 

@@ -1,4 +1,4 @@
-"""What is checked, who watches, and what was found: subjects, witnesses, promises, reports."""
+"""What is checked and what was found: subjects, promises, reports."""
 
 from __future__ import annotations
 
@@ -7,16 +7,11 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
-from fractions import Fraction
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from missdp.accounting import Event
 from missdp.errors import CheckFailedError, MissDPWarning, ParameterError
-from missdp.mechanisms import Witness
-from missdp.mechanisms.session import Mechanism
-from missdp.mechanisms.smooth import Bounded
 from missdp.record import Record
 from missdp.schema import Schema
 from missdp.sources import MemorySource
@@ -24,8 +19,8 @@ from missdp.synth import Synthesizer
 from missdp.table import Table
 from missdp.testing.made_up import SCHEMA, has_kinds_or_rules, made_up
 
-Run: TypeAlias = Callable[[Any, Any], Any]
-"""Whatever answers through a door: ``run(witness, table)``."""
+Run: TypeAlias = Callable[[Any], Any]
+"""Whatever opens a session on a table and lets it answer: ``run(table)``."""
 
 
 @dataclass(frozen=True)
@@ -70,18 +65,13 @@ class Subject:
             self._fits[known] = self.build(**more).fit(self.table(rows))
         return copy.deepcopy(self._fits[known])
 
-    def answered(self, witness: Any, rows: Table) -> Synthesizer:
-        """Return a model of the rows, its answers given by a witness, who watches them."""
-        known = rows if rows.schema.unit else witness.watched(rows)
-        return self.build(random_state=witness).fit(known)
-
     def table(self, n: int = 300, seed: int = 0) -> Table:
         """Return a made-up table."""
         return made_up(self.schema, n, seed)
 
 
 def is_run(subject: Any, **more: Any) -> bool:
-    """Whether the subject is a function of a witness and a table; such take none of the options."""
+    """Whether the subject is a function of a table; such take none of the options."""
     if isinstance(subject, type) or not callable(subject) or isinstance(subject, Synthesizer):
         return False
     given = [name for name, value in more.items() if value is not None]
@@ -105,7 +95,7 @@ def subjects(
     if not (isinstance(family, type) and issubclass(family, Synthesizer)):
         raise ParameterError(
             "a family is a class that inherits from missdp.synth.Synthesizer; for anything else "
-            "give the check a function, run(witness, table)"
+            "give the check a function, run(table)"
         )
     named = tuple(family.strategies if strategies is None else strategies)
     if not named or not set(named) <= set(family.strategies):
@@ -256,167 +246,7 @@ def examine(check: str, what: str, case: str, run: Callable[[], str | None]) -> 
     return Finding(check, what, case, False, str(caught.error) if broken else caught.shown)
 
 
-# Who watches
-
-UNANSWERED = "nothing was answered: hand the witness on, as random_state, to what draws the noise"
-_CHOOSE = "Choose what to ask, and with how much noise, from public facts and released values only"
-
-
-class Differs(Broken):
-    """The rows are asked another question than was kept: it depends on more than answers."""
-
-    def __init__(self, how: str) -> None:
-        super().__init__(f"questions depend on more than answers: {how}. {_CHOOSE}")
-
-
-class Enough(BaseException):
-    """The last answer that is of interest was given: the rest is post-processing."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What left through a door, and what was behind it."""
-
-    event: Event
-    law: Mechanism
-    exact: Any
-    released: Any
-
-
-class Recorder(Witness):
-    """Keep every answer with the exact numbers behind it.
-
-    Parameters
-    ----------
-    seed : int
-    scale : float, default 1.0
-        Draw the noise with so many times its scale: a bug that an audit must find.
-    stop_after : int, optional
-        Stop whatever asks, by raising ``Enough``, once so many answers were kept.
-    """
-
-    def __init__(self, seed: int, *, scale: float = 1.0, stop_after: int | None = None) -> None:
-        super().__init__(seed)
-        self.seed, self.scale, self.stop_after = seed, scale, stop_after
-        self.kept: list[Answer] = []
-        self.generators = 0
-        self.scaled = self.computing = False
-        self.read_beside = 0
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Recorder:
-        return self
-
-    def __sklearn_clone__(self) -> Recorder:
-        return self
-
-    def answer(self, event: Event, law: Mechanism, exact: Callable[[], Any]) -> Any:
-        """Return the answer of a law, and keep it."""
-        behind = self._computed(exact)
-        return self._keep(Answer(event, law, behind, self.drawn(law, copy.deepcopy(behind))))
-
-    def watched(self, table: Table) -> Guarded:
-        """Return rows; how often they are read outside of an answer is then in ``read_beside``."""
-        return Guarded(table, self._notice)
-
-    def _notice(self) -> None:
-        self.read_beside += not self.computing
-
-    def _computed(self, exact: Callable[[], Any]) -> Any:
-        """Return a copy of exact numbers, for which rows may be read."""
-        self.computing = True
-        try:
-            return copy.deepcopy(exact())
-        finally:
-            self.computing = False
-
-    def _keep(self, answer: Answer) -> Any:
-        """Keep an answer, and return a copy of what was released."""
-        self.kept.append(answer)
-        if len(self.kept) == self.stop_after:
-            raise Enough
-        return copy.deepcopy(answer.released)
-
-    def drawn(self, law: Mechanism, behind: Any) -> Any:
-        """Draw an answer, with noise of the scale that was asked for or a false one."""
-        self.scaled = self.scale == 1
-        released = law.draw(behind, self)
-        if self.scaled:
-            return released
-        if isinstance(behind, Bounded):  # whose noise is made of random bits
-            more, pairs = Fraction(self.scale), zip(behind.totals, released, strict=True)
-            return tuple(total + more * (value - total) for total, value in pairs)
-        raise ParameterError(
-            f"the noise of {type(law).__name__} cannot be scaled: audit it with scale=1, or "
-            "let it draw by discrete_laplace, discrete_gaussian or noisy_max of the witness"
-        )
-
-    def _scaled(self, scale: float) -> float:
-        self.scaled = True
-        return scale * self.scale
-
-    def discrete_laplace(self, scale: float, size: Any) -> Any:
-        """Draw Laplace noise, with the scale that was asked for or a false one."""
-        return super().discrete_laplace(self._scaled(scale), size)
-
-    def discrete_gaussian(self, sigma: float, size: Any) -> Any:
-        """Draw Gaussian noise, with the scale that was asked for or a false one."""
-        return super().discrete_gaussian(self._scaled(sigma), size)
-
-    def noisy_max(self, scores: Any, scale: float, **more: Any) -> int:
-        """Select with the scale that was asked for or a false one."""
-        return super().noisy_max(scores, self._scaled(scale), **more)
-
-    def generator(self) -> np.random.Generator:
-        """Return a generator for post-processing: the same one for all who repeat the answers."""
-        self.generators += 1
-        return _PerCall(self.seed, self.generators)
-
-
-class Repeater(Recorder):
-    """Repeat the answers that were kept, and keep what is behind them here, if that is read."""
-
-    def __init__(self, kept: Recorder, *, reads: bool = True) -> None:
-        super().__init__(kept.seed, stop_after=kept.stop_after)
-        self.tape, self.reads = kept.kept, reads
-
-    def answer(self, event: Event, law: Mechanism, exact: Callable[[], Any]) -> Any:
-        """Return the answer that was kept; raise ``Differs`` if the question is not the same."""
-        position = len(self.kept)
-        behind = self._computed(exact) if self.reads else None
-        if position == len(self.tape):
-            raise Differs(f"answer {position + 1} ({event.label}) was not asked for before")
-        before = self.tape[position]
-        if not (same(before.event, event) and same(before.law, law)):
-            raise Differs(
-                f"answer {position + 1} was {before.event.label!r} and is {event.label!r}, or has "
-                "other parameters"
-            )
-        return self._keep(Answer(event, law, behind, before.released))
-
-
-class _PerCall(np.random.Generator):
-    """A generator with a stream for each call, so that one more row moves no other draw."""
-
-    def __init__(self, seed: int, number: int) -> None:
-        super().__init__(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(number,))))
-        self._seed, self._number, self._calls = seed, number, 0
-
-    def __reduce__(self) -> Any:
-        return _PerCall, (self._seed, self._number)
-
-
-def _drawing(name: str) -> Callable[..., Any]:
-    def drawing(self: _PerCall, *given: Any, **more: Any) -> Any:
-        self._calls += 1
-        key = (self._number, self._calls)
-        fresh = np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=key))
-        return getattr(fresh, name)(*given, **more)
-
-    return drawing
-
-
-for _name in ("choice", "random", "integers", "normal", "standard_normal", "uniform", "binomial"):
-    setattr(_PerCall, _name, _drawing(_name))
+# What is compared, and what is read
 
 
 def same(one: Any, other: Any) -> bool:

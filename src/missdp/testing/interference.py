@@ -21,19 +21,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from missdp.accounting import Budget
-from missdp.mechanisms import Witness
+from missdp.accounting import Composition, Filter
 from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
 from missdp.table.encode import Column
 from missdp.testing.findings import (
-    UNANSWERED,
     Caught,
-    Differs,
     Finding,
-    Recorder,
-    Repeater,
     Report,
     Run,
     Subject,
@@ -44,6 +39,7 @@ from missdp.testing.findings import (
     subjects,
 )
 from missdp.testing.made_up import SCHEMA, constant, has_kinds_or_rules, made_up, unread
+from missdp.testing.recording import UNANSWERED, RecordingNoise, ReplayedNoise
 
 PAIRS = ("two tables", "one hole", "full and empty", "one row and none", "constant columns")
 """The pairs of tables on which answers are repeated."""
@@ -74,15 +70,19 @@ def check_non_interference(
     Parameters
     ----------
     subject : type of Synthesizer, or callable
-        A family, or ``run(witness, table)``: whatever answers through a door, with the witness as
-        its noise (``random_state=witness``). All that it returns is compared, hidden attributes
-        too: return what others get to see, and not the door.
+        A family, or ``run(table)``, which opens a session and lets it answer. All that it returns
+        is compared, hidden attributes too: return what others get to see, and not the session.
     parameters, strategies, schema : optional
         For a family, see `check_synthesizer`.
     pairs : iterable of str, optional
         Which pairs of tables (see ``PAIRS``); all by default.
     tables : mapping of str to pair, optional
         Pairs of tables for a function, by name, instead of those that are made up.
+
+    Returns
+    -------
+    Report
+        A finding for each pair of tables.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def check_non_interference(
 
 def interference_of(
     on: Subject, pairs: Iterable[str] | None = None
-) -> tuple[list[Finding], list[tuple[Recorder, Any]]]:
+) -> tuple[list[Finding], list[tuple[RecordingNoise, Any]]]:
     """Return what was found for one strategy, and the answers of its fits with their models."""
     cases = {f"{on.case}, {name}": two for name, two in _tables(on.schema, pairs).items()}
     repeated = _Repeated(on.family, partial(_shown_by_fit, on))
@@ -145,9 +145,9 @@ class _Repeated:
     """A run, whose answers are kept once for each table and repeated for others."""
 
     subject: Any  # whose module, and classes, no run may change
-    shown: Callable[[Recorder, Any], tuple[Facts, Any]]  # and what the run returned
+    shown: Callable[[RecordingNoise, Any], tuple[Facts, Any]]  # and what the run returned
     computes: tuple[bool, ...] = (True,)  # whether, while answers are repeated
-    _kept: dict[int, tuple[Any, Recorder, Facts, Any]] = field(default_factory=dict)
+    _kept: dict[int, tuple[Any, RecordingNoise, Facts, Any]] = field(default_factory=dict)
 
     def findings(self, what: str, cases: Mapping[str, tuple[Any, Any]]) -> list[Finding]:
         """Return what was found on each pair of tables."""
@@ -159,31 +159,29 @@ class _Repeated:
     def _compare(self, one: Any, other: Any) -> str:
         """Compare what is seen of a table with what is seen of another, given the same answers."""
         kept, first, _ = self.recorded(one)
-        expect(kept.kept or first["refusal"], UNANSWERED)
+        expect(kept.answers or first["refusal"], UNANSWERED)
         for computes in self.computes:
-            again = Repeater(kept, reads=computes)
+            again = ReplayedNoise(kept, reads=computes)
             second = self.shown(again, other)[0] | _outside_state(self.subject)
             found = _seen(kept, again, first, second)
             expect(not found, found)
             beside = kept.read_beside + again.read_beside
             expect(not beside, f"rows were read {beside} times outside of an answer. {_ADVICE}")
-        return f"{len(kept.kept)} answers, {len(first)} facts"
+        return f"{len(kept.answers)} answers, {len(first)} facts"
 
-    def recorded(self, table: Any) -> tuple[Recorder, Facts, Any]:
+    def recorded(self, table: Any) -> tuple[RecordingNoise, Facts, Any]:
         """Return the answers on a table, what is seen of it and left outside, and the result."""
         if id(table) not in self._kept:
-            kept = Recorder(0)
+            kept = RecordingNoise(0)
             first, result = self.shown(kept, table)
             self._kept[id(table)] = table, kept, first | _outside_state(self.subject), result
         return self._kept[id(table)][1:]
 
 
-def _seen(kept: Recorder, again: Recorder, first: Facts, second: Facts) -> str:
+def _seen(kept: RecordingNoise, again: RecordingNoise, first: Facts, second: Facts) -> str:
     """Say what differs, if anything does."""
-    if second["refusal"].startswith(Differs.__name__):
-        return second["refusal"].removeprefix(f"{Differs.__name__}: ")
     seen = [name for name in {**first, **second} if first.get(name) != second.get(name)]
-    if len(again.kept) != len(kept.kept):
+    if len(again.answers) != len(kept.answers):
         seen.insert(0, "number of questions")
     return f"differs with the rows: {', '.join(seen[:6])}. {_ADVICE}" if seen else ""
 
@@ -191,11 +189,12 @@ def _seen(kept: Recorder, again: Recorder, first: Facts, second: Facts) -> str:
 # What anyone sees
 
 
-def _shown_by_fit(on: Subject, witness: Recorder, table: Table) -> tuple[Facts, Synthesizer]:
+def _shown_by_fit(on: Subject, noise: RecordingNoise, table: Table) -> tuple[Facts, Synthesizer]:
     """Fit a model, and return everything that anyone sees of it, and the model."""
-    model, progress = on.build(random_state=witness), list[tuple[str, float]]()
+    model, progress = on.build(), list[tuple[str, float]]()
     model.set_params(progress=lambda *shown: progress.append(shown))
-    seen = _called("", lambda: model.fit(witness.watched(table)))
+    with noise:
+        seen = _called("", lambda: model.fit(noise.watched(table)))
     model.set_params(progress=None)
     seen |= {"progress": repr(progress), "repr": repr(model)}
     if not seen["refusal"]:
@@ -207,10 +206,11 @@ def _shown_by_fit(on: Subject, witness: Recorder, table: Table) -> tuple[Facts, 
     return seen, model
 
 
-def _shown_by_run(run: Run, witness: Recorder, table: Any) -> tuple[Facts, Any]:
+def _shown_by_run(run: Run, noise: RecordingNoise, table: Any) -> tuple[Facts, Any]:
     """Return everything that anyone sees of a call, and what it returned."""
     result: list[Any] = []
-    seen = _called("", lambda: result.append(run(witness, table)))
+    with noise:
+        seen = _called("", lambda: result.append(run(table)))
     returned = result[0] if result else None
     return seen | _facts_of(returned, "result"), returned
 
@@ -302,11 +302,11 @@ def _parts(value: Any) -> tuple[str, list[tuple[str, Any]]]:
         return f"{kind} {sorted(map(repr, value))}", []
     if isinstance(value, np.random.Generator):
         return kind, [(".state", repr(value.bit_generator.state))]
-    if isinstance(value, Budget):
+    if isinstance(value, Composition | Filter):
         return kind, [(".events", [event.to_dict() for event in value.events])]
     if isinstance(value, types.FunctionType):
         return _function(value)
-    if isinstance(value, (type, types.ModuleType, Witness, cached_property, property)):
+    if isinstance(value, (type, types.ModuleType, RecordingNoise, cached_property, property)):
         return f"{kind} {getattr(value, '__qualname__', '')}", []
     if isinstance(value, (classmethod, staticmethod)):
         return kind, [(".function", value.__func__)]

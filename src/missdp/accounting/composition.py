@@ -1,0 +1,204 @@
+"""Compositions: what events cost together in (epsilon, delta), if all were fixed in advance.
+
+Each bound is valid, and the smallest counts. Privacy measures add up costs
+(`missdp.accounting.measures`), Rényi divergences add up order by order (`missdp.accounting.renyi`),
+and privacy loss distributions are composed (`missdp.accounting.loss_distributions`). All bounds
+hold for queries that depend on earlier answers, with privacy parameters that do not. A `Filter`
+covers parameters that do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from missdp.accounting.events import Adjacency, Event, Protects, flatten, under
+from missdp.accounting.exact import (
+    add_remove_share,
+    exact,
+    float_down,
+    total,
+)
+from missdp.accounting.loss_distributions import (
+    MAX_TOTAL,
+    composed_epsilon,
+    rough_epsilon,
+    tabulated,
+)
+from missdp.accounting.measures import MEASURES, Currency, Measure, approximate_delta, proven
+from missdp.accounting.renyi import epsilon_from_rdp, rdp_curve, renyi_curve
+from missdp.errors import UnprovenError
+from missdp.record import check_delta
+
+# More distinct kinds of events than this cost loss distributions seconds for little gain.
+_MAX_DISTINCT = 400
+
+
+def epsilon_of(events: Event | Iterable[Event], delta: float) -> float:
+    """Return the smallest proven epsilon of a composition at ``delta``.
+
+    Parameters
+    ----------
+    events : Event or iterable of Event
+        Releases that were fixed in advance, all under one adjacency.
+    delta : float
+        In [0, 1). At 0 only pure DP counts.
+
+    Returns
+    -------
+    float
+        Infinity if ``delta`` is smaller than the deltas of the events together.
+
+    Raises
+    ------
+    UnprovenError
+        If no bound covers every event, or the events mix adjacencies.
+
+    Examples
+    --------
+    >>> from missdp.accounting import LaplaceEvent
+    >>> epsilon_of([LaplaceEvent(sensitivity=1, scale=2.0)] * 2, 0.0)
+    1.0
+    """
+    return _smallest(flatten(events), check_delta("delta", delta))
+
+
+def proven_epsilon(
+    events: Event | Iterable[Event],
+    delta: float,
+    adjacency: Adjacency = "add-remove",
+    *,
+    protects: Protects = "incomplete",
+    enough: float = 0.0,
+) -> float:
+    """Return the smallest epsilon that events prove at ``delta``, or the first that is enough.
+
+    Add-remove facts are converted to replace-one one by one, or as a whole: replacing a row is
+    removing a row and adding another one (`replace_one_of`).
+
+    Parameters
+    ----------
+    events : Event or iterable of Event
+        Releases that were fixed in advance. A single event may carry a proof of its own
+        (`Event.epsilon_bound`).
+    delta, adjacency, protects
+        The guarantee that is to be proven.
+    enough : float, default 0.0
+        A requested epsilon. The search stops at the first bound that is at most this.
+
+    Returns
+    -------
+    float
+        Infinity if nothing is proven at this delta.
+
+    Raises
+    ------
+    UnprovenError
+        If no bound covers the events, or replace-one facts are to prove an add-remove guarantee.
+
+    Examples
+    --------
+    >>> from missdp.accounting import LaplaceEvent
+    >>> proven_epsilon([LaplaceEvent(sensitivity=1, scale=2.0)], 0.0, "replace-one")
+    1.0
+    """
+    given = (events,) if isinstance(events, Event) else tuple(events)
+    parts, delta, found = flatten(given), check_delta("delta", delta), math.inf
+    if len(given) == 1:
+        found = given[0].epsilon_bound(delta, adjacency=adjacency, protects=protects)
+    unproven: UnprovenError | None = None
+    if found > enough:
+        try:
+            found = min(found, _smallest(under(adjacency, parts), delta, enough=enough))
+        except UnprovenError as error:
+            unproven = error
+    converts = adjacency == "replace-one" and all(e.adjacency == "add-remove" for e in parts)
+    if found > enough and converts:
+        try:
+            found = min(found, _in_two_steps(given, delta, protects, enough))
+        except UnprovenError as error:
+            unproven = error
+    if unproven is not None and math.isinf(found):
+        raise unproven
+    return found
+
+
+def _in_two_steps(
+    events: Sequence[Event], delta: float, protects: Protects, enough: float
+) -> float:
+    """Return an epsilon under replace-one: a row is removed, and another one is added."""
+
+    def single(epsilon: float, enough: float = 0.0) -> float:
+        share = add_remove_share(epsilon, delta)
+        return proven_epsilon(events, share, protects=protects, enough=enough)
+
+    if enough and single(enough / 2, enough / 2) <= enough / 2:
+        return enough
+    return 2 * _fixed_point(single)
+
+
+def _fixed_point(needed: Callable[[float], float]) -> float:
+    """Return an e with needed(e) <= e, nearly the smallest; infinity if there is none.
+
+    ``needed`` falls with e, so every iterate is a valid bound.
+    """
+    high = next((2.0**k for k in range(10) if needed(2.0**k) <= 2.0**k), math.inf)
+    for _ in range(30):
+        high, before = min(high, needed(high)), high
+        if not before - high > 1e-6 * before:
+            break
+    return high
+
+
+def _smallest(parts: tuple[Event, ...], delta: float, *, enough: float = 0.0) -> float:
+    """Return the smallest bound, or the first that is enough; the slow one comes last."""
+    if not parts:
+        return 0.0
+    additive = applicable_measures(parts)
+    left = exact(delta) - total(exact(approximate_delta(event)) for event in parts)
+    best = math.inf
+    for measure in additive.values() if left >= 0 else ():
+        best = min(best, measure.epsilon(measure.total(parts), float_down(left)))
+        if best <= enough:
+            return best
+    curved, tabular = other_bounds(parts, additive)
+    if delta == 0:  # a small divergence may be 0 in floating point, where it is none
+        return best
+    if curved and left > 0:
+        best = min(best, epsilon_from_rdp(*renyi_curve(parts), float_down(left)))
+    if tabular and best > enough and not MAX_TOTAL < rough_epsilon(parts, best, delta) < math.inf:
+        best = min(best, composed_epsilon(parts, delta))
+    return best
+
+
+def applicable_measures(parts: tuple[Event, ...]) -> dict[Currency, Measure]:
+    """Return the measures in which every event has a cost; raise if adjacencies are mixed."""
+    if len({event.adjacency for event in parts}) > 1:
+        raise UnprovenError("the events mix adjacencies; convert them with to_replace_one() first")
+    kinds = set(parts)
+    return {n: m for n, m in MEASURES.items() if all(proven(m.cost, event) for event in kinds)}
+
+
+def other_bounds(parts: tuple[Event, ...], additive: dict[Currency, Measure]) -> tuple[bool, bool]:
+    """Return whether a Rényi curve and loss distributions cover all events.
+
+    Parameters
+    ----------
+    parts : tuple of Event
+        Elementary events under one adjacency.
+    additive : dict
+        What `applicable_measures` returned for them.
+
+    Raises
+    ------
+    UnprovenError
+        If no bound covers the events, and no measure does.
+    """
+    kinds = set(parts)
+    curved = all(proven(rdp_curve, event) for event in kinds)
+    tabular = all(proven(tabulated, event) for event in kinds)
+    if not (additive or curved or tabular):
+        named = ", ".join(sorted({type(event).__name__ for event in kinds}))
+        raise UnprovenError(f"no bound is proven for a composition of these events: {named}")
+    few = not tabular or len(set(map(tabulated, kinds))) <= _MAX_DISTINCT
+    return curved, tabular and (few or not (additive or curved))

@@ -1,0 +1,340 @@
+"""Privacy measures that add up: pure epsilon, zCDP rho and the squared mu of Gaussian DP.
+
+A measure has a cost for each kind of event and raises `UnprovenError` for all other kinds. Costs
+are exact, or rounded up. A sum of costs is converted to (epsilon, delta) at the end.
+
+**Gaussian DP.** A mechanism is mu-GDP if telling two neighbours apart by its output is no easier
+than telling N(0, 1) from N(mu, 1) (Dong, Roth & Su 2022). Squares of mu add up. They also add up
+when every next mechanism, and its mu, is chosen by earlier outputs (Smith & Thakurta 2022). The
+reason is a Brownian motion with drift 1 under one neighbour and drift 0 under the other. Each
+answer can be computed from a segment of its path, of length mu^2. So all answers are computed from
+the path up to time sum mu^2. The end of that path carries as much information as the whole path.
+
+**Discrete Gaussian noise.** Let s^2 = sigma^2 - 4. Add continuous noise N(0, s^2) to a vector of
+whole numbers. Then round each coordinate y to the whole number z with probability proportional to
+exp(-(z - y)^2 / 8). The normalising sum hardly depends on y. By Poisson's summation formula it
+differs from 2 sqrt(2 pi) by a factor of at most 1 +- t, t = 2.1 exp(-8 pi^2) < 2e-34, for every y.
+So the result has the discrete Gaussian law with parameter sigma, up to a factor (1 + t) / (1 - t)
+in each coordinate. (This is the convolution of Gaussians; Peikert 2010 uses it to sample from
+lattices.) The vector before rounding is (sensitivity / s)-GDP, and rounding is post-processing. All
+events together may release 2^48 numbers. The factors then multiply to less than exp(2e-19), which
+the outward rounding of the conversion covers.
+
+**Whole numbers of which one moves by one.** This holds for counts of rows, and it sharpens the
+bound. Discrete Gaussian noise is then 1 / s-GDP with s^2 = sigma^2 - 1/11 if sigma^2 >= 12/11
+(- 1/6 if sigma^2 >= 1/3).
+
+1. The likelihood ratio falls from one whole number to the next. So the best tests are thresholds
+   and mixtures of neighbouring thresholds. Let F be the distribution function of the noise, and
+   z_k = quantile(F(k)). The noise is m-GDP if z_k - z_(k-1) <= m for every k.
+2. Suppose the contrary: z_k > z_(k-1) + m for some k. Take thresholds m apart, one of which is
+   z_(k-1). Let a_k be the masses of a normal distribution between them, and A their distribution
+   function. Then A(k-1) = F(k-1) and A(k) < F(k).
+3. A normal variable within an interval of length m has a variance of at most m^2 / 12. (No law with
+   a concave logarithm is more spread there than the exponential one of the same mean, and
+   1 / x^2 - 1 / sinh(x)^2 <= 1/3.) So the second difference of log a is at most
+   -m^2 (1 - m^2 / 12). The second difference of log p, with p the masses of the noise, is
+   -1 / sigma^2.
+4. m = 1 / s satisfies m^2 (1 - m^2 / 12) >= 1 / sigma^2. So log(p / a) is convex. So p - a is first
+   positive, then negative, then positive again (some of these perhaps nowhere).
+5. By step 2, p - a is positive at k. Its sum beyond k is A(k) - F(k) < 0, so it is negative
+   somewhere beyond k. So k lies in the first stretch, and the sum of p - a up to k - 1 is above 0.
+   But that sum is F(k-1) - A(k-1) = 0, which is a contradiction.
+
+**Selections.** A selection costs as much as an (epsilon / 2)-DP mechanism, and no less is proven.
+
+1. Its privacy loss lies in [t - epsilon, t] for some t. So its trade-off function is at least a
+   trade-off function with a single kink.
+2. At a kink, let *alarms* be the probability of a false alarm and *hits* that of a correct one. The
+   kinks of all t lie on one curve, logit(hits) = logit(alarms) + epsilon. It is the trade-off curve
+   of two logistic distributions, epsilon apart.
+3. Let h(u) = quantile(logistic(u)). The two distributions are mu-GDP once
+   h(u + epsilon) - h(u) <= mu for all u.
+4. h is odd, and concave beyond 0. So the difference is largest in the middle, where it is
+   2 h(epsilon / 2). This is the mu of an (epsilon / 2)-DP mechanism. No smaller mu holds for all t.
+5. It remains to prove that h is concave beyond 0. Let p and P be the normal density and
+   distribution function. The condition h'' <= 0 means that g(h) = (2 P - 1) p - h P (1 - P) is at
+   least 0 for h >= 0. The function g is 0 at 0 and tends to 0 far out. Its derivative
+   g' = 2 p^2 - P (1 - P) is first positive, then negative. The reason is that
+   g'' = p (2 P - 1 - 4 h p) is first negative, then positive.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from missdp.accounting.events import (
+    Adjacency,
+    ApproximateEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    PureEvent,
+    SampledGaussianEvent,
+    SelectionEvent,
+    ZCDPEvent,
+)
+from missdp.accounting.exact import (
+    epsilon_from_mu,
+    epsilon_from_rho,
+    exact,
+    float_down,
+    float_up,
+    gdp_mu,
+    integer_shift,
+    mu_worth,
+    total,
+    zcdp_rho,
+)
+from missdp.errors import ParameterError, UnprovenError, one_of, replacing
+from missdp.record import check_delta, check_nonnegative
+
+Currency = Literal["pure", "zcdp", "gdp"]
+"""The privacy measure of an amount: pure DP, zCDP or Gaussian DP."""
+
+MOST_GDP = 6.0
+"""A count of rows can be released at no larger cost in Gaussian DP: less noise has no bound."""
+ROUNDING_VARIANCE = 4
+"""By how much the variance of discrete noise exceeds the variance of its continuous part."""
+_OUTWARD = Fraction(1) + Fraction(1, 2**40)  # quantiles are a relative 1e-15 or so off
+_TINY = 1e-300  # an epsilon whose half may vanish
+# The square root and the conversion that follow are rounded: what a unit costs must not exceed
+# what its budget is worth.
+_INWARD = 1 - Fraction(1, 2**45)
+
+
+def unproven(bound: str, event: Event) -> UnprovenError:
+    """Return the error for an event of which a kind of bound is not proven."""
+    return UnprovenError(f"no {bound} bound is proven for {type(event).__name__}")
+
+
+def proven(cost: Callable[..., object], event: Event) -> bool:
+    """Return whether one of the functions below has a bound for an event."""
+    try:
+        cost(event)
+    except UnprovenError:
+        return False
+    return True
+
+
+def is_pure(event: Event) -> bool:
+    """Return whether an event is pure DP: it has an epsilon, and its delta is 0."""
+    return proven(pure_cost, event) and approximate_delta(event) == 0
+
+
+def approximate_delta(event: Event) -> float:
+    """Return the probability with which the bounds of this event may fail altogether."""
+    return event.delta if isinstance(event, ApproximateEvent) else 0.0
+
+
+def pure_epsilon(event: Event) -> float:
+    """Return `pure_cost` as a float, rounded up."""
+    return float_up(pure_cost(event))
+
+
+def zcdp_rho_of(event: Event) -> float:
+    """Return `zcdp_cost` as a float, rounded up."""
+    return float_up(zcdp_cost(event))
+
+
+def pure_cost(event: Event) -> Fraction:
+    """Return the epsilon of an event exactly; of an `ApproximateEvent`, that beside its delta."""
+    match event:
+        case PureEvent() | ApproximateEvent():
+            return exact(event.epsilon)
+        case LaplaceEvent():  # integer queries move by whole numbers
+            shift = integer_shift(event.sensitivity) if event.discrete else event.sensitivity
+            return Fraction(shift) / Fraction(event.scale)
+    raise unproven("pure DP", event)
+
+
+def zcdp_cost(event: Event) -> Fraction:
+    """Return the rho of an event exactly, under (delta-approximate) zero-concentrated DP."""
+    match event:
+        case SelectionEvent():
+            return pure_cost(event) ** 2 / 8  # bounded range: Cesar & Rogers 2021
+        case PureEvent() | ApproximateEvent() | LaplaceEvent():
+            return pure_cost(event) ** 2 / 2  # Bun & Steinke 2016, Proposition 1.4
+        case GaussianEvent():
+            # Continuous: Bun & Steinke 2016, Prop. 1.6. Discrete: Canonne et al. 2020, Theorem 14.
+            return (Fraction(event.sensitivity) / Fraction(event.sigma)) ** 2 / 2
+        case SampledGaussianEvent():
+            # No less than without sampling: at large orders, zCDP gains nothing from it.
+            # Quasi-convexity of the divergence bounds a mixture of "read" and "not read" by the
+            # former, in both directions.
+            whole = event.steps / Fraction(event.noise_multiplier) ** 2 / 2
+            return whole if event.rate else Fraction(0)
+        case ZCDPEvent():
+            return exact(event.rho)
+    raise unproven("zCDP", event)
+
+
+# Gaussian DP
+
+
+def gdp_cost(event: Event) -> Fraction:
+    """Return the square of mu with which an event is mu-GDP, rounded up.
+
+    Of an `ApproximateEvent`, that beside its delta: it is a mixture of an epsilon-DP mechanism and,
+    with probability delta, of one that tells all (Kairouz, Oh & Viswanath 2015).
+    """
+    match event:
+        case GaussianEvent():
+            variance = Fraction(event.sigma) ** 2
+            if event.discrete:
+                variance -= _lost(event.sensitivity, variance)
+            if variance <= 0:
+                raise UnprovenError(
+                    f"discrete Gaussian noise with sigma {event.sigma:g} has no Gaussian DP bound"
+                )
+            return Fraction(event.sensitivity) ** 2 / variance
+        case SelectionEvent():
+            mu = _pure_mu(max(event.epsilon / 2, min(event.epsilon, _TINY)))
+        case PureEvent() | ApproximateEvent() | LaplaceEvent():
+            mu = _pure_mu(pure_epsilon(event))
+        case _:
+            raise unproven("Gaussian DP", event)
+    return (Fraction(mu) * _OUTWARD) ** 2
+
+
+def moves_by_one(sensitivity: float) -> bool:
+    """Return whether a row of this L2 sensitivity moves at most one whole number, by one."""
+    return sensitivity < 2 and integer_shift(sensitivity**2) <= 1
+
+
+def _lost(sensitivity: float, variance: Fraction) -> Fraction:
+    """Return how much of the variance of discrete noise does not count; all of it, if too small."""
+    if not moves_by_one(sensitivity):
+        return Fraction(ROUNDING_VARIANCE)
+    small = Fraction(1, 6) if variance >= Fraction(1, 3) else variance
+    return Fraction(1, 11) if variance >= Fraction(12, 11) else small
+
+
+def _pure_mu(epsilon: float) -> float:
+    """Return the mu of an epsilon-DP mechanism: the kink is at 1 / (1 + e^epsilon)."""
+    from scipy.special import erfinv, ndtri_exp
+
+    if epsilon < _TINY:
+        return 2 * epsilon
+    if epsilon < 1:  # the same, with no digits lost where it is small
+        return math.sqrt(8) * float(erfinv(math.tanh(epsilon / 2)))
+    if epsilon > 600:  # the quantiles are not known
+        raise UnprovenError("an epsilon this large has no Gaussian DP bound")
+    return -2 * float(ndtri_exp(-np.logaddexp(0.0, epsilon)))
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A way to count privacy loss that adds up: the cost of an event, and the worth of a sum."""
+
+    cost: Callable[[Event], Fraction]  # raises UnprovenError if no bound is proven
+    epsilon: Callable[[Fraction, float], float]
+
+    def total(self, events: Iterable[Event]) -> Fraction:
+        """Return the cost of all events together."""
+        return total(times * self.cost(event) for event, times in Counter(events).items())
+
+
+MEASURES: dict[Currency, Measure] = {
+    "pure": Measure(pure_cost, lambda cost, _: float_up(cost)),
+    "zcdp": Measure(zcdp_cost, lambda cost, delta: epsilon_from_rho(float_up(cost), delta)),
+    "gdp": Measure(gdp_cost, lambda cost, delta: epsilon_from_mu(gdp_mu(cost), delta)),
+}
+"""Basic composition (Dwork et al. 2006), zCDP (Bun & Steinke 2016), and Gaussian DP."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """An amount of privacy in one currency: pure epsilon, zCDP rho, or mu squared.
+
+    Parameters
+    ----------
+    currency : {"pure", "zcdp", "gdp"}
+        The privacy definition in which the amount is counted.
+    amount : float
+        Pure epsilon, zCDP rho, or the square of the mu of Gaussian DP; at least 0.
+
+    Examples
+    --------
+    >>> Cost(currency="zcdp", amount=0.02).event()
+    ZCDPEvent(label='', gate=None, adjacency='add-remove', rho=0.02)
+    """
+
+    currency: Currency
+    amount: float
+
+    def __post_init__(self) -> None:
+        one_of("currency", self.currency, get_args(Currency))
+        object.__setattr__(self, "amount", check_nonnegative("amount", self.amount))
+
+    @classmethod
+    def worth(cls, currency: Currency, epsilon: float, delta: float) -> Cost:
+        """Return the largest amount of a currency that is worth at most (epsilon, delta).
+
+        >>> round(Cost.worth("zcdp", 1.0, 1e-6).amount, 4)
+        0.0244
+        """
+        if currency == "pure":
+            return cls(currency=currency, amount=epsilon)
+        epsilon, delta = check_nonnegative("epsilon", epsilon), check_delta("delta", delta)
+        if delta == 0:
+            raise ParameterError(f"the currency {currency!r} is worth nothing at delta 0")
+        amount = mu_worth(epsilon, delta) ** 2 if currency == "gdp" else zcdp_rho(epsilon, delta)
+        found, step = cls(currency=currency, amount=amount), 2.0**-50
+        while found.epsilon(delta) > epsilon:  # conversion and its inverse round differently
+            found, step = replace(found, amount=found.amount * (1 - step)), min(0.5, 2 * step)
+        return found
+
+    def epsilon(self, delta: float) -> float:
+        """Return the epsilon that this amount is worth at ``delta``; infinite if none is proven."""
+        if self.currency != "pure":
+            delta = check_delta("delta", delta)
+        return MEASURES[self.currency].epsilon(exact(self.amount), delta)
+
+    def event(self, *, label: str = "", adjacency: Adjacency = "add-remove") -> Event:
+        """Return a mechanism that costs exactly this much and of which nothing else is known."""
+        facts: dict[str, Any] = {"label": label, "adjacency": adjacency}
+        if self.currency == "pure":
+            return PureEvent(epsilon=self.amount, **facts)
+        if self.currency == "zcdp":
+            return ZCDPEvent(rho=self.amount, **facts)
+        mu = gdp_mu(exact(self.amount))
+        return GaussianEvent(sensitivity=mu, sigma=1.0, discrete=False, **facts)
+
+    @classmethod
+    def for_counts(cls, epsilon: float, delta: float) -> Cost:
+        """Return the cost, worth (epsilon, delta), that buys most for counts and selections.
+
+        Gaussian DP has a tight conversion for Gaussian noise, worth 10 to 18 % more than zCDP's,
+        and selections cost 1.57 times as much in it. Where the least noise of a count is too small
+        for a bound in Gaussian DP, it is zCDP; at delta 0, pure epsilon.
+        """
+        if delta == 0:
+            return cls.worth("pure", epsilon, delta)
+        found = cls.worth("gdp", epsilon, delta)
+        return found if found.amount <= MOST_GDP else cls.worth("zcdp", epsilon, delta)
+
+    def price(self, event: Event) -> Fraction:
+        """Return the cost of an elementary event in the currency of this, rounded up."""
+        refused = UnprovenError(
+            f"{type(event).__name__} has no bound in the measure {self.currency!r} of this budget; "
+            "choose another measure, or fix all releases in advance in a Composition"
+        )
+        if approximate_delta(event) > 0:  # a sum of costs does not count deltas
+            raise refused
+        with replacing(UnprovenError, by=refused):
+            return MEASURES[self.currency].cost(event)
+
+    def of_each(self, rows: int) -> Cost:
+        """Return the cost of one row for which so many rows together cost this, rounded down."""
+        if rows == 1:
+            return self
+        parts = rows if self.currency == "pure" else rows**2
+        return replace(self, amount=float_down(exact(self.amount) / parts * _INWARD))

@@ -1,0 +1,137 @@
+"""Budgets for releases that were all fixed before the first of them: a plan, proven once.
+
+A fit needs no plan unless it trains networks. Its measurements are chosen along the way, and a
+`Filter` pays for them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+from missdp.accounting.budget import Budget, Entries, Events, as_events
+from missdp.accounting.composition import proven_epsilon
+from missdp.accounting.events import Adjacency, Event, check_adjacency, flatten, unit_of
+from missdp.accounting.filters import FilterEvent
+from missdp.accounting.guarantee import Guarantee
+from missdp.conditions import Condition, FixedSchedule, all_conditions
+from missdp.errors import BudgetExceededError, UnprovenError
+from missdp.record import check_delta, check_nonnegative
+
+
+class Composition(Budget):
+    """A privacy budget for releases that were all fixed before the first of them.
+
+    The plan holds every event. It is proven once, as a whole, by the best bound of any kind
+    (`proven_epsilon`). `charge` then ticks its events off. An event that is not in the plan, or
+    was ticked off before, is refused, so nothing can be chosen later. A release that is left out
+    changes nothing: the guarantee is that of the plan.
+
+    Like a `Filter`, a composition is one object, can be neither pickled nor forked, and is
+    thread-safe. Its parts may be used in any order, and at the same time: a filter bounds every
+    analyst, also one who sees the answers of other parts (Vadhan & Zhang 2023).
+
+    Parameters
+    ----------
+    plan : iterable of Event
+        All events. A part that is chosen along the way is one event, its cap (`Filter.filter`).
+        Labels of events do not matter when they are charged.
+    epsilon : float, optional
+        The epsilon that the guarantee states. By default the smallest that is proven.
+    delta : float, default 0.0
+        In [0, 1); above 0 if an event is not pure DP.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The relation the guarantee holds for. Add-remove events are converted.
+
+    Raises
+    ------
+    BudgetExceededError
+        If the plan costs more than ``epsilon``.
+    UnprovenError
+        If nothing is proven for the plan at this delta.
+
+    Examples
+    --------
+    >>> from missdp.accounting import Composition, GaussianEvent
+    >>> events = [GaussianEvent(sensitivity=1, sigma=30.0 + k) for k in range(3)]
+    >>> plan = Composition(events, 0.5, 1e-6)
+    >>> plan.charge(events[0])
+    >>> plan.spent.epsilon, len(plan.spent.events)
+    (0.5, 3)
+    >>> plan.charge(events[0])
+    Traceback (most recent call last):
+        ...
+    missdp.errors.BudgetExceededError: ...
+    """
+
+    def __init__(
+        self,
+        plan: Iterable[Event],
+        epsilon: float | None = None,
+        delta: float = 0.0,
+        *,
+        adjacency: Adjacency = "add-remove",
+    ) -> None:
+        self._plan = tuple(plan)
+        known, requested = flatten(self._plan), 0.0 if epsilon is None else epsilon
+        unit_of(self._plan)  # refused if they protect different units
+        proven = proven_epsilon(
+            self._plan,
+            check_delta("delta", delta),
+            check_adjacency(adjacency),
+            enough=check_nonnegative("epsilon", requested),
+        )
+        if not (known and proven < math.inf):
+            raise UnprovenError(
+                f"nothing is proven for a plan of {len(known)} releases at delta={delta:g}; state "
+                "every release of the plan, and a larger delta"
+            )
+        if epsilon is not None and not proven <= epsilon:
+            raise BudgetExceededError(
+                f"the plan of {len(known)} releases costs more than epsilon={epsilon:g} at "
+                f"delta={delta:g}; nothing was computed or recorded. Add noise, ask for less, or "
+                "use a larger epsilon"
+            )
+        super().__init__(proven if epsilon is None else epsilon, delta, adjacency)
+        self._open = Counter(map(_bare, self._plan))
+
+    @property
+    def plan(self) -> tuple[Event, ...]:
+        """All events, whether they were charged or not."""
+        return self._plan
+
+    def _stated(self, conditions: tuple[Condition, ...]) -> Guarantee:
+        held = (*conditions, FixedSchedule())
+        return Guarantee(
+            self._epsilon, self._delta, self._adjacency, "incomplete", held, self._plan
+        )
+
+    def can_afford(self, *events: Event) -> bool:
+        """Return whether `charge` would accept these events now; records nothing."""
+        self.check_process()
+        with self._lock:
+            return Counter(map(_bare, events)) <= self._open
+
+    def _record(self, parts: Events, entries: Entries, conditions: Iterable[Condition]) -> None:
+        del parts
+        kept = all_conditions(conditions)
+        with self._lock:
+            ticked = Counter(map(_bare, as_events(entries)))
+            if not ticked <= self._open:
+                raise BudgetExceededError(
+                    "the release is not in the plan of this composition, or was charged before; "
+                    "nothing was computed or recorded. Fix all releases when the composition is "
+                    "made, or use a Filter, which takes releases that are chosen later"
+                )
+            self._open -= ticked
+            self._entries += entries
+            self._conditions += kept
+
+
+def _bare(event: Event) -> Event:
+    """Return an event as it is planned: without its label, and without the log of a filter."""
+    if isinstance(event, FilterEvent):
+        return replace(event, label="", log=())
+    return replace(event, label="")

@@ -1,0 +1,107 @@
+"""Units of protection: what the releases of a fit cost a person who has several rows.
+
+A fit reads at most k rows of each unit, and they are chosen from the unit's own rows alone. So a
+unit more in the table moves at most k rows of those that are read. A release that is mu-GDP for one
+row is k mu-GDP for the unit (Dong, Roth & Su 2022, Theorem 2.14). Epsilon-DP becomes k epsilon, and
+rho-zCDP k^2 rho (Bun & Steinke 2016, Proposition 1.9). That holds for whole adaptive fits, and k
+equal rows attain it for sums. The rows of each unit are drawn independently of other units. Given
+all draws, two neighbouring tables differ by at most k rows. The draws of the other units have the
+same distribution for both, so averaging over the draws changes nothing.
+
+If all rows of a unit count as one together, the cost for a unit is the cost for one row. Each of
+its rows adds at most its share to a sum, or moves a score by at most its share. The shares add up
+to one at most, so the triangle inequality bounds the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from missdp.accounting.events import ROW, Event, GaussianEvent, PureEvent, ZCDPEvent
+from missdp.accounting.exact import exact, float_up
+from missdp.accounting.filters import FilterEvent
+from missdp.errors import ParameterError, UnprovenError, one_of
+from missdp.record import COUNT_FROM_1
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitEvent(FilterEvent):
+    """An adaptive sequence of releases that reads at most so many rows of each unit.
+
+    Parameters
+    ----------
+    unit : str
+        Name of the column that says which rows belong together.
+    rows : int
+        How many rows of a unit are read at most, at least 1; 1 also where the capacity is a fact
+        about a whole unit.
+    counts : {"rows", "unit"}, default "rows"
+        Whether each row counts as one, or all rows of a unit together.
+    capacity, log
+        As of a `FilterEvent`, for one row that counts as one. Bounds are computed from the capacity
+        that follows for a unit.
+
+    Raises
+    ------
+    UnprovenError
+        If the capacity is one of which nothing is proven for several rows.
+
+    Examples
+    --------
+    >>> from missdp.accounting import PureEvent, UnitEvent, epsilon_of
+    >>> event = UnitEvent(unit="patient", rows=5, capacity=PureEvent(epsilon=0.2))
+    >>> epsilon_of(event, 0.0)
+    1.0
+    """
+
+    unit: str
+    rows: int = field(metadata=COUNT_FROM_1)
+    counts: Literal["rows", "unit"] = "rows"
+
+    @property
+    def bound(self) -> int:
+        """How much all rows of a unit count together at most."""
+        return self.rows if self.counts == "rows" else 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (isinstance(self.unit, str) and self.unit) or self.unit == ROW:
+            raise ParameterError("unit must be the name of the column that identifies units")
+        one_of("counts", self.counts, ("rows", "unit"))
+        if self.failure:
+            raise UnprovenError("nothing is proven of failures for units with several rows")
+        self.flatten()  # refused now, if nothing is proven
+
+    def protected_unit(self) -> tuple[str, int]:
+        """Return the unit, and the most rows that are read of it."""
+        return self.unit, self.rows
+
+    def flatten(self) -> tuple[Event, ...]:
+        """Return the capacity for a unit, from which alone bounds are computed."""
+        (of_row,) = super().flatten()
+        if of_row.gate:
+            raise UnprovenError("nothing is proven of units whose rows are read by their holes")
+        return (_of_group(of_row, self.bound),)
+
+
+def _of_group(event: Event, rows: int) -> Event:
+    """Return what a mechanism costs so many rows together, rounded up."""
+    if rows == 1:
+        return event
+    facts: dict[str, Any]
+    if type(event) is PureEvent:
+        facts = {"epsilon": float_up(exact(event.epsilon) * rows)}
+    elif type(event) is ZCDPEvent:
+        facts = {"rho": float_up(exact(event.rho) * rows**2)}
+    else:  # a capacity has no other type
+        assert isinstance(event, GaussianEvent)
+        facts = {"sensitivity": float_up(exact(event.sensitivity) * rows)}
+    return replace(event, **facts)
+
+
+def counted_as_one(events: Iterable[Event]) -> bool:
+    """Tell whether all events for units let the rows of one count as one together."""
+    held = [e for e in events for e in (e, *getattr(e, "log", ())) if isinstance(e, UnitEvent)]
+    return bool(held) and all(event.counts == "unit" for event in held)

@@ -1,0 +1,56 @@
+"""How much noise a cost pays for: costs of events, solved for the noise.
+
+A charge follows from the noise that is drawn, as its event states it. So a mistake here makes a
+release too noisy, or a budget refuses it, and no guarantee is wrong. One bound for the table before
+values went missing rests on `gdp_selection` (`missdp.ground_truth.replicas`).
+"""
+
+from __future__ import annotations
+
+import math
+
+from missdp.accounting.measures import MOST_GDP, ROUNDING_VARIANCE, Cost, moves_by_one
+
+
+def gdp_noise(amount: float, *, sensitivity: float = 1.0) -> float:
+    """Return the sigma at which discrete Gaussian noise costs this much, or infinity.
+
+    Parameters
+    ----------
+    amount : float
+        The square of the mu of Gaussian DP.
+    sensitivity : float, default 1.0
+        L2 sensitivity of whole numbers.
+
+    Returns
+    -------
+    float
+        Rounded up.
+    """
+    least = sensitivity**2 / amount if amount > 0 else math.inf
+    if not moves_by_one(sensitivity):
+        return math.sqrt(least + ROUNDING_VARIANCE)
+    variance = least + 1 / 11 if least >= 1 else max(least, 1 / MOST_GDP) + 1 / 6
+    return math.sqrt(variance) * (1 + 2.0**-50)
+
+
+def gdp_selection(amount: float) -> float:
+    """Return the epsilon of a selection that costs this much in Gaussian DP, as a squared mu."""
+    from scipy.special import log_ndtr
+
+    half = math.sqrt(amount) / 2 * (1 - 1e-11)
+    if half < 1:
+        return 4 * math.atanh(math.erf(half / math.sqrt(2)))
+    return 2 * float(log_ndtr(half) - log_ndtr(-half))
+
+
+def selection_epsilon(cost: Cost) -> float:
+    """Return the epsilon of a selection by the exponential mechanism that costs this much.
+
+    >>> from missdp.accounting import Cost
+    >>> selection_epsilon(Cost(currency="zcdp", amount=0.125))
+    1.0
+    """
+    if cost.currency == "pure":
+        return cost.amount
+    return gdp_selection(cost.amount) if cost.currency == "gdp" else math.sqrt(8 * cost.amount)

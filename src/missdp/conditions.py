@@ -1,0 +1,412 @@
+"""Conditions: the assumptions a guarantee rests on, machine-readable and printable.
+
+A guarantee without conditions is unconditional. Conditions are never dropped: composing two
+guarantees unites them, and printing a guarantee prints them.
+
+The sentences are the text of a guarantee, and no proof is in this file. Proofs for the table before
+values went missing also read two facts about each condition, ``implies_row_independence`` and
+``holds_for_every_mask``: see `missdp.ground_truth`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import ClassVar
+
+from missdp.errors import ParameterError
+from missdp.record import COUNT, COUNT_FROM_1, FRACTION, POSITIVE, Record, check_fraction
+
+
+def _names(what: str, values: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(values, str):
+        raise ParameterError(f"{what} must be a collection of names, not one string")
+    return tuple(sorted({str(value) for value in values}))
+
+
+# A field that holds names, kept sorted.
+NAMES = {"check": _names}
+
+
+@dataclass(frozen=True)
+class Condition(Record, abstract=True):
+    """Base class of every assumption; subclass it (as a frozen dataclass) to add one.
+
+    Attributes
+    ----------
+    implies_row_independence : bool
+        Class attribute. Whether the condition says that rows lose values independently of each
+        other, without which no guarantee for the ground truth is stated.
+    holds_for_every_mask : bool
+        Class attribute. Whether the condition says nothing about which cells are missing. One that
+        does may fail for other draws of the missing cells, over which a guarantee for the ground
+        truth averages: nothing is proven then.
+    sentence : str
+        Class attribute. The assumption in one plain sentence, in which ``{name}`` stands for a
+        field, and ``{0.name}`` for a property; for anything less simple override `statement`.
+
+    Examples
+    --------
+    >>> condition = RowIndependentMissingness()
+    >>> Condition.from_json(condition.to_json()) == condition
+    True
+    """
+
+    implies_row_independence: ClassVar[bool] = False
+    holds_for_every_mask: ClassVar[bool] = False
+    sentence: ClassVar[str]
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        held = {f.name: getattr(self, f.name) for f in fields(self)}
+        told = {n: ", ".join(map(str, v)) if type(v) is tuple else v for n, v in held.items()}
+        return self.sentence.format(self, **told)
+
+    def __str__(self) -> str:
+        return self.statement()
+
+
+def all_conditions(given: Iterable[Condition]) -> tuple[Condition, ...]:
+    """Return conditions, all of which are such; refuse anything else."""
+    kept = tuple(given)
+    if not all(isinstance(condition, Condition) for condition in kept):
+        raise ParameterError("conditions must all be Condition objects")
+    return kept
+
+
+@dataclass(frozen=True)
+class MissingCompletelyAtRandom(Condition):
+    """Cells go missing at random with known rates, independently across attributes and rows.
+
+    Parameters
+    ----------
+    observed : mapping of str to float, or iterable of pairs
+        Attribute name to the probability, in [0, 1], that its value is observed. Kept as a
+        sorted tuple of pairs. Attributes that are not named are always observed.
+
+    Examples
+    --------
+    >>> MissingCompletelyAtRandom({"Income": 0.75}).statement()
+    'Values go missing completely at random, independently across rows and attributes, and are observed with probability 0.75 for Income and 1 for every other attribute.'
+    """  # noqa: E501
+
+    observed: tuple[tuple[str, float], ...]
+
+    implies_row_independence, holds_for_every_mask = True, True
+    sentence = (
+        "Values go missing completely at random, independently across rows and attributes, and are "
+        "observed with probability {0.rates}."
+    )
+
+    def __init__(self, observed: Mapping[str, float] | Iterable[tuple[str, float]]) -> None:
+        pairs = list(observed.items() if isinstance(observed, Mapping) else observed)
+        names = [str(name) for name, _ in pairs]
+        if len(set(names)) != len(names):
+            raise ParameterError("observed names an attribute twice")
+        rates = (
+            check_fraction(f"observed[{n!r}]", p) for n, (_, p) in zip(names, pairs, strict=True)
+        )
+        object.__setattr__(self, "observed", tuple(sorted(zip(names, rates, strict=True))))
+
+    @property
+    def rates(self) -> str:
+        """The probabilities, in words."""
+        rates = ", ".join(f"{rate:.6g} for {name}" for name, rate in self.observed)
+        return f"{rates} and 1 for every other attribute" if rates else "1 for every attribute"
+
+
+@dataclass(frozen=True, init=False)
+class ObservedAtMost(MissingCompletelyAtRandom):
+    """Given its row, each cell goes missing by itself, and is observed with at most some chance.
+
+    The chance may depend on all values of the row, its own cell's among them (MAR, MNAR), as in
+    logistic models whose weights are declared: see
+    `missdp.evaluate.MissingMechanism.assumption`. What is proven for cells that go missing
+    completely at random holds for each row by itself, and no bound falls with a chance of being
+    observed, so that all of it holds at the largest chances.
+
+    Parameters
+    ----------
+    observed : mapping of str to float, or iterable of pairs
+        Attribute name to the largest probability, in [0, 1], over all rows that there could be.
+        Attributes that are not named may always be observed.
+    """
+
+    sentence = (
+        "Given a row, its values go missing independently of each other and of other rows, and "
+        "whatever the values are, each is observed with probability at most {0.rates}."
+    )
+
+
+@dataclass(frozen=True)
+class RowIndependentMissingness(Condition):
+    """Each row loses values independently of other rows (Mohapatra et al. 2024, Theorem 5.2)."""
+
+    implies_row_independence, holds_for_every_mask = True, True
+    sentence = "Whether a value of one row is missing does not depend on any other row."
+
+
+@dataclass(frozen=True)
+class BoundedObservation(Condition):
+    """Any row opens one of the gates with probability at most ``p_max``, whatever other rows do.
+
+    Parameters
+    ----------
+    p_max : float
+        Declared upper bound, in [0, 1], on the probability that a row opens *at least one* gate of
+        a release (the union of all that it might have used), whatever the row's values are (MNAR).
+    together : bool, default False
+        Of all releases that `missdp.ground_truth.joint` puts together, not of each by itself.
+    """
+
+    p_max: float = field(metadata=FRACTION)
+    together: bool = False
+
+    implies_row_independence, holds_for_every_mask = True, True
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        whose = "all these releases" if self.together else "a release"
+        return (
+            f"Whatever its values, a row is observed on all that some gate of {whose} needs, or of "
+            f"those that the data might have chosen, with probability at most {self.p_max:.6g}, "
+            "independently of every other row."
+        )
+
+
+@dataclass(frozen=True)
+class DatasetCollection(Condition):
+    """The table belongs to a declared collection of data sets (Hu, Sanyal & Schölkopf 2024, §4.1).
+
+    Parameters
+    ----------
+    max_missing : int
+        Largest number of missing entries of any table in the collection; at least 0.
+    n : int
+        Number of rows of every table in the collection; at least 1.
+    description : str
+        Further limits of the collection in words; may be empty.
+    """
+
+    max_missing: int = field(metadata=COUNT)
+    n: int = field(metadata=COUNT_FROM_1)
+    description: str = ""
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        more = f", and is limited to: {self.description.rstrip('.')}" if self.description else ""
+        return f"The table has {self.n} rows and at most {self.max_missing} missing entries{more}."
+
+
+@dataclass(frozen=True)
+class EigenGap(Condition):
+    """The k-th eigen-gap of the table's second-moment matrix is bounded from below.
+
+    Parameters
+    ----------
+    k : int
+        Which gap: between the k-th and the (k+1)-th eigenvalue, k at least 1.
+    at_least : float
+        Declared lower bound, above 0.
+    """
+
+    k: int = field(metadata=COUNT_FROM_1)
+    at_least: float = field(metadata=POSITIVE)
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return (
+            f"The gap between eigenvalues {self.k} and {self.k + 1} of the second-moment matrix "
+            f"is at least {self.at_least:.6g}."
+        )
+
+
+@dataclass(frozen=True)
+class PublicDomain(Condition):
+    """Columns, categories, bounds, codes and rules were declared without looking at the table.
+
+    Parameters
+    ----------
+    note : str, where the domain comes from; may be empty
+    """
+
+    note: str = ""
+
+    holds_for_every_mask = True
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        note = f" ({self.note})" if self.note else ""
+        what = "Columns, categories, bounds, codes and rules"
+        return f"{what} were declared without the private table{note}."
+
+
+@dataclass(frozen=True)
+class DataDependentDomain(Condition):
+    """A warning: domain or bounds of some attributes were read from the private table."""
+
+    attributes: tuple[str, ...] = field(metadata=NAMES)
+
+    holds_for_every_mask = True
+
+    sentence = (
+        "WARNING: categories, bounds or codes were read from the private table, which the stated "
+        "guarantee does not cover, for: {attributes}."
+    )
+
+
+@dataclass(frozen=True)
+class DeclaredRowCount(Condition):
+    """The number of rows is declared public."""
+
+    n: int = field(metadata=COUNT)
+
+    holds_for_every_mask = True
+    sentence = "The number of rows, {n}, is public: the guarantee does not hide it."
+
+
+@dataclass(frozen=True)
+class ExplicitSeed(Condition):
+    """The noise was drawn from a seeded generator: for tests, not for releases."""
+
+    holds_for_every_mask = True
+    sentence = (
+        "WARNING: the noise was seeded, so nothing is protected from anyone who knows the seed."
+    )
+
+
+@dataclass(frozen=True)
+class CutsFromRelease(Condition):
+    """The bins of numeric attributes were found by another release."""
+
+    holds_for_every_mask = True
+    attributes: tuple[str, ...]
+    release: str
+
+    sentence = (
+        "The bins of {attributes} were found by {release}, whose cost is its own and is not "
+        "counted here."
+    )
+
+
+@dataclass(frozen=True)
+class LevelsFromRelease(Condition):
+    """The levels of open attributes were found by another release."""
+
+    holds_for_every_mask = True
+    attributes: tuple[str, ...]
+
+    sentence = (
+        "The levels of {attributes} were found by an earlier fit, whose cost is its own and is not "
+        "counted here."
+    )
+
+
+@dataclass(frozen=True)
+class RowsWithoutUnit(Condition):
+    """Rows without an identifier belong to different units."""
+
+    column: str
+    sentence = "No two rows without a {column} belong together: each counts as a unit of its own."
+
+
+@dataclass(frozen=True)
+class WeightsOfRows(Condition):
+    """The survey weight of a row does not depend on other rows.
+
+    Weights of a design do not. Weights that were calibrated, trimmed or adjusted for non-response
+    in the table itself do: one more person then changes those of others.
+    """
+
+    column: str
+    sentence = "The {column} of a row was not worked out from other rows of the table."
+
+
+@dataclass(frozen=True)
+class RowFunctionsTested(Condition):
+    """Each row is read and changed independently of all other rows: tested, not proven.
+
+    One row function changes one row to one row. The row kernel checks the number of rows, the types
+    and the public ranges of the result. Independence of other rows is tested for every row
+    function.
+    """
+
+    holds_for_every_mask = True
+    sentence = "Each row is read and changed independently of all others: tested, not proven."
+
+
+@dataclass(frozen=True)
+class CountedOutsideTheKernel(Condition):
+    """Rows were counted by another engine than the counting kernel.
+
+    Parameters
+    ----------
+    engine : str
+        Name of the engine, or of the type of a custom source; public.
+    """
+
+    engine: str
+
+    holds_for_every_mask = True
+    sentence = "Rows were counted by {engine}, which reads and counts each row once and by itself."
+
+
+@dataclass(frozen=True)
+class RefusalsNotPrivate(Condition):
+    """The schema refuses tables with cells outside the domain (``outside="error"``)."""
+
+    holds_for_every_mask = True
+    sentence = (
+        "The guarantee does not cover a refusal: a table with a cell outside the domain is refused."
+    )
+
+
+@dataclass(frozen=True)
+class FixedSchedule(Condition):
+    """Privacy parameters of all releases were fixed before the first of them.
+
+    Composition theorems let the *question* depend on earlier answers, but bound the total for
+    *privacy parameters* (noise scales, number of releases) that do not. See `Composition`. A
+    `Filter` needs no such assumption.
+    """
+
+    holds_for_every_mask = True
+    sentence = (
+        "How many releases there are and how much noise each gets was fixed before the first of "
+        "them; an adaptive part counts as one release, of the size of its cap."
+    )
+
+
+@dataclass(frozen=True)
+class FloatingPointTraining(Condition):
+    """Private training clips and adds gradients in double precision.
+
+    The noise itself is exact: whole numbers of cells of a grid, drawn from the source of the
+    release. Clipping and sums are rounded, and rounding at the kink of an activation may depend on
+    the rows of a sample together.
+    """
+
+    holds_for_every_mask = True
+    sentence = (
+        "Gradients of private training are computed in floating point: the proof takes gradients, "
+        "clipping, sums and noise as real numbers."
+    )
+
+
+@dataclass(frozen=True)
+class Assumption(Condition):
+    """Any other assumption, in words.
+
+    Parameters
+    ----------
+    text : str
+        One sentence.
+    """
+
+    text: str
+
+    sentence = "{text}"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.text, str) or not self.text.strip():
+            raise ParameterError("text must be a non-empty sentence")

@@ -1,0 +1,134 @@
+"""How often cells are missing, in released tables: by levels of others, and two together.
+
+Everything here is a function of released values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from missdp.types import Floats
+
+EVIDENCE = 3.0
+"""Standard deviations of noise and chance that an effect must exceed."""
+
+_MEAN = 2.0  # standard deviations that the mean of all pairs must exceed
+_MIN_RATE = 1e-6  # the smallest value that is divided by
+
+
+def both_missing(
+    counts: Floats, std: float, holes: Sequence[tuple[float, float]], n_rows: float
+) -> tuple[float, float]:
+    """Estimate in how many rows two attributes are both missing.
+
+    Parameters
+    ----------
+    counts : ndarray of float
+        Released counts by the levels of both attributes. The last level is "missing".
+    std : float
+        Standard deviation of the noise of each count, in rows.
+    holes : sequence of (float, float)
+        Of each attribute, the number of rows in which it is missing, and its noise.
+    n_rows : float
+        Number of rows.
+
+    Returns
+    -------
+    (float, float)
+        The number of rows, and the standard deviation of its noise.
+    """
+    one, other = ([n - 1, 1] for n in counts.shape)
+    cells = np.outer(one, other).ravel()  # of each quarter of the table
+    edges = [[0, n - 1] for n in counts.shape]
+    quarters = np.add.reduceat(np.add.reduceat(counts, edges[0], 0), edges[1], 1).ravel()
+    released = np.append(quarters - [n_rows, 0, 0, 0], [count for count, _ in holes])
+    noise = np.append(std * np.sqrt(cells), [unsure for _, unsure in holes])
+    # Of both, of the first and of the second: neither, the second alone, the first alone, both.
+    of = np.array([[1, -1, -1], [-1, 0, 1], [-1, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    weighted = of / noise[:, np.newaxis]
+    spread = np.linalg.inv(weighted.T @ weighted)
+    return float((spread @ weighted.T @ (released / noise))[0]), float(np.sqrt(spread[0, 0]))
+
+
+@dataclass(frozen=True, eq=False)
+class RatesByLevel:
+    """How often an attribute is missing by observed levels of others: part of a released marginal.
+
+    * ``missing``: Noisy counts of rows in which the attribute is missing, one per cell of the
+      others; may be negative.
+    * ``rows``: Noisy counts of all rows, one per cell of the others.
+    * ``std``: Standard deviation of the noise of each missing count.
+    * ``observed_cells``: How many counts with the same noise make up the observed part of each of
+      ``rows``.
+    * ``levels``, optional: Numbers of levels of the others, if there are several.
+    """
+
+    missing: Floats
+    rows: Floats
+    std: float
+    observed_cells: float
+    levels: tuple[int, ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of levels of the others."""
+        return self.levels or (len(self.missing),)
+
+    @property
+    def selective(self) -> bool:
+        """Whether missing rates differ between levels by more than noise and chance explain."""
+        return self.evidence > EVIDENCE
+
+    @cached_property  # used in every sweep
+    def evidence(self) -> float:
+        """How much missing rates differ, by chi-squared, in standard deviations beyond the mean."""
+        levels, total = len(self.missing), float(self.missing.sum())
+        if levels < 2 or total <= 3 * self.std * np.sqrt(levels):
+            return 0.0
+        rate = min(1.0, max(0.0, total / max(float(self.rows.sum()), 1.0)))
+        noise = self.std**2 * ((1 - rate) ** 2 + rate**2 * self.observed_cells)
+        chance = np.maximum(self.rows, 0.0) * rate * (1 - rate)
+        statistic = float((np.square(self.missing - rate * self.rows) / (noise + chance)).sum())
+        freedom = levels - 1
+        return (statistic - freedom) / float(np.sqrt(2 * freedom))
+
+    @cached_property  # used in every sweep
+    def rates(self) -> Floats:
+        """Missing rate by level, leaning on the total rate as far as it is noise.
+
+        Empirical Bayes: the variance of the rates is the variance of the released rates beyond
+        their noise (DerSimonian and Laird 1986).
+        """
+        rows = np.maximum(self.rows, self.std)
+        total = float(np.clip(self.missing.sum() / rows.sum(), 0.0, 1.0))
+        noise = self.std**2 * ((1 - total) ** 2 + total**2 * self.observed_cells)
+        variance = (noise + rows * total * (1 - total)) / rows**2
+        weight, off = 1 / np.maximum(variance, _MIN_RATE**2), self.missing / rows - total
+        beyond = max(0.0, float(weight @ np.square(off)) - len(rows) + 1)
+        spread = beyond / max(weight.sum() - np.square(weight).sum() / weight.sum(), _MIN_RATE)
+        rates: Floats = np.clip(total + off * spread / (spread + variance), 0.0, 1.0)
+        return rates
+
+
+def leaned(values: Floats, stds: Floats) -> Floats:
+    """Return noisy values, leaning on their mean as far as they are noise.
+
+    Values that differ plainly from the mean stay. Without evidence of a mean, all others are 0.
+    Empirical Bayes, see `RatesByLevel.rates`.
+    """
+    mean, spread, weight = 0.0, 0.0, stds**-2
+    for _ in range(2):
+        mean = float(weight @ values / weight.sum())
+        if not spread:
+            beyond = max(0.0, float(weight @ (values - mean) ** 2) - len(values) + 1)
+            spread = beyond / max(weight.sum() - (weight @ weight) / weight.sum(), _MIN_RATE)
+        weight = 1 / (spread + stds**2)
+    if abs(mean) < _MEAN / math.sqrt(weight.sum()):
+        mean = spread = 0.0
+    result = mean + (values - mean) * spread / (spread + stds**2)
+    return np.asarray(np.where(np.abs(values - mean) > EVIDENCE * stds, values, result))

@@ -1,0 +1,502 @@
+"""A model of which cells are missing given the complete row, learned from released marginals.
+
+Each attribute has a logistic regression on the others:
+
+    logit P(a missing | x) = α_a + Σ_b β_ab(x_b) + Σ_bc γ_abc(x_b, x_c),   b, c ≠ a.
+
+Given the model of complete rows, the sufficient statistics are small released tables: how often
+``a`` is missing (α), and how often it is missing at each observed level of ``b`` (β). For γ the
+three must have been measured together. A table without evidence of an effect adds no effect, so
+that values are then taken to be missing completely at random. Observed tables are divided by their
+probability of being observed, as in inverse probability weighting. This corrects for values missing
+at random (Rubin 1976), as far as this form holds and the marginals it needs were measured. Where
+two attributes decide together (``a`` is missing if exactly one of two others is set), each one by
+itself shows no effect. The estimate then stays biased unless the three were measured together.
+
+In real tables, cells are missing together: a questionnaire is left half-way. The missing cells of
+two attributes have one odds ratio given the row (Plackett 1965). It is fitted to the released
+number of rows in which both are missing. Noise would hide most of that number, so each pair leans
+on the mean of all pairs (empirical Bayes). All these odds ratios tell how likely a pair is
+observed. Missing cells are drawn along a tree of the most correlated pairs, each given an earlier
+one (Chow and Liu 1968). The chance of each single cell to be missing stays exactly as it is.
+Where two attributes are plainly missing together, the levels of one that are observed do not show
+all its levels alike. Then the rates of the other by these levels are not learned. If they are
+missing apart, only the rates with more evidence are.
+
+A declared rule may fix a level of ``a``, such as "not applicable", by other attributes. Such a cell
+is missing exactly where one of these others is missing. A declared level that no other attribute
+gives is never missing, unless two attributes are missing together more often than that allows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from graphlib import TopologicalSorter
+from itertools import chain, combinations
+from typing import TypeAlias
+
+import numpy as np
+
+from missdp.inference.missing_rates import EVIDENCE, RatesByLevel, leaned
+from missdp.inference.model import Levels, cell_index, finite, shaped, split_rows
+from missdp.record import Record
+from missdp.types import Clique, Flags, Floats, Ints
+
+#: By pair of attributes, the released number of rows in which both are missing, and its noise.
+CountsOfBoth: TypeAlias = Mapping[tuple[int, int], tuple[float, float]]
+
+_MAX_LOG_ODDS = 12.0  # of two missing cells: beyond it, one is missing where the other is
+_SAME = 0.8  # correlation of masks from which on they are taken to be one
+_APART = -1.0  # log odds ratio below which two are missing apart
+_FORM = 0.25  # of the rows in which two are missing: less may be a matter of the form
+_MAX_ROWS = 1000  # rows of the model over which odds ratios are fitted
+_MIN_RATE = 1e-6  # of missing cells, and the smallest chance that is divided by
+_MATCHING = 5  # sweeps after which rates agree
+_DAMPING = 0.7  # share of a Newton step that is taken
+_MAX_STEP = 1.0  # largest change of a parameter in one sweep
+
+
+def joint_chance(p: Floats, q: Floats, log_odds: float) -> Floats:
+    """Return the chance of two events together, by their chances and odds ratio (Plackett 1965).
+
+    Parameters
+    ----------
+    p, q : ndarray of float64
+        Chance of either event, from 0 to 1.
+    log_odds : float
+        Logarithm of the odds ratio; 0 if the events are independent.
+
+    Returns
+    -------
+    ndarray of float64
+
+    Examples
+    --------
+    >>> joint_chance(np.array([0.5]), np.array([0.5]), np.log(9.0))
+    array([0.375])
+    """
+    ratio = math.exp(log_odds)
+    total = 1 + (p + q) * (ratio - 1)
+    root = np.sqrt(np.maximum(total**2 - 4 * ratio * (ratio - 1) * p * q, 0.0))
+    return np.asarray(np.clip(2 * ratio * p * q / (total + root), 0.0, np.minimum(p, q)))
+
+
+@dataclass(eq=False)
+class MissingnessModel(Record):
+    """Probability that cells are missing, one by one and together, given the complete row.
+
+    * ``rates`` (shape (d,)): Released missing rates; 0 where an attribute is never missing.
+    * ``always``: By attribute, a level that is missing by a rule only.
+    * ``implied_by``: By attribute, those that imply by a rule whether it has that level. Where one
+      of them is missing, the level is missing. A level that no other attribute implies is never
+      missing.
+    * ``slopes`` (by (a, b) or (a, b, c)): Summands of the logit of ``a`` by the levels of others,
+      where they matter.
+    * ``odds`` (by (a, b), a < b): Logarithm of the odds ratio of both masks, given the row.
+    * ``evident``: Pairs whose own counts tell that they are missing together.
+    """
+
+    rates: Floats
+    always: dict[int, int] = field(default_factory=dict)
+    implied_by: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    intercepts: Floats = field(init=False)
+    slopes: dict[tuple[int, ...], Floats] = field(default_factory=dict)
+    odds: dict[tuple[int, int], float] = field(default_factory=dict)
+    evident: tuple[tuple[int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        from scipy.special import logit
+
+        self.intercepts = logit(np.clip(self.rates, _MIN_RATE, 1 - _MIN_RATE))
+
+    def fits(self, sizes: Sequence[int]) -> bool:
+        """Whether the model is of attributes with so many levels; an error if rules are circular.
+
+        Raises
+        ------
+        ValueError
+            If a rule gives an attribute by itself, directly or not.
+        """
+        d = len(sizes)
+        TopologicalSorter(self.implied_by).prepare()
+        named = {
+            *self.always,
+            *self.implied_by,
+            *chain(*self.implied_by.values(), *self.odds, *self.slopes),
+        }
+        return (
+            self.rates.shape == self.intercepts.shape == (d,)
+            and named <= {*range(d)}
+            and all(shaped({effect[1:]: table}, sizes) for effect, table in self.slopes.items())
+            and finite((self.rates, self.intercepts, *self.slopes.values()))
+            and all(a < b and math.isfinite(odds) for (a, b), odds in self.odds.items())
+            and {*self.evident} <= {*self.odds}
+        )
+
+    @property
+    def present(self) -> Flags:
+        """Which attributes have missing cells at all."""
+        return np.asarray(self.rates > 0)
+
+    def missing(self, rows: Ints) -> Floats:
+        """Probability that each cell of complete rows is missing, shape ``(n, d)``."""
+        from scipy.special import expit
+
+        out = np.empty(rows.shape, order="F")
+        out[:] = np.where(self.present, expit(self.intercepts), 0.0)
+        for a in {effect[0] for effect in self.slopes}:  # most attributes depend on none
+            if self.present[a]:
+                out[:, a] = expit(self._logits(a, rows))
+        for a in TopologicalSorter({a: self._tellers(a) for a in self.always}).static_order():
+            if a in self.always:
+                level = rows[:, a] == self.always[a]
+                out[level, a] = 1 - self.observed(rows[level], self._tellers(a), out[level])
+        return out
+
+    def observed(self, rows: Ints, clique: Sequence[int], missing: Floats) -> Floats:
+        """Probability that all cells of a clique are observed in complete rows, shape ``(n,)``.
+
+        Of more than two attributes that are tied, each is taken to depend on one before it only.
+
+        Parameters
+        ----------
+        rows : ndarray of int64, shape (n, d)
+            The complete rows.
+        clique : sequence of int
+            The attributes.
+        missing : ndarray of float64, shape (n, d)
+            Probability that each cell is missing; see `missing`.
+
+        Returns
+        -------
+        ndarray of float64, shape (n,)
+        """
+        chance = np.ones(len(rows))
+        for a, before, tie in self._order(clique, rules=True):
+            seen = 1 - missing[:, a]
+            if tie:
+                last = 1 - missing[:, before]
+                neither = seen - missing[:, before] + self.both(rows, a, before, missing)
+                seen = np.clip(neither / np.maximum(last, _MIN_RATE), 0.0, 1.0)
+            chance *= seen
+        return chance
+
+    def both(self, rows: Ints, a: int, b: int, missing: Floats) -> Floats:
+        """Probability that two attributes are both missing in complete rows, shape ``(n,)``.
+
+        Parameters
+        ----------
+        rows : ndarray of int64, shape (n, d)
+            The complete rows.
+        a, b : int
+            The attributes.
+        missing : ndarray of float64, shape (n, d)
+            Probability that each cell is missing; see `missing`.
+
+        Returns
+        -------
+        ndarray of float64, shape (n,)
+        """
+        if a == b:
+            return np.asarray(missing[:, a])
+        chance = joint_chance(missing[:, a], missing[:, b], self.odds.get(_pair(a, b), 0.0))
+        for one, other in ((a, b), (b, a)):
+            if tellers := self._tellers(one):
+                level = rows[:, one] == self.always[one]
+                some, those, alone = rows[level], missing[level], missing[level, other]
+                none = np.ones(len(some))  # of the tellers is missing where the other one is
+                for c in tellers:
+                    none *= 1 - self.both(some, c, other, those) / np.maximum(alone, _MIN_RATE)
+                chance[level] = alone * (1 - none)
+        return chance
+
+    def tied(self, clique: Sequence[int]) -> bool:
+        """Whether masks of a clique depend on each other, given the row."""
+        pairs = combinations(clique, 2)
+        return any(_pair(*pair) in self.odds or self._ruled(pair) for pair in pairs)
+
+    def draw(self, rows: Ints, rng: np.random.Generator) -> Flags:
+        """Draw masks for complete rows; True is missing."""
+        uniforms, missing = rng.random(rows.shape), self.missing(rows)
+        holes = np.asarray(uniforms < missing)
+        for a, before, tie in self._order(range(rows.shape[1])):
+            if tie:
+                both, alone = self.both(rows, a, before, missing), missing[:, before]
+                where = both / np.maximum(alone, _MIN_RATE)
+                elsewhere = (missing[:, a] - both) / np.maximum(1 - alone, _MIN_RATE)
+                holes[:, a] = uniforms[:, a] < np.where(holes[:, before], where, elsewhere)
+            if tellers := self._tellers(a):
+                level = rows[:, a] == self.always[a]
+                holes[level, a] = holes[np.ix_(level, tellers)].any(axis=1)
+        return holes
+
+    def coded(
+        self, levels: Sequence[Levels], rows: Ints, rng: np.random.Generator, *, keep_holes: bool
+    ) -> list[Ints]:
+        """Return codes of complete rows on groups of levels; a missing cell has the code ``size``.
+
+        Parameters
+        ----------
+        levels : sequence of Levels
+            Groups of levels of each attribute.
+        rows : ndarray of int64, shape (n, d)
+            The complete rows, on groups.
+        rng : numpy.random.Generator
+            Draws missing cells, and the level in each group.
+        keep_holes : bool
+            Whether cells are missing. If not, all rows are complete.
+
+        Returns
+        -------
+        list of ndarray of int64, shape (n,)
+            Codes of each attribute.
+        """
+        holes = self.draw(rows, rng) if keep_holes else np.zeros(rows.shape, dtype=bool)
+        return split_rows(levels, rows, holes, rng)
+
+    def learn(
+        self,
+        rows: Ints,
+        n_rows: float,
+        tables: Mapping[Clique, RatesByLevel],
+        *,
+        both: CountsOfBoth,
+        ridge: float,
+        sweeps: int,
+        start: bool = False,
+    ) -> None:
+        """Move the parameters towards the released tables, given rows of the complete-data model.
+
+        Each sweep takes a damped, clipped Newton step on every parameter of the penalised
+        likelihood. The penalty ``ridge · std`` lets a slope of one leave ``ridge`` standard
+        deviations unexplained. Tables without evidence of selection have no slope at all, so that
+        noise alone does not make data look selectively missing.
+
+        Parameters
+        ----------
+        rows : ndarray of int64, shape (n, d)
+            Rows of the model of complete rows.
+        n_rows : float
+            Released number of rows.
+        tables : mapping of tuple of int to RatesByLevel
+            Missing rates of the first attribute by levels of the others.
+        both : mapping of (int, int) to (float, float)
+            Released number of rows in which both are missing, and its noise.
+        ridge : float
+            Strength of the penalty.
+        sweeps : int
+            Number of sweeps.
+        start : bool, default False
+            Whether to look first at which cells are missing together, as if no slopes mattered.
+        """
+        rows = np.asfortranarray(rows)  # columns are read one by one
+        if start:
+            for _ in range(_MATCHING):
+                self._match_rates(self.missing(rows))
+            self._doubt_levels(rows, both, n_rows)
+            self.tie(rows, both, n_rows)
+        tables = self._shared(tables)
+        tables = {e: table for e, table in tables.items() if not self._hides(e, tables)}
+        self.slopes = {e: slope for e, slope in self.slopes.items() if e in tables}
+        moving, cells = dict[int, dict[Clique, RatesByLevel]](), dict[Clique, Ints]()
+        for effect, table in tables.items():
+            moves = table.selective or effect in self.slopes
+            if moves and self.present[effect[0]]:
+                moving.setdefault(effect[0], {})[effect] = table
+                if effect[1:] not in cells:
+                    cells[effect[1:]] = cell_index(rows.T, effect[1:], table.shape, len(rows))
+        for _ in range(sweeps):
+            missing = self.missing(rows)
+            self._match_rates(missing)
+            for a, own in moving.items():
+                self._learn_one(a, own, rows, cells, missing, n_rows / max(1, len(rows)), ridge)
+        self.tie(rows, both, n_rows)
+
+    def tie(self, rows: Ints, both: CountsOfBoth, n_rows: float) -> None:
+        """Fit odds ratios, so that two attributes are missing together in as many rows as released.
+
+        Parameters
+        ----------
+        rows : ndarray of int64, shape (n, d)
+            Rows of the model of complete rows.
+        both : mapping of (int, int) to (float, float)
+            Released number of rows in which both are missing, and its noise.
+        n_rows : float
+            Released number of rows.
+        """
+        rows, some = rows[:: max(1, len(rows) // _MAX_ROWS)], self.present
+        pairs = [(a, b) for a, b in both if some[a] and some[b] and len(rows)]
+        self.odds, self.evident, missing = {}, (), self.missing(rows)
+        if not pairs:
+            return
+        counts, stds = np.array([both[pair] for pair in pairs]).T / n_rows
+        expected = np.array([self.both(rows, *pair, missing).mean() for pair in pairs])
+        spread = np.sqrt(missing * (1 - missing))
+        scale = np.array([max(_MIN_RATE, (spread[:, a] * spread[:, b]).mean()) for a, b in pairs])
+        noise = np.sqrt(stds**2 + np.maximum(expected * (1 - expected) / n_rows, _MIN_RATE**2))
+        correlations = leaned((counts - expected) / scale, noise / scale)
+        for i in np.flatnonzero(correlations):
+            target = float(expected[i] + correlations[i] * scale[i])
+            self.odds[pairs[i]] = self._fitted_odds(rows, pairs[i], missing, target)
+        evident = np.flatnonzero(np.abs(counts - expected) > EVIDENCE * noise)
+        self.evident = tuple(pairs[i] for i in evident)
+
+    def _shared(self, tables: Mapping[Clique, RatesByLevel]) -> dict[Clique, RatesByLevel]:
+        """Return tables averaged over two attributes that are plainly missing in the same rows."""
+        found = dict(tables)
+        for a, b in self.evident:
+            if self._tie(a, b, rules=False) > _SAME:
+                for effect in [e for e in found if e[0] == a and (b, *e[1:]) in found]:
+                    one, other = found[effect], found[b, *effect[1:]]
+                    missing, std = (one.missing + other.missing) / 2, math.hypot(one.std, other.std)
+                    found[effect] = replace(one, missing=missing, std=std / 2)
+                    found[b, *effect[1:]] = found[effect]
+        return found
+
+    def _doubt_levels(self, rows: Ints, both: CountsOfBoth, n_rows: float) -> None:
+        """Drop levels that are never missing, if two are missing together more than they allow."""
+        missing = self.missing(rows)
+        for pair in self.evident:
+            count, std = both[pair]
+            expected = n_rows * float(self.both(rows, *pair, missing).mean())
+            noise = EVIDENCE * math.hypot(std, math.sqrt(expected))
+            if count - expected > max(noise, _FORM * expected):
+                for a in {*pair} - {*self.implied_by}:
+                    self.always.pop(a, None)
+
+    def _fitted_odds(
+        self, rows: Ints, pair: tuple[int, int], missing: Floats, target: float
+    ) -> float:
+        from scipy.optimize import brentq
+
+        def off(log_odds: float) -> float:
+            self.odds[pair] = log_odds
+            return float(self.both(rows, *pair, missing).mean()) - target
+
+        if off(-_MAX_LOG_ODDS) >= 0:
+            return -_MAX_LOG_ODDS
+        if off(_MAX_LOG_ODDS) <= 0:
+            return _MAX_LOG_ODDS
+        return float(brentq(off, -_MAX_LOG_ODDS, _MAX_LOG_ODDS, xtol=1e-3))
+
+    def _order(
+        self, attributes: Sequence[int], *, rules: bool = False
+    ) -> list[tuple[int, int, float]]:
+        """Put attributes after those that tell them, each with the earlier one it is tied to most.
+
+        They are the edges of a spanning forest of the largest correlations (Prim 1957). The last
+        number is 0 if an attribute is tied to none.
+        """
+        best, order = dict.fromkeys(attributes, (0.0, -1)), list[tuple[int, int, float]]()
+        while best:
+            ready = [a for a in best if not best.keys() & {*self._tellers(a)}]
+            a = max(ready, key=lambda one: best[one][0])
+            tie, before = best.pop(a)
+            order.append((a, before, tie))
+            for other in best:
+                best[other] = max(best[other], (self._tie(a, other, rules=rules), a))
+        return order
+
+    def _tie(self, a: int, b: int, *, rules: bool) -> float:
+        if rules and self._ruled((a, b)):
+            return math.inf
+        if _pair(a, b) not in self.odds:
+            return 0.0
+        p, q = self.rates[[a, b]]
+        both = joint_chance(p, q, self.odds[_pair(a, b)])
+        return float(abs(both - p * q) / max(_MIN_RATE, math.sqrt(p * (1 - p) * q * (1 - q))))
+
+    def _tellers(self, a: int) -> tuple[int, ...]:
+        return self.implied_by.get(a, ()) if a in self.always and self.present[a] else ()
+
+    def _hides(self, effect: Clique, tables: Mapping[Clique, RatesByLevel]) -> bool:
+        """Whether others are missing where the first one is, or not, so that levels seem to matter.
+
+        Of two that are plainly missing apart, the one with less evidence may matter by this alone.
+        """
+        a, tied = effect[0], [b for b in effect[1:] if _pair(effect[0], b) in self.evident]
+        apart = len(effect) == 2 and all(self.odds[_pair(a, b)] < _APART for b in tied)
+        back = tables.get((effect[1], a))
+        weaker = back is not None and back.evidence > tables[effect].evidence
+        return self._ruled(effect) or bool(tied and (weaker or not apart))
+
+    def _ruled(self, effect: Clique) -> bool:
+        """Whether rules relate the mask of the first attribute to the mask of another."""
+        first, *others = ({a, *self._reasons(a)} for a in effect)
+        return any(first & other for other in others)
+
+    def _reasons(self, a: int) -> set[int]:
+        return {b for c in self.implied_by.get(a, ()) for b in (c, *self._reasons(c))}
+
+    def _logits(self, a: int, rows: Ints) -> Floats:
+        logits = np.full(len(rows), self.intercepts[a])
+        for effect, slope in self.slopes.items():
+            if effect[0] == a:
+                logits += slope[tuple(rows[:, b] for b in effect[1:])]
+        return logits
+
+    def _match_rates(self, missing: Floats) -> None:
+        gap = self.rates - missing.mean(axis=0)
+        curvature = np.maximum((missing * (1 - missing)).mean(axis=0), 1e-3)
+        self.intercepts = self.intercepts + np.where(
+            self.present, np.clip(gap / curvature, -_MAX_STEP, _MAX_STEP), 0.0
+        )
+
+    def _learn_one(
+        self,
+        a: int,
+        tables: Mapping[Clique, RatesByLevel],
+        rows: Ints,
+        cells: Mapping[Clique, Ints],
+        missing: Floats,
+        per_row: float,
+        ridge: float,
+    ) -> None:
+        """Update the slopes of one attribute, one effect after the other."""
+        from scipy.special import expit
+
+        logits, level = self._logits(a, rows), rows[:, a] == self.always.get(a, -1)
+        for effect, table in tables.items():
+            slope = self.slopes.get(effect, np.zeros(table.shape)).ravel()
+            if table.selective:
+                chance = np.where(level, missing[:, a], expit(logits))
+                seen = (1 - missing[:, effect[1:]]).prod(axis=1) * per_row
+                step = _step(chance, cells[effect[1:]], seen, table, ridge, slope)
+                self.slopes[effect] = (slope + step).reshape(table.shape)
+            else:
+                step = -slope
+                self.slopes.pop(effect, None)
+            logits += step[cells[effect[1:]]]
+
+
+def _pair(a: int, b: int) -> tuple[int, int]:
+    return (a, b) if a < b else (b, a)
+
+
+def _step(
+    chance: Floats,
+    codes: Ints,
+    seen: Floats,
+    table: RatesByLevel,
+    ridge: float,
+    slope: Floats,
+) -> Floats:
+    """One clipped, damped Newton step of a slope.
+
+    Rates, not counts, are matched, so that errors of the model in the predictor's own margin do not
+    pass for selective missingness. Only their shape is matched: their level also depends on how
+    missing cells coincide.
+    """
+    levels = len(slope)
+    expected = np.bincount(codes, weights=seen * chance, minlength=levels)
+    curvature = np.bincount(codes, weights=seen * chance * (1 - chance), minlength=levels)
+    aim = table.rates * np.bincount(codes, weights=seen, minlength=levels)
+    if aim.sum() <= 0:
+        return np.zeros(levels)
+    aim *= expected.sum() / aim.sum()
+    penalty = ridge * table.std
+    step = (aim - expected - penalty * slope) / (curvature + penalty + 1e-9)
+    clipped: Floats = np.clip(_DAMPING * step, -_MAX_STEP, _MAX_STEP)
+    return clipped

@@ -1,0 +1,138 @@
+"""Base class of private estimators, and how an estimator gets its answer."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Self
+
+from numpy.typing import ArrayLike
+
+from missdp.accounting import Composition, Filter, Guarantee
+from missdp.errors import UnprovenError, replacing
+from missdp.pricing.chains import StandardisedFacts
+from missdp.pricing.domain import Parameters, RowDomain, Rows, as_rows, check_fillable, shape_of
+from missdp.pricing.questions import GradientSteps, NoisyGradients, Question, TestNotPassedError
+from missdp.pricing.standardised_rows import StandardisedRows, ledger_of, open_session
+from missdp.pricing.steps import NotFittedOnThisTable
+from missdp.session.sampling import NoiseSource
+from missdp.session.session import Session, check_pays
+from missdp.table import Table
+from missdp.threads import one_blas_thread
+from missdp.words import warn_if_weak
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateEstimator(Parameters):
+    """Base class of mechanisms that end a pipeline.
+
+    Adjacency is *replace-one*: the number of rows is public. An estimator never holds rows or
+    noise, and charges nothing itself: a subclass states one `question` about rows, from public
+    facts, and what it makes of the answer (`keep`). A session charges, reads, and adds the noise;
+    ``noise_multiplier`` is the noise in units of the sensitivity to one replaced row, so the
+    guarantee for raw rows depends on it alone.
+
+    Fitted on its own, an estimator assumes that nothing upstream was fitted on the same table
+    (condition `NotFittedOnThisTable`); `PricedPipeline` accounts for steps that were.
+
+    Attributes
+    ----------
+    guarantee_ : Guarantee
+        After ``fit``: what the released attributes promise.
+    """
+
+    noise_multiplier: float
+    radius: float = 1.0
+    delta: float = 1e-6
+    budget: Filter | Composition | None = None
+    random_state: int | None = None
+
+    def question(self, domain: RowDomain) -> Question:
+        """Return what is asked about rows of ``domain``; public facts only."""
+        raise NotImplementedError
+
+    def keep(self, question: Question, answer: Any) -> None:
+        """Set the released attributes; may raise for no answer, which was charged for."""
+        raise NotImplementedError
+
+    def check_target(self, y: ArrayLike | None, rows: int) -> None:
+        """Refuse a target that is not there or of the wrong length, before anything is charged."""
+        del y, rows
+
+    def fit(self, X: Rows, y: ArrayLike | None = None) -> Self:
+        """Charge the budget, then release.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d), or Table
+            Rows are scaled down to norm ``radius``; a missing cell counts as 0.
+        y : array_like of shape (n,), optional
+            Target, for estimators that need one.
+        """
+        label = type(self).__name__
+        # A session checks it, too, but the shape of an array is not known before it is read.
+        check_pays(self.budget, ledger_of(X), StandardisedRows.adjacency, label)
+        check_fillable(X)
+        values = X if isinstance(X, Table) else as_rows(X)
+        n, columns = shape_of(values)
+        domain = RowDomain(rows=n, columns=columns, radius=self.radius)
+        self.check_target(y, domain.rows)
+        facts = StandardisedFacts(
+            raw=domain, label=label, delta=self.delta, assumed=(NotFittedOnThisTable(),)
+        )
+        rows = StandardisedRows(values, facts, target=y)
+        release(self, rows, self.question(domain), self.budget, self.random_state)
+        return self
+
+
+@one_blas_thread()
+def release(
+    estimator: PrivateEstimator,
+    rows: StandardisedRows,
+    question: Question,
+    budget: Filter | Composition | None,
+    random_state: int | None,
+) -> Guarantee:
+    """Let an estimator keep the answer to its question, and forget the rows.
+
+    Parameters
+    ----------
+    estimator : PrivateEstimator
+        It keeps nothing if the rows are tested first, and the test does not pass.
+    rows : StandardisedRows
+        Private.
+    question : VectorQuery or GradientSteps
+        Of the estimator, about these rows.
+    budget : Filter, Composition or None
+        Charged before anything is computed. None: nothing but this answer is accounted for.
+    random_state : int or None
+        Seed of the noise; None for secure noise.
+
+    Returns
+    -------
+    Guarantee
+        Of the answer, whether or not a test passes.
+    """
+    noise, facts = NoiseSource.of(random_state), rows.facts
+    with rows:
+        guarantee = rows.guarantee(question).with_conditions(*noise.conditions)
+        warn_if_weak(guarantee.epsilon, guarantee.delta, n=facts.raw.rows)
+        session = open_session(rows, question, budget=budget, noise=noise)
+        answer = _answer(session, question, facts.label)
+        # A fit that is broken off leaves no guarantee of an earlier one behind.
+        estimator.__dict__.pop("guarantee_", None)
+        with suppress(TestNotPassedError):
+            if answer is not None:
+                estimator.n_features_in_ = question.domain.columns
+                estimator.keep(question, answer)
+                estimator.guarantee_ = guarantee
+    return guarantee
+
+
+def _answer(session: Session, question: Question, label: str) -> Any:
+    """Charge for a question, and return its answer; None if a test did not pass."""
+    named = f"{label} cannot be charged to this budget"
+    with replacing(UnprovenError, by=lambda error: UnprovenError(f"{named}: {error}")):
+        if isinstance(question, GradientSteps):
+            return NoisyGradients(question, session.iterate(question), question.steps)
+        return session.measure(question).value

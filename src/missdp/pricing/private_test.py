@@ -1,0 +1,103 @@
+"""Propose-test-release: the plan of a private test of a table's conditions, and its mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from missdp.accounting import Event, Guarantee
+from missdp.pricing.questions import OncePerRun, SampledNoise, VectorNoise
+from missdp.session.sampling import NoiseSource
+
+
+@dataclass(frozen=True)
+class TestPlan:
+    """A private test of a pipeline's conditions, with what it costs; public.
+
+    Parameters
+    ----------
+    test_epsilon : float
+        Of the noisy distance to failure.
+    threshold : float
+        The test passes if the noisy distance exceeds this.
+    failure_delta : float
+        Bound on the chance of passing where the conditions fail, or fail after one replacement.
+    guarantee : Guarantee
+        Of the whole, whatever the table: none of the tested conditions is left. Its one event
+        states what is proven for test and release together (see `plan_test`).
+    charges : tuple of Event
+        What a budget is charged: release and test one by one, which costs a little more at the
+        same delta and composes better with other releases.
+
+    Examples
+    --------
+    >>> from missdp.pricing import PricedPipeline, PrivateMean, plan_test, PCARankReducer
+    >>> steps = [("pca", PCARankReducer(n_components=2, least_gap=0.2))]
+    >>> pipeline = PricedPipeline(steps, PrivateMean(noise_multiplier=9.0), rows=5000, columns=9)
+    >>> plan = plan_test(pipeline, test_epsilon=0.1)
+    >>> round(plan.threshold, 1), len(plan.guarantee.conditions)
+    (139.2, 2)
+    """
+
+    __test__ = False  # Not a test class, whatever its name starts with.
+
+    test_epsilon: float
+    threshold: float
+    failure_delta: float
+    guarantee: Guarantee
+    charges: tuple[Event, ...]
+
+
+def noise_of_test(epsilon: float) -> VectorNoise:
+    """Return the noise of a distance to failure, which one replaced row moves by at most 1."""
+    return VectorNoise("laplace", 1 / epsilon, sensitivity=1.0)
+
+
+@dataclass(frozen=True)
+class MarginAndAnswer:
+    """What is exact behind a tested answer; private.
+
+    Attributes
+    ----------
+    margin : float
+        The distance to failure of all conditions.
+    answer : callable
+        Returns what is exact behind the answer itself. Called only if the test passes.
+    """
+
+    margin: float
+    answer: Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class TestedNoise:
+    """The mechanism of a tested answer: a noisy distance to failure, then the answer or None.
+
+    The distance is drawn once, before the first answer. All answers of a run rest on it.
+
+    Parameters
+    ----------
+    plan : TestPlan
+        The test.
+    mechanism : VectorNoise or SampledNoise
+        Draws an answer if the test passes.
+    """
+
+    __test__ = False  # Not a test class, whatever its name starts with.
+
+    plan: TestPlan
+    mechanism: VectorNoise | SampledNoise
+    outcome: OncePerRun = field(default_factory=OncePerRun, repr=False, compare=False)
+
+    def draw(self, exact: MarginAndAnswer, source: NoiseSource) -> Any:
+        """Return a noisy answer; None if the noisy distance does not exceed the threshold."""
+        passed: bool = self.outcome.value(lambda: self._passes(exact.margin, source))
+        return self.mechanism.draw(exact.answer(), source) if passed else None
+
+    def _passes(self, margin: float, source: NoiseSource) -> bool:
+        noise = noise_of_test(self.plan.test_epsilon)
+        (noisy,) = noise.draw(np.array([margin]), source)
+        return bool(noisy > self.plan.threshold)

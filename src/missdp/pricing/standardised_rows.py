@@ -1,0 +1,262 @@
+"""Standardised rows: rows of numbers of public number, which passed a chain of steps.
+
+They are one of the three kinds of private rows of `missdp.session`. A session on them charges,
+computes and draws. Here stands what is exact: rows are brought into their domain, steps are fitted
+on them and forgotten, and a question is answered without noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, ClassVar, NoReturn, Self
+
+from numpy.typing import ArrayLike
+
+from missdp.accounting import Composition, Condition, Event, Filter, Guarantee
+from missdp.accounting.events import Adjacency
+from missdp.accounting.measures import approximate_delta
+from missdp.errors import DataError, ParameterError, replacing
+from missdp.pricing.chains import StandardisedFacts
+from missdp.pricing.domain import Rows, check_fillable, require
+from missdp.pricing.privacy_maps import Bound, Sensitivity
+from missdp.pricing.private_test import MarginAndAnswer, TestedNoise, TestPlan
+from missdp.pricing.questions import GradientSteps, Loss, Question, VectorQuery
+from missdp.session.redaction import no_warnings
+from missdp.session.sampling import NoiseSource
+from missdp.session.session import Release, Session
+from missdp.table import Table
+from missdp.types import Floats
+
+
+class StandardisedRows:
+    """Private rows of public number, with a target, and the questions that are proven for them.
+
+    Use them in a ``with`` block: at its end the rows are forgotten, for everything that was handed
+    out too.
+
+    Parameters
+    ----------
+    values : Rows
+        Private rows. Only a float that is finite counts as observed. A table with an attribute
+        that is not applicable to all rows, or of another shape than the declared one, is refused.
+    facts : StandardisedFacts
+        Public facts, the steps among them.
+    target : array_like, optional
+        Private; not preprocessed.
+    test : TestPlan, optional
+        If given, every answer is preceded by this test of the steps' conditions.
+    """
+
+    adjacency: ClassVar[Adjacency] = "replace-one"
+
+    def __init__(
+        self,
+        values: Rows,
+        facts: StandardisedFacts,
+        *,
+        target: ArrayLike | None = None,
+        test: TestPlan | None = None,
+    ) -> None:
+        check_fillable(values)
+        facts.raw.check_shape(values)  # reads no cell
+        if test is not None:
+            _require_exact_type(TestPlan, test)
+        self._facts, self._test = facts, test
+        self._values: Any = values
+        self._target: Any = target
+        self._open = True
+        self._made: dict[object, Any] = {}  # what was made of the rows; private
+        self._priced: tuple[Question, Bound] | None = None
+
+    @property
+    def facts(self) -> StandardisedFacts:
+        """What is publicly known of the rows."""
+        return self._facts
+
+    @property
+    def ledger(self) -> str:
+        """The budget in a ledger without which nothing may be read; empty if there is none."""
+        return ledger_of(self._values)
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """What every answer rests on, without conditions on the table if these are tested."""
+        return self._facts.conditions(tested=self._test is not None)
+
+    # Queries
+
+    def price(self, question: Question) -> Bound:
+        """Return the best bound on what an answer reveals: its event is charged."""
+        priced = self._priced  # read once: another thread may ask something else meanwhile
+        if priced is None or priced[0] is not question:
+            self._priced = priced = (question, self._facts.bounds(question)[0])
+        return priced[1]
+
+    def charges(self, question: Question) -> tuple[Event, ...]:
+        """Return all that a budget is charged, the event of the answer first."""
+        return (self.price(question).event,) if self._test is None else self._test.charges
+
+    def guarantee(self, question: Question) -> Guarantee:
+        """Return the guarantee of an answer with secure noise; public."""
+        if self._test is not None:
+            return self._test.guarantee
+        return self._facts.guarantee(self.price(question).event)
+
+    def plan(self, query: Any, mechanism: Any = None) -> Release:
+        """Return how a question is answered, and its price; refuse it, by public facts alone.
+
+        A question states its own noise, so ``mechanism`` is None. With a test the answer is None
+        if the test does not pass. Events of test and answer are charged together.
+        """
+        self._check(query, mechanism)
+        event, *beside = self.charges(query)
+        law = query.mechanism(self._facts.distance)
+        exact: Callable[..., Any] = partial(self._vector, query)
+        if isinstance(query, GradientSteps):
+            exact = partial(self._gradient, query, object())
+        if self._test is not None:
+            law, exact = TestedNoise(self._test, law), partial(self._tested, exact)
+        return Release(event, law, exact, tuple(beside), steps=getattr(query, "steps", 1))
+
+    def _check(self, query: Any, mechanism: Any) -> None:
+        """Refuse what is not of exactly the known types: a subclass could state other bounds."""
+        known = type(query) in (VectorQuery, GradientSteps)
+        require(known, "standardised rows answer queries of the types VectorQuery, GradientSteps")
+        if isinstance(query, VectorQuery):
+            _require_exact_type(Sensitivity, query.sensitivity)
+        else:
+            _require_exact_type(Loss, query.loss)
+        require(mechanism is None, "a question about standardised rows states its own noise")
+        same = self.charges(query)[0] == self.price(query).event
+        require(same, "the test was planned for another question")
+
+    def changed(self, change: Any, rng: Any) -> NoReturn:
+        """Refuse any change: steps that rows pass are public facts, and are priced."""
+        del change, rng
+        raise ParameterError("standardised rows are not changed; add a step to their chain instead")
+
+    def expect(self, queries: Iterable[Any]) -> None:
+        """Note nothing: rows are prepared once, for all queries."""
+
+    # What is made of the rows; private
+
+    def _vector(self, query: VectorQuery) -> Any:
+        """Return the exact vector."""
+        return query.exact(self._prepared(), self._read(query))
+
+    def _gradient(self, query: GradientSteps, run: object, *at: Floats) -> Any:
+        """Return the exact mean gradient of all rows, or as a function of a sample."""
+        require(len(at) == 1, "noisy gradients are answered by Session.iterate, at one point each")
+        point = query.point(at[0])
+        if run not in self._made:
+            self._made[run] = query.loss.exact(self._prepared(), self._read(query.loss))
+        mean = self._made[run]
+        return mean(point, None) if query.batch is None else partial(mean, point)
+
+    def _tested(self, exact: Callable[..., Any], *at: Any) -> MarginAndAnswer:
+        """Return the distance to failure, and what computes the answer."""
+        self._prepared()
+        return MarginAndAnswer(self._made["margin"], partial(exact, *at))
+
+    def _read(self, question: VectorQuery | Loss) -> Any:
+        """Return the target as a question reads it."""
+        with replacing(Exception, by=DataError("the target cannot be read")), no_warnings():
+            return _read_only(question.read(self._target))
+
+    def _prepared(self) -> Floats:
+        """Return the rows as they leave the steps, which are fitted once and forgotten."""
+        require(self._open, "the rows are forgotten: ask before the end of the with block")
+        if "rows" not in self._made:
+            facts, table = self._facts, self._facts.raw.enforce(self._values)
+            margin = float(facts.raw.rows)
+            for step in facts.steps:
+                failed = DataError(f"step {step.name!r} failed")  # an error or a warning could tell
+                with replacing(Exception, by=failed), no_warnings():
+                    margin = min(margin, step.margin(table)) if self._test else margin
+                    table = step.run(table)
+            # The bound on row norms after the steps is proven; this guards against rounding only.
+            table = facts.domain.enforce(table) if facts.steps else table
+            self._made |= {"margin": margin, "rows": _read_only(table)}
+        rows: Floats = self._made["rows"]
+        return rows
+
+    # The end
+
+    def close(self) -> None:
+        """Forget the rows."""
+        self._open = False
+        self._values = self._target = None
+        self._made.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"StandardisedRows({self._facts.label})"
+
+    def __reduce__(self) -> NoReturn:
+        raise ParameterError("private rows cannot be copied or pickled")
+
+
+def _require_exact_type(kind: type, value: Any) -> None:
+    if type(value) is not kind:
+        raise ParameterError(
+            f"expected an instance of {kind.__name__} exactly. Subclasses are not accepted because "
+            "they could state other bounds"
+        )
+
+
+def _read_only(array: Any) -> Any:
+    """Return an array, which nobody can write to from now on; None stays None."""
+    if array is not None:
+        array.flags.writeable = False
+    return array
+
+
+def ledger_of(values: Any) -> str:
+    """Return the budget that the schema of a table names; empty if there is none. Public."""
+    return values.schema.ledger if isinstance(values, Table) else ""
+
+
+def open_session(
+    rows: StandardisedRows,
+    question: Question,
+    *,
+    budget: Filter | Composition | None,
+    noise: NoiseSource,
+) -> Session:
+    """Return a session on standardised rows, with all conditions that its answers rest on.
+
+    Parameters
+    ----------
+    rows : StandardisedRows
+        Private.
+    question : VectorQuery or GradientSteps
+        The question that will be asked.
+    budget : Filter, Composition or None
+        Charged before anything is computed. None: a budget that one answer to this question uses
+        up.
+    noise : NoiseSource
+        Draws samples and noise.
+
+    Returns
+    -------
+    Session
+        It answers questions by ``measure`` and ``iterate``.
+    """
+    if budget is None:
+        budget = budget_for(rows.charges(question), rows.facts.delta)
+    return Session(rows, budget=budget, noise=noise, conditions=rows.conditions)
+
+
+def budget_for(events: tuple[Event, ...], delta: float) -> Composition:
+    """Return a budget that holds exactly these events, which are all known.
+
+    An answer is bounded at ``delta``. A test that passes wrongly adds its own delta.
+    """
+    total = min(delta + sum(map(approximate_delta, events)), 1 - 2.0**-53)
+    return Composition(events, delta=total, adjacency="replace-one")

@@ -1,0 +1,184 @@
+"""Cliques of attributes that are counted together: checks, batches and groups.
+
+All of it is planned from public facts. The counting kernel (`missdp.session.counting`) puts each
+row into one cell of each group, whatever the groups are. So a poor plan takes time, and changes no
+bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from missdp.errors import ParameterError
+from missdp.schema.schema import Schema
+from missdp.types import Flags, Floats
+
+Clique: TypeAlias = tuple[str, ...]  #: Names of attributes that are counted together.
+#: Which rows count: those observed on the clique, or all, with missing as one more level.
+Rows: TypeAlias = Literal["observed", "extended"]
+
+MAX_CELLS = 50_000_000  # of one clique: 400 MB of counts
+_MAX_TOTAL_CELLS = 4 * MAX_CELLS
+_PLANNED_AT_ONCE = 2000  # cliques
+_BLOCK = 32  # attributes
+
+
+def check_cliques(schema: Schema, cliques: Iterable[Clique], rows: Rows) -> tuple[Clique, ...]:
+    """Return the distinct cliques in order.
+
+    Parameters
+    ----------
+    schema : Schema
+        Public facts about the rows.
+    cliques : iterable of tuple of str
+        Names of attributes; the order matters for the axes of the counts.
+    rows : {"observed", "extended"}
+        Which rows count.
+
+    Returns
+    -------
+    tuple of tuple of str
+        Each clique once.
+
+    Raises
+    ------
+    ParameterError
+        If a clique repeats an attribute, or if the counts are too large to hold in memory.
+    """
+    if rows not in ("observed", "extended"):
+        raise ParameterError(f"rows must be 'observed' or 'extended', not {rows!r}")
+    distinct: dict[Clique, int] = {}
+    for clique in cliques:
+        if isinstance(clique, str):
+            raise ParameterError(f"a clique is a tuple of names: write ({clique!r},)")
+        names = tuple(clique)
+        if len(set(names)) != len(names):
+            raise ParameterError(f"clique {names} repeats an attribute")
+        cells = math.prod(schema.extended_shape(names))
+        if cells > MAX_CELLS:
+            raise ParameterError(
+                f"clique {names} has {cells:,} cells, more than the {MAX_CELLS:,} that are counted "
+                "exactly; use fewer attributes, or fewer bins or levels"
+            )
+        distinct[names] = cells
+    total = sum(distinct.values())
+    if total > _MAX_TOTAL_CELLS:
+        raise ParameterError(
+            f"{len(distinct)} cliques have {total:,} cells together, more than the "
+            f"{_MAX_TOTAL_CELLS:,} that are held at once; ask for fewer cliques at a time"
+        )
+    return tuple(distinct)
+
+
+def plan_groups(
+    schema: Schema, cliques: Sequence[Clique], *, group_cells: int
+) -> list[tuple[Clique, list[Clique]]]:
+    """Cover cliques by few groups of attributes, greedily.
+
+    That takes time that grows with the square of the number of cliques, so many are planned in
+    batches of those that lie in the same blocks of neighbouring attributes.
+
+    Parameters
+    ----------
+    schema : Schema
+        Public facts about the rows.
+    cliques : sequence of tuple of str
+        Distinct cliques.
+    group_cells : int
+        Largest number of cells of a group that cliques are merged into.
+
+    Returns
+    -------
+    list of (tuple of str, list of tuple of str)
+        The attributes of each group, in schema order, and the cliques that are summed out of it.
+    """
+    if len(cliques) <= _PLANNED_AT_ONCE:
+        return _planned(schema, cliques, group_cells)
+    column = {name: i for i, name in enumerate(schema.names)}
+    batches: dict[tuple[int, ...], list[Clique]] = {}
+    for clique in cliques:
+        blocks = tuple(sorted({column[name] // _BLOCK for name in clique}))
+        batches.setdefault(blocks, []).append(clique)
+    groups: list[tuple[Clique, list[Clique]]] = []
+    for batch in batches.values():
+        for start in range(0, len(batch), _PLANNED_AT_ONCE):
+            part = batch[start : start + _PLANNED_AT_ONCE]
+            groups += _planned(schema, part, group_cells)
+    return groups
+
+
+def _planned(
+    schema: Schema, cliques: Sequence[Clique], group_cells: int
+) -> list[tuple[Clique, list[Clique]]]:
+    """Cover a few cliques by groups; see `plan_groups`."""
+    used = {name for clique in cliques for name in clique}
+    attributes = [a for a in schema if a.name in used]
+    all_names = tuple(a.name for a in attributes)
+    sizes = np.array([a.extended_size for a in attributes], dtype=np.float64)
+    column = {name: i for i, name in enumerate(all_names)}
+    member = np.zeros((len(cliques), len(attributes)), dtype=bool)
+    for row, clique in enumerate(cliques):
+        member[row, [column[name] for name in clique]] = True
+    waiting = np.arange(len(cliques))[np.argsort(-member.sum(axis=1), kind="stable")]
+    member = np.asfortranarray(member[waiting])
+    groups = []
+    while len(waiting):
+        chosen = _grow(member[0], member, sizes, group_cells)
+        covered = ~np.any(member[:, ~chosen], axis=1)
+        names = tuple(name for name, taken in zip(all_names, chosen, strict=True) if taken)
+        groups.append((names, [cliques[row] for row in waiting[covered]]))
+        waiting, member = waiting[~covered], np.asfortranarray(member[~covered])
+    return groups
+
+
+def _grow(
+    start: Flags,
+    member: Flags,
+    sizes: Floats,
+    group_cells: int,
+) -> Flags:
+    chosen = start.copy()
+    lacking = np.count_nonzero(member[:, ~chosen], axis=1)
+    while True:
+        gain = member[lacking == 1].sum(axis=0).astype(np.float64)
+        too_big = np.prod(sizes[chosen]) * sizes > group_cells
+        gain[chosen | too_big] = 0.0
+        if not gain.any():
+            return chosen
+        best = np.lexsort((sizes, -gain))[0]
+        chosen[best] = True
+        lacking -= member[:, best]
+
+
+def batches(schema: Schema, cliques: Iterable[Clique], max_cells: int) -> Iterator[list[Clique]]:
+    """Yield lists of cliques whose counts are held at once.
+
+    Parameters
+    ----------
+    schema : Schema
+        Public facts about the rows.
+    cliques : iterable of tuple of str
+        All cliques, in the order in which they are counted.
+    max_cells : int
+        Largest number of cells of a list; a single clique may have more.
+
+    Yields
+    ------
+    list of tuple of str
+        The next cliques.
+    """
+    batch: list[Clique] = []
+    cells = 0
+    for clique in cliques:
+        size = math.prod(schema.extended_shape(clique))
+        if batch and cells + size > max_cells:
+            yield batch
+            batch, cells = [], 0
+        batch.append(clique)
+        cells += size
+    if batch:
+        yield batch

@@ -1,0 +1,178 @@
+"""What is modelled: what rules determine is left out, and "not applicable" is a level.
+
+A synthesizer family sees a plainer schema than the declared one. Attributes that follow from others
+are not in it. "Not applicable" is one more level of its attribute: it is no missing cell, nothing
+is spent on it apart, and nothing fills it. All other kinds of missing are one: missing. Everything
+here is public. How rows become plainer is in `missdp.session.modelled_rows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from itertools import combinations
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from missdp.schema.attributes import Categorical
+from missdp.schema.conditions import Known, Verdict, decided
+from missdp.schema.differences import Computed
+from missdp.schema.numeric import AnyAttribute
+from missdp.schema.rulebook import ImpossibleCells
+from missdp.schema.schema import Schema
+from missdp.types import Flags, Floats, Ints
+
+_Clique: TypeAlias = tuple[str, ...]
+
+
+class Modelled:
+    """The attributes of a schema that are modelled, and the same of its rows."""
+
+    def __init__(self, schema: Schema) -> None:
+        #: Public facts about the private rows.
+        self.whole = schema
+        kept = [a for a in schema if a.name not in schema.rulebook.derives]
+        plain = tuple(map(_plain, kept))
+        same = len(kept) == len(schema) and all(a is b for a, b in zip(plain, schema, strict=True))
+        #: Public facts about what is modelled.
+        self.schema = schema if same and not schema.rules else Schema(plain)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything is modelled as it is."""
+        return self.schema is self.whole
+
+    @property
+    def filled(self) -> frozenset[str]:
+        """Attributes that a row may have settled although no value of them was observed."""
+        return self.whole.rulebook.filled
+
+    @cached_property
+    def impossible(self) -> ImpossibleCells:
+        """Combinations of modelled levels that no row has, also of some of a rule's attributes."""
+        names = {*self.schema.names}
+        found: dict[_Clique, Flags] = {}
+        for clique, table in self.whole.rulebook.impossible.items():
+            if names.issuperset(clique):
+                for part, never in _parts(clique, table):
+                    found[part] = found[part] | never if part in found else never
+        return found
+
+    @property
+    def absent(self) -> dict[int, int]:
+        """By position of a modelled attribute that may be not applicable, its level for that."""
+        return {
+            place: self.whole[name].size
+            for place, name in enumerate(self.schema.names)
+            if self.whole[name].not_applicable is not None
+        }
+
+    @property
+    def told(self) -> dict[int, tuple[int, ...]]:
+        """By position of an attribute, those by which alone a rule makes it not applicable."""
+        book, names = self.whole.rulebook, self.schema.names
+        found: dict[int, tuple[int, ...]] = {}
+        for place, name in enumerate(names):
+            if name in book.routes and book.told_by_rules(name):
+                by = self._tell(name)
+                others = (i for i, other in enumerate(names) if other in by)
+                tell = tuple(i for i in others if self.schema[names[i]].nullable)
+                found |= {place: tell} if tell else {}
+        return found
+
+    def _tell(self, name: str) -> set[str]:
+        """Return the modelled attributes by which a rule tells that one is not applicable."""
+        book, names = self.whole.rulebook, {*self.schema.names}
+        by = {*book.routes[name].names} - {name}
+        while follow := by & {*book.derives} - names:
+            by = by.difference(follow).union(*(book.derives[other].by for other in follow))
+        return by
+
+    @property
+    def never_missing(self) -> dict[int, int]:
+        """By position, the level "not applicable" where only what tells it may be missing."""
+        names, told = self.schema.names, self.told
+        return {
+            place: code
+            for place, code in self.absent.items()
+            if place not in told or self._tell(names[place]) == {names[told[place][0]]}
+        }
+
+    @property
+    def never_filled(self) -> dict[int, int]:
+        """By position of an attribute, the level "not applicable", where no rule says when."""
+        names, routes = self.schema.names, self.whole.rulebook.routes
+        return {place: code for place, code in self.absent.items() if names[place] not in routes}
+
+    @cached_property
+    def kinds(self) -> dict[str, tuple[int, ...]]:
+        """By modelled attribute with holes of several kinds, their codes in the private table."""
+        found = {}
+        for name in self.schema.names:
+            attribute = self.whole[name]
+            holes = tuple(range(attribute.missing_code, attribute.extended_size))
+            if len(holes) > 1:
+                found[name] = holes
+        return found
+
+    def without_absent(self, name: str, law: Floats) -> Floats:
+        """Return the law of a hole: what is not applicable is none, so that is never drawn."""
+        if self.whole[name].not_applicable is None or len(law) == 1:
+            return law
+        drawn = np.append(law[:-1], 0.0)
+        return drawn / drawn.sum() if drawn.sum() > 0 else np.append(np.ones(len(law) - 1), 0.0)
+
+    def settled(self, codes: dict[str, Ints]) -> dict[str, Ints]:
+        """Return codes of rows without holes, with what is not applicable in each row said so."""
+        found = dict(codes)
+        for name, (_, maybe) in self._routed(found):
+            found[name] = np.where(maybe, found[name], self.whole[name].size)
+        return found
+
+    def lacking(self, codes: dict[str, Ints]) -> dict[str, Flags]:
+        """Tell where an attribute is said to be not applicable although it surely is."""
+        found = self._routed(codes)
+        return {
+            name: surely & (codes[name] == self.whole[name].size) for name, (surely, _) in found
+        }
+
+    def _routed(self, codes: dict[str, Ints]) -> Iterator[tuple[str, Verdict]]:
+        """Yield the attributes that rules route, and where they are applicable."""
+        n, book = len(next(iter(codes.values()), ())), self.whole.rulebook
+        for name in book.order:
+            if name in book.routes and {*book.routes[name].names} <= {*codes}:
+                known = {
+                    other: Known.of(self.whole[other], codes[other], None)
+                    for other in book.routes[name].names
+                }
+                yield name, decided(book.routes[name].unless, known, n)
+
+
+def _parts(clique: _Clique, table: Flags) -> Iterator[tuple[_Clique, Flags]]:
+    """Yield what is impossible of two attributes or more, whatever the others are."""
+    for size in range(min(2, len(clique)), len(clique) + 1):
+        for kept in combinations(range(len(clique)), size):
+            others = tuple(axis for axis in range(len(clique)) if axis not in kept)
+            never = np.asarray(table.all(axis=others))
+            if never.any():
+                yield tuple(clique[axis] for axis in kept), never
+
+
+def _plain(attribute: AnyAttribute) -> AnyAttribute:
+    """Return an attribute with "not applicable" as a level, and one kind of missing."""
+    if isinstance(attribute, Computed):
+        return attribute.plain()
+    if attribute.not_applicable is not None:
+        levels = tuple(map(str, range(attribute.size + 1)))
+        return Categorical(name=attribute.name, levels=levels, nullable=attribute.nullable)
+    if len(attribute.kinds) > 1:
+        return attribute.plainly_missing()
+    return attribute
+
+
+def complete_schema(schema: Schema) -> Schema:
+    """Return the schema of rows whose missing cells have been filled."""
+    facts: dict[str, Any] = {"nullable": False, "missing_codes": (), "outside": "error"}
+    return Schema(tuple(replace(a, **facts, labels=()) for a in schema))

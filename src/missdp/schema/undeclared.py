@@ -1,0 +1,42 @@
+"""Facts of a schema that were read from private cells, and the conditions that follow."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from missdp.conditions import Condition, DataDependentDomain, PublicDomain
+from missdp.errors import SchemaError, one_of
+from missdp.schema.schema import Schema
+
+Undeclared = Literal["refuse", "accept"]
+"""What is done about facts that were read from private cells."""
+
+
+def domain_conditions(schema: Schema, undeclared: str = "refuse") -> tuple[Condition, ...]:
+    """Return the conditions that a schema puts on every release that uses it.
+
+    Levels and bounds shape the output, so a guarantee rests on their being public: `PublicDomain`,
+    or `DataDependentDomain` for the attributes that are marked as read from the private cells, if
+    that is accepted.
+
+    >>> from missdp import Categorical, Schema
+    >>> read = Categorical(name="a", levels=("x",), undeclared=("levels",))
+    >>> for condition in domain_conditions(Schema((read,)), undeclared="accept"):
+    ...     print(condition)
+    WARNING: categories, bounds or codes were read from the private table, which the stated
+    guarantee does not cover, for: a.
+    """
+    one_of("undeclared", undeclared, get_args(Undeclared))
+    marked = schema.undeclared
+    if not marked:
+        return (PublicDomain(),)
+    if undeclared == "refuse":
+        raise SchemaError(
+            "the schema marks facts read from the private data as not yet declared public, for "
+            f"attributes {sorted(marked)}; check them and delete the 'undeclared' marks, or pass "
+            "undeclared='accept', which then becomes a condition of the guarantee"
+        )
+    declared = [name for name in schema.names if name not in marked]
+    declared += ["rules"] if schema.rules else []
+    warning = DataDependentDomain(tuple(sorted(marked)))
+    return (warning, PublicDomain(f"of: {', '.join(declared)}")) if declared else (warning,)

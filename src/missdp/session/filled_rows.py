@@ -1,0 +1,101 @@
+"""Rows whose missing cells are filled, each row by itself, by a row function.
+
+Rows in memory stay in memory. Rows that stream are filled once, and kept in a temporary file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from missdp.errors import ParameterError
+from missdp.schema import Schema
+from missdp.schema.modelled import complete_schema
+from missdp.schema.numeric import code_dtype
+from missdp.session.counting import (
+    Counter,
+    CountingSource,
+    MarginalSource,
+    count_block,
+    is_weighed,
+    offers,
+)
+from missdp.session.exact_counts import ExactCounts
+from missdp.session.held_rows import HeldSource
+from missdp.session.row_kernel import Block, RowFunction, column_ranges, map_rows
+from missdp.session.row_weights import RowWeight
+from missdp.shelf import Blocks
+from missdp.threads import in_order
+
+if TYPE_CHECKING:
+    from missdp.session.counted_rows import CountedRows
+
+
+def filled(
+    counted: CountedRows, function: RowFunction, generator: np.random.Generator
+) -> CountedRows:
+    """Return counted rows with every missing cell filled by a row function, when they are counted.
+
+    Parameters
+    ----------
+    counted : CountedRows
+        The rows before, under a strategy that fills. Private.
+    function : RowFunction
+        Of a registered type. Returns the codes of complete rows.
+    generator : numpy.random.Generator
+        Draws the random numbers of rows.
+
+    Returns
+    -------
+    CountedRows
+        They are filled each time that they are counted. Private.
+
+    Raises
+    ------
+    ParameterError
+        If the strategy fills no missing cells, or if the function leaves cells missing.
+    """
+    facts, source = counted.facts, counted.source
+    if not facts.strategy.fills:
+        raise ParameterError(f"missing={facts.strategy.name!r} fills no missing cells")
+    schema = complete_schema(facts.schema)
+    if dict(function.columns) != column_ranges(schema):
+        raise ParameterError("the row function must return the codes of complete rows")
+
+    def fill() -> MarginalSource:
+        if isinstance(source, HeldSource):
+            return source.mapped(function, schema, generator)
+        assert offers(source, "code_blocks")  # checked before anything was charged
+        blocks = source.code_blocks()  # type: ignore[attr-defined]
+        sized = ((block, len(next(iter(block.values())))) for block in blocks)
+        return CodeStore(schema, (map_rows(function, b, n, generator) for b, n in sized))
+
+    counts = ExactCounts(fill, schema, facts.strategy, weighed=is_weighed(source))
+    changed = replace(facts, schema=schema, has_finer_codes=False)
+    return replace(counted, facts=changed, counts=counts, scores={}, finer=None)
+
+
+class CodeStore(CountingSource):
+    """Rows that were filled while they streamed, once, so that every count sees the same rows.
+
+    Parameters
+    ----------
+    schema : Schema
+        Public facts about the rows.
+    blocks : iterable of mapping
+        Blocks of codes; private. They are kept as `missdp.shelf.Blocks`.
+    """
+
+    def __init__(self, schema: Schema, blocks: Iterable[Block]) -> None:
+        super().__init__(schema)
+        self._blocks = Blocks({a.name: code_dtype(a) for a in schema}, blocks)
+
+    def _count(self, counter: Counter, weight: RowWeight | None) -> None:
+        def count(block: Block) -> None:
+            count_block(counter, block, len(next(iter(block.values()))), weight)
+
+        for _ in in_order(count, self._blocks):
+            pass

@@ -1,0 +1,211 @@
+"""A fit, in the order on which its privacy rests: refuse, charge, read, release, fit.
+
+A synthesizer says what it will cost (`FitPlan`) and brings the steps (`FitSteps`). `fit` is the
+only place that opens sessions for it, all of them on one filter, and that states the guarantee.
+
+*Claim.* What a fit leaves behind is (epsilon, delta)-DP, as the returned guarantee states, under
+its conditions. *Argument.* Steps see private rows by `read` alone, whose rows they hand over to a
+session. What a session releases was charged to the filter of the plan before it was computed. The
+filter holds for any adaptive sequence of such releases. So its cap bounds all of them, and fitting
+is post-processing. Trainings are fixed events in addition to the cap. They are proven together with
+the cap, as a composition, before anything is read. Failures of open levels are added as events with
+a delta of their own.
+
+*A shared budget* is charged at once with the cap, the trainings and the failures. A budget in a
+ledger is charged before the rows are opened. Any other shared budget is charged after `read` and
+before the first release, so it is not charged if `read` raises an error. The guarantee does not
+cover such an error (see `RefusalsNotPrivate`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+from missdp.accounting import (
+    ApproximateEvent,
+    Composition,
+    Condition,
+    Event,
+    Filter,
+    FixedSchedule,
+    FloatingPointTraining,
+    Guarantee,
+    RowFunctionsTested,
+    SampledGaussianEvent,
+)
+from missdp.accounting.exact import exact
+from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
+from missdp.session.sampling import NoiseSource
+from missdp.session.session import PrivateRows, Session
+from missdp.session.training import TrainingPlan
+
+Learned = TypeVar("Learned", covariant=True)
+Opened: TypeAlias = Callable[..., Session]
+"""Opens a session on rows: ``opened(rows, limit=None)``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitPlan:
+    """What a fit costs: fixed by parameters and public facts, before anything is read.
+
+    Attributes
+    ----------
+    label : str
+        Public name, for the shared budget.
+    epsilon : float
+        Of the whole fit.
+    delta : float
+        Of the whole fit, failures included.
+    own : Filter
+        Pays for every measurement of the fit; fresh.
+    failures : tuple of ApproximateEvent
+        What the filter does not count: a rare level may leave with a small probability.
+    trainings : tuple of SampledGaussianEvent
+        Trainings of networks, which follow the measurements.
+    """
+
+    label: str
+    epsilon: float
+    delta: float
+    own: Filter
+    failures: tuple[ApproximateEvent, ...] = ()
+    trainings: tuple[SampledGaussianEvent, ...] = ()
+
+    @property
+    def beside(self) -> tuple[Event, ...]:
+        """What is charged beside the cap of the filter."""
+        return (*self.failures, *self.trainings)
+
+    def check(self) -> None:
+        """Refuse a plan whose filter may spend more than the fit as a whole states."""
+        delta = exact(self.own.delta) + sum(exact(event.delta) for event in self.failures)
+        if not (self.own.epsilon <= self.epsilon and delta <= exact(self.delta)):
+            raise ParameterError("the filter of a fit is larger than the fit as a whole may be")
+
+    def composed(self) -> TrainingPlan | None:
+        """Prove the trainings together with the cap; None if there are none.
+
+        Raises
+        ------
+        BudgetExceededError
+            If they cost more than the epsilon of the fit.
+        """
+        return TrainingPlan(self.own, self.trainings, self.epsilon) if self.trainings else None
+
+    def fits(self, shared: Filter | Composition) -> bool:
+        """Whether a shared budget covers the fit.
+
+        Raises
+        ------
+        UnprovenError
+            If the budget counts in another privacy measure than the fit.
+        """
+        try:
+            return shared.can_afford(self.own.filter(), *self.beside)
+        except UnprovenError:
+            if not self.trainings and shared.delta > 0:
+                raise
+        return False
+
+    def charge(self, shared: Filter | Composition, conditions: Iterable[Condition]) -> None:
+        """Charge a shared budget with everything that the fit may cost, or with nothing."""
+        trained = (FloatingPointTraining(),) if self.trainings else ()
+        shared.reserve(
+            self.own, label=self.label, conditions=(*conditions, *trained), beside=self.beside
+        )
+
+    def guarantee(self, conditions: Iterable[Condition]) -> Guarantee:
+        """Return what the fit guarantees; it is proven from the events when it is made."""
+        spent = self.own.spent
+        conditions = (*spent.conditions, *conditions)
+        if not self.beside:
+            return replace(spent, conditions=conditions)
+        trained = (FixedSchedule(), FloatingPointTraining()) if self.trainings else ()
+        return Guarantee(
+            self.epsilon if self.trainings else spent.epsilon,
+            self.delta if self.failures else self.own.delta,
+            conditions=(*conditions, *trained),
+            events=(self.own.filter(), *self.trainings, *self.failures),
+        )
+
+
+class FitSteps(Protocol, Generic[Learned]):
+    """The steps of a fit, which a synthesizer brings. None of them is trusted but by its contract.
+
+    Attributes
+    ----------
+    unread : bool
+        Whether private rows still have to be read from a frame or a file.
+    """
+
+    unread: bool
+
+    def refuse(self) -> FitPlan:
+        """Return the plan; refuse the fit by parameters and public facts alone."""
+
+    def remedy(self, shared: Filter | Composition, plan: FitPlan) -> str:
+        """Say what helps if a shared budget does not cover the fit."""
+
+    def refuse_unread(self) -> None:
+        """Refuse what `read` would refuse by public facts, before a ledger is charged."""
+
+    def read(self) -> None:
+        """Open the private rows. What one row becomes depends on that row and public facts."""
+
+    def conditions(self) -> Iterable[Condition]:
+        """Return what the guarantee rests on, by public facts."""
+
+    def fit(self, opened: Opened) -> Learned:
+        """Measure rows in sessions, which ``opened`` opens, and learn from what they release."""
+
+
+def fit(
+    steps: FitSteps[Learned], *, budget: Filter | Composition | None, random_state: int | None
+) -> tuple[Learned, Guarantee]:
+    """Refuse, charge, read, release, fit; return what was learned, and its guarantee.
+
+    Parameters
+    ----------
+    steps : FitSteps
+        What the synthesizer does in each phase.
+    budget : Filter, Composition or None
+        A budget shared with other releases.
+    random_state : int or None
+        A seed is for tests: it becomes a condition of the guarantee.
+
+    Returns
+    -------
+    learned : object
+        What ``steps.fit`` returned.
+    guarantee : Guarantee
+        Of everything that the fit released.
+
+    Raises
+    ------
+    BudgetExceededError
+        If the shared budget does not cover the fit. Nothing is charged, and nothing is read.
+    """
+    noise, plan = NoiseSource.of(random_state), steps.refuse()
+    plan.check()
+    trainings = plan.composed()
+    if budget is not None and not plan.fits(budget):
+        raise BudgetExceededError(
+            f"the fit does not fit into {budget!r}; nothing was read or recorded. "
+            + steps.remedy(budget, plan)
+        )
+    first = budget is not None and budget.charged_first and steps.unread
+    if budget is not None and first:
+        steps.refuse_unread()
+        plan.charge(budget, (*steps.conditions(), RowFunctionsTested()))
+    steps.read()
+    conditions = (*steps.conditions(), RowFunctionsTested())
+    if budget is not None and not first:
+        plan.charge(budget, conditions)
+
+    def opened(rows: PrivateRows, limit: Callable[[Event], None] | None = None) -> Session:
+        return Session(rows, budget=plan.own, noise=noise, limit=limit, trainings=trainings)
+
+    learned = steps.fit(opened)
+    return learned, plan.guarantee(conditions)

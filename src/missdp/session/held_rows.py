@@ -1,0 +1,117 @@
+"""Rows that are held in memory, as codes.
+
+A change of held rows is a registered row function. The row kernel applies it once, when the first
+of the changed rows is counted, so that every count sees the same changed rows.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.schema import Schema
+from missdp.session.counting import (
+    GROUP_CELLS,
+    Clique,
+    Counter,
+    CountingSource,
+    count_block,
+)
+from missdp.session.observed_rows import ObservedRow, rows_where
+from missdp.session.row_kernel import (
+    VALUES,
+    Block,
+    RowFunction,
+    check_registered,
+    map_rows,
+)
+from missdp.session.row_weights import RowWeight
+from missdp.types import Ints
+
+
+class HeldSource(CountingSource):
+    """A source whose rows are in memory.
+
+    Parameters
+    ----------
+    schema : Schema
+        Public facts about the rows.
+    rows : callable
+        Returns the columns: codes of every attribute, and numbers of some. Private.
+    valued : frozenset of str
+        Attributes of which there are numbers besides codes; a public fact.
+    weights : ndarray of int64, optional
+        The amount that each row counts, in steps; private. Each row counts one if it is None.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        rows: Callable[[], Block],
+        *,
+        valued: frozenset[str],
+        weights: Ints | None = None,
+    ) -> None:
+        super().__init__(schema)
+        self._rows: Callable[[], Block] = cache(rows)
+        self._weights = weights
+        self.valued = valued
+
+    @property
+    def weighed(self) -> bool:
+        """Whether rows count different amounts, so that counts are in steps; a public fact."""
+        return self._weights is not None
+
+    def mapped(
+        self, function: RowFunction, schema: Schema, generator: np.random.Generator | None = None
+    ) -> Self:
+        """Return the rows that a row function makes of these, each counting the same amount.
+
+        Raises
+        ------
+        SchemaError
+            If the schema declares another unit, weight or ledger than this source's own.
+        """
+        check_registered(function)
+        self.schema.check_same_rows(schema)
+        found, rows = copy.copy(self), self._rows
+        found.schema = schema
+        found._rows = cache(lambda: map_rows(function, rows(), _length(rows()), generator))
+        keys = [key for key in function.columns if isinstance(key, tuple) and key[0] == VALUES]
+        found.valued = frozenset(name for _, name in keys)
+        return found
+
+    def observed_on(self, names: Iterable[str]) -> Self:
+        """Return the rows without a missing cell in these attributes, with their weights."""
+        rows, held = self._rows(), dict(self._rows())
+        if self._weights is not None:
+            held["weights", ""] = self._weights
+        marks = ObservedRow(self.schema, tuple(names))
+        kept, _ = rows_where(marks, held, _length(rows))
+        found = copy.copy(self)
+        found._weights = kept.pop(("weights", ""), None)
+        found._rows = lambda: kept
+        return found
+
+    def code_columns(self) -> dict[str, NDArray[Any]]:
+        """Return the codes of every attribute. Private."""
+        rows = self._rows()
+        return {name: rows[name] for name in self.schema.names}
+
+    def _counter(self, cliques: tuple[Clique, ...]) -> Counter:
+        few = min(GROUP_CELLS, _length(self._rows()) // 4)
+        return Counter(self.schema, cliques, group_cells=few)
+
+    def _count(self, counter: Counter, weight: RowWeight | None) -> None:
+        rows = self._rows()
+        codes = {name: rows[name] for name in counter.needed(weight)}
+        count_block(counter, codes, _length(rows), weight, self._weights)
+
+
+def _length(rows: Block) -> int:
+    return len(next(iter(rows.values())))

@@ -1,0 +1,59 @@
+"""What a session releases: numbers, the noise that they have, and the event that was charged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from missdp.accounting import Event
+from missdp.record import Record
+from missdp.types import Floats
+
+Radius: TypeAlias = Callable[[float], float]
+"""From a level to the half-width that holds the noise of a number with that probability."""
+
+
+@dataclass(frozen=True)
+class Total(Record):
+    """A released number of rows with the variance of its noise (0: declared public)."""
+
+    value: float
+    variance: float
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the noise."""
+        return math.sqrt(self.variance)
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """A released value, the mechanism that drew it, and the event that was charged for it.
+
+    Nothing exact is in it.
+
+    Attributes
+    ----------
+    value
+        What was released: an array of counts, say.
+    mechanism
+        What drew it, with the scale of its noise.
+    event : Event
+        What was charged.
+    radius : callable or None
+        From a level to the half-width that holds the noise of each number with that probability.
+    """
+
+    value: Any
+    mechanism: Any
+    event: Event
+    radius: Radius | None = None
+
+    @property
+    def values(self) -> Floats:
+        """The released numbers."""
+        return np.asarray(self.value, dtype=np.float64)

@@ -1,0 +1,131 @@
+"""Rows in modelled form: no derived attributes, "not applicable" as a level, one code for missing.
+
+Rows in memory are changed by a row function. Of rows that are streamed or counted elsewhere, the
+counts are merged: kinds of missing are added up, so that one row still moves one count by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from missdp.schema import Numeric, Schema
+from missdp.schema.modelled import Modelled
+from missdp.schema.numeric import code_dtype
+from missdp.session.counting import (
+    Clique,
+    Counts,
+    MarginalSource,
+    Rows,
+)
+from missdp.session.held_rows import HeldSource
+from missdp.session.row_kernel import (
+    VALUES,
+    Block,
+    Range,
+    RowFunction,
+    column_ranges,
+    map_rows,
+    row_function,
+)
+from missdp.session.row_weights import RowWeight, weighing
+from missdp.types import Floats, Ints
+
+
+@row_function
+@dataclass(frozen=True, eq=False)
+class ModelledRow(RowFunction):
+    """A row of a declared schema as it is modelled.
+
+    Attributes
+    ----------
+    schema : Schema
+        The declared schema.
+    valued : tuple of str
+        The modelled attributes of which there are numbers besides codes.
+    """
+
+    schema: Schema
+    valued: tuple[str, ...] = ()
+
+    @cached_property
+    def _modelled(self) -> Schema:
+        return Modelled(self.schema).schema
+
+    @cached_property
+    def columns(self) -> Mapping[Any, Range]:
+        """The codes of all modelled attributes, and the numbers of some."""
+        return column_ranges(self._modelled, self.valued)
+
+    def of_rows(self, rows: Block, uniforms: Floats) -> Block:
+        """Return the rows; every kind of missing becomes plainly missing."""
+        del uniforms
+        found: dict[Any, Any] = {(VALUES, n): rows[VALUES, n] for n in self.valued}
+        for attribute in self._modelled:
+            codes = np.minimum(rows[attribute.name], attribute.missing_code)
+            found[attribute.name] = codes.astype(code_dtype(attribute), copy=False)
+        return found
+
+
+def modelled_source(source: MarginalSource, modelled: Modelled) -> MarginalSource:
+    """Return a source that counts what is modelled of the rows of another one."""
+    if isinstance(source, HeldSource):
+        numeric = {a.name for a in modelled.schema if isinstance(a, Numeric)}
+        valued = tuple(sorted(source.valued & numeric))
+        return source.mapped(ModelledRow(modelled.whole, valued), modelled.schema)
+    return _ModelledSource(source, modelled)
+
+
+class _ModelledSource:
+    """A source of what is modelled of the rows of another one, whose counts are merged."""
+
+    def __init__(self, source: MarginalSource, modelled: Modelled) -> None:
+        self._source, self._modelled = source, modelled
+        #: Public facts about what is modelled.
+        self.schema = modelled.schema
+
+    def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
+        """Count every clique; see `MarginalSource.counts`."""
+        wanted = tuple(dict.fromkeys(map(tuple, cliques)))
+        found = self._source.counts(wanted, rows="extended")
+        return {clique: self._merged(found[clique], clique, rows) for clique in wanted}
+
+    def weighted_counts(self, cliques: Iterable[Clique], weight: RowWeight) -> Counts:
+        """Add up weights; as the source below does."""
+        wanted = tuple(dict.fromkeys(map(tuple, cliques)))
+        source = weighing(self._source)
+        whole = {a.name: np.arange(a.extended_size) for a in source.schema}
+        plainer = {
+            # Where only complete rows are counted, a weight has no entry for missing cells.
+            name: np.minimum(whole[name], len(weight.squares[name]) - 1)
+            for name in weight.names
+        }
+        found = source.weighted_counts(wanted, weight.recoded(plainer))
+        return {clique: self._merged(found[clique], clique, "extended") for clique in wanted}
+
+    def observed_on(self, names: Iterable[str]) -> _ModelledSource:
+        """Return what is modelled of the rows without a missing cell in these attributes."""
+        fewer = self._source.observed_on(names)  # type: ignore[attr-defined]
+        return _ModelledSource(fewer, self._modelled)
+
+    def code_blocks(self) -> Iterator[Block]:
+        """Yield the codes of what is modelled, a block of rows at a time. Private."""
+        function = ModelledRow(self._modelled.whole)
+        for block in self._source.code_blocks():  # type: ignore[attr-defined]
+            yield map_rows(function, block, len(next(iter(block.values()))))
+
+    def _merged(self, counts: Ints, clique: Clique, rows: Rows) -> Ints:
+        """Add up the kinds of missing, or leave them out."""
+        for axis, name in enumerate(clique):
+            attribute = self.schema[name]
+            first = [slice(None)] * axis
+            values = counts[(*first, slice(0, attribute.size))]
+            if rows == "extended" and attribute.nullable:
+                missing = counts[(*first, slice(attribute.size, None))]
+                values = np.concatenate([values, missing.sum(axis=axis, keepdims=True)], axis=axis)
+            counts = values
+        return np.array(counts, order="C")  # which keeps the shape () of the number of rows

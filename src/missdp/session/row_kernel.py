@@ -1,0 +1,248 @@
+"""The row kernel: the only way by which private rows become other private rows.
+
+A *row function* maps one row to exactly one row. Its contract:
+
+* One row comes in, and exactly one row goes out. No row is dropped, doubled or moved.
+* The function has no state. It sees no index, no block and no neighbour: a row in another block, at
+  another place or beside other rows becomes the same.
+* It is total. A cell that cannot be read becomes a public code. Exceptions are outputs: a schema
+  may ask for a refusal instead (``outside="error"``). Whether a table is refused is not private.
+* It is a function of the row, of the row's own random numbers, and of a frozen copy of public and
+  released values. The kernel draws the random numbers, for each row independently and with one
+  distribution, from a generator that the operating system seeds. A fit with an explicit seed draws
+  them in the order of the rows, and its guarantee states `ExplicitSeed`.
+
+So if two tables differ by one row, their images differ by one row: let the random numbers of the
+common rows be equal, which changes no distribution. Every bound on one row's influence on counts
+then holds for the images too.
+
+`map_rows` applies a row function to a block of rows. It checks everything about the result that can
+be checked: names, numbers of rows, types and public ranges. Independence of other rows is a
+property of a function's text, which `tests/session/test_row_functions.py` tests for every
+registered function. This property is tested, not proven.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.errors import DataError, ParameterError
+from missdp.schema import Numeric, Schema
+from missdp.schema.numeric import code_dtype
+from missdp.session.redaction import redacted
+from missdp.types import Floats
+
+Block: TypeAlias = Mapping[Any, Any]
+"""Columns of some rows, all of one length: arrays, or cells as a file holds them.
+
+An attribute names the column of its codes, and ``(VALUES, attribute)`` the column of its numbers.
+"""
+
+VALUES = "values"
+ROWS_AT_ONCE = 4096  # rows for which random numbers are held
+FAILED = "a row could not be read or changed as the schema declares it"
+
+
+@dataclass(frozen=True)
+class Range:
+    """The public type and range of a column.
+
+    Attributes
+    ----------
+    dtype : numpy dtype
+        Of every cell.
+    lower, upper : float
+        The least and the greatest cell. No cell is NaN.
+    """
+
+    dtype: np.dtype[Any]
+    lower: float
+    upper: float
+
+    @classmethod
+    def codes(cls, dtype: Any, size: int) -> Range:
+        """Return the range of codes ``0..size - 1``."""
+        return cls(np.dtype(dtype), 0, size - 1)
+
+    def holds(self, column: Any, n_rows: int) -> bool:
+        """Return whether a column has this type, this many rows and no cell out of range."""
+        if type(column) is not np.ndarray or column.dtype != self.dtype:
+            return False
+        if column.shape != (n_rows,):
+            return False
+        # A comparison with NaN is false.
+        return not n_rows or bool(self.lower <= column.min() and column.max() <= self.upper)
+
+
+def column_ranges(schema: Schema, valued: Iterable[str] = ()) -> dict[Any, Range]:
+    """Return the public ranges of the columns of coded rows.
+
+    Parameters
+    ----------
+    schema : Schema
+        Public facts about the rows.
+    valued : iterable of str
+        The numeric attributes of which there are numbers besides codes.
+    """
+    ranges: dict[Any, Range] = {a.name: Range.codes(code_dtype(a), a.extended_size) for a in schema}
+    for name in valued:
+        attribute = schema[name]
+        assert isinstance(attribute, Numeric)
+        ranges[VALUES, name] = Range(np.dtype(np.float64), attribute.lower, attribute.upper)
+    return ranges
+
+
+@dataclass(frozen=True, eq=False)
+class RowFunction(abc.ABC):
+    """Base class of row functions, which states what is public about the result.
+
+    Subclasses are frozen dataclasses that `row_function` registers. Their fields are public or
+    released values, of which read-only copies are kept.
+    """
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            object.__setattr__(self, each.name, _frozen(getattr(self, each.name)))
+
+    @property
+    @abc.abstractmethod
+    def columns(self) -> Mapping[Any, Range]:
+        """The columns that come back, with their public ranges."""
+
+    @property
+    def draws(self) -> int:
+        """The number of uniform random numbers of each row."""
+        return 0
+
+    @abc.abstractmethod
+    def of_rows(self, rows: Block, uniforms: Floats) -> Block:
+        """Return the columns of the changed rows, each row by itself.
+
+        Parameters
+        ----------
+        rows : mapping to columns
+            Private.
+        uniforms : ndarray of shape (n_rows, draws)
+            The random numbers of each row, in [0, 1). Private.
+        """
+
+
+_Kind = TypeVar("_Kind", bound=type[RowFunction])
+_REGISTERED: set[type[RowFunction]] = set()
+
+
+def row_function(kind: _Kind) -> _Kind:
+    """Register a type of row functions; the generic test runs over all registered types."""
+    parameters = getattr(kind, "__dataclass_params__", None)
+    if parameters is None or not parameters.frozen or not issubclass(kind, RowFunction):
+        raise ParameterError("a row function is a frozen dataclass that derives from RowFunction")
+    _REGISTERED.add(kind)
+    return kind
+
+
+def registered() -> frozenset[type[RowFunction]]:
+    """Return the types of row functions that were registered by the modules imported so far."""
+    return frozenset(_REGISTERED)
+
+
+def check_registered(function: object) -> None:
+    """Raise ParameterError unless the type of a function is registered; a subclass is not."""
+    if type(function) not in _REGISTERED:
+        raise ParameterError(
+            "rows are changed by registered row functions only. Declare the change as a frozen "
+            "dataclass and register it with row_function"
+        )
+
+
+def map_rows(
+    function: RowFunction, rows: Block, n_rows: int, generator: np.random.Generator | None = None
+) -> dict[Any, NDArray[Any]]:
+    """Apply a row function to a block of rows, and check the result against its public ranges.
+
+    Parameters
+    ----------
+    function : RowFunction
+        Of a registered type.
+    rows : mapping to columns
+        The private rows.
+    n_rows : int
+        Their number. Private.
+    generator : numpy.random.Generator, optional
+        Draws the random numbers of rows, one row after the other.
+
+    Returns
+    -------
+    dict to ndarray
+        One array of ``n_rows`` cells for each column that the function declares.
+
+    Raises
+    ------
+    ParameterError
+        If the type of the function is not registered.
+    DataError
+        If the function fails, or if what it returns is not ``n_rows`` rows within the public
+        ranges. The text is fixed.
+    """
+    check_registered(function)
+    if not function.draws:
+        return _checked(function, rows, n_rows, np.zeros((n_rows, 0)))
+    if generator is None:
+        raise ParameterError("this row function needs random numbers")
+    parts = []
+    for start in range(0, max(1, n_rows), ROWS_AT_ONCE):
+        part = {key: column[start : start + ROWS_AT_ONCE] for key, column in rows.items()}
+        size = min(ROWS_AT_ONCE, n_rows - start)
+        parts.append(_checked(function, part, size, generator.random((size, function.draws))))
+    return {key: np.concatenate([part[key] for part in parts]) for key in function.columns}
+
+
+def _checked(
+    function: RowFunction, rows: Block, n_rows: int, uniforms: Floats
+) -> dict[Any, NDArray[Any]]:
+    """Call a row function once, and check what comes back."""
+    with redacted(FAILED):
+        if any(len(column) != n_rows for column in rows.values()):
+            raise DataError(FAILED)
+        held = {key: _unwritable(column) for key, column in rows.items()}
+        found = function.of_rows(MappingProxyType(held), uniforms)
+        known = function.columns
+        if found.keys() != known.keys():
+            raise DataError(FAILED)
+        if not all(limits.holds(found[key], n_rows) for key, limits in known.items()):
+            raise DataError(FAILED)
+        return {key: found[key] for key in known}
+
+
+def _unwritable(column: Any) -> Any:
+    """Return a view of a column through which no cell can be changed."""
+    if not isinstance(column, np.ndarray):
+        return column
+    view = column.view()
+    view.setflags(write=False)
+    return view
+
+
+_PLAIN = (bool, int, float, str, bytes, type(None), np.dtype)
+
+
+def _frozen(value: Any) -> Any:
+    """Return a copy of a value that nobody can change; refuse what may be changed elsewhere."""
+    if isinstance(value, np.ndarray):
+        held = np.array(value)
+        held.setflags(write=False)
+        return held
+    if isinstance(value, Mapping):
+        return MappingProxyType({key: _frozen(one) for key, one in value.items()})
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_frozen, value))
+    parameters = getattr(type(value), "__dataclass_params__", None)
+    if isinstance(value, _PLAIN) or (parameters is not None and parameters.frozen):
+        return value
+    raise ParameterError("a row function holds public or released values only")

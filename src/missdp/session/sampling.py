@@ -1,0 +1,456 @@
+"""Exact noise, from fair bits: discrete Laplace and Gaussian draws and selections.
+
+Bits are secure (the operating system's CSPRNG) or seeded (tests only): `SecureNoise` and
+`SeededNoise` differ in nothing else.
+
+*Method.* Write ``w(k) = exp(-x(k))`` for the wanted mass up to a constant, with
+``x(k) = |k| / scale`` or ``k^2 / (2 scale^2)``. The integers from -K to K - 1 are cut into blocks
+of L = 2^b neighbours, and every block gets a whole number n of 2^t equal slots. A proposal is a
+uniform slot and a uniform offset in its block, so an integer k of a block with n slots is proposed
+with probability ``n / 2^(t + b)``. It is accepted with probability ``a(k) = C w(k) / n``, where the
+whole number C is so small that no a(k) is above 1. The product, ``C w(k) / 2^(t + b)``, does not
+depend on the block, so accepted integers have exactly the wanted law. Slots that are left over
+are always rejected.
+
+*Tail.* All other integers are one more block, with n slots of its own: m with probability
+``2^-(m + 1)`` by coin flips, a uniform offset r below ``L' = 2^b'``, at least the scale, and a fair
+sign give ``y = K + m L' + r``, which stands for y or for -1 - y. So k is proposed with probability
+``n / 2^(t + m + 2 + b')``, and is accepted with ``a(k) = 2^(m + 2 + b' - b) C w(k) / n``. From m to
+m + 1 the mass falls by a factor e at least (L' is at least the scale and, for the Gaussian, K is
+too), so a(k) is largest near K, where n makes it at most 1. Nothing is cut off.
+
+*Accepting with probability a(k), exactly.* The test is U < a(k) for a uniform real U. Only as many
+binary digits of U are drawn as the comparison takes. There are three stages. A stage decides only
+where its bounds on a(k) leave no doubt, so the law is exact. The scale is taken as the exact
+rational number that the float is.
+
+1. The digits that are left of the proposal's word are compared with whole numbers that bound a(k)
+   over the block. This settles all but a few per cent.
+2. Then 64 more digits are compared with a floating-point value of a(k). Its relative error is
+   proven to be at most 2^-41, and the comparison allows for an error of 2^-36. It is computed by
+   additions, multiplications and divisions alone, which IEEE 754 defines to the last bit. No
+   library's exp is trusted.
+3. The rest, less than one draw in 5 * 10^7 and mostly of the tail, is settled in whole numbers of
+   any length.
+
+*Selection.* A candidate of score s passes its coin with probability exp((s - top) / scale), decided
+in the same stages. The exponential mechanism proposes uniform candidates until one passes (so each
+wins in proportion to its coin); permute-and-flip lets all flip once, in a random order, and takes
+the first that passes (the largest score always does). These are the laws of the largest score
+after Gumbel and after exponential noise (McKenna & Sheldon 2020; Ding et al. 2021).
+
+What is not hidden is time: draws that need the later stages take longer.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache, partial
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.accounting import Condition, ExplicitSeed
+from missdp.errors import DataError, ParameterError, number, one_of
+from missdp.types import Flags, Floats, Ints
+
+DiscreteLaw = Literal["laplace", "gaussian"]
+WordArray = NDArray[np.uint64]
+Words: TypeAlias = Callable[[int], WordArray]
+"""Returns so many words of independent fair bits."""
+Size = int | tuple[int, ...]
+SelectionMethod = Literal["exponential", "permute-and-flip"]
+"""The noise of scores, of which the largest is selected."""
+# Scales beyond are far above any useful noise, and far below what could overflow 64-bit integers.
+check_scale = partial(number, most=2.0**40, open_end=True)
+_AT_ONCE = 2**15  # words in one pass, so that a pass stays in the processor's cache
+_MARGIN = 2.0**-50  # more than a uniform float is off
+_LARGEST_EXPONENT = 32.0
+_HALVINGS = 9
+_TERMS = 10
+
+
+def os_words(count: int) -> WordArray:
+    """Return 64-bit words of the system's fair bits, none of which a fork could repeat."""
+    return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+
+
+def seeded_words(generator: np.random.Generator) -> Words:
+    """Return what draws words from a NumPy generator: for tests, never for a release."""
+    return cast("Words", partial(generator.integers, 0, 2**64, dtype=np.uint64))
+
+
+class _Format(NamedTuple):
+    """How the sampler uses bits; nothing here changes the law, only the speed."""
+
+    width: int = 64  # bits in a word
+    slots: int = 15  # t: a proposal picks one of 2**t slots
+    fineness: int = 5  # L is at most scale / 2**(fineness - 1)
+    reach: float = 20.0  # x(K) is about this
+    slack: float = 2.0**-36  # relative error that stage (2) allows for; 2**-41 is proven
+
+
+def _exp_enclosure(x: Floats, slack: float) -> tuple[Floats, Floats]:
+    """Return floats below and above exp(-x), for x at least 0.
+
+    exp(-x) is the 2^9-th power of exp(-y) with y = x / 2^9 at most 1/16. Its Taylor sum up to y^10
+    is within a relative 2^-51 (the rest is below 2^-69, the roundings shrink with powers of y / i);
+    nine squarings double an error nine times and add less than 2^-44: 2^-41 in all, also if x
+    itself is a relative 2^-51 off. ``slack`` must be well above that.
+    """
+    y = np.minimum(x, _LARGEST_EXPONENT) * 2.0**-_HALVINGS
+    value = np.ones_like(y)
+    for term in range(_TERMS, 0, -1):
+        value = 1.0 - y * value / term
+    for _ in range(_HALVINGS):
+        value = value * value
+    low = np.where(x < _LARGEST_EXPONENT, value * (1.0 - slack), 0.0)
+    return low, value * (1.0 + slack)
+
+
+def _exact_exp_enclosure(x: Fraction, precision: int) -> tuple[int, int]:
+    """Return integers below and above ``2**precision * exp(-x)``, for x at least 0.
+
+    Whole-number arithmetic, rounded outwards at every step: the Taylor series of exp(y) with
+    y = x / 2^h at most 1/2, squared h times, then the reciprocal.
+    """
+    if x == 0:
+        return 1 << precision, 1 << precision
+    if x > precision:
+        return 0, 1
+    halvings = math.ceil(x).bit_length() + 1
+    places = precision + 2 * halvings + 8
+    one = 1 << places
+    y = x / (1 << halvings)
+    low_y = (y.numerator << places) // y.denominator
+    high_y = low_y + 1
+    low = high = low_term = high_term = one
+    index = 0
+    while high_term > 1:
+        index += 1
+        low_term = low_term * low_y // (index << places)
+        high_term = high_term * high_y // (index << places) + 1
+        low, high = low + low_term, high + high_term
+    high += 2 * high_term  # the rest of the series is below a geometric one of ratio 1/2
+    for _ in range(halvings):
+        low, high = low * low >> places, (high * high >> places) + 1
+    return (1 << precision + places) // high, (1 << precision + places) // low + 1
+
+
+def _falls_below(
+    known: int, precision: int, gain: Fraction, exponent: Fraction, words: Words, *, width: int = 64
+) -> bool:
+    """Whether a uniform real, known to some digits, is below gain * exp(-exponent)."""
+    while True:
+        low, high = _exact_exp_enclosure(exponent, precision + 8)
+        if (known + 1) * gain.denominator << 8 <= low * gain.numerator:
+            return True
+        if known * gain.denominator << 8 >= high * gain.numerator:
+            return False
+        known = (known << width) | int(words(1)[0])
+        precision += width
+
+
+class _LatticeSampler:
+    """Exact sampler of one discrete law and scale; the text of the module has the method."""
+
+    def __init__(self, law: DiscreteLaw, scale: float, form: _Format | None = None) -> None:
+        form = _Format() if form is None else form
+        self.law, self.scale, self.form = law, float(scale), form
+        self._tail_bits = max(0, math.frexp(scale)[1])  # b': the scale is at most 2**b'
+        self._length_bits = max(0, self._tail_bits - form.fineness)
+        self._tail_spread = 2 + self._tail_bits - self._length_bits
+        self.digits = form.width - form.slots - self._length_bits
+        length = 1 << self._length_bits
+        widest = form.reach * scale if law == "laplace" else math.sqrt(2 * form.reach) * scale
+        reach = length * max(1, math.ceil(widest / length))
+        starts = np.arange(-reach, reach, length, dtype=np.int64)
+        ends = starts + (length - 1)
+        self._tail = starts.size  # the blocks, then the tail, then the slots left over
+        # In stage (2), K stands for the whole tail: it is where acceptance is likeliest.
+        self._starts = np.append(starts, (reach, 0))
+        nearest = np.append(np.maximum(starts, -ends), reach)
+        self._share_slots(
+            self._enclosure(nearest)[1], self._enclosure(np.maximum(-starts, ends))[0]
+        )
+
+    def _share_slots(self, most: Floats, least: Floats) -> None:
+        """Share out slots by the largest w of blocks and tail; tabulate what stage (1) can tell."""
+        most[self._tail] *= 2.0**self._tail_spread
+        count = 1 << self.form.slots
+        # Each share is rounded up, by one slot at most.
+        self._factor = int((count - most.size - 1) / most.sum())  # C
+        slots = np.floor(self._factor * most).astype(np.int64) + 1
+        self._slots = np.append(slots, count - slots.sum())
+        self._block = np.repeat(np.arange(most.size + 1), self._slots).astype(np.uint16)
+        gain, unit = self._factor / slots, 2.0**self.digits
+        self._sure = np.append(np.floor(gain[:-1] * least * unit), (0.0, 0.0)).astype(np.int64)
+        self._possible = np.append(np.ceil(gain * most * unit), 0.0).astype(np.int64)
+        gain[self._tail] *= 2.0**self._tail_spread
+        self._gain = gain
+
+    def _enclosure(self, values: Ints) -> tuple[Floats, Floats]:
+        """Floats below and above w of integers below 2**53 (x is a relative 2**-51 off)."""
+        with np.errstate(over="ignore"):
+            x = np.abs(values) / self.scale
+            if self.law == "gaussian":
+                x = x * x / 2
+        return _exp_enclosure(x, self.form.slack)
+
+    def _exponent(self, value: int) -> Fraction:
+        ratio = abs(value) / Fraction(self.scale)
+        return ratio if self.law == "laplace" else ratio * ratio / 2
+
+    def draw(self, count: int, words: Words) -> Ints:
+        """Return independent draws."""
+        out = np.empty(count, dtype=np.int64)
+        filled = 0
+        while filled < count:
+            missing = count - filled
+            found = self.accepted(words(min(missing + missing // 6 + 8, _AT_ONCE)), words)
+            found = found[:missing]
+            out[filled : filled + found.size] = found
+            filled += found.size
+        return out
+
+    def accepted(self, proposals: WordArray, words: Words) -> Ints:
+        """Return the integers that come of the proposals, in order, rejected ones left out."""
+        form = self.form
+        block = self._block.take((proposals >> np.uint64(form.width - form.slots)).view(np.int64))
+        digits = (proposals & np.uint64((1 << self.digits) - 1)).view(np.int64)
+        values = self._starts.take(block)
+        if self._length_bits:
+            offset = (proposals >> np.uint64(self.digits)) & np.uint64((1 << self._length_bits) - 1)
+            values += offset.view(np.int64)
+        keep = digits < self._sure.take(block)
+        later = np.flatnonzero(~keep)
+        later = later[digits[later] < self._possible.take(block[later])]
+        if later.size:
+            settled, values[later] = self._second(block[later], values[later], digits[later], words)
+            keep[later] = settled
+        return values[keep]
+
+    def _second(
+        self, block: NDArray[np.uint16], values: Ints, digits: Ints, words: Words
+    ) -> tuple[Flags, Ints]:
+        """Settle proposals with one more word each; return who is accepted, and the values."""
+        more = words(block.size)
+        width, tail = self.form.width, block == self._tail
+        values = np.where(tail, self._starts[self._tail], values)
+        low, high = (bound * self._gain[block] for bound in self._enclosure(values))
+        uniform = (digits + more * 2.0**-width) * 2.0**-self.digits
+        margin = _MARGIN + 2.0 ** -(width + self.digits)
+        keep = (uniform + margin < low) & ~tail
+        for i in np.flatnonzero(~keep & (uniform - margin <= high)):
+            known = (int(digits[i]) << width) | int(more[i])
+            keep[i], values[i] = self._third(int(block[i]), int(values[i]), known, words)
+        return keep, values
+
+    def _third(self, block: int, value: int, known: int, words: Words) -> tuple[bool, int]:
+        """Settle one proposal exactly; a proposal of the tail is made here."""
+        width = self.form.width
+        gain = Fraction(self._factor, int(self._slots[block]))
+        if block == self._tail:
+            fold = 0
+            while _some_bits(words, 1, width):
+                fold += 1
+            value += (fold << self._tail_bits) + _some_bits(words, self._tail_bits, width)
+            value = -1 - value if _some_bits(words, 1, width) else value
+            gain *= 1 << (fold + self._tail_spread)
+        below = _falls_below(
+            known, self.digits + width, gain, self._exponent(value), words, width=width
+        )
+        return below, value
+
+
+def _some_bits(words: Words, count: int, width: int) -> int:
+    return int(words(1)[0]) >> (width - count) if count else 0
+
+
+@lru_cache(maxsize=64)
+def _lattice_sampler(law: DiscreteLaw, scale: float) -> _LatticeSampler:
+    """Return the sampler of a law and a scale."""
+    return _LatticeSampler(law, scale)
+
+
+def _draw(law: DiscreteLaw, scale: float, size: int | tuple[int, ...], words: Words) -> Ints:
+    """Return independent draws of a law in the shape asked for."""
+    shape = tuple(size) if isinstance(size, tuple | list) else (int(size),)
+    return _lattice_sampler(law, scale).draw(math.prod(shape), words).reshape(shape)
+
+
+def _exponential_choice(scores: Floats, scale: float, words: Words) -> int:
+    """Return an index drawn with probability proportional to exp(score / scale)."""
+    spare = 64 - max(1, (scores.size - 1).bit_length())
+    while True:
+        drawn = words(min(2 * scores.size + 16, _AT_ONCE)) >> np.uint64(spare)
+        picks = drawn[drawn < scores.size].astype(np.int64)
+        winners = picks[_coins(scores, picks, scale, words)]
+        if winners.size:
+            return int(winners[0])
+
+
+def _permute_and_flip(scores: Floats, scale: float, words: Words) -> int:
+    """Return the first candidate, in random order, to pass a coin of exp((score - top) / scale)."""
+    keys = words(scores.size)
+    order = np.argsort(keys)
+    while (np.diff(keys[order]) == 0).any():  # equal keys would be put in order by index
+        keys = words(scores.size)
+        order = np.argsort(keys)
+    return int(order[_coins(scores, order, scale, words).argmax()])
+
+
+def _coins(scores: Floats, picks: Ints, scale: float, words: Words) -> Flags:
+    """Flip a coin of exp((score - top) / scale) for each pick."""
+    top = scores.max()
+    with np.errstate(over="ignore"):
+        low, high = _exp_enclosure((top - scores[picks]) / scale, _Format().slack)
+    known = words(picks.size)
+    uniform = known * 2.0**-64
+    passed = uniform + _MARGIN < low
+    for i in np.flatnonzero(~passed & (uniform - _MARGIN <= high)):
+        gap = Fraction(float(top)) - Fraction(float(scores[picks[i]]))
+        passed[i] = _falls_below(int(known[i]), 64, Fraction(1), gap / Fraction(scale), words)
+    return passed
+
+
+# Where noise is drawn from
+
+
+class NoiseSource:
+    """What a mechanism draws from: `SecureNoise` for releases, `SeededNoise` for tests.
+
+    Both draw by the same exact samplers; they differ in where the random bits come from.
+    """
+
+    conditions: ClassVar[tuple[Condition, ...]] = ()
+    """What a release made with this source rests on."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+
+    @staticmethod
+    def of(random_state: int | None = None) -> NoiseSource:
+        """Return a new source of noise for a ``random_state`` argument.
+
+        Parameters
+        ----------
+        random_state : int or None
+            None (the default) gives `SecureNoise`. A seed, at least 0, gives `SeededNoise`, whose
+            releases carry the condition `ExplicitSeed`.
+
+        Raises
+        ------
+        ParameterError
+            If ``random_state`` is anything else. A source or generator that a caller has made would
+            be handed the exact scores of selections.
+
+        Examples
+        --------
+        >>> NoiseSource.of(), NoiseSource.of(0)
+        (SecureNoise(), SeededNoise())
+        """
+        if random_state is None:
+            return SecureNoise()
+        integer = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool)
+        if integer and random_state >= 0:
+            return SeededNoise(int(random_state))
+        raise ParameterError("random_state must be None or a whole number, at least 0")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    def generator(self) -> np.random.Generator:
+        """Return a generator for post-processing (sampling synthetic rows, say)."""
+        raise NotImplementedError
+
+    def discrete_laplace(self, scale: float, size: Size) -> Ints:
+        """Draw integers of this shape with mass proportional to exp(-abs(x) / scale), exactly."""
+        return _draw("laplace", check_scale("scale", scale), size, self._words)
+
+    def discrete_gaussian(self, sigma: float, size: Size) -> Ints:
+        """Draw integers of a shape with mass proportional to exp(-x^2 / (2 sigma^2)), exactly."""
+        return _draw("gaussian", check_scale("sigma", sigma), size, self._words)
+
+    def noisy_max(self, scores: Floats, scale: float, *, method: SelectionMethod) -> int:
+        """Return the index of the largest score after adding independent noise to each.
+
+        Parameters
+        ----------
+        scores : array of float, shape (k,)
+            Finite, k at least 1.
+        scale : float
+        method : {"exponential", "permute-and-flip"}
+            With scale 2 * sensitivity / epsilon, the exponential mechanism adds Gumbel noise, and
+            has an epsilon-bounded range. Permute-and-flip adds exponential noise, and is epsilon-DP
+            (McKenna & Sheldon 2020).
+        """
+        one_of("method", method, get_args(SelectionMethod))
+        values, scale = _check_scores(scores), check_scale("scale", scale)
+        choose = _exponential_choice if method == "exponential" else _permute_and_flip
+        return choose(values, scale, self._words)
+
+    def coins(self, rate: float, count: int) -> Flags:
+        """Flip independent coins that fall on True with probability ``rate``, never more.
+
+        The rate is rounded down to a multiple of 2**-64, which floats from 2**-11 on are.
+        """
+        if number("rate", rate, most=1.0) == 1:
+            return np.ones(count, dtype=np.bool_)
+        return self._words(count) < np.uint64(int(Fraction(rate) * 2**64))
+
+
+class SecureNoise(NoiseSource):
+    """Exact discrete noise from the operating system's cryptographic generator. For releases.
+
+    Draws have the discrete Laplace or Gaussian law itself (nothing is rounded or cut off), at tens
+    of millions a second. Selection adds Gumbel noise (the exponential mechanism) or exponential
+    noise (permute-and-flip) to scores. Random bits are fetched for each call and never kept, so
+    forked processes, threads and pickled copies share none. How long a draw takes is not hidden.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(os_words)
+
+    def generator(self) -> np.random.Generator:
+        """Return a fresh generator seeded by the operating system, for post-processing only."""
+        return np.random.default_rng()
+
+
+class SeededNoise(NoiseSource):
+    """Reproducible noise: the same samplers over a NumPy generator. A release must not use it.
+
+    Parameters
+    ----------
+    seed : int or numpy.random.Generator
+        Two sources with equal integer seeds draw the same numbers.
+    """
+
+    conditions = (ExplicitSeed(),)
+    """Whoever knows the seed can subtract the noise."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.conditions is not SeededNoise.conditions:
+            raise TypeError("seeded noise always has the condition ExplicitSeed")
+
+    def __init__(self, seed: int | np.random.Generator) -> None:
+        self._generator = np.random.default_rng(seed)
+        super().__init__(seeded_words(self._generator))
+
+    def generator(self) -> np.random.Generator:
+        """Return a generator spawned from this one, for post-processing only."""
+        return self._generator.spawn(1)[0]
+
+
+def _check_scores(scores: Floats) -> Floats:
+    values = np.asarray(scores, dtype=np.float64)
+    if values.ndim != 1 or values.size == 0:
+        raise ParameterError("scores must be a non-empty one-dimensional array")
+    if not np.isfinite(values).all():
+        raise DataError("scores must all be finite")
+    return values

@@ -1,0 +1,114 @@
+"""Missing-data strategies: which rows are counted, and how their missing cells are counted.
+
+A `Strategy` states public facts: which rows it reads, which attributes these must have observed,
+and whether missing cells are modelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from missdp.errors import ParameterError, did_you_mean
+from missdp.schema import Schema
+from missdp.session.counting import MarginalSource, Rows, offers
+from missdp.session.held_rows import HeldSource
+
+GateChoice: TypeAlias = Literal["none", "schema", "parameters", "data"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strategy:
+    """A way to count rows that have missing cells, as the facts that follow from it.
+
+    Parameters
+    ----------
+    name : str
+        What a person types.
+    rows : {"observed", "extended"}
+        Over which rows a clique is counted: those observed on it, or every row with "missing" as
+        one more level.
+    complete_only : bool
+        Whether rows with any missing cell are dropped before anything is counted.
+    fills : bool
+        Whether missing cells are filled, row by row, before anything is modelled.
+    gates : {"none", "schema", "parameters", "data"}
+        Who chose which attributes a row must have observed to be read: nobody, since every row is
+        read; the schema; the parameters of the fit; or what was released before.
+
+    Examples
+    --------
+    >>> strategy_named("joint").models_holes, strategy_named("complete-rows").needs_rows
+    (True, True)
+    """
+
+    name: str
+    rows: Rows
+    complete_only: bool = False
+    fills: bool = False
+    gates: GateChoice = "none"
+
+    @property
+    def models_holes(self) -> bool:
+        """Whether missing values are modelled, so that samples have missing values, too."""
+        return self.rows == "extended"
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether it works on rows: those in memory, or of a source that changes them itself."""
+        return self.complete_only or self.fills
+
+    def gate(self, clique: Iterable[str], schema: Schema) -> frozenset[str]:
+        """Return the attributes that a row must have observed to enter a clique's counts."""
+        nullable = frozenset(schema.nullable)
+        if self.complete_only:
+            return nullable
+        return nullable & frozenset(clique) if self.rows == "observed" else frozenset()
+
+    def tells_total(self, clique: Iterable[str], schema: Schema) -> bool:
+        """Whether a clique's counts add up to the number of all rows."""
+        return not self.gate(clique, schema)
+
+    def every_row_counts(self, schema: Schema) -> bool:
+        """Whether all cliques have the same total, whatever is missing."""
+        return self.models_holes or self.complete_only or not schema.nullable
+
+    def shape(self, clique: Iterable[str], schema: Schema) -> tuple[int, ...]:
+        """Return the shape of a clique's counts."""
+        names = tuple(clique)
+        return schema.extended_shape(names) if self.models_holes else schema.shape(names)
+
+    def check(self, source: MarginalSource) -> None:
+        """Raise ParameterError if a source cannot be counted by this strategy.
+
+        A strategy that drops rows or fills cells needs the rows in memory, or a source that does so
+        while it streams.
+        """
+        whole = self.complete_only and offers(source, "observed_on")
+        whole |= self.fills and offers(source, "code_blocks")
+        if self.needs_rows and not whole and not isinstance(source, HeldSource):
+            raise ParameterError(
+                f"missing={self.name!r} needs the rows in memory; read them with Table.read, or "
+                "use 'joint' or 'observed', which count while they stream"
+            )
+
+
+#: The strategies, by name.
+STRATEGIES = {
+    strategy.name: strategy
+    for strategy in (
+        Strategy(name="joint", rows="extended"),
+        Strategy(name="observed", rows="observed", gates="data"),
+        Strategy(name="complete-rows", rows="observed", complete_only=True, gates="schema"),
+        Strategy(name="impute-first", rows="observed", fills=True, gates="parameters"),
+    )
+}
+
+
+def strategy_named(name: str) -> Strategy:
+    """Return the strategy that a name stands for."""
+    if not isinstance(name, str) or name not in STRATEGIES:
+        near = did_you_mean(name, STRATEGIES)
+        raise ParameterError(f"missing must be one of {list(STRATEGIES)}, not {name!r}{near}")
+    return STRATEGIES[name]

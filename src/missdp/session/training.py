@@ -1,0 +1,188 @@
+"""Trainings that a fit is charged for in advance: their plan, their rows, and their steps.
+
+A training is one event, fixed by public parameters: sampling rate, noise and number of steps. It is
+charged together with the cap of all other releases of a fit, before anything is read. The session
+then hands its rows over once, and answers as many steps as were charged.
+
+**Noise on a grid.** A step adds discrete Gaussian noise to a sum that is rounded to a grid of
+cells. It is accounted for as continuous Gaussian noise. Discrete noise with parameter ``sigma``
+cells is continuous noise of variance ``sigma**2 - 4``, rounded at random, up to a factor closer to
+1 than 1e-33 for each number (see the lemma in `missdp.accounting.measures`). The rounding looks at
+the noisy sum alone and not at the sample. So a whole step, the choice of the sample included, is
+post-processing of a step with continuous noise. Rounding the sums of two neighbours to the grid
+moves them apart by at most the square root of the number of parameters, in cells. The noise
+exceeds the charged noise by the factor ``1 + _NOISE_SLACK``. Half of that covers the rounding, and
+the rest is far more than the variance of 4 cells.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NoReturn, Protocol
+
+import numpy as np
+
+from missdp.accounting import Composition, Event, Filter, SampledGaussianEvent
+from missdp.errors import BudgetExceededError, ParameterError, replacing, whole
+from missdp.session.sampling import NoiseSource
+from missdp.types import Floats, Ints
+
+SAMPLING_SLACK = 2.0**-24
+"""By how much the charged sampling rate of a training exceeds the rate of its sampler."""
+
+_CELLS = 2.0**38  # cells of the grid in one standard deviation of the noise
+_NOISE_SLACK = 2.0**-13  # relative amount by which the noise exceeds the charged noise
+
+
+class RowGradients(Protocol):
+    """The gradients of all rows at the weights of one step, clipped to norm 1. Private."""
+
+    def __len__(self) -> int: ...
+
+    def sum(self, rows: Ints) -> Floats:
+        """Return the sum over some rows, all parameters in one vector."""
+
+
+@dataclass(frozen=True)
+class SampledSum:
+    """The mechanism of one step: a noisy sum of the gradients of a sample of rows.
+
+    Parameters
+    ----------
+    rate : float
+        Charged sampling rate. Each row is read independently, with a probability that is lower by
+        ``SAMPLING_SLACK``, or with certainty at rate 1.
+    noise_multiplier : float
+        Charged standard deviation of the noise, in clip norms.
+    """
+
+    rate: float
+    noise_multiplier: float
+
+    @classmethod
+    def of(cls, event: SampledGaussianEvent) -> SampledSum:
+        """Return the mechanism of one step of a training."""
+        return cls(event.rate, event.noise_multiplier)
+
+    def draw(self, exact: RowGradients, source: NoiseSource) -> Floats:
+        """Return the noisy sum over a fresh sample. An empty sample leaves the noise alone."""
+        rate = self.rate if self.rate == 1 else max(0.0, self.rate - SAMPLING_SLACK)
+        total = exact.sum(np.flatnonzero(source.coins(rate, len(exact))))
+        cell = self.noise_multiplier * (1 + _NOISE_SLACK) / _CELLS
+        if math.sqrt(total.size) * cell > _NOISE_SLACK / 2:
+            raise ParameterError(
+                "there are too many parameters for this much noise. Use fewer attributes or levels"
+            )
+        return np.asarray(
+            (np.rint(total / cell) + source.discrete_gaussian(_CELLS, total.shape)) * cell
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainingRows:
+    """The private rows of one training that was charged, for its steps and nothing else.
+
+    Parameters
+    ----------
+    event : SampledGaussianEvent
+        The training that was charged.
+    codes : callable
+        Returns the codes of the rows, an array for each attribute. Private: call it only while a
+        step computes its exact gradients.
+    release : callable
+        ``release(exact)`` draws the answer of one step by `SampledSum`, with the charged rate and
+        noise. ``exact`` returns the ``RowGradients``. It raises ParameterError after as many steps
+        as were charged.
+    """
+
+    event: SampledGaussianEvent
+    codes: Callable[[], dict[str, Ints]]
+    release: Callable[[Callable[[], RowGradients]], Floats]
+
+
+class PaidSteps:
+    """The steps of a training that was charged as a whole: each is ticked off before it is drawn.
+
+    >>> steps = PaidSteps(1)
+    >>> steps.charge()
+    >>> steps.charge()
+    Traceback (most recent call last):
+        ...
+    missdp.errors.ParameterError: all steps of this training were answered...
+    """
+
+    def __init__(self, steps: int) -> None:
+        self._left, self._lock = whole("steps", steps), threading.Lock()
+
+    def charge(self, *events: Event) -> None:
+        """Tick one step off, or refuse it; its event was charged as a part of the whole."""
+        del events
+        with self._lock:
+            if self._left < 1:
+                raise ParameterError(
+                    "all steps of this training were answered: no more were charged"
+                )
+            self._left -= 1
+
+
+class TrainingPlan:
+    """Proves all trainings of a fit together with the cap of its other releases, when it is made.
+
+    Parameters
+    ----------
+    first : Filter
+        The budget of all releases before the training.
+    events : iterable of SampledGaussianEvent
+        The trainings. No two are equal.
+    epsilon : float
+        The epsilon of the whole fit, at the delta of ``first``.
+
+    Raises
+    ------
+    BudgetExceededError
+        If the plan costs more. Nothing is recorded.
+    ParameterError
+        If two trainings are equal.
+
+    Examples
+    --------
+    >>> event = SampledGaussianEvent(rate=0.01, noise_multiplier=4.0, steps=100)
+    >>> plan = TrainingPlan(Filter(0.5, 1e-6), [event], 1.0)
+    >>> plan.take(event)
+    >>> plan.take(event)
+    Traceback (most recent call last):
+        ...
+    missdp.errors.ParameterError: this training was not charged, or its rows were given out...
+    """
+
+    def __init__(
+        self, first: Filter, events: Iterable[SampledGaussianEvent], epsilon: float
+    ) -> None:
+        self.events = tuple(events)
+        if len({*self.events}) != len(self.events):
+            raise ParameterError("two trainings of a plan are equal; give them different labels")
+        self.first = first
+        self._composition = Composition((first.filter(), *self.events), epsilon, first.delta)
+        self._composition.charge(first.filter())
+
+    def take(self, event: SampledGaussianEvent) -> None:
+        """Tick a training off, the first time that its rows are requested.
+
+        Raises
+        ------
+        ParameterError
+            If the training was not charged, or was taken before.
+        """
+        self._composition.check_process()
+        refused = ParameterError(
+            "this training was not charged, or its rows were given out before. A fit charges each "
+            "training once, in advance"
+        )
+        with replacing(BudgetExceededError, by=refused):
+            self._composition.charge(event)
+
+    def __reduce__(self) -> NoReturn:
+        raise ParameterError("a plan cannot be copied or pickled: its trainings were charged once")

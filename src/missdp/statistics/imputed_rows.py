@@ -1,0 +1,351 @@
+"""Cells of single rows: as they came, or with imputed cells in the place of missing ones. Private.
+
+An imputation fills cells of a row from other rows (`ImputationResult`). `ImputedRows` holds what it
+filled beside the table as it came. `Rows` is the view of both that a query's function is given:
+read-only, and of the attributes that the query names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.errors import DataError, ParameterError
+from missdp.schema import Numeric, Schema
+from missdp.schema.conditions import Known, Verdict
+from missdp.shelf import blocks, in_portions, pick, room, runs
+from missdp.table import Table
+from missdp.table.encode import Column
+from missdp.types import Flags, Floats, Ints
+
+PART_ROWS = 2**20
+"""Most rows that a function of each row by itself is shown at once."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ImputedCells:
+    """Cells of one attribute that an imputation filled: of which rows, and with what. Private.
+
+    Only these are kept, beside the table as it came: a copy of every column would not fit into the
+    memory that a large table leaves.
+
+    Parameters
+    ----------
+    rows : array of int, shape (filled,)
+        Row numbers, increasing.
+    codes : array of int, shape (filled,)
+        Codes of the levels, or of the bins, that the cells get.
+    values : array of float, shape (filled,), optional
+        Numeric attributes only. Those beyond the bounds become the bounds, NaN the lower one.
+    """
+
+    rows: NDArray[np.integer]
+    codes: NDArray[np.integer]
+    values: Floats | None = None
+
+    def fits(self, size: int, levels: int) -> bool:
+        """Whether it tells cells of so many rows, each once, and codes of so many levels."""
+        whole = [self.rows, self.codes]
+        told = whole if self.values is None else [*whole, self.values]
+        return (
+            all(isinstance(part, np.ndarray) and part.dtype.kind in "iu" for part in whole)
+            and all(part.shape == (len(self.rows),) for part in told)
+            and all(self._fits(where, size, levels) for where in blocks(len(self.rows), PART_ROWS))
+        )
+
+    def _fits(self, where: slice, size: int, levels: int) -> bool:
+        rows, codes = self.rows[where.start : where.stop + 1], self.codes[where]
+        rising = rows[1:] > rows[:-1]  # no difference, which could overflow
+        known = (rows >= 0) & (rows < size), (codes >= 0) & (codes < levels)
+        return all(bool(np.all(part)) for part in (rising, *known))
+
+    def where(self, keep: Flags | Ints | slice) -> ImputedCells:
+        """Return some of the cells."""
+        values = None if self.values is None else self.values[keep]
+        return ImputedCells(self.rows[keep], self.codes[keep], values)
+
+    def places(self, start: int, stop: int) -> slice:
+        """Return which of the cells are those of the rows from one on and before another."""
+        return slice(*(bisect_left(self.rows, row) for row in (start, stop)))  # NumPy copies rows
+
+    def between(self, start: int, stop: int) -> ImputedCells:
+        """Return the cells of the rows from one on and before another, counted from there."""
+        some = self.where(self.places(start, stop))
+        return ImputedCells(some.rows.astype(np.int64) - start, some.codes, some.values)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ways:
+    """Equally likely ways to fill each of some rows: queries are averaged over them. Private.
+
+    Attributes
+    ----------
+    rows : ndarray of int, shape (n_rows,)
+        Increasing row numbers.
+    lists : ndarray of int, shape (n_rows,)
+        The number of the list of ways that each row has, from 0.
+    start : ndarray of int, shape (n_lists + 1,)
+        Where each list begins among all ways, and at the end the number of all ways. No list is
+        empty.
+    columns : mapping of str to ImputedCells
+        For each attribute, its filled cells. A row of ``ImputedCells`` is a way here.
+    """
+
+    rows: NDArray[np.integer]
+    lists: NDArray[np.integer]
+    start: NDArray[np.integer]
+    columns: Mapping[str, ImputedCells]
+
+    def fits(self, size: int) -> bool:
+        """Whether it tells ways of so many rows, each row once, and no list is empty."""
+        ends, many = self.start, len(self.start) - 1
+        return ImputedCells(self.rows, self.lists).fits(size, many) and all(
+            bool(np.all(ends[where.start + 1 : where.stop + 1] > ends[where]))
+            for where in blocks(many, PART_ROWS)
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ImputationResult:
+    """What an imputation made of the rows. Private.
+
+    Parameters
+    ----------
+    columns : mapping of str to ImputedCells
+        Attributes that were filled.
+    profile : object
+        How many rows one row can move. Its ``smooth_bound(own=, donee=, beta=)`` is a beta-smooth
+        bound of ``own + donee * (rows that one row can move)``, rounded up by a factor of at most
+        1 + 2**-40. A row that is moved in a part of its ways only counts as that part.
+    ways : Ways, optional
+        How rows are filled in several ways, instead of ``columns``.
+    """
+
+    columns: Mapping[str, ImputedCells] = field(default_factory=dict)
+    profile: Any = None
+    ways: Ways | None = None
+
+
+def _view(array: Any) -> Any:
+    """Return a view of an array that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+class Rows:
+    """The view of private rows that a function gets: read-only, and of the attributes it named."""
+
+    def __init__(
+        self, cells: ImputedRows, reads: frozenset[str], asks: frozenset[str] = frozenset()
+    ) -> None:
+        self._cells, self._reads, self._asks = cells, reads, asks
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def __repr__(self) -> str:
+        return "Rows(private)"
+
+    def parts(self) -> Iterator[tuple[slice, Rows]]:
+        """Yield slices of the rows, each with its view, for functions of each row by itself."""
+        for where in blocks(len(self), PART_ROWS):
+            whole = where.stop - where.start == len(self)
+            cells = self._cells if whole else self._cells.part(where.start, where.stop)
+            yield where, Rows(cells, self._reads, self._asks)
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts."""
+        return self._cells.schema
+
+    def codes(self, name: str) -> Ints:
+        """Codes of an attribute; missing cells have the attribute's missing code."""
+        codes = self._cells.codes(self._readable(name))
+        return np.asarray(_view(codes.astype(np.int64, copy=False)))
+
+    def mask(self, name: str) -> Flags:
+        """Return True where the cell has no value: it is missing, or not applicable."""
+        return np.asarray(self.codes(name) >= self.schema[name].size)
+
+    def holes(self, name: str) -> Flags:
+        """Return True where the cell is missing. A cell that is not applicable is not missing."""
+        return np.asarray(self.codes(name) >= self.schema[name].missing_code)
+
+    def applies(self, name: str) -> Verdict:
+        """Tell to which rows an attribute surely applies, and to which it may.
+
+        By each row's cells as they came: other rows have no say in it, however missing cells are
+        filled. Where a value is there it applies; where a cell is missing, the schema's rules
+        decide.
+        """
+        if name not in self._reads | self._asks:
+            raise ParameterError("a function reads only the attributes that it named")
+        surely, maybe = self._cells.applies(name)
+        return _view(surely), _view(maybe)
+
+    def values(self, name: str) -> Floats:
+        """Values of a numeric attribute; its lower bound where missing."""
+        return np.asarray(_view(self._cells.values(self._readable(name))))
+
+    def _readable(self, name: str) -> str:
+        if name not in self._reads:
+            raise ParameterError("a function reads only the attributes that it named")
+        return name
+
+
+class ImputedRows:
+    """Codes and values of every attribute, filled cells in the place of missing cells. Private.
+
+    Whatever an imputation does, a cell without a value gets one only where its attribute surely
+    applies to the row, as the row came.
+    """
+
+    def __init__(self, table: Table, made: ImputationResult) -> None:
+        size, columns = len(table), dict(made.columns)
+        if not all(
+            isinstance(column, ImputedCells) and column.fits(size, table.schema[name].size)
+            for name, column in columns.items()
+        ) or not (made.ways is None or made.ways.fits(size)):
+            raise DataError("the imputation did not return what it should")
+        self.table, self._known, self.profile = table, dict[str, Known](), made.profile
+        self.ways = made.ways
+        self._columns = {name: self._only_holes(name, column) for name, column in columns.items()}
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts."""
+        return self.table.schema
+
+    def part(self, start: int, stop: int) -> ImputedRows:
+        """Return some of the rows."""
+        columns = {name: filled.between(start, stop) for name, filled in self._columns.items()}
+        return ImputedRows(self._cut(start, stop), ImputationResult(columns))
+
+    def in_all_ways(
+        self, names: frozenset[str]
+    ) -> Iterator[tuple[ImputedRows, NDArray[np.float64]]]:
+        """Yield rows filled in each way, alike ones once, and how many each stands for."""
+        if (ways := self.ways) is None or not len(ways.rows):
+            return
+        first, alike = self._alike(ways, names)
+        some, lists = ways.rows[first], ways.lists[first]
+        many = np.diff(ways.start)[lists]
+        for part in in_portions(many, PART_ROWS):
+            owner, step = runs(many[part])
+            way, table = ways.start[lists[part]][owner] + step, self.table.take(some[part][owner])
+            filled = {}
+            for name, column in ways.columns.items():
+                holes = np.flatnonzero(table.codes(name) >= self.schema[name].missing_code)
+                filled[name] = replace(column.where(way[holes]), rows=holes)
+            yield ImputedRows(table, ImputationResult(filled)), (alike[part] / many[part])[owner]
+
+    def _alike(self, ways: Ways, names: frozenset[str]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return one of each kind of rows that are filled, and how many there are of it."""
+        kind = np.asarray(ways.lists, dtype=np.int64)
+        # Whether an attribute applies follows from the attributes that rules are about.
+        for name in sorted(names.union(*(rule.names for rule in self.schema.rulebook.bound))):
+            column = self.table.column(name)
+            for array in (column.codes, column.values):
+                if array is not None:
+                    cells = pick(array, ways.rows)
+                    bits = cells.view(np.int64) if cells.dtype.kind == "f" else cells
+                    found, place = np.unique(bits, return_inverse=True)
+                    kind = np.unique(kind * len(found) + place, return_inverse=True)[1]
+        _, first, alike = np.unique(kind, return_index=True, return_counts=True)
+        return first, alike
+
+    def _cut(self, start: int, stop: int) -> Table:
+        def cut(column: Column) -> Column:
+            values = None if column.values is None else column.values[start:stop]
+            return Column(column.codes[start:stop], values)
+
+        schema = self.table.schema
+        return Table(schema, {name: cut(self.table.column(name)) for name in schema.names})
+
+    def codes(self, name: str) -> NDArray[np.integer]:
+        """Codes of an attribute; cells that are still missing have its missing code."""
+        codes = self.table.codes(name)
+        if name in self._columns:
+            codes = codes.copy()
+            codes[self._columns[name].rows] = self._columns[name].codes
+        return codes
+
+    def values(self, name: str) -> Floats:
+        """Values of a numeric attribute; its lower bound where still missing."""
+        values = self.table.values(name)
+        if values is None or name not in self._columns:
+            return values
+        filled = self._columns[name].values
+        if filled is None:
+            raise DataError("no numeric values")
+        values = values.copy()
+        values[self._columns[name].rows] = self._within_bounds(name, filled)
+        return values
+
+    def _within_bounds(self, name: str, filled: NDArray[Any]) -> Floats:
+        """Keep to what is declared: a query's sensitivity is of values within the bounds."""
+        attribute = self.schema[name]
+        assert isinstance(attribute, Numeric)  # no other table has values
+        numbers = np.nan_to_num(filled.astype(np.float64), nan=attribute.lower)
+        return np.asarray(np.clip(numbers, attribute.lower, attribute.upper))
+
+    def applies(self, name: str) -> Verdict:
+        """Tell to which rows, as they came, an attribute surely applies, and to which it may."""
+        return self.schema.rulebook.applies(self._known_cells, name)
+
+    def _known_cells(self, name: str) -> Known:
+        if name not in self._known:
+            column = self.table.column(name)
+            codes = column.codes.astype(np.int64)
+            self._known[name] = Known.of(self.schema[name], codes, column.values)
+        return self._known[name]
+
+    def _only_holes(self, name: str, filled: ImputedCells) -> ImputedCells:
+        """Take back what was filled where the attribute does not apply, or may not."""
+        if self.schema[name].not_applicable is None:
+            return filled
+        if len(self) <= PART_ROWS:
+            return filled.where(self.applies(name)[0][filled.rows])
+        keep = room(len(filled.rows), bool)
+        for part in blocks(len(self), PART_ROWS):
+            came = ImputedRows(self._cut(part.start, part.stop), ImputationResult())
+            here = filled.places(part.start, part.stop)
+            keep[here] = came.applies(name)[0][filled.rows[here].astype(np.int64) - part.start]
+        return filled if keep.all() else filled.where(keep)
+
+
+def with_one_kind_of_missing(table: Table) -> Table:
+    """Return the table with all missing cells plainly missing; what is not applicable stays so."""
+    merged = [a for a in table.schema if set(a.kinds) - {"not_applicable", "missing"}]
+    if not merged:
+        return table
+    schema = table.schema.replaced({a.name: a.plainly_missing() for a in merged})
+    columns = {name: table.column(name) for name in schema.names}
+    for a in merged:
+        column = columns[a.name]
+        codes = room(len(table), column.codes.dtype)
+        plainly = column.codes.dtype.type(a.missing_code)
+        for where in blocks(len(table), PART_ROWS):
+            codes[where] = np.minimum(column.codes[where], plainly)
+        columns[a.name] = Column(codes, column.values)
+    return Table(schema, columns, kind=table.kind)
+
+
+def valued_attributes(table: Table) -> frozenset[str]:
+    """Return the numeric attributes of which the table has values, and not bins alone; public."""
+    found = set()
+    for attribute in table.schema:
+        with contextlib.suppress(DataError):
+            table.values(attribute.name)
+            found.add(attribute.name)
+    return frozenset(found)

@@ -1,0 +1,158 @@
+"""Row functions that read rows: cells to codes, rules applied, other bins, and survey weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from missdp.errors import DataError
+from missdp.schema import Numeric, Schema, SurveyWeight
+from missdp.schema.layout import STEPS
+from missdp.schema.numeric import code_dtype
+from missdp.session.row_kernel import VALUES, Block, Range, RowFunction, column_ranges, row_function
+from missdp.table.encode import Encoder
+from missdp.table.follow import follow_rules
+from missdp.table.units import survey_shares
+from missdp.types import Floats
+
+
+@row_function
+@dataclass(frozen=True, eq=False)
+class CodedRow(RowFunction):
+    """A row of cells as codes and numbers, with the rules of the schema applied.
+
+    Attributes
+    ----------
+    schema : Schema
+        The declared schema, of rows without units.
+    read : tuple of str
+        The stored attributes whose cells come in.
+    wanted : tuple of str
+        The attributes whose codes come back.
+    with_values : bool
+        Whether the numbers of numeric attributes come back too.
+    """
+
+    schema: Schema
+    read: tuple[str, ...]
+    wanted: tuple[str, ...]
+    with_values: bool = True
+
+    @cached_property
+    def columns(self) -> Mapping[Any, Range]:
+        """The codes of the wanted attributes, and the numbers of those that are numeric."""
+        numeric = {a.name for a in self.schema if isinstance(a, Numeric)}
+        valued = [name for name in self.wanted if name in numeric and self.with_values]
+        ranges = column_ranges(self.schema, valued)
+        keys = [*self.wanted, *((VALUES, name) for name in valued)]
+        return {key: ranges[key] for key in keys}
+
+    @cached_property
+    def _encoders(self) -> dict[str, Encoder]:
+        return {name: Encoder(self.schema[name]) for name in self.read}
+
+    def of_rows(self, rows: Block, uniforms: Floats) -> Block:
+        """Return codes and numbers; a cell that cannot be read becomes a public code.
+
+        Raises
+        ------
+        DataError
+            If an attribute refuses cells outside its domain. The text quotes no cell.
+        """
+        del uniforms
+        columns = {name: encoder.encode(rows[name]) for name, encoder in self._encoders.items()}
+        found: dict[Any, Any] = {}
+        if not self.wanted and self.schema.stored is self.schema:  # read only to refuse cells
+            return found
+        for name, column in follow_rules(self.schema, columns, self.wanted).items():
+            found[name] = column.codes
+            if (VALUES, name) in self.columns:
+                found[VALUES, name] = column.values
+        return found
+
+
+@row_function
+@dataclass(frozen=True, eq=False)
+class WeightedRow(RowFunction):
+    """The amount that a row counts by its survey weight, clipped by the public bound of weights.
+
+    Attributes
+    ----------
+    weight : SurveyWeight
+        The declared column, its largest weight, and the weight of a cell that cannot be read.
+    """
+
+    weight: SurveyWeight
+
+    @property
+    def columns(self) -> Mapping[Any, Range]:
+        """One column of whole numbers of steps, of which a row counts at most `STEPS`."""
+        return {self.weight.column: Range(np.dtype(np.int64), 0, STEPS)}
+
+    def of_rows(self, rows: Block, uniforms: Floats) -> Block:
+        """Return the amount that each row counts."""
+        del uniforms
+        return {self.weight.column: survey_shares(rows[self.weight.column], self.weight)}
+
+
+@row_function
+@dataclass(frozen=True, eq=False)
+class RecodedRow(RowFunction):
+    """A row of codes in the bins of another schema, which differs in bins alone.
+
+    Attributes
+    ----------
+    schema : Schema
+        The schema of the rows.
+    to : Schema
+        The schema after the change.
+    valued : tuple of str
+        The attributes of which there are numbers besides codes.
+
+    Raises
+    ------
+    DataError
+        If the bins of an attribute differ of which there are no numbers.
+    """
+
+    schema: Schema
+    to: Schema
+    valued: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self._changed:
+            if name not in self.valued:
+                raise DataError(f"attribute {name!r} has bins only, which cannot be recut")
+
+    @cached_property
+    def _changed(self) -> frozenset[str]:
+        return frozenset(
+            new.name
+            for new, old in zip(self.to, self.schema, strict=True)
+            if isinstance(new, Numeric)
+            and isinstance(old, Numeric)
+            and replace(new, cuts_from=None) != replace(old, cuts_from=None)
+        )
+
+    @cached_property
+    def columns(self) -> Mapping[Any, Range]:
+        """The codes of all attributes, and the numbers of some."""
+        return column_ranges(self.to, self.valued)
+
+    def of_rows(self, rows: Block, uniforms: Floats) -> Block:
+        """Return the row's codes in other bins; numbers and missing cells stay."""
+        del uniforms
+        found = dict(rows)
+        for name in self._changed:
+            old, new = self.schema[name], self.to[name]
+            assert isinstance(new, Numeric)
+            codes = new.encode_values(rows[VALUES, name])
+            without = rows[name] >= old.size
+            codes[without] = rows[name][without].astype(np.int64) - old.size + new.size
+            found[name] = codes.astype(code_dtype(new))
+        return found

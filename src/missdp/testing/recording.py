@@ -1,0 +1,429 @@
+"""Noise that records or repeats every answer, for tests.
+
+A session charges, computes an exact answer and draws a released one. For the duration of a ``with``
+block, `RecordingNoise` takes the place of the noise source of all sessions that are opened inside.
+It sees each of their answers with the exact numbers behind it. `ReplayedNoise` gives the answers of
+such a recording again. No production module knows of either: both replace two functions while they
+are installed, and restore them afterwards.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import singledispatch
+from typing import Any, Self
+
+import numpy as np
+
+from missdp.accounting import Event
+from missdp.errors import MissDPError, ParameterError
+from missdp.session.sampling import NoiseSource, SeededNoise
+from missdp.session.session import Mechanism, Session
+from missdp.session.training import RowGradients, SampledSum
+from missdp.statistics.groups import OfEachGroup
+from missdp.statistics.smooth import Bounded
+from missdp.synth import Synthesizer
+from missdp.table import Table
+from missdp.testing.findings import Broken, Guarded, Subject, same
+from missdp.types import Floats, Ints
+
+UNANSWERED = (
+    "nothing was answered: open the session, or fit the model, inside the function. Let the "
+    "session have its noise from NoiseSource.of"
+)
+_CHOOSE = "Choose what to ask, and with how much noise, from public facts and released values only"
+_GRADIENT_TOLERANCE = 1e-10  # in clip norms: rounding of a sum of gradients, for each row of it
+
+
+class Differs(Broken, MissDPError):  # noqa: N818 - a promise, not a program, is broken
+    """The rows are asked another question than was kept: it depends on more than answers.
+
+    Sessions raise errors of this library unchanged, and replace all others.
+    """
+
+    def __init__(self, how: str) -> None:
+        super().__init__(f"questions depend on more than answers: {how}. {_CHOOSE}")
+
+
+class Enough(BaseException):
+    """The last answer that is of interest was given: the rest is post-processing."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What left through a session, and what was behind it."""
+
+    event: Event
+    law: Mechanism
+    exact: Any
+    released: Any
+
+
+@dataclass(frozen=True, eq=False)
+class GradientsOfEachRow:
+    """The clipped gradient of each row at the weights of one step, for checks."""
+
+    each: Floats
+
+    @classmethod
+    def of(cls, gradients: RowGradients) -> GradientsOfEachRow:
+        """Return the gradients of single rows, which are sums over one row.
+
+        The gradient of a row is set to NaN if it depends on the other rows of a sum.
+        """
+        rows = np.arange(len(gradients))
+        total = gradients.sum(rows)
+        each = np.zeros((len(rows), total.size))
+        for i in rows:
+            each[i] = gradients.sum(rows[i : i + 1])
+            off = np.abs(total - gradients.sum(np.delete(rows, i)) - each[i]).max(initial=0.0)
+            each[i] += np.nan if off > _GRADIENT_TOLERANCE * max(1, len(rows)) else 0.0
+        return cls(each)
+
+    def __len__(self) -> int:
+        return len(self.each)
+
+    def sum(self, rows: Ints) -> Floats:
+        """Return the sum over some rows, all parameters in one vector."""
+        return np.asarray(self.each[rows].sum(axis=0))
+
+
+@singledispatch
+def snapshot(mechanism: Mechanism, exact: Any) -> Any:
+    """Return a copy of what is exact behind an answer, which can be compared later."""
+    del mechanism
+    return copy.deepcopy(exact)
+
+
+@snapshot.register(SampledSum)
+def _(mechanism: SampledSum, exact: RowGradients) -> GradientsOfEachRow:
+    """Read gradients now, since weights change later."""
+    del mechanism
+    return GradientsOfEachRow.of(exact)
+
+
+# How a recording is installed
+
+_INSIDE: ContextVar[tuple[RecordingNoise, ...]] = ContextVar("recordings", default=())
+"""The recordings that are installed in this thread, the innermost last."""
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """Stands for a mechanism, so that a recording gives the answer."""
+
+    event: Event
+    mechanism: Mechanism
+
+    def draw(self, exact: Callable[[], Any], source: NoiseSource) -> Any:
+        """Let the recording answer. It decides whether ``exact`` is computed."""
+        assert isinstance(source, RecordingNoise)
+        return source.answer(self.event, self.mechanism, exact)
+
+
+_REPLACED: tuple[tuple[type, str], ...] = (
+    (Session, "_release"),
+    (NoiseSource, "of"),
+)
+"""The functions that are replaced: a session's charge, computation and draw, and its source."""
+
+
+class _Patches:
+    """What is replaced as long as any recording is installed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._installed: list[RecordingNoise] = []
+        self._before: list[Any] = []
+
+    def install(self, recording: RecordingNoise) -> None:
+        """Replace the functions, if no recording has done so."""
+        with self._lock:
+            if recording in self._installed:
+                raise ParameterError("this recording is installed already; make another one")
+            if not self._installed:
+                self._before = [vars(kind)[name] for kind, name in _REPLACED]
+                for kind, name in _REPLACED:
+                    replacing = self._source if kind is NoiseSource else self._release
+                    setattr(kind, name, replacing(getattr(kind, name)))
+            self._installed.append(recording)
+
+    def remove(self, recording: RecordingNoise) -> None:
+        """Restore the functions, if this was the only recording."""
+        with self._lock:
+            self._installed.remove(recording)
+            if not self._installed:
+                for (kind, name), before in zip(_REPLACED, self._before, strict=True):
+                    setattr(kind, name, before)
+
+    def _release(self, release: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that releases, and lets a recording answer in sessions of its own.
+
+        The session's own function charges as ever, and calls ``draw`` in place of the mechanism.
+        """
+        parameters = inspect.signature(release)
+
+        def recorded(session: Any, *given: Any, **more: Any) -> Any:
+            if session._noise not in self._installed:
+                return release(session, *given, **more)
+            asked = parameters.bind(session, *given, **more)
+            mechanism, exact = asked.arguments["mechanism"], asked.arguments["exact"]
+            event = asked.arguments["events"][0]
+            asked.arguments |= {"mechanism": _Recorded(event, mechanism), "exact": lambda: exact}
+            return release(*asked.args, **asked.kwargs)
+
+        return recorded
+
+    def _source(self, source: Callable[..., NoiseSource]) -> Any:
+        """Return a function that checks its argument, and returns the innermost recording."""
+
+        def recorded(random_state: int | None = None) -> NoiseSource:
+            usual, inside = source(random_state), _INSIDE.get()
+            return inside[-1] if inside else usual
+
+        return staticmethod(recorded)
+
+
+_PATCHES = _Patches()
+
+
+# What is installed
+
+
+class RecordingNoise(SeededNoise):
+    """Seeded noise that keeps every answer with the exact numbers behind it.
+
+    Use it as a context manager. All sessions that this thread opens inside have their noise from
+    it, whatever their ``random_state``. So have fits, statistics and private estimators. As with
+    every seed, their guarantees state the condition `ExplicitSeed`. Recordings may be nested: a
+    session belongs to the innermost one that was installed when the session was opened.
+
+    Parameters
+    ----------
+    seed : int
+    scale : float, default 1.0
+        Draw the noise with so many times its scale: a bug that an audit must find.
+    stop_after : int, optional
+        Stop whatever asks, by raising ``Enough``, once so many answers were kept.
+
+    Attributes
+    ----------
+    answers : list of Answer
+        What was answered, in order.
+
+    Raises
+    ------
+    ParameterError
+        If the recording is installed already.
+
+    Notes
+    -----
+    Override `answer` for answers of another kind.
+
+    Examples
+    --------
+    >>> from missdp import PrivBayes
+    >>> from missdp.datasets import yrbss
+    >>> with RecordingNoise(0) as recording:
+    ...     model = PrivBayes(epsilon=1.0).fit(yrbss().table())
+    >>> len(recording.answers) > 13
+    True
+    """
+
+    def __init__(self, seed: int, *, scale: float = 1.0, stop_after: int | None = None) -> None:
+        super().__init__(seed)
+        self.seed, self.scale, self.stop_after = seed, scale, stop_after
+        self.answers: list[Answer] = []
+        self.generators = 0
+        self.scaled = self.computing = False
+        self.read_beside = 0
+
+    def __enter__(self) -> Self:
+        _PATCHES.install(self)
+        _INSIDE.set((*_INSIDE.get(), self))
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        _INSIDE.set(tuple(one for one in _INSIDE.get() if one is not self))
+        _PATCHES.remove(self)
+
+    def answer(self, event: Event, mechanism: Mechanism, exact: Callable[[], Any]) -> Any:
+        """Return the answer of a mechanism, and keep it.
+
+        Parameters
+        ----------
+        event : Event
+            What the answer was charged with.
+        mechanism : Mechanism
+            The mechanism that draws the answer.
+        exact : callable
+            Computes the exact numbers.
+
+        Returns
+        -------
+        object
+            The released value.
+        """
+        behind = self._computed(mechanism, exact)
+        released = self.drawn(mechanism, copy.deepcopy(behind))
+        return self._keep(Answer(event, mechanism, behind, released))
+
+    def watched(self, table: Table) -> Guarded:
+        """Return rows; how often they are read outside of an answer is then in ``read_beside``."""
+        return Guarded(table, self._notice)
+
+    def _notice(self) -> None:
+        self.read_beside += not self.computing
+
+    def _computed(self, mechanism: Mechanism, exact: Callable[[], Any]) -> Any:
+        """Return a copy of exact numbers, for which rows may be read."""
+        self.computing = True
+        try:
+            return snapshot(mechanism, exact())
+        finally:
+            self.computing = False
+
+    def _keep(self, answer: Answer) -> Any:
+        """Keep an answer, and return a copy of what was released."""
+        self.answers.append(answer)
+        if len(self.answers) == self.stop_after:
+            raise Enough
+        return copy.deepcopy(answer.released)
+
+    def drawn(self, mechanism: Mechanism, behind: Any) -> Any:
+        """Draw an answer, with noise of the scale that was asked for or a false one."""
+        self.scaled = self.scale == 1
+        released = mechanism.draw(behind, self)
+        if self.scaled:
+            return released
+        if isinstance(mechanism, OfEachGroup):
+            return tuple(self.drawn(mechanism.mechanism, each) for each in behind)
+        if isinstance(behind, Bounded):  # whose noise is made of random bits
+            more, pairs = Fraction(self.scale), zip(behind.totals, released, strict=True)
+            return tuple(total + more * (value - total) for total, value in pairs)
+        raise ParameterError(
+            f"the noise of {type(mechanism).__name__} cannot be scaled: audit it with scale=1, or "
+            "let it draw by discrete_laplace, discrete_gaussian or noisy_max of the noise source"
+        )
+
+    def _scaled(self, scale: float) -> float:
+        self.scaled = True
+        return scale * self.scale
+
+    def discrete_laplace(self, scale: float, size: Any) -> Any:
+        """Draw Laplace noise, with the scale that was asked for or a false one."""
+        return super().discrete_laplace(self._scaled(scale), size)
+
+    def discrete_gaussian(self, sigma: float, size: Any) -> Any:
+        """Draw Gaussian noise, with the scale that was asked for or a false one."""
+        return super().discrete_gaussian(self._scaled(sigma), size)
+
+    def noisy_max(self, scores: Any, scale: float, **more: Any) -> int:
+        """Select with the scale that was asked for or a false one."""
+        return super().noisy_max(scores, self._scaled(scale), **more)
+
+    def generator(self) -> np.random.Generator:
+        """Return a generator for post-processing: the same one for all who repeat the answers."""
+        self.generators += 1
+        return _PerCall(self.seed, self.generators)
+
+
+def fitted_inside(on: Subject, noise: RecordingNoise, rows: Table) -> Synthesizer:
+    """Return a model of rows, whose reads an installed recording watches.
+
+    Parameters
+    ----------
+    on : Subject
+        The family and its strategy.
+    noise : RecordingNoise
+        The innermost recording that is installed.
+    rows : Table
+        Rows of units are chosen before they are read, and cannot be watched.
+
+    Returns
+    -------
+    Synthesizer
+        The fitted model.
+    """
+    return on.build().fit(rows if rows.schema.unit else noise.watched(rows))
+
+
+class ReplayedNoise(RecordingNoise):
+    """Noise that repeats the answers of a recording, and keeps what is behind them here.
+
+    Parameters
+    ----------
+    recording : RecordingNoise
+        The answers that are repeated.
+    reads : bool, default True
+        Whether exact numbers are computed. Without them, ``exact`` of the answers is None.
+    """
+
+    def __init__(self, recording: RecordingNoise, *, reads: bool = True) -> None:
+        super().__init__(recording.seed, stop_after=recording.stop_after)
+        self.tape, self.reads = recording.answers, reads
+        self.difference: Differs | None = None
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        super().__exit__(kind, error, traceback)
+        other = error is None or isinstance(error, Exception)
+        if self.difference is not None and other and error is not self.difference:
+            raise self.difference
+
+    def answer(self, event: Event, mechanism: Mechanism, exact: Callable[[], Any]) -> Any:
+        """Return the answer that was kept; raise ``Differs`` if the question is not the same.
+
+        The error is raised again for every later question, and at the end of the ``with`` block,
+        so that code which catches it is found, too.
+        """
+        if self.difference is None and (how := self._difference(event, mechanism)):
+            self.difference = Differs(how)
+        if self.difference is not None:
+            raise self.difference
+        before = self.tape[len(self.answers)]
+        behind = self._computed(mechanism, exact) if self.reads else None
+        return self._keep(Answer(event, mechanism, behind, before.released))
+
+    def _difference(self, event: Event, mechanism: Mechanism) -> str | None:
+        """Return how a question differs from the question that was kept, or None."""
+        position = len(self.answers)
+        if position == len(self.tape):
+            return f"answer {position + 1} ({event.label}) was not asked for before"
+        before = self.tape[position]
+        if same(before.event, event) and same(before.law, mechanism):
+            return None
+        return (
+            f"answer {position + 1} was {before.event.label!r} and is {event.label!r}, or has "
+            "other parameters"
+        )
+
+
+class _PerCall(np.random.Generator):
+    """A generator with a stream for each call, so that one more row moves no other draw."""
+
+    def __init__(self, seed: int, number: int) -> None:
+        super().__init__(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(number,))))
+        self._seed, self._number, self._calls = seed, number, 0
+
+    def __reduce__(self) -> Any:
+        return _PerCall, (self._seed, self._number)
+
+
+def _drawing(name: str) -> Callable[..., Any]:
+    def drawing(self: _PerCall, *given: Any, **more: Any) -> Any:
+        self._calls += 1
+        key = (self._number, self._calls)
+        fresh = np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=key))
+        return getattr(fresh, name)(*given, **more)
+
+    return drawing
+
+
+for _name in ("choice", "random", "integers", "normal", "standard_normal", "uniform", "binomial"):
+    setattr(_PerCall, _name, _drawing(_name))

@@ -1,0 +1,358 @@
+"""A guarantee in words: sentences, warnings, and what it means for one person.
+
+Risk
+----
+Let P be the law of what is released with the person's row and Q without it, and L = log P/Q the
+privacy loss of an outcome. By Bayes' rule the release multiplies the odds that the row is in the
+table by e^L, for whoever thinks that the other rows are the same with it and without it. If delta
+is 0, L lies in [-epsilon, epsilon] whatever comes out. Otherwise nothing bounds L surely, and L > t
+has a probability that is *not* delta: delta(s) = E_P[max(0, 1 - e^(s - L))], so that for s < t
+
+    delta(s) >= E_P[1 - e^(s - L); L > t] >= (1 - e^(s - t)) P(L > t).
+
+Hence P(L > t) is at most the smallest delta(s) / (1 - e^(s - t)) of all s < t. This cannot be
+improved: merging into one outcome everything whose loss is above the best s gives an outcome of
+loss t with this very probability, and a synthetic table is such a coarse view of the noisy answers.
+The tail of the loss of the worst-case pair of laws itself is smaller, and coarse views exceed it.
+
+Both directions. Without the row, Q(L > t) <= e^(-t) P(L > t): the bound of how seldom the odds are
+raised beyond e^t holds in either case. Adjacency is symmetric, so delta(s) also bounds what Q loses
+to P, and the same steps with -L for L bound how seldom the odds are lowered beyond e^(-t). The two
+exceptions are stated one by one; that neither occurs has the sum of their probabilities against it.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+import warnings
+from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from missdp.accounting.events import ROW, Adjacency
+from missdp.accounting.exact import mu_worth
+from missdp.accounting.units import counted_as_one
+from missdp.errors import ParameterError, UnprovenError, WeakGuaranteeWarning
+from missdp.record import FRACTION, NONNEGATIVE, Record, check_fraction
+
+if TYPE_CHECKING:
+    from missdp.accounting import Guarantee
+
+_WIDTH = 92
+_PRINTABLE = 700.0  # beyond, e^loss is not a floating-point number
+_SMALLEST = math.log(1e-5)  # share of the chance that the search starts at
+_WHO = {
+    "add-remove": "this person's row is in the table",
+    "replace-one": "this person's row is the one, and not the other, of two that it may be",
+}
+_KNOWN = {
+    "incomplete": "all other rows",
+    "ground-truth": "all other rows, but not which values went missing in this one",
+}
+
+
+def printed(value: float, *, digits: int = 4, up: bool = True) -> str:
+    """Return a number with few significant digits, rounded in one direction.
+
+    Parameters
+    ----------
+    value : float
+        Finite.
+    digits : int, default 4
+        Significant digits.
+    up : bool, default True
+        Whether to round up. A bound stays a bound only if it is rounded in its own direction.
+
+    Returns
+    -------
+    str
+        In decimal.
+
+    Examples
+    --------
+    >>> printed(0.123412), printed(0.123412, up=False)
+    ('0.1235', '0.1234')
+    """
+    # 12 digits first, so that 0.1 + 0.2 reads 0.3; the error of 1e-12 is relative.
+    near = Decimal(f"{value:.12g}")
+    rounding = ROUND_CEILING if up else ROUND_FLOOR
+    return f"{float(Context(prec=digits, rounding=rounding).plus(near)):.{digits}g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Risk(Record):
+    """How far a release can move the odds that somebody gives a person's row.
+
+    Parameters
+    ----------
+    prior : float
+        Probability, before the release, that the row is in the table.
+    loss : float
+        Odds are multiplied or divided by at most the exponential of this.
+    chance : float
+        Probability, over the noise, that they are raised further; that they are lowered further
+        has this probability as well. 0 if they never are.
+    noise : float
+        Standard deviation of the noise with which a count of people has the same guarantee.
+    adjacency : {"add-remove", "replace-one"}
+    known : str
+        What the somebody knows besides.
+    unit : str, default "row"
+        Whose rows are meant together, if not each row by itself.
+
+    Attributes
+    ----------
+    highest, lowest : float
+        Bounds of the probability after the release.
+
+    Examples
+    --------
+    >>> from missdp.accounting import Guarantee
+    >>> risk = Risk.of(Guarantee(1.0), prior=0.1)
+    >>> round(risk.lowest, 3), round(risk.highest, 3), risk.chance
+    (0.039, 0.232, 0.0)
+    """
+
+    prior: float = field(metadata=FRACTION)
+    loss: float = field(metadata=NONNEGATIVE)
+    chance: float = field(metadata=FRACTION)
+    noise: float = field(metadata=NONNEGATIVE)
+    adjacency: Adjacency = "add-remove"
+    known: str = _KNOWN["incomplete"]
+    unit: str = ROW
+
+    derived: ClassVar[tuple[str, ...]] = ("lowest", "highest")
+
+    @classmethod
+    def of(cls, guarantee: Guarantee, *, prior: float = 0.5, chance: float = 1e-3) -> Risk:
+        """Return what a guarantee means for a named prior; see `Guarantee.explain`."""
+        for name, value in (("prior", prior), ("chance", chance)):
+            if not 0 < check_fraction(name, value) < 1:
+                raise ParameterError(f"{name} must be above 0 and below 1")
+        pure = guarantee.delta == 0
+        return cls(
+            prior=prior,
+            loss=guarantee.epsilon if pure else _loss_beyond(guarantee, chance),
+            chance=0.0 if pure else chance,
+            noise=_noise(guarantee),
+            adjacency=guarantee.adjacency,
+            known=_KNOWN[guarantee.protects],
+            unit=guarantee.unit,
+        )
+
+    @property
+    def highest(self) -> float:
+        """Probability that the row is in the table, after the release, at most."""
+        return self._after(self.loss)
+
+    @property
+    def lowest(self) -> float:
+        """Probability that the row is in the table, after the release, at least."""
+        return self._after(-self.loss)
+
+    def _after(self, loss: float) -> float:
+        raised = math.log(self.prior) - math.log1p(-self.prior) + loss
+        return 1 / (1 + math.exp(-raised)) if raised > -_PRINTABLE else 0.0
+
+    @property
+    def _claim(self) -> str:
+        who = _WHO[self.adjacency]
+        if self.unit == ROW:
+            return who
+        several = who.replace("row is", "rows are").replace("that it may", "that they may")
+        return several.replace("person", self.unit)
+
+    def __str__(self) -> str:
+        times = f"e^{printed(self.loss)}"
+        if self.loss < _PRINTABLE:
+            times = printed(math.exp(self.loss))
+        unless = f", except with probability {printed(self.chance)}" if self.chance else ""
+        high, alone = printed(100 * self.highest), self.unit == ROW
+        low = printed(100 * self.lowest, up=False)
+        lines = [
+            f"Suppose that someone who knows {self.known} gives a probability of "
+            f"{100 * self.prior:.4g} % to this: {self._claim}.",
+            f"The release raises these odds by a factor of at most {times}, so to at most "
+            f"{high} %{unless}.",
+            f"It lowers them by a factor of at most {times}, so to at least {low} %{unless}.",
+        ]
+        if self.noise:
+            people = printed(self.noise, digits=2, up=False)
+            once = "of people" if alone else f"in which each {self.unit} counts once and"
+            lines.append(
+                f"A count {once} that is released with noise of about ± {people} (its standard "
+                "deviation) has the same guarantee."
+            )
+        whose = "person all the same, with the row or without it"
+        if not alone:
+            whose = f"{self.unit} all the same, with its rows or without them"
+        lines.append(f"What a release shows of people in general can be applied to this {whose}.")
+        return "\n".join(line for sentence in lines for line in textwrap.wrap(sentence, _WIDTH))
+
+
+def _loss_beyond(guarantee: Guarantee, chance: float) -> float:
+    """Return a privacy loss that is exceeded with at most this probability, in either direction.
+
+    The smallest t with delta(s) / (1 - e^(s - t)) at ``chance`` for some s, as far as the search
+    finds it: each s that it tries proves a t.
+    """
+    from scipy.optimize import minimize_scalar
+
+    def proven(delta: float) -> float:
+        try:
+            epsilon = guarantee.epsilon_at(delta)
+        except UnprovenError:
+            return math.inf
+        return epsilon - math.log1p(-delta / chance)
+
+    stated = [delta for delta in (0.0, guarantee.delta) if delta < chance]
+    search: Any = minimize_scalar(
+        lambda share: min(proven(chance * math.exp(share)), _PRINTABLE),
+        bounds=(_SMALLEST, -1e-3),
+        method="bounded",
+        options={"maxiter": 20, "xatol": 0.02},
+    )
+    found = min(proven(chance * math.exp(float(search.x))), *map(proven, stated), math.inf)
+    if math.isinf(found):
+        raise UnprovenError(
+            f"nothing is proven of what happens with probability 1 - {chance:g}; state a larger "
+            "chance"
+        )
+    return float(np.nextafter(found * (1 + 1e-12), math.inf))
+
+
+def _noise(guarantee: Guarantee) -> float:
+    """Return the standard deviation of the noise of a count with the same epsilon and delta."""
+    if guarantee.epsilon == 0:
+        return 0.0
+    if guarantee.delta == 0:
+        return math.sqrt(2) / guarantee.epsilon
+    mu = mu_worth(guarantee.epsilon, guarantee.delta)
+    return 1 / mu if mu else math.inf
+
+
+# Sentences
+
+_CHANGE = {
+    "add-remove": "Adding one person's row to the table, or removing it",
+    "replace-one": "Replacing one person's row of the table by any other row",
+}
+
+
+_PROTECTED = {
+    "incomplete": "the table the curator holds, including which of its cells are missing",
+    "ground-truth": "the table as it was before values went missing",
+}
+
+
+def in_words(guarantee: Guarantee) -> str:
+    """Return a guarantee as plain sentences, every condition included."""
+    lines = [line for said in sentences(guarantee) for line in textwrap.wrap(said, _WIDTH)]
+    return "\n".join([*lines, *_conditions(guarantee)])
+
+
+def in_a_line(guarantee: Guarantee) -> str:
+    """Return the statement of a guarantee with every condition, for labels.
+
+    >>> from missdp.accounting import Guarantee
+    >>> in_a_line(Guarantee(1.0))[-25:]
+    'It rests on no condition.'
+    """
+    return " ".join([_statement(guarantee), *map(str.strip, _conditions(guarantee))])
+
+
+def sentences(guarantee: Guarantee) -> tuple[str, str, str, str]:
+    """Return the statement, its effect on odds and on guesses, and the protected table."""
+    protected = f"What is protected: {_PROTECTED[guarantee.protects]}."
+    return _statement(guarantee), _odds(guarantee), _guess(guarantee), protected
+
+
+def _statement(guarantee: Guarantee) -> str:
+    epsilon = printed(guarantee.epsilon)
+    if guarantee.delta == 0:
+        name = f"{epsilon}-differentially private (pure)"
+    else:
+        name = f"({epsilon}, {printed(guarantee.delta)})-differentially private"
+    return f"The release is {name} under {guarantee.adjacency} adjacency."
+
+
+def _odds(guarantee: Guarantee) -> str:
+    if guarantee.epsilon <= _PRINTABLE:
+        factor = printed(math.exp(guarantee.epsilon))
+    else:
+        factor = f"e^{printed(guarantee.epsilon)}"
+    beyond = f", and by {printed(guarantee.delta)} beyond that" if guarantee.delta else ""
+    # Before values went missing there were no missing cells.
+    whose = "its" if guarantee.unit == ROW else "their"
+    holes = f", {whose} missing cells included," if guarantee.protects == "incomplete" else ""
+    change = f"{_change(guarantee)}{holes}"
+    if not holes and guarantee.adjacency == "add-remove":
+        change += ","
+    return (
+        f"{change} changes the probability of any outcome by a factor of at most {factor}{beyond}."
+    )
+
+
+def _change(guarantee: Guarantee) -> str:
+    if guarantee.unit == ROW:
+        return _CHANGE[guarantee.adjacency]
+    read = f", of which at most {guarantee.max_rows} are read" if guarantee.max_rows > 1 else ""
+    if read and counted_as_one(guarantee.events):
+        read += " and count as one together"
+    if guarantee.adjacency == "add-remove":
+        return f"Adding all rows of one {guarantee.unit} to the table, or removing them{read}"
+    return f"Replacing all rows of one {guarantee.unit}{read} by those of another"
+
+
+def _guess(guarantee: Guarantee) -> str:
+    # Half of 1 + total variation, which is at most (e^eps - 1 + 2 delta) / (e^eps + 1).
+    odds = math.exp(-min(guarantee.epsilon, _PRINTABLE))
+    chance = min(1.0, (1 + guarantee.delta * odds) / (1 + odds))
+    return (
+        "Someone who sees only this release, and to whom both tables seemed equally likely "
+        "before, guesses which of them was used correctly with probability at most "
+        f"{printed(100 * chance)} %."
+    )
+
+
+def _conditions(guarantee: Guarantee) -> list[str]:
+    if not guarantee.conditions:
+        return ["It rests on no condition."]
+    count = len(guarantee.conditions)
+    lines = [
+        "It rests on this condition:" if count == 1 else f"It rests on these {count} conditions:"
+    ]
+    for condition in guarantee.conditions:
+        lines += textwrap.wrap(
+            condition.statement(), _WIDTH, initial_indent="- ", subsequent_indent="  "
+        )
+    return lines
+
+
+def warn_if_weak(epsilon: float, delta: float = 0.0, *, n: int | None = None) -> None:
+    """Warn of what makes a guarantee next to worthless; usually nothing does.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The stated guarantee.
+    n : int, optional
+        A *declared or released* number of rows, never the private one: a warning would reveal it.
+    """
+    if epsilon > 10:
+        warnings.warn(
+            f"epsilon = {printed(epsilon)} is above 10: someone who knows all other rows may "
+            "learn almost surely what a person answered; values of about 1 are usual",
+            WeakGuaranteeWarning,
+            stacklevel=3,
+        )
+    if n is not None and delta > 0 and delta * n >= 1:
+        warnings.warn(
+            f"delta = {printed(delta)} is at least 1/n (n = {n}): publishing each row in full "
+            "with this probability would keep the same promise; state a delta far below 1/n",
+            WeakGuaranteeWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,364 @@
+"""Messages for common mistakes: the problem, its place and the remedy, word for word.
+
+No message quotes a private cell. A header of the data is not quoted either, since the first line of
+a file without a header is a row.
+"""
+
+import io
+import json
+import shutil
+from types import SimpleNamespace
+
+import pytest
+
+from missdp import AllPairs, Numeric, Schema
+from missdp.accounting import Guarantee
+from missdp.cli.app import COMMANDS, command_named
+from missdp.errors import MissDPError, OutputError
+from missdp.ground_truth import guarantees
+from missdp.office import Ledger, plan
+from missdp.pricing import steps
+from missdp.pricing.steps import StepCondition
+from missdp.schema import SurveyWeight, Unit
+from missdp.session import Total, UnitSums
+from missdp.statistics import KNNImputation
+from missdp.synth.noisy_counts import SmallTableWarning, whole_rows
+from missdp.table.units import rows_of_units
+from refusing import refuses
+
+SYNTHESIZE = "synthesize data.csv --schema schema.toml -o o.csv"
+FIT = f"{SYNTHESIZE} --epsilon 1"
+TRUTH = f"{SYNTHESIZE} --ground-truth-epsilon 1"
+QUERY = "query data.csv --schema schema.toml --impute age --match größe --epsilon 1"
+
+
+def misspelt(old, new):
+    """Write a schema in which a word is another one."""
+
+    def written(folder):
+        text = (folder / "schema.toml").read_text(encoding="utf-8")
+        assert old in text
+        (folder / "schema.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
+
+    return written
+
+
+def rows(text):
+    return lambda folder: (folder / "data.csv").write_bytes(text.encode())
+
+
+def already_released(folder):
+    claim = {"release": "2b" * 16, "name": "o", "state": "whole", "sha256": "", "replaces": {}}
+    files = {"files": {"table": "o.csv"}}
+    (folder / "o.csv").touch()
+    (folder / "o.release.json").write_text(json.dumps(claim | files))
+
+
+def edited_model(folder):
+    document = json.loads((folder / "m.json").read_text())
+    (folder / "m.json").write_text(json.dumps(document | {"n_rows": 7}))
+
+
+EPSILON = "--epsilon must be between 1e-6 and 10,000; got {}. Values around 1 are typical."
+COLUMN = (
+    "the schema declares column 'agee', which the data does not have. Check spelling, spaces and "
+    "capitals against the header. A file without a header line needs `columns` in the [file] block "
+    "of the schema."
+)
+LEVEL = (
+    "column 'größe' contains a value that is not one of its 2 declared levels, or a cell that "
+    "cannot be read. Add the level to the schema if it is public, correct the data, or set "
+    'outside = "missing" in the schema.'
+)
+NUMBER = (
+    "column 'age' contains a value that is not a whole number in [0, 99], or a cell that cannot be "
+    "read. Correct the bounds if they are wrong, correct the data, or set "
+    'outside = "clamp" or "missing" in the schema.'
+)
+TRUTH_NEEDS = (
+    "--ground-truth-epsilon requires an assumption about missingness: add --observed, --p-max or "
+    "--row-independent."
+)
+CSV = (
+    "cannot parse 'data.csv' as CSV: there is no header line, a row has too many or too few "
+    "fields, a quote is not closed, or the file is not UTF-8."
+)
+STATISTICS = "mean, sd, median, quantile, share, correlation, difference"
+MODEL = "is not a missdp model. Expected a .model.json file written by `missdp synthesize`."
+
+# By what is wrong: the exit code, the whole message, the command, and how the folder is prepared.
+MESSAGES = {
+    "absent column": (3, COLUMN, FIT, misspelt('"age"', '"agee"')),
+    "undeclared level": (3, LEVEL, FIT, rows("größe,age\nXL,5\nS,1\n")),
+    "undeclared level in a check": (
+        3, LEVEL, "schema check schema.toml data.csv", rows("größe,age\nXL,5\nS,1\n"),
+    ),
+    "number outside": (3, NUMBER, FIT, rows("größe,age\nS,5\nS,100\n")),
+    "negative epsilon": (2, EPSILON.format(-1), f"{SYNTHESIZE} --epsilon -1", None),
+    "large epsilon": (2, EPSILON.format("10001"), f"{SYNTHESIZE} --epsilon 10001", None),
+    "large epsilon of a query": (2, EPSILON.format(100000), f"{QUERY} --count --epsilon 1e5", None),
+    "large epsilon for the ground truth": (
+        2, f"--ground-truth-{EPSILON[2:].format(100000)}",
+        f"{SYNTHESIZE} --ground-truth-epsilon 1e5", None,
+    ),
+    "epsilon that is no number": (
+        2, "--epsilon must be a number; got 'abc'.", f"{SYNTHESIZE} --epsilon abc", None,
+    ),
+    "rows that are no number": (
+        2, "--rows must be a whole number; got 'all'.", f"{FIT} --rows=all", None,
+    ),
+    "misspelt choice": (
+        2, "--undeclared must be one of refuse, accept; got 'acept'. Did you mean 'accept'?",
+        f"{FIT} --undeclared acept", None,
+    ),
+    "folder that is not writable": (
+        5, "cannot write '/proc/o.csv': the folder is not writable. Choose another output.",
+        f"{FIT} -o /proc/o.csv", None,
+    ),
+    "misspelt kind": (
+        3, "attribute 'größe': unknown kind 'categoric'. Did you mean 'categorical'?",
+        FIT, misspelt('"categorical"', '"categoric"'),
+    ),
+    "misspelt field": (
+        3, "attribute 'age': unknown field 'uper'. Did you mean 'upper'? See docs/schema.md for "
+        "all fields.", FIT, misspelt("upper", "uper"),
+    ),
+    "levels without quotes": (
+        3, "'schema.toml' is not valid TOML (line 12, column 5). Put text in quotes: "
+        'levels = ["no", "yes"].', FIT, misspelt('    "S",', "    S,"),
+    ),
+    "existing release": (
+        5, f"'o.csv' belongs to release {'2b' * 16}. Use --overwrite to replace the whole "
+        "release, or choose another output name.", FIT, already_released,
+    ),
+    "no name of a budget": (
+        2, "--budget must name a budget: --budget sqlite:///b.db#patients.",
+        f"{FIT} --budget sqlite:///b.db", None,
+    ),
+    "absent ledger": (
+        9, "no ledger at 'b.db'. Create it with `missdp budget create`.",
+        f"{FIT} --budget sqlite:///b.db#t", None,
+    ),
+    "ledger in a folder that is not writable": (
+        9, "cannot create '/proc/b.db': the folder is not writable.",
+        "budget create t --epsilon 1 --budget sqlite:////proc/b.db", None,
+    ),
+    "ledger in an absent folder": (
+        9, "cannot create 'no/b.db': the folder does not exist. Create the folder first.",
+        "budget create t --epsilon 1 --budget sqlite:///no/b.db", None,
+    ),
+    "both epsilons": (
+        2, "use --epsilon or --ground-truth-epsilon, not both.", f"{TRUTH} --epsilon 1", None,
+    ),
+    "no epsilon": (
+        2, "--epsilon is required: the privacy budget, for example 1. --ground-truth-epsilon may "
+        "stand in its place.", SYNTHESIZE, None,
+    ),
+    "no assumption": (2, TRUTH_NEEDS, TRUTH, None),
+    "assumption without an epsilon": (
+        2, "--observed, --p-max and --row-independent require --ground-truth-epsilon.",
+        f"{FIT} --p-max 0.5", None,
+    ),
+    "misspelt statistic": (
+        2, f"unknown statistic 'averge'. Available: {STATISTICS}. Did you mean 'mean'?",
+        "estimate pairs.json averge(age)", None,
+    ),
+    "levels asked for a mean": (
+        2, "'größe' is categorical. Only share(...) is available for it.",
+        "estimate pairs.json mean(größe)", None,
+    ),
+    "where without rows": (
+        2, "--where requires --rows: the number of rows to draw.",
+        "sample m.json -o x.csv --where 'age > 5'", None,
+    ),
+    "edited model": (
+        3, "'m.json' was changed after it was written (checksum mismatch). Use an unmodified copy.",
+        "sample m.json -o x.csv", edited_model,
+    ),
+    "table as a model": (3, f"'data.csv' {MODEL}", "sample data.csv -o x.csv", None),
+    "row with too many fields": (3, CSV, FIT, rows("größe,age\nS,5,5,5\n")),
+    "misspelt table": (
+        3, "unknown table or field 'atribute' in a schema. Did you mean 'attribute'?",
+        FIT, misspelt("[[attribute]]", "[[atribute]]"),
+    ),
+    "fields outside of a table": (
+        3, "fields of an attribute stand outside of a table. Write [[attribute]] above them.",
+        FIT, misspelt("[[attribute]]", ""),
+    ),
+    "no kind": (
+        3, "attribute 'age': kind is required. Known kinds: categorical, date, datetime, "
+        "difference, either_date, numeric, open, ordinal.", FIT, misspelt('kind = "numeric"', ""),
+    ),
+    "absent schema": (
+        3, "there is no file 'none.toml'. Check the path.", f"{FIT} --schema none.toml", None,
+    ),
+    "absent model": (3, "there is no model file 'no.json'", "dossier no.json -o d", None),
+    "database without a table": (
+        2, "a database requires either --table NAME or --select SQL.",
+        "synthesize data.duckdb --schema schema.toml -o o.csv --epsilon 1", None,
+    ),
+    "planned epsilons": (
+        2, "--epsilons must be numbers with commas between them, such as 0.5,1,2",
+        "plan schema.toml --rows 100 --epsilons 1;2", None,
+    ),
+    "planned missing rate": (
+        2, "--missing must be NAME=RATE, such as age=0.2",
+        "plan schema.toml --rows 100 --missing age", None,
+    ),
+    "absent export": (
+        3, "'no.jsonl' is not an export of a ledger. Expected a file written by "
+        "`missdp budget export`.", "budget import no.jsonl --budget sqlite:///b.db", None,
+    ),
+    "head that is no hash": (
+        2, "--head must be a hash of 64 hexadecimal digits, or a file; got 'abc'.",
+        "budget verify --budget sqlite:///b.db --head abc", None,
+    ),
+    "condition that ends early": (
+        2, "--where: expected a comparison such as = or <, found the end of the text",
+        "sample m.json -o x.csv --rows 5 --where age", None,
+    ),
+    "existing draft": (
+        5, "'schema.toml' exists. Use --overwrite to replace it, or choose another output.",
+        "schema draft data.csv -o schema.toml", None,
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def pairs(survey, tmp_path_factory):
+    """A model of AllPairs, of which estimates can be asked."""
+    path = tmp_path_factory.mktemp("pairs") / "pairs.json"
+    facts = Schema.from_toml(survey / "schema.toml")
+    AllPairs(epsilon=1.0, n_rows=300).fit(survey / "data.csv", schema=facts).save(path)
+    return path
+
+
+@pytest.mark.parametrize("mistake", MESSAGES)
+def test_message_of_a_mistake_is_as_written(folder, survey, pairs, run, mistake):
+    code, message, command, prepare = MESSAGES[mistake]
+    shutil.copy(survey / "m.json", folder)
+    shutil.copy(pairs, folder)
+    if prepare is not None:
+        prepare(folder)
+    assert run(command) == (code, "", f"missdp: {message}\n")
+
+
+AGE = Numeric(name="age", lower=0, upper=9)
+WEIGHTED = Schema((AGE,), weight=SurveyWeight("wt", upper=5))
+
+
+class _Source:
+    """A source of counts of its own."""
+
+    def counts(self, *_, **__):
+        raise AssertionError
+
+
+# By what is wrong: the whole message, and the call that raises it.
+CALLS = {
+    "declared number of weighted rows": (
+        "n_rows cannot be declared when rows are weighted: the weighted total is private.",
+        lambda: AllPairs(epsilon=1.0, n_rows=9).fit({"age": [1], "wt": [1]}, schema=WEIGHTED),
+    ),
+    "source without units": (
+        "this source does not identify units",
+        lambda: UnitSums().check(SimpleNamespace(unit_sums=None)),
+    ),
+    "no epsilons": (
+        "epsilons must contain at least one value",
+        lambda: plan(Schema((AGE,)), rows=9, epsilons=()),
+    ),
+    "delta of a guarantee": (
+        "delta applies only to events: a Guarantee already has one",
+        lambda: guarantees._incomplete(Guarantee(1.0), 1e-6),
+    ),
+    "attribute in two roles": (
+        "attribute 'age' is listed in more than one of impute, match_on and group, or twice in "
+        "one. Use each attribute once.",
+        lambda: KNNImputation(impute="age", match_on=["sex", "age"]),
+    ),
+    "unit of a source": (
+        "units and weights cannot be used with a custom source. Pass the frame, file, relation or "
+        "database instead.",
+        lambda: rows_of_units(_Source(), Schema((AGE,), unit=Unit("person"))),
+    ),
+    "where without n": (
+        "where requires n, the number of rows to draw",
+        lambda: _fitted().sample(where="age > 5"),
+    ),
+}
+
+
+def _fitted():
+    return AllPairs(epsilon=1.0, n_rows=9).fit({"age": [1.0] * 9}, schema=Schema((AGE,)))
+
+
+@pytest.mark.filterwarnings("ignore::missdp.errors.MissDPWarning")
+@pytest.mark.parametrize("mistake", CALLS)
+def test_message_of_a_call_is_as_written(mistake):
+    message, call = CALLS[mistake]
+    with refuses(MissDPError) as raised:
+        call()
+    assert str(raised.value) == message
+
+
+def test_small_table_warning_names_count_noise_and_remedy():
+    said = (
+        r"the table is too small for epsilon = 0\.5: released row count 35 ± 78 \(2 SD\)\. Results "
+        r"will be mostly noise\. Use a larger epsilon or coarser levels, or declare the row count "
+        r"if it is public\.$"
+    )
+    with pytest.warns(SmallTableWarning, match=said):
+        assert whole_rows(Total(35.2, 39.0**2), epsilon=0.5) == 35
+
+
+OPTIONS = {
+    "synthesize data.csv --epsilonn 1": "--epsilonn. Did you mean '--epsilon'?",
+    "sample m.json --row 5": "--row. Did you mean '--rows'?",
+    "budget show --bugdet x": "--bugdet. Did you mean '--budget'?",
+    "sample m.json --colour red": "--colour\n",
+}
+
+
+@pytest.mark.parametrize("command", OPTIONS)
+def test_unknown_option_is_answered_with_the_likely_one(fails, command):
+    assert "Possible" not in fails(2, f"No such option: {OPTIONS[command]}", command)
+
+
+def test_standard_input_is_named_in_messages(folder, fails, monkeypatch):
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"")))
+    fails(3, "cannot parse standard input as CSV", FIT.replace("data.csv", "-"))
+
+
+def test_export_replaces_neither_ledger_nor_file_unasked(folder, ok, fails):
+    ledger = "--budget sqlite:///b.db"
+    ok(f"budget create t --epsilon 1 {ledger}")
+    for unasked in ("", "--overwrite"):
+        fails(5, "b.db'", f"budget export {ledger} -o b.db {unasked}")
+    with refuses(OutputError, "it is the ledger itself"):
+        Ledger("sqlite:///b.db").export_lines("b.db")
+    fails(5, "'data.csv' exists. Use --overwrite", f"budget export {ledger} -o data.csv")
+    ok(f"budget export {ledger} -o data.csv --overwrite")
+    assert "t: 1 lines" in ok(f"budget verify {ledger} --head data.csv")
+
+
+def test_options_that_replace_files_have_one_name():
+    for name in COMMANDS:
+        command = command_named(name)
+        for one in getattr(command, "commands", {"": command}).values():
+            options = {option for parameter in one.params for option in parameter.opts}
+            assert "--force" not in options, name
+
+
+def test_table_option_names_a_table_of_a_database_only(folder, fails):
+    ask = f"{FIT} --budget sqlite:///b.db --table patients"
+    fails(2, "--budget must name a budget", ask)
+    fails(2, "--table and --select are for databases", ask.replace("b.db", "b.db#patients"))
+
+
+def test_docstrings_of_conditions_have_no_templates():
+    named = [getattr(steps, name) for name in vars(steps)]
+    found = [one for one in named if isinstance(one, type) and issubclass(one, StepCondition)]
+    assert len(found) > 10
+    assert [one.__name__ for one in found if "{" in (one.__doc__ or "")] == []
+    assert "``k`` largest eigenvalues" in steps.CovarianceGap.__doc__

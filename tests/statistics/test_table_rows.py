@@ -1,0 +1,666 @@
+"""Single rows: charged first, answered once, clipped inside; only plain functions are run."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import os
+import tracemalloc
+import warnings
+from fractions import Fraction
+from pathlib import Path
+from threading import Event, Thread
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from missdp import Categorical, Numeric, Ordinal, Schema, Table
+from missdp.accounting import (
+    Cost,
+    Filter,
+    GaussianEvent,
+    LaplaceEvent,
+    PublicDomain,
+    PureEvent,
+)
+from missdp.errors import BudgetExceededError, DataError, MissDPError, ParameterError, UnprovenError
+from missdp.session import Noise, SeededNoise
+from missdp.session.redaction import redacted
+from missdp.session.session import Reservation
+from missdp.statistics import (
+    CustomQuery,
+    EachLevel,
+    ObservedOn,
+    RowCounts,
+    RowSums,
+    imputed_rows,
+    open_table,
+    table_rows,
+)
+from missdp.statistics.imputed_rows import ImputationResult, ImputedCells, ImputedRows, Rows, Ways
+from missdp.statistics.row_queries import QUANTA, frozen
+from missdp.statistics.smooth import Bounded, calibrate_smooth_noise
+from missdp.statistics.table_rows import ChosenRows, TableRows, register_imputation, smooth_epsilon
+from missdp.table.encode import Column
+from missdp.testing import RecordingNoise, log_ratio
+from refusing import refuses
+from session.recorded import strange
+
+SCHEMA = Schema((
+    Ordinal(name="age", levels=tuple(range(5)), nullable=True),
+    Categorical(name="sex", levels=("f", "m")),
+    Numeric(name="income", lower=-5, upper=10, nullable=True),
+))  # fmt: skip
+PURE = Cost(currency="pure", amount=1.0)
+QUIET = Noise("laplace", 1e-6)
+
+
+def table(size=40, seed=0):
+    rng = np.random.default_rng(seed)
+    codes = {"age": rng.integers(0, 6, size), "sex": rng.integers(0, 2, size),
+             "income": rng.integers(0, SCHEMA["income"].size + 1, size)}  # fmt: skip
+    return Table.from_codes(SCHEMA, codes).with_values(rng)
+
+
+def opened(rows=None, **more):
+    more = {"budget": Filter(1e12), "random_state": 0, **more}
+    return open_table(table() if rows is None else rows, **more)
+
+
+def as_they_came(rows=None):
+    return ImputedRows(table() if rows is None else rows, ImputationResult())
+
+
+def ages(rows):
+    return rows.codes("age")
+
+
+def incomes(rows, factor):
+    return rows.values("income") * factor
+
+
+def size(rows):
+    return len(rows)
+
+
+def of_nobody(rows):
+    return int(np.nan_to_num(rows.values("income")[rows.codes("age") > 9].mean()))
+
+
+def big(rows):
+    return np.uint64(2**63 - 20) + np.uint64(len(rows))
+
+
+def shares(rows, weights):
+    return np.outer(rows.values("income"), weights)
+
+
+COUNT = RowCounts(function=ages, reads={"age"}, cells=5, label="ages")
+SIZE = CustomQuery(function=size, sensitivity=1, label="rows")
+
+
+def test_answers_are_those_of_the_rows():
+    """Missing cells are not counted; sums are clipped; a warning is an error in these tests."""
+    rows = table()
+    counts = np.bincount(rows.codes("age"), minlength=6)[:5]
+    assert opened(rows).measure(COUNT, QUIET).values.tolist() == counts.tolist()
+    question = RowSums(function=incomes, reads={"income"}, given=(1.0,), bound=10.0)
+    found = opened(rows).measure(question, Noise("laplace", 1.0)).values[0]
+    assert found == pytest.approx(np.clip(rows.values("income"), -10, 10).sum(), abs=1e-3)
+    nobody = CustomQuery(function=of_nobody, reads={"age", "income"}, sensitivity=1)
+    assert opened(rows).measure(nobody, QUIET).values == [0]
+    large = CustomQuery(
+        function=big, sensitivity=1
+    )  # too large to be signed: it must not wrap around
+    assert large.exact(rows)[0] == large.exact(rows.take(np.arange(19)))[0] > 0
+
+
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=8), st.data())
+@settings(deadline=None)
+def test_whatever_a_function_returns_a_row_adds_at_most_the_bound(weights, data):
+    bound = data.draw(st.floats(1e-3, 1e6))
+    question = RowSums(
+        function=shares if len(weights) > 1 else incomes, reads={"income"}, bound=bound,
+        given=(np.array(weights),) if len(weights) > 1 else (weights[0],), numbers=len(weights),
+    )  # fmt: skip
+    rows = table(6, data.draw(st.integers(0, 99)))
+    all_but_one = rows.take(np.arange(6) != data.draw(st.integers(0, 5)))
+    change = np.abs(question.exact(rows) - question.exact(all_but_one)).sum()
+    assert change <= question.own_sensitivity == QUANTA
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_warning_tells_of_the_rows_when_another_thread_is_done():
+    before, (here, there) = list(warnings.filters), (Event(), Event())
+
+    def first():
+        with redacted():
+            here.set()
+            there.wait(10)
+
+    other = Thread(target=first)
+    other.start()
+    here.wait(10)
+    with redacted():  # in which a warning would be an error
+        there.set()
+        other.join(10)
+        warnings.warn("40 rows", stacklevel=1)
+    assert list(warnings.filters) == before
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_part_is_not_answered_in_a_fork():
+    part = opened().reserve(PURE, label="rows")
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            part.measure(SIZE, PURE)
+        except BudgetExceededError:
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    part.measure(SIZE, PURE)
+
+
+def test_what_a_donee_moves_has_room_for_rounding_at_both_ends():
+    """Halves are rounded to even numbers: 0.5 and 1.5 units, one unit apart, to 0 and 2."""
+    codes = {"age": [0], "sex": [0], "income": SCHEMA["income"].encode_values(np.ones(1))}
+    known = Table.from_codes(SCHEMA, codes)
+    columns = {name: known.column(name) for name in SCHEMA.names}
+    columns["income"] = Column(known.codes("income"), np.ones(1))
+    one, ask = Table(SCHEMA, columns), {"function": incomes, "reads": {"income"}, "bound": 1.0}
+    before, after = (
+        RowSums(given=(units / QUANTA,), change=1 / QUANTA, **ask) for units in (0.5, 1.5)
+    )
+    assert after.exact(one) - before.exact(one) == 2 <= after.recipient_sensitivity
+
+
+def test_a_query_is_charged_with_what_was_declared():
+    budget = Filter(1e15, 0.01, measure="zcdp", failure=5e-3)
+    asked = opened(budget=budget)
+    answer = asked.measure(SIZE, Noise("gaussian", 0.05))
+    assert (answer.values.tolist(), answer.mechanism) == ([40], Noise("gaussian", 0.05))
+    event = GaussianEvent(sensitivity=1, sigma=0.05, label="rows")
+    assert answer.event == budget.events[-1] == event
+    asked.measure(CustomQuery(function=size, sensitivity=3, label="rows"), QUIET)
+    assert budget.events[-1] == LaplaceEvent(sensitivity=3, scale=1e-6, label="rows")
+
+
+PARTS = [Reservation(PURE, label) for label in "ab"]
+CHANGES = {
+    "as they came": lambda session: session,
+    "imputed": lambda session: session.on(shared()),
+    "observed": lambda session: session.on(ObservedOn({"income"})),
+    "groups": lambda session: session.on(EachLevel("sex")),
+    "imputed groups": lambda session: session.on(shared()).on(EachLevel("sex")),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_all_is_charged_before_anything_is_read(change, monkeypatch):
+    """Plans, changes and reservations read nothing, and a reservation is all or nothing."""
+
+    def refuse(*_):
+        raise AssertionError("read")
+
+    for name, wrong in (("cells", refuse), ("table", property(refuse))):
+        monkeypatch.setattr(ChosenRows, name, wrong)
+    poor, enough = Filter(1.9), Filter(2.0)
+    with pytest.raises(BudgetExceededError):
+        change(opened(budget=poor)).reserve_each(*PARTS)
+    assert poor.events == ()
+    asked = change(opened(budget=enough))
+    assert asked.preview(COUNT, PURE).event.label.startswith("ages")
+    parts = asked.reserve_each(*PARTS)
+    assert [event.label for event in enough.events] == ["a", "b"]
+    with refuses(DataError, "could not be computed"):
+        parts[0].measure(COUNT, PURE)
+
+
+def test_a_part_answers_what_its_cap_covers_and_no_more():
+    """Whatever is asked, and on whatever change of its rows."""
+    budget = Filter(2.0)
+    first, second = opened(budget=budget).reserve_each(*PARTS)
+    first.measure(COUNT, PURE)
+    with pytest.raises(BudgetExceededError):
+        first.on(ObservedOn({"age"})).measure(SIZE, Cost(currency="pure", amount=1e-9))
+    with pytest.raises(BudgetExceededError):
+        second.measure(SIZE, Cost(currency="pure", amount=1.0001))
+    # A query that is made from an earlier answer is charged to its own cap.
+    centre = float(opened().measure(COUNT, PURE).values[0])
+    query = RowSums(function=incomes, reads={"income"}, given=(centre,), bound=1e3)
+    second.measure(query, PURE)
+    assert budget.left.amount == 0
+    assert [len(event.log) for event in budget.events] == [1, 1]
+
+
+def test_parts_state_what_they_promise():
+    budget = Filter(40.0, 1e-6, measure="zcdp", adjacency="replace-one")
+    session = opened(budget=budget)
+    gaussian = Reservation(Cost(currency="gdp", amount=0.02), "sum")
+    promised = session.promise(PARTS[0].event, gaussian.event)
+    session.reserve_each(PARTS[0], gaussian)
+    known = [dataclasses.replace(event, log=()) for event in budget.events]
+    assert known == [PARTS[0].event, gaussian.event] == list(promised.events)
+    assert (promised.delta, promised.adjacency) == (1e-6, "replace-one")
+    assert session.promise(PARTS[0].event).delta == 0
+
+
+def test_a_part_of_a_replace_one_budget_takes_what_its_cap_covers():
+    """A cap is stated for one row more or less, and the budget converts it: twice the epsilon."""
+    budget = Filter(2.0, adjacency="replace-one")
+    (part,) = opened(budget=budget).reserve_each(PARTS[0])
+    assert budget.left.amount == 0
+    part.measure(COUNT, PURE)
+
+
+def test_gates_and_conditions_stay_with_changes_and_parts():
+    session = opened(budget=Filter(9.0))
+    one = session.on(ObservedOn({"age"})).on(ObservedOn({"income"}))
+    assert one.facts.observed == {"age", "income"}
+    (part,) = one.reserve_each(PARTS[0])
+    assert part.on(EachLevel("sex")).facts.observed == {"age", "income"}
+    assert part.measure(COUNT, PURE).event.gate == {"age", "income"}
+    kept = session.promise().conditions
+    assert PublicDomain() in kept
+    assert part.promise().conditions == one.promise().conditions == kept
+
+
+def test_rows_with_a_value_are_read():
+    rows = table()
+    there = (rows.codes("age") < 5) & ~rows.mask("income")
+    found = opened(rows).on(ObservedOn({"age", "income"})).measure(SIZE, QUIET)
+    assert found.values.tolist() == [there.sum()] != [40]
+
+
+def test_a_change_is_computed_once_for_all_parts(monkeypatch):
+    calls, usual = [], Filling.fill
+    monkeypatch.setattr(Filling, "fill", lambda self, rows: calls.append(1) or usual(self, rows))
+    change, parts = shared(), opened().reserve_each(*PARTS)
+    for part in parts:
+        part.on(change).measure(COUNT, PURE)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("rho", [1e-9, 0.0244, 0.1, 0.3, 0.5, 7.0, 1e5])
+def test_pure_noise_for_rho_costs_at_most_rho(rho):
+    """The square root is rounded down, or a cap of exactly rho would refuse its first release."""
+    epsilon = smooth_epsilon(Cost(currency="zcdp", amount=rho))
+    cost = Fraction(repr(epsilon)) ** 2 / 2
+    assert 1 - 1e-14 < cost / Fraction(repr(rho)) <= 1
+    Filter.from_cost(Cost(currency="zcdp", amount=rho), delta=1e-6).charge(
+        PureEvent(epsilon=epsilon)
+    )
+
+
+ORDERS = {
+    "two imputations": (lambda: (shared(), shared()), ParameterError),
+    "observed, then imputed": (lambda: (ObservedOn({"age"}), shared()), ParameterError),
+    "imputed, then observed": (lambda: (shared(), ObservedOn({"age"})), ParameterError),
+    "groups, then imputed": (lambda: (EachLevel("sex"), shared()), ParameterError),
+    "groups, then observed": (lambda: (EachLevel("sex"), ObservedOn({"age"})), ParameterError),
+    "groups twice": (lambda: (EachLevel("sex"), EachLevel("sex")), ParameterError),
+    "imputed groups": (lambda: (shared(), EachLevel("age")), UnprovenError),
+    "a function": (lambda: (lambda rows: rows,), ParameterError),
+    "a subclass": (lambda: (strange(ObservedOn)(frozenset({"age"})),), ParameterError),
+    "an unregistered type": (lambda: (strange(Filling)(),), ParameterError),
+    "observed on nothing": (lambda: (ObservedOn(()),), ParameterError),
+    "an unknown attribute": (lambda: (ObservedOn({"hats"}),), ParameterError),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_changes_in_another_order_raise(name):
+    changes, error = ORDERS[name]
+    session = opened()
+    *before, last = changes()
+    for change in before:
+        session = session.on(change)
+    with pytest.raises(error):
+        session.on(last)
+
+
+def test_imputations_are_registered_by_statistics_alone():
+    folder = Path(table_rows.__file__).parent.parent
+    calls = [p.name for p in folder.rglob("*.py") if "register_imputation\n" in p.read_text()]
+    assert calls == ["imputation.py"]
+
+
+def failing(rows):
+    raise ValueError(f"{len(rows)} rows")
+
+
+def looking(rows):
+    raise ValueError(f"{len(rows)} rows")
+
+
+def writing(rows):
+    rows.codes("age")[0] = 0
+    return rows.codes("age")
+
+
+def one_code(rows):
+    return rows.codes("sex")
+
+
+def short(rows):
+    return rows.codes("age")[1:]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        RowCounts(function=one_code, reads={"age"}, cells=5),
+        RowCounts(function=short, reads={"age"}, cells=5),
+        RowCounts(function=writing, reads={"age"}, cells=5),
+        RowSums(function=short, reads={"age"}, bound=1.0, numbers=5),
+        CustomQuery(function=lambda rows: len(rows) / 2, reads={"age"}, sensitivity=1, shape=(5,)),
+        CustomQuery(function=failing, reads={"age"}, sensitivity=1, shape=(5,)),
+    ],
+)
+def test_a_function_that_fails_says_nothing_and_stays_charged(bad):
+    budget = Filter(1e12)
+    with refuses(DataError, "^the function of a query failed$"):
+        opened(budget=budget).measure(bad, PURE)
+    assert len(budget.events) == 1
+
+
+def test_closures_methods_and_mutable_things_are_refused():
+    kept = []
+
+    class Method:
+        def run(self, rows):
+            kept.append(rows)
+
+    for bad in (lambda rows: kept.append(rows), Method().run, len, with_default):
+        with pytest.raises(ParameterError, match="plain function"):
+            RowCounts(function=bad)
+    fixed, writable = frozen((np.arange(3),))[0], np.arange(3)
+    good = (1, "a", None, Fraction(1, 2), writable, (2.0, frozenset({"b"})), SCHEMA, Held(fixed))
+    query = RowCounts(function=ages, given=good)
+    assert len(query.given) == len(good)
+    writable[0] = 7  # the query has a copy
+    assert query.given[4].tolist() == [0, 1, 2]
+    holder = np.array([kept, None], dtype=object)
+    holder.flags.writeable = False
+    loose = (Text("a"), (Text("a"),), [1], {"a": 1}, (1, [2]), Method(), kept, Loose(1), holder)
+    for bad in (*loose, Held(writable), Held([1]), Held(holder)):
+        with pytest.raises(ParameterError, match="can be given"):
+            RowCounts(function=ages, given=(bad,))
+    with pytest.raises(ValueError, match="read-only"):
+        fixed[0] = 1
+
+
+def with_default(rows, kept=[]):  # noqa: B006
+    return kept
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Held:
+    value: object
+
+
+class Text(str):
+    """Text to which something can be attached."""
+
+
+@dataclasses.dataclass
+class Loose:
+    value: object
+
+
+# Rows that depend on other rows
+@dataclasses.dataclass(frozen=True)
+class Known:
+    """One row moves at most three others."""
+
+    def smooth_bound(self, *, own, donee, beta):
+        return own + donee * 3
+
+
+def twos(rows, profile):
+    every = ImputedCells(np.arange(len(rows)), np.full(len(rows), 2))
+    return ImputationResult({"age": every}, profile=profile)
+
+
+def filling(rows, places, codes):
+    """Fill the ages of these rows, counted from the last one, with these codes."""
+    cells = ImputedCells(len(rows) - 1 - places, codes)
+    return ImputationResult({"age": cells}, profile=Known())
+
+
+def in_ways(rows, places, lists, start):
+    """Fill the ages of these rows in one of two lists of ways."""
+    ways = {"age": ImputedCells(np.arange(4), np.arange(4))}
+    return ImputationResult(profile=Known(), ways=Ways(places, lists, start, ways))
+
+
+def another(rows):
+    cells = ImputedCells(np.arange(len(rows)), np.zeros(len(rows), dtype=int))
+    return ImputationResult({"sex": cells}, profile=Known())
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Filling:
+    """An imputation of ages for tests; registered while they run."""
+
+    function: object = twos
+    given: tuple = (Known(),)
+    averaged: bool = False
+    imputed: frozenset = frozenset({"age"})
+    reads: frozenset = frozenset()
+
+    def fill(self, rows):
+        return self.function(rows, *self.given)
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch):
+    monkeypatch.setattr(table_rows, "_IMPUTATIONS", {*table_rows._IMPUTATIONS})
+    register_imputation(Filling)
+
+
+WRONG = {
+    "no bound": {"given": (None,)},
+    "an error": {"function": looking, "given": ()},
+    "no cells": {
+        "function": lambda rows: ImputationResult({"age": (1, None)}, profile=Known()),
+        "given": (),
+    },
+    "an attribute that it did not name": {"function": another, "given": ()},
+    **{
+        name: {"function": filling, "given": (np.array(places), np.array(codes))}
+        for name, places, codes in (
+            ("other lengths", [3, 2], [0, 0, 0]),
+            ("a row twice", [3, 3], [0, 0]),
+            ("no such row", [-1], [0]),
+            ("a row from the end", [40], [0]),
+            ("far before the first", [30, np.iinfo(np.int64).max], [0, 0]),
+            ("no such code", [3], [99]),
+            ("no whole code", [3], [0.0]),
+        )
+    },
+    **{
+        f"{name}, in several ways": {
+            "function": in_ways,
+            "averaged": True,
+            "given": tuple(map(np.array, ways)),
+        }
+        for name, ways in (
+            ("a row twice", ([3, 3], [0, 1], [0, 2, 4])),
+            ("a row from the end", ([-1, 3], [0, 1], [0, 2, 4])),
+            ("no such row", ([3, 40], [0, 1], [0, 2, 4])),
+            ("no such list", ([3, 4], [0, 2], [0, 2, 4])),
+            ("no way", ([3, 4], [0, 1], [0, 4, 4])),
+            ("lists out of order", ([3, 4], [0, 1], [0, 3, 2])),
+        )
+    },
+}
+
+
+def shared(**facts):
+    return Filling(**facts)
+
+
+def test_imputed_cells_get_noise_by_the_private_bound_and_others_plain_noise():
+    with RecordingNoise(0) as noise:
+        asked = opened().on(shared())
+        asked.measure(COUNT, PURE)
+        sexes = RowCounts(function=one_code, reads={"sex"}, cells=2, label="sexes")
+        asked.measure(sexes, PURE)
+    ages, sexes = noise.answers
+    assert ages.event == PureEvent(epsilon=1.0, label="ages")
+    assert (ages.law.own, ages.law.donee, ages.law.dimension) == (1, 2, 5)
+    assert ages.exact == Bounded((0, 0, 40, 0, 0, 0), 7)
+    assert sexes.event == LaplaceEvent(sensitivity=1, scale=1.0, label="sexes")
+    assert sexes.law == Noise("laplace", 1.0)
+
+
+def test_an_average_over_ways_has_noise_for_its_rounding():
+    """A row moves the average by about a million units, and rounding each number by two more."""
+    ways = map(np.array, ([3, 4], [0, 1], [0, 2, 4]))
+    facts = {"function": in_ways, "given": tuple(ways), "averaged": True}
+    with RecordingNoise(0) as noise:
+        opened().on(shared(**facts)).measure(COUNT, PURE)
+    (ages,) = noise.answers
+    assert (ages.law.own, ages.law.donee) == (QUANTA + 2 * 5, 2 * QUANTA)
+    assert ages.exact.bound == QUANTA + 10 + 3 * 2 * QUANTA
+
+
+def test_queries_without_imputed_cells_do_not_impute():
+    query = RowCounts(function=one_code, reads={"sex"}, cells=2)
+    asked = opened().on(shared(function=looking, given=()))
+    assert asked.measure(query, QUIET).values.sum() == 40
+
+
+def oldest(rows):
+    return int(rows.codes("age").max(initial=0))
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("at_once", [1, 2**20])
+def test_an_imputation_that_fails_says_nothing(name, at_once, monkeypatch):
+    monkeypatch.setattr(imputed_rows, "PART_ROWS", at_once)
+    asked = opened().on(shared(**WRONG[name]))
+    with refuses(DataError, "^the imputation of the rows failed$"):
+        asked.measure(COUNT, PURE)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint32, np.int64])
+def test_cells_of_some_rows_are_found_without_a_copy_of_all_row_numbers(kind):
+    rows = np.arange(0, 250, 5, dtype=kind)
+    filled = ImputedCells(rows, np.arange(50))
+    for start, stop in ((0, 256), (7, 31), (5, 10), (6, 9), (246, 10**6), (0, 0)):
+        inside = (rows >= start) & (rows < stop)
+        part = filled.between(start, stop)
+        assert part.rows.tolist() == (rows[inside].astype(int) - start).tolist()
+        assert part.codes.tolist() == np.flatnonzero(inside).tolist()
+    many = ImputedCells(np.arange(10**6, dtype=np.uint32), np.zeros(10**6, dtype=np.uint8))
+    tracemalloc.start()
+    many.between(10, 20)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10**5
+
+
+def out_of_bounds(rows, odd):
+    holes = np.flatnonzero(rows.mask("income"))
+    cells = ImputedCells(holes, np.zeros(len(holes), dtype=int), np.full(len(holes), odd))
+    return ImputationResult({"income": cells}, profile=Known())
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf, 1e300, 10.5, -5.5])
+def test_filled_values_keep_to_the_bounds_whatever_an_imputation_gives(odd):
+    rows, reads = table().with_missing({"income": np.arange(40) % 3 == 0}), frozenset({"income"})
+    how = Filling(function=out_of_bounds, reads=reads, imputed=reads, given=(odd,))
+    cells = TableRows.of(rows).rows.cells(how)
+    wanted = np.where(rows.mask("income"), 10 if odd > 0 else -5, rows.values("income"))
+    for some, part in ((slice(None), cells), (slice(7, 31), cells.part(7, 31))):
+        assert Rows(part, reads).values("income").tolist() == wanted[some].tolist()
+
+
+LITTLE = CustomQuery(function=size, sensitivity=10**9)
+OLDEST = {"function": oldest, "reads": {"age"}, "sensitivity": 5}
+GAUSSIAN = Cost(currency="gdp", amount=0.01)
+TINY = {name: Cost(currency=name, amount=1e-20) for name in ("pure", "zcdp")}
+REFUSED = [
+    ("asked of a Table", lambda _: opened("x")),
+    ("budget", lambda _: opened(budget=None)),
+    ("undeclared", lambda _: opened(undeclared="perhaps")),
+    ("bound", lambda _: RowSums(function=ages, bound=0.0)),
+    ("named", lambda _: Rows(table(), frozenset({"age"})).codes("income")),
+    ("named", lambda _: Rows(table(), frozenset({"age"})).values("income")),
+    ("named", lambda _: Rows(table(), frozenset({"age"})).mask("income")),
+    ("how far a row moves", lambda _: CustomQuery(function=ages, sensitivity=0.5)),
+    ("how far a row moves", lambda _: CustomQuery(function=ages, sensitivity=float("nan"))),
+    ("epsilon 1e-20 is too little", lambda asked: asked.measure(LITTLE, TINY["pure"])),
+    ("rho 1e-20 is too little", lambda asked: asked.measure(LITTLE, TINY["zcdp"])),
+    ("RowCounts, RowSums", lambda asked: asked.measure(strange(CustomQuery)(**OLDEST), QUIET)),
+    ("Noise, or for a Cost", lambda asked: asked.measure(SIZE, strange(Noise)("laplace", 1.0))),
+    ("frozen dataclass", lambda _: register_imputation(Fraction)),
+    ("private rows", copy.deepcopy),
+    ("pure epsilon or rho", lambda asked: asked.on(shared()).measure(COUNT, GAUSSIAN)),
+    (
+        "private bound",
+        lambda asked: asked.on(shared()).measure(CustomQuery(**OLDEST, change=5), QUIET),
+    ),
+]
+
+
+@pytest.mark.parametrize(("words", "ask"), REFUSED)
+def test_what_is_refused_is_told_in_one_line_and_charged_nothing(words, ask):
+    budget = Filter(1e12)
+    with refuses(MissDPError, words):
+        ask(opened(budget=budget))
+    assert budget.events == ()
+
+
+def test_a_query_of_imputed_cells_needs_its_change():
+    asked = opened().on(shared())
+    with pytest.raises(UnprovenError, match="nobody said"):
+        asked.measure(CustomQuery(**OLDEST), PURE)
+    assert np.isfinite(asked.measure(CustomQuery(**OLDEST, change=5), PURE).values[0])
+
+
+def test_a_session_and_its_rows_show_public_facts_only():
+    assert repr(opened()) == "Session(TableRows(age, sex, income))"
+    assert repr(Rows(table(), frozenset({"age"}))) == "Rows(private)"
+
+
+@pytest.mark.parametrize(
+    ("law", "exact", "other"),
+    [
+        (calibrate_smooth_noise(1.0), Bounded((3, 0), 4.0), Bounded((7, 0), 4.6)),
+        (
+            calibrate_smooth_noise(1.0, dimension=2),
+            Bounded((3, 9, 0), 4.0),
+            Bounded((5, 8, 0), 4.5),
+        ),
+        (Noise("gaussian", 5.0), np.array([3, 8]), np.array([6, 4])),
+    ],
+)
+def test_log_ratios_are_those_of_the_law(law, exact, other):
+    source = SeededNoise(5)
+    # A likelihood ratio has mean 1 under the law in its denominator, and so has its inverse.
+    for one, two in ((exact, other), (other, exact)):
+        draws = (law.draw(two, source) for _ in range(400))
+        ratios = np.exp([log_ratio(law, draw, one, two) for draw in draws])
+        assert abs(ratios.mean() - 1) < 5 * ratios.std() / np.sqrt(len(ratios))
+        assert ratios.std() > 0.02
+
+
+def two_numbers(rows, first):
+    return np.stack([np.full(len(rows), first), np.ones(len(rows))], axis=1)
+
+
+@pytest.mark.parametrize("first", [(0.4, 0.6), (0.0, 0.2), (0.9, 1.1)])
+def test_several_numbers_that_fill_the_bound_move_no_further_than_stated(first):
+    """A number that grows leaves less of the bound to later ones: the row moves twice as far."""
+    cells = as_they_came(table().take(np.arange(40) == 0))
+    ask = {"function": two_numbers, "reads": {"age"}, "bound": 1.0, "numbers": 2, "change": 0.2}
+    one, other = (RowSums(given=(value,), **ask) for value in first)
+    assert np.abs(one.exact(cells) - other.exact(cells)).sum() <= one.recipient_sensitivity
