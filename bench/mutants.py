@@ -1068,7 +1068,7 @@ def run_tests(folder: Path, tests: str) -> tuple[int, str]:
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=no"]
     environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "OMP_NUM_THREADS": "1"}
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
-    command += ["-m", "not slow and not reference"]  # long tests too, unless others are named
+    command += ["-m", "not slow"]  # long tests too, unless others are named
     try:
         done = subprocess.run(
             [*command, "--hypothesis-profile=ci", *tests.split()],

@@ -78,7 +78,7 @@ _RIDGE = 0.1  # see `MissingnessModel.learn`
 _PRIOR_ROWS = 5.0  # strength with which a cell's chance leans on those of its two levels
 _QUIET = 0.05  # noise of a margin, as a share of the rows, below which its square is nothing
 _PLAINLY = 3.0  # standard deviations of what noise adds up to
-_SWEEPS = 11
+_SWEEPS, _MANY = 11, 22  # of learning the model of missing cells, and where it begins
 _STARTING = 2  # rounds, at first by rows in which selection is not yet corrected
 _RAKING = 8
 _LEAST_EFFECTIVE = 0.1  # rows of those drawn: noisy tables of many pairs may contradict each other
@@ -149,7 +149,8 @@ class PairCounts:
     def __init__(self, rows: Ints, weights: Floats, sizes: Sequence[int]) -> None:
         self._ends = np.cumsum([0, *sizes])
         width, n = int(self._ends[-1]), rows.shape[1]
-        # Whole numbers up to 2^24 are exact in single precision, which is twice as fast.
+        # Single precision is twice as fast. Whole numbers up to 2^24 are exact in it, and weights
+        # are chances to be observed, whose own error is far larger.
         self._counts, self._weighted = np.zeros((width, width)), np.zeros((width, width))
         step = max(1, _CELLS_AT_ONCE // width)
         column = rows + self._ends[:-1, np.newaxis]
@@ -159,7 +160,7 @@ class PairCounts:
             ones = np.zeros((part.shape[1], width), dtype=np.float32)
             ones[at, part] = 1.0
             self._counts += ones.T @ ones
-            table = np.zeros((part.shape[1], width))
+            table = np.zeros((part.shape[1], width), dtype=np.float32)
             table[at, part] = weights[:, start : start + step]
             self._weighted += table.T @ table
 
@@ -200,32 +201,80 @@ def complete(
     -------
     Completed
     """
-    rates = np.clip(tables.rates, 0.0, 1 - _LEAST_CHANCE)
-    new = MissingnessModel(rates, dict(facts.always), implied_by=dict(facts.implied_by))
-    masks = new if start is None else copy.deepcopy(start)
-    masks.rates = rates
-    rows = np.zeros((0, len(tables.sizes)), dtype=np.int64)
-    known = _corrected(tables, rows, masks)
-    if not rounds or not masks.present.any():
-        return known
+    masks = _masks(tables, facts, start)
+    none = np.zeros((0, len(tables.sizes)), dtype=np.int64)
+    known = _corrected(tables, none, masks)
     enough = rows_enough(_ROWS, attributes=len(tables.sizes), known=tables.n_rows)
-    by_level, both = _rates_by_level(tables, masks.present), _both_missing(tables)
-    by_level |= {e: s for e, s in tables.missing_by_two.items() if masks.present[e[0]]}
-    for turn in range(rounds):
+    for turn in range(rounds if masks.present.any() else 0):
         rows = tree_rows(known, rng, n=enough) if draw is None else draw(known)
-        masks.learn(
-            rows,
-            tables.n_rows,
-            by_level,
-            both=both,
-            ridge=_RIDGE,
-            sweeps=_SWEEPS if start or turn else 2 * _SWEEPS,
-            start=start is None and turn < _STARTING,
-        )
-        before, known = known, _corrected(tables, rows, masks)
+        first, sweeps = start is None and turn < _STARTING, _SWEEPS if start or turn else _MANY
+        before, known = known, _learned(tables, rows, masks, sweeps=sweeps, start=first)
         if turn >= _STARTING and _moved(before, known) <= _STILL:
             break
     return known
+
+
+def complete_by(
+    tables: PairTables,
+    facts: ModelFacts,
+    rows: Ints,
+    *,
+    start: MissingnessModel | None = None,
+    sweeps: int | None = None,
+) -> Completed:
+    """Return what noisy tables with missing cells say of complete rows, by rows of a model of them.
+
+    Parameters
+    ----------
+    tables : PairTables
+        The noisy tables.
+    facts : ModelFacts
+        Public facts.
+    rows : ndarray of int64, shape (n, d)
+        Rows of a model of complete rows.
+    start : MissingnessModel, optional
+        The model of missing cells to begin with. None: cells are missing completely at random.
+    sweeps : int, optional
+        Sweeps of learning that model, 11 by default.
+
+    Returns
+    -------
+    Completed
+    """
+    masks = _masks(tables, facts, start)
+    if start is None or not masks.present.any():
+        return _corrected(tables, rows[:0], masks)
+    return _learned(tables, rows, masks, sweeps=sweeps or _SWEEPS, start=False)
+
+
+def _masks(
+    tables: PairTables, facts: ModelFacts, start: MissingnessModel | None
+) -> MissingnessModel:
+    """Return a model of missing cells to be learned, with the rates of the tables."""
+    rates = np.clip(tables.rates, 0.0, 1 - _LEAST_CHANCE)
+    if start is None:
+        return MissingnessModel(rates, dict(facts.always), implied_by=dict(facts.implied_by))
+    masks = copy.deepcopy(start)
+    masks.rates = rates
+    return masks
+
+
+def _learned(
+    tables: PairTables, rows: Ints, masks: MissingnessModel, *, sweeps: int, start: bool
+) -> Completed:
+    """Learn the model of missing cells further, and correct the tables by it."""
+    by_level = _rates_by_level(tables, masks.present)
+    by_level |= {e: s for e, s in tables.missing_by_two.items() if masks.present[e[0]]}
+    masks.learn(
+        rows,
+        tables.n_rows,
+        by_level,
+        both=_both_missing(tables),
+        ridge=_RIDGE,
+        sweeps=sweeps,
+        start=start,
+    )
+    return _corrected(tables, rows, masks)
 
 
 def _moved(before: Completed, after: Completed) -> float:

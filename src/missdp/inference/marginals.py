@@ -29,6 +29,7 @@ from missdp.inference.completion import (
     ModelFacts,
     PairTables,
     complete,
+    complete_by,
     completed,
     weighted_tree_rows,
 )
@@ -45,6 +46,7 @@ from missdp.types import Clique, Flags, Floats, Ints
 _LEAST_SHARE = 1e-7
 _NO_MISSING = 2.0  # standard deviations of noise, below which a missing rate is taken for none
 _SURELY = 3.0  # standard deviations, by which a released total corrects an expected one
+_FEW_SWEEPS = 4  # of learning the model of missing cells further, from round to round
 _LEARNED_FROM = 6_000  # rows, from which the model of missing cells is learned inside the loop
 _RIDGE = 2.0  # with 8, rank correlations are weaker, and two-way distances no closer
 _ROUNDS = 8  # after which the models of rows and of missing cells agree
@@ -389,4 +391,4 @@ def _completed(
         return complete(tables, facts, rng=rng, rounds=0)
     some = resample(before.weights, _LEARNED_FROM, rng)
     rows = np.ascontiguousarray(before.rows[:, some].T)
-    return complete(tables, facts, rng=rng, rounds=1, start=before.masks, draw=lambda _: rows)
+    return complete_by(tables, facts, rows, start=before.masks, sweeps=_FEW_SWEEPS)

@@ -48,6 +48,9 @@ from missdp.types import Clique, Flags, Floats, Ints
 CountsOfBoth: TypeAlias = Mapping[tuple[int, int], tuple[float, float]]
 
 _MAX_LOG_ODDS = 12.0  # of two missing cells: beyond it, one is missing where the other is
+_MOST_STEPS = 40  # of Newton's method; five are enough for most
+_SOLVED = 1e-3  # change of a log odds ratio
+_TINY = 1e-12  # so that nothing is divided by 0
 _SAME = 0.8  # correlation of masks from which on they are taken to be one
 _APART = -1.0  # log odds ratio below which two are missing apart
 _FORM = 0.25  # of the rows in which two are missing: less may be a matter of the form
@@ -58,14 +61,14 @@ _DAMPING = 0.7  # share of a Newton step that is taken
 _MAX_STEP = 1.0  # largest change of a parameter in one sweep
 
 
-def joint_chance(p: Floats, q: Floats, log_odds: float) -> Floats:
+def joint_chance(p: Floats, q: Floats, log_odds: float | Floats) -> Floats:
     """Return the chance of two events together, by their chances and odds ratio (Plackett 1965).
 
     Parameters
     ----------
     p, q : ndarray of float64
         Chance of either event, from 0 to 1.
-    log_odds : float
+    log_odds : float or ndarray of float64
         Logarithm of the odds ratio; 0 if the events are independent.
 
     Returns
@@ -77,10 +80,57 @@ def joint_chance(p: Floats, q: Floats, log_odds: float) -> Floats:
     >>> joint_chance(np.array([0.5]), np.array([0.5]), np.log(9.0))
     array([0.375])
     """
-    ratio = math.exp(log_odds)
+    ratio = np.exp(log_odds)
     total = 1 + (p + q) * (ratio - 1)
     root = np.sqrt(np.maximum(total**2 - 4 * ratio * (ratio - 1) * p * q, 0.0))
     return np.asarray(np.clip(2 * ratio * p * q / (total + root), 0.0, np.minimum(p, q)))
+
+
+def solved_log_odds(p: Floats, q: Floats, total: Floats) -> Floats:
+    """Return log odds ratios with which two events happen together as often as wanted.
+
+    The sum of the chances grows with the odds ratio. Its slope by the logarithm is the sum, over
+    rows, of the harmonic sum of the chances of the four outcomes. Newton's method is kept inside
+    bounds that close in on the solution.
+
+    Parameters
+    ----------
+    p, q : ndarray of float64, shape (n, k)
+        Chance of either event of k pairs in n rows, from 0 to 1.
+    total : ndarray of float64, shape (k,)
+        How often both are to happen.
+
+    Returns
+    -------
+    ndarray of float64, shape (k,)
+        From -12 to 12.
+
+    Examples
+    --------
+    >>> chances = np.full((100, 1), 0.5)
+    >>> np.exp(solved_log_odds(chances, chances, np.array([37.5]))).round(2)
+    array([9.])
+    """
+    most, least = np.minimum(p, q).sum(axis=0), np.maximum(p + q - 1, 0.0).sum(axis=0)
+    odds = np.where(total >= most, _MAX_LOG_ODDS, np.where(total <= least, -_MAX_LOG_ODDS, 0.0))
+    low, high = np.full_like(total, -_MAX_LOG_ODDS), np.full_like(total, _MAX_LOG_ODDS)
+    open_ = np.flatnonzero(odds == 0)
+    for _ in range(_MOST_STEPS):
+        if not len(open_):
+            break
+        one, other, now = p[:, open_], q[:, open_], odds[open_]
+        both = joint_chance(one, other, now)
+        off = both.sum(axis=0) - total[open_]
+        low[open_] = np.where(off <= 0, now, low[open_])
+        high[open_] = np.where(off >= 0, now, high[open_])
+        outcomes = (both, one - both, other - both, 1 - one - other + both)
+        inverses = [1 / np.maximum(outcome, _TINY) for outcome in outcomes]
+        slope = (1 / np.sum(inverses, axis=0)).sum(axis=0)
+        newton = now - off / np.maximum(slope, _TINY)
+        inside = (newton > low[open_]) & (newton < high[open_])
+        odds[open_] = np.where(inside, newton, (low[open_] + high[open_]) / 2)
+        open_ = open_[np.abs(odds[open_] - now) >= _SOLVED]
+    return odds
 
 
 @dataclass(eq=False)
@@ -332,14 +382,19 @@ class MissingnessModel(Record):
         if not pairs:
             return
         counts, stds = np.array([both[pair] for pair in pairs]).T / n_rows
-        expected = np.array([self.both(rows, *pair, missing).mean() for pair in pairs])
-        spread = np.sqrt(missing * (1 - missing))
-        scale = np.array([max(_MIN_RATE, (spread[:, a] * spread[:, b]).mean()) for a, b in pairs])
+        spread, at = np.sqrt(missing * (1 - missing)), tuple(np.array(pairs).T)
+        scale = np.maximum(_MIN_RATE, (spread.T @ spread)[at] / len(rows))
+        expected = (missing.T @ missing)[at] / len(rows)
+        ruled = [i for i, pair in enumerate(pairs) if any(map(self._tellers, pair))]
+        for i in ruled:
+            expected[i] = self.both(rows, *pairs[i], missing).mean()
         noise = np.sqrt(stds**2 + np.maximum(expected * (1 - expected) / n_rows, _MIN_RATE**2))
         correlations = leaned((counts - expected) / scale, noise / scale)
-        for i in np.flatnonzero(correlations):
-            target = float(expected[i] + correlations[i] * scale[i])
-            self.odds[pairs[i]] = self._fitted_odds(rows, pairs[i], missing, target)
+        targets, together = expected + correlations * scale, np.flatnonzero(correlations).tolist()
+        # Where rules decide, a pair depends on other pairs, so that these come first.
+        groups = [[i for i in together if i not in ruled], *([i] for i in together if i in ruled)]
+        for group in filter(None, groups):
+            self._fit_odds(rows, [pairs[i] for i in group], missing, targets[group])
         evident = np.flatnonzero(np.abs(counts - expected) > EVIDENCE * noise)
         self.evident = tuple(pairs[i] for i in evident)
 
@@ -366,20 +421,18 @@ class MissingnessModel(Record):
                 for a in {*pair} - {*self.implied_by}:
                     self.always.pop(a, None)
 
-    def _fitted_odds(
-        self, rows: Ints, pair: tuple[int, int], missing: Floats, target: float
-    ) -> float:
-        from scipy.optimize import brentq
-
-        def off(log_odds: float) -> float:
-            self.odds[pair] = log_odds
-            return float(self.both(rows, *pair, missing).mean()) - target
-
-        if off(-_MAX_LOG_ODDS) >= 0:
-            return -_MAX_LOG_ODDS
-        if off(_MAX_LOG_ODDS) <= 0:
-            return _MAX_LOG_ODDS
-        return float(brentq(off, -_MAX_LOG_ODDS, _MAX_LOG_ODDS, xtol=1e-3))
+    def _fit_odds(
+        self, rows: Ints, pairs: Sequence[tuple[int, int]], missing: Floats, targets: Floats
+    ) -> None:
+        """Find odds ratios with which both of a pair are missing in a share of the rows."""
+        one, other = np.array(pairs).T
+        p, q, total = missing[:, one], missing[:, other], targets * len(rows)
+        for k, pair in enumerate(pairs):
+            for a in filter(self._tellers, pair):  # rules decide about rows at one level of it
+                level = rows[:, a] == self.always[a]
+                total[k] -= self.both(rows[level], *pair, missing[level]).sum()
+                p[level, k] = 0.0
+        self.odds |= zip(pairs, solved_log_odds(p, q, total).tolist(), strict=True)
 
     def _order(
         self, attributes: Sequence[int], *, rules: bool = False

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Cost, Filter
 from missdp.calibration import selection_epsilon
-from missdp.inference.completion import ModelFacts, rows_enough
+from missdp.inference.completion import ModelFacts
 from missdp.inference.marginals import NoisyMarginals, QuickFit, quick_fit
 from missdp.inference.model import Draws
 from missdp.inference.models import PairModel
@@ -56,7 +56,8 @@ _MOST_KEPT = 0.8  # of what is left, where imputation takes much
 _PIECES = 1 / (1 - _MOST_KEPT)  # into which what is left for a round is divided at most
 _SLACK = 1e-9  # of the budget, which rounding may take
 _CRUMBS = 1e-6  # of the budget: less is not worth a measurement
-_ROWS = 20_000  # of the quick model
+_ROWS = (6_000, 20_000)  # of the quick model, at least and at most
+_AS_MANY = 2  # times the released number of rows: then they vary less than private rows do
 _BEFORE, _AFTER = 0.05, 0.8  # of the work, when rounds begin and end
 ROUNDED = 1 + 1e-6  # where a fit adds up many parts
 
@@ -310,7 +311,7 @@ class AdaptiveSynthesizer(Synthesizer):
         if not reserve:
             marginals = self._measure_masks(session, marginals)
         merged = session.on(Merged(one_way.groups(session.facts.schema.names)))
-        n = rows_enough(_ROWS, known=marginals.rows)
+        n = int(min(max(_ROWS[0], _AS_MANY * marginals.rows), _ROWS[1]))
         facts, rng = self._model_facts(marginals), session.generator()
         left = max(0.0, session.left.amount - reserve)
         fit = AdaptiveFit(

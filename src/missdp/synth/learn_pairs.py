@@ -7,7 +7,7 @@ has a short vector. Everything here is post-processing of what a session answers
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, Literal
@@ -21,6 +21,7 @@ from missdp.inference.completion import (
     ModelFacts,
     PairTables,
     complete,
+    complete_by,
     completed,
     rows_enough,
 )
@@ -738,14 +739,8 @@ def fit_pairs(
         taken = release.taken(np.where(holes, sizes, rows))
         release = plain.with_tails(taken)
         tables = release.tables(taken)
-        known = complete(
-            tables,
-            facts,
-            rng=rng,
-            draw=_drawn(rows[: rows_enough(n, attributes=len(sizes))]),
-            rounds=int(selective),
-            start=known.masks if selective else None,
-        )
+        some = rows[: rows_enough(n, attributes=len(sizes))]
+        known = complete_by(tables, facts, some, start=known.masks if selective else None)
         numbers = numbers_of(release, taken, known, rows, holes)
         smoothed = _Smoothed.of(known, facts, numbers)
         together = release.of_several(known.masks, rows)
@@ -841,7 +836,3 @@ def _moved(before: PairTables, after: PairTables) -> float:
         for pair, table in after.tables.items()
     ]
     return math.sqrt(np.mean(moved)) if moved else 0.0
-
-
-def _drawn(rows: Ints) -> Callable[[Completed], Ints]:
-    return lambda known: rows  # noqa: ARG005
