@@ -72,7 +72,7 @@ _LEAST_CHANCE = 0.02  # no chance to be observed is smaller
 _STILL = 0.1  # standard deviations of noise, below which tables no longer move
 _ENOUGH = 0.2  # chance to be observed, below which a model stands for what is not
 _LEAST_SHARE = 1e-7
-_LEAST_VARIANCE = 1e-30
+_LEAST_VARIANCE, _NOTHING = 1e-30, 1e-14  # of shares; below the second, nothing has moved
 _LEAST_DEGREES = 0.01  # an attribute of one level has none
 _RIDGE = 0.1  # see `MissingnessModel.learn`
 _PRIOR_ROWS = 5.0  # strength with which a cell's chance leans on those of its two levels
@@ -209,7 +209,7 @@ def complete(
         rows = tree_rows(known, rng, n=enough) if draw is None else draw(known)
         first, sweeps = start is None and turn < _STARTING, _SWEEPS if start or turn else _MANY
         before, known = known, _learned(tables, rows, masks, sweeps=sweeps, start=first)
-        if turn >= _STARTING and _moved(before, known) <= _STILL:
+        if turn >= _STARTING and moved(before.pairs, known.pairs, known.variances) <= _STILL:
             break
     return known
 
@@ -277,13 +277,16 @@ def _learned(
     return _corrected(tables, rows, masks)
 
 
-def _moved(before: Completed, after: Completed) -> float:
+def moved(
+    before: Mapping[Pair, Floats], after: Mapping[Pair, Floats], variances: Mapping[Pair, Floats]
+) -> float:
     """By how many standard deviations of their noise tables have moved, on average over pairs."""
-    moved = [
-        float(np.square(table - before.pairs[pair]).mean() / after.variances[pair].mean())
-        for pair, table in after.pairs.items()
+    moves = [
+        float(np.square(table - before[pair]).mean())
+        / max(_NOTHING, float(variances[pair].mean()))
+        for pair, table in after.items()
     ]
-    return math.sqrt(np.mean(moved)) if moved else 0.0
+    return math.sqrt(np.mean(moves)) if moves else 0.0
 
 
 def rows_enough(n: int, *, attributes: int = 0, known: float = np.inf) -> int:

@@ -23,6 +23,7 @@ from missdp.inference.completion import (
     complete,
     complete_by,
     completed,
+    moved,
     rows_enough,
 )
 from missdp.inference.counts import falling_ends, project_to_simplex
@@ -76,7 +77,6 @@ _ROWS = 20_000  # rows of a model by which it is undone
 _TARGET_ROWS = 40_000  # of a model, from which tables that rows are raked to are shrunk
 _TURNS = 3  # at least
 _MOST_TURNS = 12
-_LEAST_VARIANCE = 1e-14  # of a share
 _STILL = 0.2  # standard deviations of noise, below which tables no longer move
 _NEARER = 0.8  # of the last move, above which they only move to and fro
 _USUAL_ROWS, _PRIOR_ROWS = 300, 30.0  # by which it is told how much is left of rare numbers
@@ -719,7 +719,7 @@ def fit_pairs(
     plain, together = release, dict[Clique, Floats]()
     tables, n = release.guessed(), rows_enough(_ROWS, known=release.rows)
     smoothed = _Smoothed.of(complete(tables, facts, rng=rng, rounds=rounds), facts)
-    moved = math.inf
+    move = math.inf
     for turn in range(1, release.turns + 1):
         known = smoothed.known
         law = fit_heads(
@@ -735,7 +735,7 @@ def fit_pairs(
             strengths=smoothed.strengths,
         )
         rows = law.sample(n, rng)
-        holes, before = known.masks.draw(rows, rng), tables
+        holes, before = known.masks.draw(rows, rng), tables.tables
         taken = release.taken(np.where(holes, sizes, rows))
         release = plain.with_tails(taken)
         tables = release.tables(taken)
@@ -744,8 +744,10 @@ def fit_pairs(
         numbers = numbers_of(release, taken, known, rows, holes)
         smoothed = _Smoothed.of(known, facts, numbers)
         together = release.of_several(known.masks, rows)
-        last_move, moved = moved, _moved(before, tables)
-        if turn >= _TURNS and (moved <= _STILL or moved > _NEARER * last_move):
+        # Where clipping took much from most rows, as it does with few attributes, putting it back
+        # takes more turns: stopped too early, all tables would be biased the same way.
+        last, move = move, moved(before, tables.tables, tables.variances)
+        if turn >= _TURNS and (move <= _STILL or move > _NEARER * last):
             break
     more = law.sample(max(0, _TARGET_ROWS - len(rows)), rng)
     wanted = targets(smoothed.known, np.concatenate([rows, more])) | together
@@ -822,17 +824,3 @@ def numbers_of(
     levels = {a: number.levels for a, number in release.numbered.items()}
     mean, inside = ({a: found[k] for a, found in levels.items()} for k in (0, 1))
     return complete_numbers(moments, mean, inside, known.margins, rows, holes, known.masks)
-
-
-def _moved(before: PairTables, after: PairTables) -> float:
-    """By how many standard deviations of their noise tables have moved, on average over pairs.
-
-    Where clipping took much from most rows, as it does with few attributes, putting it back takes
-    more turns: stopped too early, all tables would be biased the same way.
-    """
-    moved = [
-        float(np.square(table - before.tables[pair]).mean())
-        / max(_LEAST_VARIANCE, float(after.variances[pair].mean()))
-        for pair, table in after.tables.items()
-    ]
-    return math.sqrt(np.mean(moved)) if moved else 0.0
