@@ -27,7 +27,7 @@ from missdp.accounting import (
     ZCDPEvent,
 )
 from missdp.errors import ParameterError, UnprovenError
-from missdp.estimate.answers import estimate_of_one
+from missdp.estimate.intervals import estimate_quickly
 from missdp.evaluate import MCAR, marginal_distance
 from missdp.ground_truth import planned_ground_truth
 from missdp.office.plan import Margins, Planned, fits_of, peak_memory
@@ -415,7 +415,7 @@ def _errors_of_mean(model: Synthesizer, name: str) -> tuple[float, float]:
     if not isinstance(model, AllPairs | AdaptiveSynthesizer):
         return math.nan, math.nan
     few = model.modelled_[name].nullable and len(model.modelled_) > _FEW_COLUMNS
-    found = estimate_of_one(model, f"mean(`{name}`)", draws=_FEW_DRAWS if few else _DRAWS)
+    found = estimate_quickly(model, f"mean(`{name}`)", draws=_FEW_DRAWS if few else _DRAWS)
     return found.noise[0], math.hypot(found.sampling[0], found.missing[0])
 
 

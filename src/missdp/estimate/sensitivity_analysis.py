@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,16 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from missdp.errors import ParameterError
-from missdp.estimate.answers import (
-    Asked,
-    Estimates,
-    answered,
-    asked_about,
-    asked_by,
-    moved_by,
-)
-from missdp.estimate.formula import is_formula
-from missdp.estimate.released import released_by
+from missdp.estimate.columns import Column
+from missdp.estimate.estimands import Estimand, match_text
+from missdp.estimate.interval_estimates import Estimates
+from missdp.estimate.intervals import estimates_of, released_with_moves
+from missdp.estimate.released import Released
 from missdp.files import new_figure, picture_format, write_picture
 from missdp.record import Record
 from missdp.synth.base import Synthesizer
@@ -29,9 +24,9 @@ from missdp.threads import one_blas_thread
 if TYPE_CHECKING:
     import pandas as pd
 
-_LEAST = 1e-9
-_MOST_SHIFTS = 101
-_LARGEST = 10.0  # standard deviations
+_LEAST_SHARE = 1e-9  # share by which is divided at least
+_MAX_SHIFTS = 101
+_LARGEST_SHIFT = 10.0  # standard deviations
 
 
 @dataclass(frozen=True)
@@ -61,13 +56,13 @@ class SensitivityAnalysis(Record):
     tipping: tuple[float | None, ...]
 
     def _coheres(self) -> bool:
-        labels = {found.labels for found in self.estimates}
-        whole = len(self.shifts) == len(self.estimates) > 0 and len(labels) == 1
-        return whole and len(self.tipping) == len(self.estimates[0].labels)
+        labels = {moved.labels for moved in self.estimates}
+        has_all = len(self.shifts) == len(self.estimates) > 0 and len(labels) == 1
+        return has_all and len(self.tipping) == len(self.estimates[0].labels)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row for each shift and estimate."""
-        return self._stacked([found.to_frame() for found in self.estimates])
+        return self._stacked([moved.to_frame() for moved in self.estimates])
 
     def _stacked(self, frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
         import pandas as pd
@@ -76,8 +71,8 @@ class SensitivityAnalysis(Record):
 
     def __str__(self) -> str:
         """Return a table for people, where conclusions turn, and what is not covered."""
-        kept = ["estimate", "error", "low", "high"]
-        shown = self._stacked([found.shown()[kept] for found in self.estimates]).to_string()
+        columns = ["estimate", "error", "low", "high"]
+        shown = self._stacked([moved.shown()[columns] for moved in self.estimates]).to_string()
         unit = f"Shifts are added to missing {self.attribute}, in units of {self.deviation:.4g}."
         return "\n".join([shown, unit, *self.conclusions, *self.estimates[0].flags])
 
@@ -116,8 +111,8 @@ class SensitivityAnalysis(Record):
         for place, (panel, label, turn) in enumerate(
             zip(panels, labels, self.tipping, strict=True)
         ):
-            values = [found.estimate[place] for found in self.estimates]
-            low, high = zip(*(found.intervals[place] for found in self.estimates), strict=True)
+            values = [moved.estimate[place] for moved in self.estimates]
+            low, high = zip(*(moved.intervals[place] for moved in self.estimates), strict=True)
             panel.fill_between(self.shifts, low, high, color="#1f77b4", alpha=0.2, linewidth=0)
             panel.plot(self.shifts, values, color="#1f77b4", linewidth=1.5)
             if turn is not None:
@@ -140,78 +135,95 @@ def sensitivity(
     by: str | Sequence[str] = (),
     confidence: float = 0.95,
 ) -> SensitivityAnalysis:
-    """Return what `Synthesizer.sensitivity` returns."""
+    """Return the result of `Synthesizer.sensitivity`.
+
+    Parameters
+    ----------
+    model : Synthesizer
+        A fitted model.
+    question, attribute, shifts, by, confidence
+        As for `Synthesizer.sensitivity`.
+
+    Returns
+    -------
+    SensitivityAnalysis
+
+    Raises
+    ------
+    ParameterError
+        If the question or the shifts cannot be read, or nothing can be added to the attribute.
+    """
     steps = _checked(shifts)
-    asked = (
-        asked_by(model, question) if is_formula(question) else asked_about(model, question, by=by)
-    )
-    place = [column.attribute.name for column in asked.columns]
-    _check(model, asked, attribute, confidence)
-    released = released_by(model, asked.cliques)
-    column = asked.columns[place.index(attribute)]
-    if column.points is None:
-        raise ParameterError(
-            f"{attribute!r} is categorical. Choose an attribute whose values are numbers."
-        )
-    law = released.point.of(column.at)[: column.width]
-    mean, square = (
-        float(law @ column.mean(released.point, of) / max(law.sum(), _LEAST))
-        for of in (np.asarray, np.square)
-    )
-    deviation = max(square - mean**2, 0.0) ** 0.5
-    moved = moved_by(model, asked, released)
-    apart, found = released.parted(column.at, column.width), []
+    estimand = match_text(model, question, by=by)
+    column = _column_of(model, estimand, attribute)
+    released, moves = released_with_moves(model, estimand, confidence)
+    deviation = _deviation(released, column)
+    chances = released.chances_missing(column.at, column.width)
+    estimand = replace(estimand, prepare=lambda tables: tables.separated(column.at, chances))
+    estimates = []
     for step in steps:
         column.shift = step * deviation
-        found.append(answered(model, asked, apart, confidence, moved=moved))
-    return SensitivityAnalysis(
-        attribute, deviation, steps, tuple(found), _tipping(asked, steps, found)
-    )
+        estimates.append(estimates_of(model, estimand, released, confidence, moves=moves))
+    tipping = _tipping(estimand, steps, estimates)
+    return SensitivityAnalysis(attribute, deviation, steps, tuple(estimates), tipping)
 
 
 def _checked(shifts: Sequence[float]) -> tuple[float, ...]:
     steps = tuple(sorted({0.0, *map(float, shifts)}))
-    if not 1 < len(steps) <= _MOST_SHIFTS or not all(abs(step) <= _LARGEST for step in steps):
+    if not 1 < len(steps) <= _MAX_SHIFTS or not all(abs(step) <= _LARGEST_SHIFT for step in steps):
         raise ParameterError(
-            f"shifts must be up to {_MOST_SHIFTS - 1} numbers other than 0, of size {_LARGEST:g} "
-            "at most"
+            f"shifts must be up to {_MAX_SHIFTS - 1} numbers other than 0, of size "
+            f"{_LARGEST_SHIFT:g} at most"
         )
     return steps
 
 
-def _check(model: Synthesizer, asked: Asked, attribute: str, confidence: float) -> None:
-    names = [column.attribute.name for column in asked.columns]
-    if attribute not in names:
+def _column_of(model: Synthesizer, estimand: Estimand, attribute: str) -> Column:
+    """Return the column of an attribute; raise if nothing can be added to its missing values."""
+    columns = {column.name: column for column in estimand.columns}
+    if attribute not in columns:
         raise ParameterError(
-            f"attribute must be one that the question is about: {', '.join(names)}"
+            f"attribute must be one that the question is about: {', '.join(columns)}"
         )
-    column = asked.columns[names.index(attribute)]
-    if column.by_levels or f"by {attribute}" in asked.text:
+    column = columns[attribute]
+    if column.by_levels or attribute in estimand.question.by:
         raise ParameterError(f"{attribute!r} makes groups, to which nothing can be added")
-    column.check_holes(model)
-    if asked.of_holes:
+    column.check_missing(model)
+    if estimand.question.what == "missing":
         raise ParameterError("a shift moves values, and the share of those missing stays as it is")
-    if not 0 < confidence < 1:
-        raise ParameterError("confidence must be strictly between 0 and 1")
+    if column.points is None:
+        raise ParameterError(
+            f"{attribute!r} is categorical. Choose an attribute whose values are numbers."
+        )
+    return column
+
+
+def _deviation(released: Released, column: Column) -> float:
+    """Return the standard deviation of a column, as released."""
+    shares = released.point.of(column.at)[: column.width]
+    mean, square = (
+        float(shares @ column.mean(released.point, of) / max(shares.sum(), _LEAST_SHARE))
+        for of in (np.asarray, np.square)
+    )
+    return max(square - mean**2, 0.0) ** 0.5
 
 
 def _tipping(
-    asked: Asked, steps: Sequence[float], found: Sequence[Estimates]
+    estimand: Estimand, steps: Sequence[float], estimates: Sequence[Estimates]
 ) -> tuple[float | None, ...]:
     """Return where each conclusion turns, between the shifts by straight lines."""
-    start, turns = found[steps.index(0.0)], []
-    for place in range(len(start.labels)):
-        margins = [_margin(asked, start, one, place) for one in found]
-        points = []
-        for (left, a), (right, b) in pairwise(zip(steps, margins, strict=True)):
-            if (a > 0) != (b > 0):
-                points.append(left + (right - left) * a / (a - b))
-        turns.append(min(points, key=abs) if points else None)
+    low, high = np.moveaxis([moved.intervals for moved in estimates], 2, 0)
+    if estimand.is_relation:  # the interval excludes or includes 0
+        margins = np.minimum(-low, high)
+    else:  # the estimate lies in the interval at shift 0
+        values, start = np.array([moved.estimate for moved in estimates]), steps.index(0.0)
+        margins = np.minimum(values - low[start], high[start] - values)
+    turns = []
+    for column in margins.T.tolist():
+        points = [
+            left + (right - left) * a / (a - b)
+            for (left, a), (right, b) in pairwise(zip(steps, column, strict=True))
+            if (a > 0) != (b > 0)
+        ]
+        turns.append(min(points, key=abs, default=None))
     return tuple(turns)
-
-
-def _margin(asked: Asked, start: Estimates, one: Estimates, place: int) -> float:
-    """Return how far a conclusion is from turning: it has where the sign is another."""
-    low, high = (one if asked.contrast else start).intervals[place]
-    value = 0.0 if asked.contrast else one.estimate[place]
-    return float(min(value - low, high - value))
