@@ -89,19 +89,19 @@ class Column:
         values, weights = self.values(tables)
         return np.asarray((weights * of(values)).sum(axis=1))
 
-    def features(self, tables: Tables) -> tuple[float, Floats]:
-        """Return what represents the attribute in a relation: a factor of ``z``, and the rest.
+    def features(self, tables: Tables) -> Floats:
+        """Return the features of the attribute in a relation, one column each.
 
-        The rest has one row for each code and a column for each feature: the number, or all levels
-        but the first. If products with the standardised number ``z`` were released, the rest is the
-        difference between the number and its multiple of ``z``: where ``z`` is clipped.
+        The rows are its codes, then its standardised number ``z``. The features are the number, or
+        all levels but the first. If products with ``z`` were released, the number is a multiple of
+        ``z``, and codes have the difference between both: where ``z`` is clipped.
         """
         if self.by_levels:
-            return 0.0, np.eye(self.size)[:, 1:]
+            return np.eye(self.size + 1, self.size)[:, 1:]
         if self.score is None:
-            return 0.0, self.relation_means(tables)[:, None]
-        rest = self.score.rest(self.points)
-        return self.score.scale, self.relation_means(tables, rest)[:, None]
+            return np.append(self.relation_means(tables), 0.0)[:, None]
+        rest = self.relation_means(tables, self.score.rest(self.points))
+        return np.append(rest, self.score.scale)[:, None]
 
     def relation_means(self, tables: Tables, function: Floats | None = None) -> Floats:
         """Return the mean of the number at each code in a relation; see `WithinBinSlopes`.

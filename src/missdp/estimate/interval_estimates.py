@@ -17,6 +17,12 @@ from missdp.schema.dates import UNIT_NAMES
 if TYPE_CHECKING:
     import pandas as pd
 
+_COLUMNS = "estimate error low high noise sampling missing".split() + [
+    "missing information",
+    "rows",
+]
+_TINY = 1e-300  # variance by which is divided at least
+
 
 @dataclass(frozen=True)
 class Estimates(Record):
@@ -75,37 +81,25 @@ class Estimates(Record):
         """Intervals at the confidence, within the possible range."""
         times = NormalDist().inv_cdf((1 + self.confidence) / 2)
         half = times * np.asarray(self.errors)
+        lowest, highest = self.possible or (-math.inf, math.inf)
         ends = np.stack([self.estimate - half, self.estimate + half], axis=1)
-        ends = np.clip(ends, *(self.possible or (-math.inf, math.inf)))
+        ends = np.clip(ends, lowest, highest)
         return tuple((low, high) for low, high in ends.tolist())
 
     @property
     def missing_information(self) -> tuple[float, ...]:
         """Share of the variance without noise that missing values make up."""
-        missing, total = (
-            np.square(self.missing),
-            np.square([self.missing, self.sampling]).sum(axis=0),
-        )
-        shares = np.divide(missing, total, out=np.zeros_like(missing), where=total > 0)
-        return tuple(shares.tolist())
+        missing, sampling = np.square([self.missing, self.sampling])
+        return tuple((missing / np.maximum(missing + sampling, _TINY)).tolist())
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row for each estimate."""
         import pandas as pd
 
-        low, high = zip(*self.intervals, strict=True)
-        columns = {
-            "estimate": self.estimate,
-            "error": self.errors,
-            "low": low,
-            "high": high,
-            "noise": self.noise,
-            "sampling": self.sampling,
-            "missing": self.missing,
-            "missing information": self.missing_information,
-            "rows": self.rows,
-        }
-        return pd.DataFrame(columns, index=pd.Index(self.labels, name=self.question))
+        parts = (self.noise, self.sampling, self.missing, self.missing_information, self.rows)
+        columns = self.estimate, self.errors, *zip(*self.intervals, strict=True), *parts
+        index = pd.Index(self.labels, name=self.question)
+        return pd.DataFrame(dict(zip(_COLUMNS, columns, strict=True)), index=index)
 
     def shown(self) -> pd.DataFrame:
         """Return `to_frame` as people write numbers: two digits of each error, and whole rows."""

@@ -212,7 +212,7 @@ def estimates_of(
     is_shifted = any(column.shift is not None for column in estimand.columns)
     possible = () if is_shifted else estimand.possible
     if possible:
-        values = np.clip(values, *possible)
+        values = np.clip(values, possible[0], possible[1])
     variances = [
         _noise_variance(estimand, released, values, noisy),
         *_row_variances(model, estimand, released),
@@ -248,7 +248,7 @@ def _noise_variance(
     if estimand.question.what == "share":  # spikes may lie anywhere in a piece
         most = estimand.values(released.point, covers_pieces=True)[0]
         reach = np.maximum(reach, np.abs(most - values))
-    return np.square(reach / _REACH_STD)
+    return np.asarray(np.square(reach / _REACH_STD))
 
 
 def _largest_error(estimand: Estimand, released: Released, values: Floats) -> Floats:
@@ -273,7 +273,9 @@ def _row_variances(
     """Return the variances by the sampling of rows, and by missing values."""
 
     def variance(draws: Iterable[Tables]) -> Floats:
-        return np.square(_standard_deviation(estimand.values(tables)[0] for tables in draws))
+        return np.asarray(
+            np.square(_standard_deviation(estimand.values(tables)[0] for tables in draws))
+        )
 
     sampling = variance(released.complete)
     is_nullable = any(model.modelled_[column.name].nullable for column in estimand.columns)

@@ -42,7 +42,8 @@ def answer_by_rows(rows: Table, question: Question) -> Floats:
     if question.what == "correlation":
         if len(rows) < 2:
             return np.array([np.nan])
-        covariance = np.cov(*(_numbers(rows, name) for name in question.of))
+        one, other = (_numbers(rows, name) for name in question.of)
+        covariance = np.cov(one, other)
         scale = np.sqrt(np.diag(covariance)).prod()
         return np.array([covariance[0, 1] / scale if scale > 0 else np.nan])
     if question.where is not None:

@@ -128,17 +128,15 @@ class Released:
 
     def _add_draw(self, weights: Floats, noisy: Statistics, moved: Statistics) -> None:
         """Add tables with other noise, and of other rows with and without missing values."""
-        shifts = {a: noisy.cells[a,] - self._exact.cells[a,] for a in self.within}
-        draws = {
-            a: x.noisy(self._rng, self._declared((a,), shifts[a])) for a, x in self.within.items()
-        }
+        draws = {}
+        for a, within in self.within.items():
+            shift = self._declared((a,), noisy.cells[a,] - self._exact.cells[a,])
+            draws[a] = within.noisy(self._rng, shift)
         self.noise.append(self._tables(noisy, draws, self._rng.normal(_LEAN, _LEAN_STD)))
-        jitter = {a: within.jitter(self._rng) for a, within in self.within.items()}
-        draws = {a: x.resampled(jitter[a], x.observed) for a, x in self.within.items()}
-        self.sampled.append(self._tables(moved, draws))
-        draws = {a: x.resampled(jitter[a], 1.0) for a, x in self.within.items()}
-        complete = self._replicates.with_rows(self._exact, weights)
-        self.complete.append(self._tables(complete._replace(missing=moved.missing), draws))
+        both = {a: within.resampled(self._rng) for a, within in self.within.items()}
+        self.sampled.append(self._tables(moved, {a: draw for a, (draw, _) in both.items()}))
+        complete = self._replicates.with_rows(self._exact, weights)._replace(missing=moved.missing)
+        self.complete.append(self._tables(complete, {a: draw for a, (_, draw) in both.items()}))
 
     def _declared(self, clique: Clique, table: Floats) -> Floats:
         """Return a table on declared codes: levels of a group have their shares of it."""

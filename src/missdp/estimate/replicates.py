@@ -145,7 +145,8 @@ class Replicates:
         self.of, self.release, self._removed = of, release, taken
         self._tables = release.tables(taken)
         moments = release.moments(taken) or NumberMoments({}, {}, {}, {})
-        self._single_sums = moments.means, moments.powers
+        self._single_sums: Any = moments.means, moments.powers
+        self._moments: dict[Clique, tuple[Floats, Floats]]
         self._moments = {(~a, c): pair for (a, c), pair in moments.by_level.items()}
         self._moments |= {
             (~a, ~b): (np.asarray(mean), np.asarray(std))
@@ -243,7 +244,7 @@ class Replicates:
     @cached_property
     def _released(self) -> Statistics:
         """The statistics as they were released, "missing" as a last level."""
-        sums = {clique: table for clique, (table, _) in self._moments.items()}
+        sums: dict[Clique, Floats] = {c: table for c, (table, _) in self._moments.items()}
         return self._statistics(self._tables, sums, self.release.together)
 
     def _statistics(

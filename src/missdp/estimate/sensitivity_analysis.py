@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -44,9 +45,10 @@ class SensitivityAnalysis(Record):
     estimates : tuple of Estimates
         One for each shift.
     tipping : tuple of (float or None)
-        For each estimate, the shift nearest to 0 at which the conclusion turns: an interval of a
-        difference, correlation or coefficient no longer leaves out 0, or does so now; any other
-        estimate leaves its interval at shift 0. None if it does not within the shifts.
+        For each estimate, the shift nearest to 0 at which the conclusion turns, or None if it does
+        not turn within the shifts. The conclusion on a difference, correlation or coefficient turns
+        where its interval begins or ceases to leave out 0. Any other conclusion turns where the
+        estimate leaves its interval at shift 0.
     """
 
     attribute: str
@@ -79,14 +81,10 @@ class SensitivityAnalysis(Record):
     @property
     def conclusions(self) -> tuple[str, ...]:
         """Where each conclusion turns, in words."""
-        low, high = min(self.shifts), max(self.shifts)
-        labels = self.estimates[0].labels
-        return tuple(
-            f"{label}: the conclusion holds from {low:g} to {high:g}."
-            if turn is None
-            else f"{label}: the conclusion turns at a shift of {turn:.3g}."
-            for label, turn in zip(labels, self.tipping, strict=True)
-        )
+        holds = f"holds from {min(self.shifts):g} to {max(self.shifts):g}"
+        turns = [holds if x is None else f"turns at a shift of {x:.3g}" for x in self.tipping]
+        pairs = zip(self.estimates[0].labels, turns, strict=True)
+        return tuple(f"{label}: the conclusion {turn}." for label, turn in pairs)
 
     def plot(self, path: str | Path) -> None:
         """Draw the estimates and their intervals against the shifts.
@@ -105,19 +103,18 @@ class SensitivityAnalysis(Record):
         """
         picture_format(path)
 
-        labels = self.estimates[0].labels
+        labels, question = self.estimates[0].labels, self.estimates[0].question
         figure = new_figure(figsize=(6.4, 1.2 + 2.2 * len(labels)), layout="constrained")
         panels = np.ravel(figure.subplots(len(labels), 1, squeeze=False, sharex=True))
-        for place, (panel, label, turn) in enumerate(
-            zip(panels, labels, self.tipping, strict=True)
-        ):
-            values = [moved.estimate[place] for moved in self.estimates]
-            low, high = zip(*(moved.intervals[place] for moved in self.estimates), strict=True)
-            panel.fill_between(self.shifts, low, high, color="#1f77b4", alpha=0.2, linewidth=0)
-            panel.plot(self.shifts, values, color="#1f77b4", linewidth=1.5)
+        values = np.array([moved.estimate for moved in self.estimates])
+        low, high = np.array([moved.intervals for moved in self.estimates]).T
+        each = zip(panels, labels, self.tipping, values.T, low, high, strict=True)
+        for panel, label, turn, line, bottom, top in each:
+            panel.fill_between(self.shifts, bottom, top, color="#1f77b4", alpha=0.2, linewidth=0)
+            panel.plot(self.shifts, line, color="#1f77b4", linewidth=1.5)
             if turn is not None:
                 panel.axvline(turn, color="#b4441f", linestyle="--", linewidth=1)
-            title = self.estimates[0].question if label == "all" else label
+            title = question if label == "all" else label
             panel.set_title(title.replace("$", r"\$"), fontsize=9)
             panel.set_ylabel("estimate and interval", fontsize=9)
         name = self.attribute.replace("$", r"\$")
@@ -205,14 +202,14 @@ def _deviation(released: Released, column: Column) -> float:
         float(shares @ column.mean(released.point, of) / max(shares.sum(), _LEAST_SHARE))
         for of in (np.asarray, np.square)
     )
-    return max(square - mean**2, 0.0) ** 0.5
+    return math.sqrt(max(square - mean**2, 0.0))
 
 
 def _tipping(
     estimand: Estimand, steps: Sequence[float], estimates: Sequence[Estimates]
 ) -> tuple[float | None, ...]:
     """Return where each conclusion turns, between the shifts by straight lines."""
-    low, high = np.moveaxis([moved.intervals for moved in estimates], 2, 0)
+    low, high = np.moveaxis(np.array([moved.intervals for moved in estimates]), 2, 0)
     if estimand.is_relation:  # the interval excludes or includes 0
         margins = np.minimum(-low, high)
     else:  # the estimate lies in the interval at shift 0

@@ -19,7 +19,6 @@ from missdp.schema.conditions import Known, decided
 from missdp.types import Floats, Ints
 
 Values = tuple[Floats, Floats]
-_Features = tuple[Column, float, Floats]  # a column, and its `Column.features`
 
 LEAST = 1e-9  # share by which is divided at least
 _STEADY = 0.05  # standard deviations by which slopes move a mean, if they are not bent to meet it
@@ -47,12 +46,11 @@ def _group_means(tables: Tables, columns: Sequence[Column], cells: Floats) -> Va
     first, *groups = columns
     if len(groups) != 1:
         return _ratio((first.relation_means if groups else first.mean)(tables) @ cells, cells)
-    factor, rest = first.features(tables)
-    sums = rest[:, 0] @ cells
-    if factor:
+    features, sums = first.features(tables)[:, 0], np.zeros(cells.shape[1])
+    if first.score is not None:
         by_level = tables.cells[~first.at, groups[0].at][: groups[0].width]
-        sums += factor * groups[0].by_bin(by_level)
-    return _ratio(sums, cells)
+        sums = groups[0].by_bin(by_level)
+    return _ratio(features @ np.vstack([cells, sums]), cells)
 
 
 def _share(tables: Tables, question: Question, columns: Sequence[Column]) -> Values:
@@ -132,7 +130,8 @@ def _nonnegative(even: Floats, tilted: Floats, cells: Floats, codes: int) -> Flo
     shares -= above * np.clip(excess, 0.0, 1.0)[:, :, None]
     total = parts.sum(axis=0)
     shares *= total.sum(axis=(0, 1)) / np.maximum(shares.sum(axis=(0, 1)), LEAST)
-    return (shares * (parts / np.where(total == 0, 1.0, total))).reshape(even.shape)
+    shares = shares * (parts / np.where(total == 0, 1.0, total))
+    return np.asarray(shares.reshape(even.shape))
 
 
 def _missing(tables: Tables, _: Question, columns: Sequence[Column]) -> Values:
@@ -190,26 +189,37 @@ STATISTICS: Mapping[str, Callable[[Tables, Question, Sequence[Column]], Values]]
 def _moments(tables: Tables, columns: Sequence[Column]) -> tuple[Floats, Floats, float]:
     """Return means and covariances of the features of columns, and the share of rows."""
     if any(column.may_not_apply for column in columns):  # of two: rows in which both apply
-        cells = _joint(tables, *columns)
+        cells = _joint(tables, *columns)[:-1, :-1]
         share = float(cells.sum())
         marginals = [cells.sum(axis=1) / share, cells.sum(axis=0) / share]
     else:
         share, marginals = 1.0, [tables.of(c.at)[: c.width] for c in columns]
     single = [_own_moments(tables, c, m) for c, m in zip(columns, marginals, strict=True)]
-    features = [(column, *column.features(tables)) for column in columns]
-    blocks = [
-        [
-            single[i][1] if i == j else _covariances(tables, one, other, share)
-            for j, other in enumerate(features)
-        ]
-        for i, one in enumerate(features)
-    ]
-    return np.concatenate([mean for mean, _ in single]), np.block(blocks), share
+    features = [column.features(tables) for column in columns]
+
+    def block(i: int, j: int) -> Floats:
+        if i == j:
+            return single[i][1]
+        joint, one, other = _joint(tables, columns[i], columns[j]) / share, features[i], features[j]
+        means = one.T @ joint[:, :-1].sum(axis=1), joint[:-1].sum(axis=0) @ other
+        return np.asarray(one.T @ joint @ other - np.outer(*means))
+
+    places = range(len(columns))
+    covariance = np.block([[block(i, j) for j in places] for i in places])
+    return np.concatenate([mean for mean, _ in single]), covariance, share
 
 
 def _joint(tables: Tables, one: Column, other: Column) -> Floats:
-    """Return shares by the codes of two attributes, hidden rows included."""
-    return tables.of(one.at, other.at)[: one.width, : other.width]
+    """Return shares by the codes of two attributes, and the sums of their ``z`` behind them."""
+    joint = np.zeros((one.width + 1, other.width + 1))
+    joint[:-1, :-1] = tables.of(one.at, other.at)[: one.width, : other.width]
+    if one.score is not None:
+        joint[-1, :-1] = tables.cells[~one.at, other.at][: other.width]
+    if other.score is not None:
+        joint[:-1, -1] = tables.cells[~other.at, one.at][: one.width]
+    if one.score is not None and other.score is not None:
+        joint[-1, -1] = tables.cells[~min(one.at, other.at), ~max(one.at, other.at)]
+    return joint
 
 
 def _own_moments(tables: Tables, column: Column, marginal: Floats) -> tuple[Floats, Floats]:
@@ -220,22 +230,3 @@ def _own_moments(tables: Tables, column: Column, marginal: Floats) -> tuple[Floa
     mean = float(marginal @ column.mean(tables))
     square = float(marginal @ column.mean(tables, np.square))
     return np.array([mean]), np.array([[square - mean**2]])
-
-
-def _covariances(tables: Tables, first: _Features, second: _Features, share: float) -> Floats:
-    """Return covariances of the features of two columns; with products as far as released."""
-    (one, factor, rest), (other, other_factor, other_rest) = first, second
-    cells = _joint(tables, one, other) / share
-    products = rest.T @ cells @ other_rest
-    means, other_means = rest.T @ cells.sum(axis=1), cells.sum(axis=0) @ other_rest
-    if factor:
-        z = tables.cells[~one.at, other.at][: other.width] / share
-        products, means = products + factor * (z @ other_rest), means + factor * z.sum()
-    if other_factor:
-        z = tables.cells[~other.at, one.at][: one.width] / share
-        products = products + other_factor * (rest.T @ z)[:, None]
-        other_means = other_means + other_factor * z.sum()
-    if factor and other_factor:
-        pair = ~min(one.at, other.at), ~max(one.at, other.at)
-        products = products + factor * other_factor * tables.cells[pair] / share
-    return np.asarray(products - np.outer(means, other_means))

@@ -175,22 +175,24 @@ class WithinBins:
         usual = np.minimum(hidden, self.tails.usual / (self.n_rows * self.observed))
         return replace(draw, spread=_USUAL_SPREAD * usual + _MORE_SPREAD * (hidden - usual))
 
-    def jitter(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """Return random numbers by which other rows differ, to be scaled by their number."""
-        hidden = len(self.tails.home)
-        shape = len(self.shares) + hidden, self.piece.shape[1]
-        return rng.normal(size=shape), rng.normal(size=hidden)
-
-    def resampled(self, jitter: tuple[Floats, Floats], observed: float) -> WithinBinDraw:
-        """Return the values of other rows, of which a share is observed."""
+    def resampled(self, rng: np.random.Generator) -> tuple[WithinBinDraw, WithinBinDraw]:
+        """Return the values of other rows, of the observed ones and of complete ones."""
         hidden, weights = self.released.hidden, self.released.weights
-        share = np.append(self.shares, np.abs(hidden))
-        n_rows = self.n_rows / self.design
-        rows = np.maximum(n_rows * observed * share, 1.0)[:, None]
-        change = jitter[0] * np.sqrt(np.maximum(weights, 0.0) / rows)
-        stds = np.sqrt(np.abs(hidden) / observed / n_rows)
-        hidden, shift = hidden + jitter[1] * stds, self.released.shift
-        return WithinBinDraw(weights + _centred(change), hidden, stds, shift)
+        off, off_hidden = rng.normal(size=weights.shape), rng.normal(size=len(hidden))
+        share, n_rows = np.append(self.shares, np.abs(hidden)), self.n_rows / self.design
+
+        def draw(observed: float) -> WithinBinDraw:
+            rows = np.maximum(n_rows * observed * share, 1.0)[:, None]
+            change = _centred(off * np.sqrt(np.maximum(weights, 0.0) / rows))
+            stds = np.sqrt(np.abs(hidden) / observed / n_rows)
+            return replace(
+                self.released,
+                weights=weights + change,
+                hidden=hidden + off_hidden * stds,
+                spread=stds,
+            )
+
+        return draw(self.observed), draw(1.0)
 
     def split_table(
         self, table: Floats, axis: int, draw: WithinBinDraw, rng: np.random.Generator
