@@ -261,6 +261,18 @@ def test_lines_keep_the_share_of_each_bin_and_of_each_group():
     assert (np.diff(more[:, :, 1], axis=1) >= 0).all()  # the second group is further up
 
 
+@pytest.mark.parametrize("separated", [False, True])
+def test_groups_keep_their_size_where_noise_leaves_a_cell_no_rows(separated):
+    """A tilt gives such a cell rows; they were lost, and the group with them."""
+    cells = np.array([[0.3, 0.0], [0.3, 0.4]])
+    tilt = np.array([[[-0.1, 0.1], [0.1, -0.1]], [[0.0, 0.0], [0.0, 0.0]]])
+    even = np.full((2, 2, 1), 0.5) * cells[:, None, :]
+    if separated:  # half of all rows lack a value
+        cells, even, tilt = (np.concatenate([x / 2, x / 2]) for x in (cells, even, tilt))
+    shares = table_statistics._nonnegative(even, even + tilt, cells, codes=2)
+    assert shares.sum(axis=(0, 1)) == pytest.approx(cells.sum(axis=0))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_deviations_by_group_do_not_vanish(seed):

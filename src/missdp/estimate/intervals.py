@@ -9,7 +9,7 @@ from statistics import NormalDist
 import numpy as np
 
 from missdp.errors import ParameterError
-from missdp.estimate.estimands import Estimand, match_question
+from missdp.estimate.estimands import Estimand, match_question, match_text
 from missdp.estimate.flags import flags_of
 from missdp.estimate.interval_estimates import Estimates
 from missdp.estimate.model_rows import answer_by_rows, rows_of
@@ -75,33 +75,40 @@ def regress(model: Synthesizer, formula: str, *, confidence: float = 0.95) -> Es
     return answer(model, match_question(model, formula, parsed), confidence)
 
 
-def estimate_quickly(model: Synthesizer, question: str, *, draws: int) -> Estimates:
-    """Return an estimate from fewer draws of tables, for a plan.
+@one_blas_thread()
+def estimate_quickly(
+    model: Synthesizer, questions: Sequence[str], *, draws: int
+) -> list[Estimates]:
+    """Return estimates from the same few draws of tables, for a plan.
 
-    It stays at the released value: rows of the model hardly differ from it, and are slow to draw.
+    They stay at the released values: rows of the model hardly differ, and are slow to draw.
 
     Parameters
     ----------
     model : Synthesizer
         A fitted model.
-    question : str
+    questions : sequence of str
         As for `Synthesizer.estimate`.
     draws : int
         Number of draws of the tables, which give the errors.
 
     Returns
     -------
-    Estimates
+    list of Estimates
         With intervals of confidence 0.95.
 
     Raises
     ------
     ParameterError
-        If the question cannot be read, or the model has no answer to it.
+        If a question cannot be read, or the model has no answer to it.
     """
-    estimand = match_question(model, question, parse_question(question, model.schema_))
-    released = released_by(model, estimand.cliques, draws=draws)
-    return estimates_of(model, estimand, released, 0.95, moves=np.zeros(len(estimand.labels)))
+    estimands = [match_text(model, question) for question in questions]
+    cliques = [clique for estimand in estimands for clique in estimand.cliques]
+    released = released_by(model, cliques, draws=draws)
+    return [
+        estimates_of(model, estimand, released, 0.95, moves=np.zeros(len(estimand.labels)))
+        for estimand in estimands
+    ]
 
 
 @one_blas_thread()

@@ -130,8 +130,8 @@ def _nonnegative(even: Floats, tilted: Floats, cells: Floats, codes: int) -> Flo
     shares -= above * np.clip(excess, 0.0, 1.0)[:, :, None]
     total = parts.sum(axis=0)
     shares *= total.sum(axis=(0, 1)) / np.maximum(shares.sum(axis=(0, 1)), LEAST)
-    shares = shares * (parts / np.where(total == 0, 1.0, total))
-    return np.asarray(shares.reshape(even.shape))
+    part = np.divide(parts, total, out=np.full(parts.shape, 1 / len(parts)), where=total != 0)
+    return np.asarray((shares * part).reshape(even.shape))
 
 
 def _missing(tables: Tables, _: Question, columns: Sequence[Column]) -> Values:
