@@ -43,9 +43,8 @@ def answer_by_rows(rows: Table, question: Question) -> Floats:
         if len(rows) < 2:
             return np.array([np.nan])
         one, other = (_numbers(rows, name) for name in question.of)
-        covariance = np.cov(one, other)
-        scale = np.sqrt(np.diag(covariance)).prod()
-        return np.array([covariance[0, 1] / scale if scale > 0 else np.nan])
+        with np.errstate(invalid="ignore"):  # a constant has no correlation
+            return np.asarray(np.corrcoef(one, other)[:1, 1])
     if question.where is not None:
         values = np.asarray(question.where.select(rows), dtype=np.float64)
     else:

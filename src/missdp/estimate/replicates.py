@@ -106,7 +106,6 @@ class Replicates:
         self._masks, self._rng = fitted.masks, np.random.default_rng(0)  # public: any points do
         named = zip(self.levels, self.names, strict=True)
         self._applicable = [np.unique(x.groups[: model.schema_[n].size]) for x, n in named]
-        self._within: dict[tuple[int, bytes], WithinBins] = {}  # shared by copies
         self._rows = fitted.law.sample(_ROWS, self._rng)
         self._holes = self._masks.draw(self._rows, self._rng)
         self._seen = np.where(self._holes, [x.n_groups for x in self.levels], self._rows)
@@ -179,18 +178,10 @@ class Replicates:
             yield weights, self._noisy(rng), self._resampled(weights)
 
     def within_bins(self, at: int, marginal: Floats) -> WithinBins:
-        """Return the values of a number inside its bins; it takes long, and questions share it."""
-        key = at, marginal.tobytes()
-        if key not in self._within:
-            self._within[key] = WithinBins.of(
-                self._model,
-                self.names[at],
-                marginal,
-                n_rows=self.n_rows,
-                observed=1 - float(self._holes[:_FEWER, at].mean()),
-                sums=self._sums(at),
-            )
-        return self._within[key]
+        """Return the values of a number inside its bins, given its marginal."""
+        observed = 1 - float(self._holes[:_FEWER, at].mean())
+        facts = self.n_rows, observed, self._sums(at)
+        return WithinBins.of(self._model, self.names[at], marginal, *facts)
 
     def chance_missing(self, clique: Clique, at: int) -> Floats:
         """Return how often an attribute is missing in each cell, on groups, in rows of the model.

@@ -89,7 +89,6 @@ class WithinBins:
         model: Synthesizer,
         name: str,
         marginal: Floats,
-        *,
         n_rows: float,
         observed: float,
         sums: ReleasedSums | None,
