@@ -210,7 +210,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/estimate/test_estimate.py"),
     ("estimate", "released sums tell nothing of tails", "self.tails.draw_rows(effects / rows,", "self.tails.draw_rows(0 * effects,",
      "tests/estimate/test_estimate.py"),
-    ("estimate", "what clipping takes is taken to be known", "CLIPPED * (1 - self._left[0][a])", "0.0 * (1 - self._left[0][a])",
+    ("estimate", "what clipping takes is taken to be known", "CLIPPED * (1 - self._retained[0][a])", "0.0 * (1 - self._retained[0][a])",
      "tests/estimate/test_estimate.py"),
     ("estimate", "a rate that was taken for none is taken to be known", "np.where(m > 0, std, 2 * std)", "std",
      "tests/estimate/test_estimate.py"),

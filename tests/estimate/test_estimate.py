@@ -365,7 +365,7 @@ def test_released_sums_are_as_unsure_as_what_clipping_takes(numbered, monkeypatc
     share = replicates.CLIPPED
     monkeypatch.setattr(replicates, "CLIPPED", 0.0)
     for at, stds in enumerate(unsure):
-        taken, margin = 1 - source._left[0][at], source._tables.margins[at]
+        taken, margin = 1 - source._retained[0][at], source._tables.margins[at]
         seen = margin[: source.levels[at].n_groups].sum()
         assert taken > 0.01
         known = source._sums(at).stds

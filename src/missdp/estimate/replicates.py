@@ -110,7 +110,7 @@ class Replicates:
         self._holes = self._masks.draw(self._rows, self._rng)
         self._seen = np.where(self._holes, [x.n_groups for x in self.levels], self._rows)
         self._taken: Taken | None = self._measured.taken(self._seen)
-        self._left = self._measured.left(self._seen)
+        self._retained = self._measured.left(self._seen)  # shares of sums, after clipping
         self._seen = self._seen[:_FEWER]
         finer = finely_drawn(self._measured.numbered, self._rows[:_FEWER], self._rng)
         self._z = {a: number.z[finer[:, a]] for a, number in self._measured.numbered.items()}
@@ -265,10 +265,11 @@ class Replicates:
             c: table + std * rng.normal(size=table.shape)
             for c, (table, std) in self._moments.items()
         }
-        left = {
-            (i, j): self._left[1].get((self.of[i], self.of[j]), 1.0) for i, j in self._tables.tables
+        retained = {
+            (i, j): self._retained[1].get((self.of[i], self.of[j]), 1.0)
+            for i, j in self._tables.tables
         }
-        tables = noisier(self._tables, again.tables(self._removed), left)
+        tables = noisier(self._tables, again.tables(self._removed), retained)
         rates = tuple(  # a rate of less than two deviations was taken for none
             m + for_rates.normal(0.0, np.where(m > 0, std, 2 * std))
             for m, std in zip(self._tables.margins, self.release.margin_stds, strict=True)
@@ -283,7 +284,7 @@ class Replicates:
         if self._removed is None:
             return tuple(margins)
         moved = [
-            m + CLIPPED * (1 - self._left[0][a]) * np.sqrt(m) * rng.normal(size=len(m))
+            m + CLIPPED * (1 - self._retained[0][a]) * np.sqrt(m) * rng.normal(size=len(m))
             for a, m in zip(self.of, margins, strict=True)
         ]
         positive = [np.maximum(margin, 0.0) for margin in moved]
@@ -306,7 +307,7 @@ class Replicates:
             tables={pair: cells[pair] for pair in tables.tables},
         )
         ordered = ordered_levels(self._model.modelled_, self._measured.levels)
-        whole = complete(
+        completion = complete(
             tables,
             ModelFacts(ordered=[ordered[a] for a in self.of]),
             rng=self._rng,
@@ -314,16 +315,16 @@ class Replicates:
             rounds=int(has_missing),
             start=self._masks if has_missing else MissingnessModel(np.zeros(len(self.of))),
         )
-        complete_cells: dict[Clique, Floats] = {(i,): m for i, m in enumerate(whole.margins)}
-        for (i, j), excess in whole.pairs.items():
-            complete_cells[i, j] = excess + np.outer(whole.margins[i], whole.margins[j])
+        complete_cells: dict[Clique, Floats] = {(i,): m for i, m in enumerate(completion.margins)}
+        for (i, j), excess in completion.pairs.items():
+            complete_cells[i, j] = excess + np.outer(*(completion.margins[k] for k in (i, j)))
         larger = {c: self.n_rows * table for c, table in cells.items() if len(c) > 2}
-        complete_cells |= completed(larger, {}, whole.masks, drawn, tables.sizes, leaned=False)
+        complete_cells |= completed(larger, {}, completion.masks, drawn, tables.sizes, leaned=False)
         return Statistics(
-            {**complete_cells, **self._sums_of_all(cells, whole, drawn)}, observed.missing
+            {**complete_cells, **self._sums_of_all(cells, completion, drawn)}, observed.missing
         )
 
-    def _sums_of_all(self, observed: Cells, whole: Completed, rows: Ints) -> Cells:
+    def _sums_of_all(self, observed: Cells, completion: Completed, rows: Ints) -> Cells:
         """Return sums of standardised numbers over complete rows: see `complete_numbers`."""
         sums = {c: (observed[c], std) for c, (_, std) in self._moments.items()}
         by_level = {(~a, c): pair for (a, c), pair in sums.items() if c >= 0}
@@ -332,9 +333,11 @@ class Replicates:
             return {}
         levels = {i: self._measured.numbered[a].levels for i, a in self._numbers.items()}
         means, variances = ({i: level[k] for i, level in levels.items()} for k in (0, 1))
-        marginals, holes = whole.margins, self._holes[: len(rows), self.of]
+        marginals, holes = completion.margins, self._holes[: len(rows), self.of]
         moments = NumberMoments({}, {}, by_level, both)
-        centred = complete_numbers(moments, means, variances, marginals, rows, holes, whole.masks)
+        centred = complete_numbers(
+            moments, means, variances, marginals, rows, holes, completion.masks
+        )
         mean = {i: float(marginals[i] @ level) for i, level in means.items()}
         cells = {(~a, c): x + mean[a] * marginals[c] for (a, c), (x, _) in centred.by_level.items()}
         products = {(~a, ~b): x + mean[a] * mean[b] for (a, b), (x, _) in centred.both.items()}
@@ -347,14 +350,14 @@ class Replicates:
             return None
         i, level, number = self.of.index(at), self.levels[at], release.numbered[at]
         marginal, size = self._tables.margins[i], self._model.schema_[self.names[at]].size
-        observed, left = float(marginal[: level.n_groups].sum()), float(self._left[0][at])
+        observed, retained = float(marginal[: level.n_groups].sum()), float(self._retained[0][at])
         shares = marginal[level.groups] * level.shares / observed
         (mean, std), (powers, stds) = (sums[i] for sums in self._single_sums)
         line, square = number.powers
         parts = np.stack([number.z, line, square - 1.0])
-        retained = release.left_of(at, self._seen)
+        by_code = release.left_of(at, self._seen)
         codes = np.bincount(self._seen[:, at], minlength=level.n_groups)[number.groups]
-        removed = parts @ ((1 - retained) * number.shares * codes / len(self._seen))
+        removed = parts @ ((1 - by_code) * number.shares * codes / len(self._seen))
         means = (np.array([mean, powers[0], powers[1] - observed]) - removed) / observed
         means[2] += shares[size:].sum()  # its square less 1 was added where it is not applicable
         second_std = stds[0] * number.factors[0] * self.n_rows
@@ -362,9 +365,9 @@ class Replicates:
         order = np.argsort(number.values, kind="stable")
         return ReleasedSums(
             number.values[order],
-            (parts * retained)[:, order],
+            (parts * by_code)[:, order],
             means,
-            np.hypot([std, *stds], CLIPPED * (1 - left)) / observed,
+            np.hypot([std, *stds], CLIPPED * (1 - retained)) / observed,
             shares[:size],
-            share_std / (observed * left),
+            share_std / (observed * retained),
         )

@@ -213,13 +213,13 @@ def _tipping(
     if estimand.is_relation:  # the interval excludes or includes 0
         margins = np.minimum(-low, high)
     else:  # the estimate lies in the interval at shift 0
-        values, start = np.array([moved.estimate for moved in estimates]), steps.index(0.0)
-        margins = np.minimum(values - low[start], high[start] - values)
+        values, zero = np.array([moved.estimate for moved in estimates]), steps.index(0.0)
+        margins = np.minimum(values - low[zero], high[zero] - values)
     turns = []
     for column in margins.T.tolist():
         points = [
-            left + (right - left) * a / (a - b)
-            for (left, a), (right, b) in pairwise(zip(steps, column, strict=True))
+            start + (end - start) * a / (a - b)
+            for (start, a), (end, b) in pairwise(zip(steps, column, strict=True))
             if (a > 0) != (b > 0)
         ]
         turns.append(min(points, key=abs, default=None))
