@@ -263,7 +263,7 @@ def test_lines_keep_the_share_of_each_bin_and_of_each_group():
 
 @pytest.mark.parametrize("separated", [False, True])
 def test_groups_keep_their_size_where_noise_leaves_a_cell_no_rows(separated):
-    """A tilt gives such a cell rows; they were lost, and the group with them."""
+    """A tilt gave such a cell rows; they were dropped, and the group became smaller."""
     cells = np.array([[0.3, 0.0], [0.3, 0.4]])
     tilt = np.array([[[-0.1, 0.1], [0.1, -0.1]], [[0.0, 0.0], [0.0, 0.0]]])
     even = np.full((2, 2, 1), 0.5) * cells[:, None, :]

@@ -17,10 +17,8 @@ from missdp.schema.dates import UNIT_NAMES
 if TYPE_CHECKING:
     import pandas as pd
 
-_COLUMNS = "estimate error low high noise sampling missing".split() + [
-    "missing information",
-    "rows",
-]
+_PARTS = ["noise", "sampling", "missing", "missing information", "rows"]
+_COLUMNS = ["estimate", "error", "low", "high", *_PARTS]
 _TINY = 1e-300  # variance by which is divided at least
 
 

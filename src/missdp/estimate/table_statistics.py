@@ -129,8 +129,9 @@ def _nonnegative(even: Floats, tilted: Floats, cells: Floats, codes: int) -> Flo
     excess = (shares - flat).sum(axis=2) / np.maximum(above.sum(axis=2), LEAST)
     shares -= above * np.clip(excess, 0.0, 1.0)[:, :, None]
     total = parts.sum(axis=0)
+    shares = np.where(total == 0, 0.0, shares)  # a tilt gives no rows to a cell without rows
     shares *= total.sum(axis=(0, 1)) / np.maximum(shares.sum(axis=(0, 1)), LEAST)
-    part = np.divide(parts, total, out=np.full(parts.shape, 1 / len(parts)), where=total != 0)
+    part = parts / np.where(total == 0, 1.0, total)
     return np.asarray((shares * part).reshape(even.shape))
 
 

@@ -24,7 +24,6 @@ from missdp.synth.base import Synthesizer
 from missdp.types import Floats, Ints
 
 _LEAST_WEIGHT = 0.1
-_TINY = 1e-300  # share of the rows, so that shares that are all 0 are even
 _TREE = 4.0  # error of a piece, in standard deviations of the noise of a count of the tree
 _MAX_TAKEN = 0.9  # share of a bin that may lie beyond it
 _SLOPE = 1.0  # tilt of rows beyond towards either end of their interval, in standard deviations
@@ -216,9 +215,10 @@ class WithinBins:
             The shares, with one more code for each interval beyond.
         """
         table = np.moveaxis(table, axis, 0)
-        shares = np.maximum(table[self.tails.home], _TINY)
-        shares = shares.reshape(len(shares), math.prod(table.shape[1:]))
-        shares /= shares.sum(axis=1, keepdims=True)
+        width = math.prod(table.shape[1:])
+        shares = np.maximum(table[self.tails.home], 0.0).reshape(-1, width)
+        total, even = shares.sum(axis=1, keepdims=True), np.full(shares.shape, 1 / width)
+        shares = np.divide(shares, total, out=even, where=total > 0)
         off = np.sqrt(shares) * rng.normal(size=shares.shape) * draw.spread[:, None]
         hidden = (draw.hidden - off.sum(axis=1))[:, None] * shares + off
         return np.moveaxis(self._split(table, hidden), 0, axis)
