@@ -17,7 +17,7 @@ from missdp.errors import (
     replacing,
     whole,
 )
-from missdp.estimate.formula import parse_question
+from missdp.estimate.question_text import parse_question
 from missdp.evaluate import classifier_f1
 from missdp.pricing import load_pipeline
 from missdp.schema import Determined, Impossible, NotApplicable

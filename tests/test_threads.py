@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from missdp import MST, DPImputer
 from missdp.datasets import yrbss
-from missdp.estimate import answers, released
+from missdp.estimate import intervals, released
 from missdp.evaluate import classifier_f1
 from missdp.pricing import MeanImputer, PricedPipeline, PrivateMean, model_imputer
 from missdp.sources import filling
@@ -94,11 +94,11 @@ HEAVY = {
     "sample": (MST, "_sample", lambda model: model.sample(50)),
     "multiple": (uncertain, "fit_heads", lambda model: model.sample(20, multiple=2)),
     "laws of imputing": (model_imputer, "fit_conditionals", lambda m: DPImputer(model=m).fit()),
-    "estimate": (answers, "answered", lambda model: model.estimate("mean(weight)")),
-    "released": (released, "_released", lambda model: model.regress("weight ~ height")),
+    "estimate": (intervals, "estimates_of", lambda model: model.estimate("mean(weight)")),
+    "released": (released, "Released", lambda model: model.regress("weight ~ height")),
     "sensitivity": (
-        import_module("missdp.estimate.sensitivity"),
-        "answered",
+        import_module("missdp.estimate.sensitivity_analysis"),
+        "estimates_of",
         lambda model: model.sensitivity("mean(age)", attribute="age", shifts=(0.5,)),
     ),
     "impute": (filling, "_fill_modelled", lambda m: DPImputer(model=m).fit_transform(TABLE)),

@@ -13,9 +13,15 @@ import pytest
 import missdp
 from missdp import AIM, MST, AllPairs, Categorical, Filter, Numeric, Ordinal, PrivBayes, Schema
 from missdp.errors import ParameterError, SchemaError
-from missdp.estimate import Estimates, answers, released
-from missdp.estimate.answers import asked_about
-from missdp.estimate.inside import Beyond, Lines, _tail, counted, reach
+from missdp.estimate import Estimates, released, replicates, table_statistics
+from missdp.estimate.estimands import match_text
+from missdp.estimate.slopes import WithinBinSlopes
+from missdp.estimate.tail_intervals import (
+    TailIntervals,
+    _tail_shares,
+    as_counted,
+    value_range,
+)
 from missdp.schema import Date, Difference, NotApplicable
 from missdp.synth.base import ESTIMATE_ROWS
 
@@ -247,10 +253,24 @@ def test_a_few_who_have_more_have_more_inside_bins_too():
 def test_lines_keep_the_share_of_each_bin_and_of_each_group():
     points = np.linspace(0, 4, 4 * 50).reshape(4, 50)
     inside, cells = np.full((4, 50), 0.02), np.array([[3, 1], [2, 2], [2, 3], [1, 4.0]]) / 18
-    more = Lines.of(points, inside, cells.sum(axis=1), np.arange(4)).tilted(inside, cells)
+    more = WithinBinSlopes.of(points, inside, cells.sum(axis=1), np.arange(4)).group_tilt(
+        inside, cells
+    )
     assert more.sum(axis=(1, 2)) == pytest.approx(np.zeros(4), abs=1e-12)
     assert more.sum(axis=2) == pytest.approx(np.zeros((4, 50)), abs=1e-12)
     assert (np.diff(more[:, :, 1], axis=1) >= 0).all()  # the second group is further up
+
+
+@pytest.mark.parametrize("separated", [False, True])
+def test_groups_keep_their_size_where_noise_leaves_a_cell_no_rows(separated):
+    """A tilt gave such a cell rows; they were dropped, and the group became smaller."""
+    cells = np.array([[0.3, 0.0], [0.3, 0.4]])
+    tilt = np.array([[[-0.1, 0.1], [0.1, -0.1]], [[0.0, 0.0], [0.0, 0.0]]])
+    even = np.full((2, 2, 1), 0.5) * cells[:, None, :]
+    if separated:  # half of all rows lack a value
+        cells, even, tilt = (np.concatenate([x / 2, x / 2]) for x in (cells, even, tilt))
+    shares = table_statistics._nonnegative(even, even + tilt, cells, codes=2)
+    assert shares.sum(axis=(0, 1)) == pytest.approx(cells.sum(axis=0))
 
 
 @pytest.mark.long
@@ -293,8 +313,8 @@ def test_bins_that_noise_hides_as_a_whole_keep_their_shape():
     x = dataclasses.replace(x, edges=(0.0, 50.0, 1000.0), pieces=pieces, shares=shares)
     beyond = np.array([[50, 83, 20, 9], [84, 106, 4, 9], [107, 1000, 4, 9]], float)
     model = types.SimpleNamespace(schema_={"x": x}, _beyond={"x": beyond})
-    assert counted(model, "x").shares == shares
-    assert Beyond.of(model, x).points.min() > 107  # the others are in their bin already
+    assert as_counted(model, "x").shares == shares
+    assert TailIntervals.of(model, x).points.min() > 107  # the others are in their bin already
 
 
 @pytest.mark.long
@@ -340,15 +360,15 @@ def test_tails_are_those_that_released_means_tell(numbered):
 
 def test_released_sums_are_as_unsure_as_what_clipping_takes(numbered, monkeypatch):
     """The line of a number, the number clipped far out, and its square: beside their noise."""
-    source = released._Source(numbered)
-    unsure = [source.sums(at).stds for at in (0, 1)]
-    share = released.CLIPPED
-    monkeypatch.setattr(released, "CLIPPED", 0.0)
+    source = replicates.Replicates(numbered)
+    unsure = [source._sums(at).stds for at in (0, 1)]
+    share = replicates.CLIPPED
+    monkeypatch.setattr(replicates, "CLIPPED", 0.0)
     for at, stds in enumerate(unsure):
-        taken, margin = 1 - source._left[0][at], source._known.margins[at]
+        taken, margin = 1 - source._retained[0][at], source._tables.margins[at]
         seen = margin[: source.levels[at].n_groups].sum()
         assert taken > 0.01
-        known = source.sums(at).stds
+        known = source._sums(at).stds
         assert stds**2 - known**2 == pytest.approx((share * taken / seen) ** 2)
 
 
@@ -393,7 +413,7 @@ def test_released_sums_tell_of_tails_beside_counts(tmp_path, monkeypatch):
     model = AllPairs(epsilon=1.0, random_state=0).fit(gains(), schema=GAINS)
     noise = model.estimate("mean(gain)").noise[0]
     model.save(tmp_path / "model.json")
-    monkeypatch.setattr("missdp.estimate.released._Source.sums", lambda *_: None)
+    monkeypatch.setattr("missdp.estimate.replicates.Replicates._sums", lambda *_: None)
     counts = AllPairs.load(tmp_path / "model.json").estimate("mean(gain)").noise[0]
     assert noise < 0.9 * counts  # rows of the model, which both are moved to, differ less
 
@@ -401,7 +421,7 @@ def test_released_sums_tell_of_tails_beside_counts(tmp_path, monkeypatch):
 def test_sums_that_are_larger_mean_more_rows_far_out():
     """Of how many rows noise hides in an interval, its count is not all that is known."""
     model = AllPairs(epsilon=1.0, random_state=0).fit(gains(), schema=GAINS)
-    inside = released.released_by(model, [("gain",)]).inside[model.modelled_.names.index("gain")]
+    inside = released.released_by(model, [("gain",)]).within[model.modelled_.names.index("gain")]
     more = dataclasses.replace(inside.sums, means=inside.sums.means + [0, 0, 10] * inside.sums.stds)
     found = [one._hidden.mean(axis=0) for one in (inside, dataclasses.replace(inside, sums=more))]
     assert found[1].sum() > 1.05 * found[0].sum(), found
@@ -434,7 +454,7 @@ def test_no_rows_remain_between_intervals_that_noise_hides():
     x = dataclasses.replace(x, edges=(0.0, 20.0, 200.0), pieces=pieces, shares=shares)
     beyond = np.array([[50, 83, 1, 9], [84, 95, 2, 9], [96, 111, 3, 9], [112, 200, 4, 9]], float)
     model = types.SimpleNamespace(schema_={"x": x}, _beyond={"x": beyond})
-    assert reach(counted(model, "x")) == (0, 50)
+    assert value_range(as_counted(model, "x")) == (0, 50)
 
 
 TAILS = {  # shares of rows beyond a distance, and by how much the rule may be off
@@ -452,14 +472,14 @@ def test_tails_go_on_as_they_were_found_to_fall(kind):
     least = 0.04
     known = distances[np.searchsorted(share(distances), least)]
     ends = known * np.array([[1.0, 1.5], [1.5, 2.0], [2.0, 200.0]])
-    found = _tail(distances, share(distances), ends, least)
+    found = _tail_shares(distances, share(distances), ends, least)
     if off is None:
         assert found.sum() < least + 1e-12
         assert found[1:].sum() < 0.02 * least
     else:
         true = -np.diff(share(ends), axis=1)[:2, 0]
         assert found[:2] == pytest.approx(true, rel=off)
-    assert not _tail(distances, share(distances), ends, 0.2).any()  # so little is known
+    assert not _tail_shares(distances, share(distances), ends, 0.2).any()  # so little is known
 
 
 def test_more_rows_are_usual_beyond_a_tail_that_falls_slowly():
@@ -469,20 +489,24 @@ def test_more_rows_are_usual_beyond_a_tail_that_falls_slowly():
     values, ends = rest ** (-1 / 1.5), ends ** (-1 / 1.5)
     points = np.stack([np.linspace(*pair, 128) for pair in ends])
     one, home = np.ones(2), np.array([19, 19])
-    beyond = Beyond(home, home > 0, points, 0 * one, 30 * one, one)
+    beyond = TailIntervals(home, home > 0, points, 0 * one, 30 * one, one)
     shares = np.full(20, 1 / 20)
-    assert beyond.falling(values, shares, 1e4).usual == pytest.approx([100, 90], rel=0.25)
-    assert beyond.falling(values, 0 * shares, 1e4) is beyond
-    assert (beyond.falling(values, shares, 100).usual == one).all()  # of so few, nothing is known
+    assert beyond.with_falling_tails(values, shares, 1e4).usual == pytest.approx(
+        [100, 90], rel=0.25
+    )
+    assert beyond.with_falling_tails(values, 0 * shares, 1e4) is beyond
+    assert (
+        beyond.with_falling_tails(values, shares, 100).usual == one
+    ).all()  # of so few, nothing is known
 
 
 def test_relations_inside_bins_stay_finite_where_noise_leaves_a_bin_no_rows():
     """A draw that empties the bin beside must not make of a slope what no data could."""
     points = np.linspace(0, 4, 4 * 50).reshape(4, 50)
     inside, law = np.full((4, 50), 0.02), np.array([0.4, 0.3, 0.295, 0.005])
-    lines = Lines.of(points, inside, law, np.arange(4))
-    usual = lines.along(points, inside, law, lean=1.0)
-    drawn = lines.along(points, inside, np.array([0.4, 0.3, 0.3, 0.0]), lean=1.0)
+    lines = WithinBinSlopes.of(points, inside, law, np.arange(4))
+    usual = lines.code_means(points, inside, law, lean=1.0)
+    drawn = lines.code_means(points, inside, np.array([0.4, 0.3, 0.3, 0.0]), lean=1.0)
     assert np.abs(usual - points.mean(axis=1)).max() < 5
     assert np.abs(drawn - points.mean(axis=1)).max() < 10
 
@@ -637,9 +661,9 @@ def test_how_often_a_value_is_missing_is_told_by_the_released_holes(holed):
 def test_a_variance_that_noise_made_negative_is_not_surely_none(monkeypatch):
     """Were it 0 in all draws, a deviation would have the interval [0, 0]."""
     points, lying = np.array([[0.0], [10.0]]), np.array([[[-0.5]], [[1.5]]])
-    monkeypatch.setattr(answers, "_cells", lambda *_: lying[:, 0])
-    monkeypatch.setattr(answers, "_lying", lambda *_: (points, lying))
-    found, share = answers._sd(None, None, None, [])
+    monkeypatch.setattr(table_statistics, "_cells", lambda *_: lying[:, 0])
+    monkeypatch.setattr(table_statistics, "_values_by_group", lambda *_: (points, lying))
+    found, share = table_statistics._sd(None, None, [None])
     assert (found.tolist(), share.tolist()) == ([-(75**0.5)], [1.0])
 
 
@@ -762,9 +786,9 @@ def test_means_and_densities_are_of_the_same_lines():
     points, home = np.sort(rng.gamma(2, 10, (6, 50)), axis=None).reshape(6, 50), [0, 1, 2, 3, 4, 4]
     inside, cells = np.full((6, 50), 0.02), rng.random((6, 2)) / 6
     law = cells.sum(axis=1)
-    lines = Lines.of(points, inside, law, np.array(home))
-    told = lines.along(points, inside, law, lean=0.7) @ cells
-    lying = inside[:, :, None] * cells[:, None] + 0.7 * lines.tilted(inside, cells)
+    lines = WithinBinSlopes.of(points, inside, law, np.array(home))
+    told = lines.code_means(points, inside, law, lean=0.7) @ cells
+    lying = inside[:, :, None] * cells[:, None] + 0.7 * lines.group_tilt(inside, cells)
     assert told == pytest.approx(np.einsum("cp,cpg->g", points, lying), rel=1e-9)
 
 
@@ -830,11 +854,11 @@ def test_noise_moves_quantiles_both_ways_and_no_further_than_counts_leave_open(n
     """Pieces of draws were cut at 0: nearly all draws were above. Widths were .21 and .039."""
     model = AllPairs(epsilon=epsilon, random_state=0).fit(paid(n), schema=NUMBERS)
     for question in ("median(pay)", "quantile(pay, 0.75)", "quantile(pay, 0.9)"):
-        asked_ = asked_about(model, question, by=())
+        asked_ = match_text(model, question)
         told = released.released_by(model, asked_.cliques)
-        above = [asked_.each(tables)[0] > asked_.each(told.point)[0] for tables in told.noise]
+        above = [asked_.values(tables)[0] > asked_.values(told.point)[0] for tables in told.noise]
         assert 0.3 < np.mean(above) < 0.7  # it was up to 1.0
-        truth = np.quantile(paid(200_000, seed=9)["pay"], asked_.level)
+        truth = np.quantile(paid(200_000, seed=9)["pay"], asked_.question.level)
         low, high = model.estimate(question).intervals[0]
         assert low < truth < high < low + wide * truth
 

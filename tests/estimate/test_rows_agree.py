@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from missdp import AIM, AllPairs, Categorical, Numeric, Ordinal, Schema, Table
-from missdp.estimate.formula import parse_question
-from missdp.estimate.rows import answer_of, line_of
+from missdp.estimate.model_rows import answer_by_rows
+from missdp.estimate.question_text import parse_formula, parse_question
 from missdp.schema import SurveyWeight, Unit
 
 DRAWN = 100_000
@@ -123,13 +123,14 @@ LINE = Schema(
 def test_rows_that_lack_a_level_determine_no_line(groups):
     frame = pd.DataFrame({"x": np.arange(12.0) % 9, "g": [*"abcd"] * 3})
     rows = Table.read(frame, LINE)
-    assert np.isfinite(line_of(rows, "x", [("g", True)])).all()
+    line = parse_formula("x ~ C(g)", LINE)
+    assert np.isfinite(answer_by_rows(rows, line)).all()
     fewer = rows.take(np.isin(frame["g"], [*groups]))
-    assert np.isnan(line_of(fewer, "x", [("g", True)])).all()
+    assert np.isnan(answer_by_rows(fewer, line)).all()
 
 
 @pytest.mark.parametrize("n", [0, 1])
 def test_fewer_than_two_rows_have_no_correlation(n):
     schema = Schema(tuple(Numeric(name=name, lower=0, upper=9) for name in "xy"))
     rows = Table.read(pd.DataFrame({"x": [1.0], "y": [2.0]}), schema).take(np.arange(1) < n)
-    assert np.isnan(answer_of(rows, parse_question("correlation(x, y)", schema))).all()
+    assert np.isnan(answer_by_rows(rows, parse_question("correlation(x, y)", schema))).all()

@@ -12,7 +12,7 @@ import pytest
 from missdp import AIM, MST, AllPairs, Categorical, Numeric, Schema, Table
 from missdp.cli.main import main
 from missdp.errors import ParameterError
-from missdp.estimate.answers import estimate_of_one
+from missdp.estimate.intervals import estimate_quickly
 from missdp.office import Plan, plan
 from missdp.office.rehearsal import (
     Declared,
@@ -325,7 +325,7 @@ def test_estimate_of_one_is_that_of_all(nullable):
     table = Declared(schema=SCHEMA, rows=2000, missing=missing).made_up(0)
     model = AllPairs(epsilon=1.0, delta=1e-6, random_state=0).fit(table)
     question = "mean(pay)" if nullable else "mean(age)"
-    one = estimate_of_one(model, question, draws=100)
+    (one,) = estimate_quickly(model, [question], draws=100)
     whole = model.estimate(question)
     assert one.estimate == pytest.approx(whole.estimate, rel=0.02)
     assert one.errors[0] == pytest.approx(whole.errors[0], rel=0.15)
@@ -348,6 +348,6 @@ def test_estimate_of_one_where_cells_are_missing_together():
     facts = {"lower": 0, "upper": 9, "integer": True, "bins": 10, "nullable": True}
     schema = Schema(tuple(Numeric(name=name, **facts) for name in "abc"))
     model = AllPairs(epsilon=5.0, delta=1e-6, random_state=0).fit(frame, schema=schema)
-    found = estimate_of_one(model, "mean(a)", draws=20)
+    (found,) = estimate_quickly(model, ["mean(a)"], draws=20)
     assert found.estimate[0] == pytest.approx(4.5, abs=0.3)
     assert 0.02 < found.errors[0] < 0.5

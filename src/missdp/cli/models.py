@@ -37,7 +37,6 @@ from missdp.cli.options import (
 from missdp.cli.side_files import check_free, check_together, digest_of
 from missdp.cli.synthesize import check_rows, counted, unsaid, write_rows
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.estimate.formula import is_formula
 from missdp.files import check_outputs, has_name, reserved, write_atomically
 from missdp.progress import progress_bar, working
 from missdp.schema import Schema
@@ -148,20 +147,18 @@ def estimate(
 
     Nothing is drawn. With --json, several questions are a list under "answers".
     """
-    from missdp.estimate.answers import answered_by, asked_about, asked_by
+    from missdp.estimate.estimands import match_text
+    from missdp.estimate.intervals import answer
 
     check_together(model)
     with working("reading the model"):
         released = load(model)
-    read = [
-        asked_by(released, asked) if is_formula(asked) else asked_about(released, asked, by=())
-        for asked in questions
-    ]
+    estimands = [match_text(released, question) for question in questions]
     found = []
     with progress_bar() as progress:
-        for place, asked in enumerate(read):
-            progress("estimating", place / len(read) if place else None)
-            found.append(answered_by(released, asked, confidence))
+        for place, estimand in enumerate(estimands):
+            progress("estimating", place / len(estimands) if place else None)
+            found.append(answer(released, estimand, confidence))
     answers = [one.to_dict() for one in found]
     often = Counter(flag for one in found for flag in one.flags)
     own = [replace(x, flags=tuple(f for f in x.flags if often[f] == 1)) for x in found]

@@ -3,7 +3,8 @@
 Statistics of the private rows themselves are in `missdp.statistics`.
 """
 
-from missdp.estimate.answers import Estimates, estimate, regress
-from missdp.estimate.sensitivity import SensitivityAnalysis, sensitivity
+from missdp.estimate.interval_estimates import Estimates
+from missdp.estimate.intervals import estimate, regress
+from missdp.estimate.sensitivity_analysis import SensitivityAnalysis, sensitivity
 
 __all__ = ["Estimates", "SensitivityAnalysis", "estimate", "regress", "sensitivity"]

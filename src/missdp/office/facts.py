@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from missdp.errors import import_optional
-from missdp.estimate.released import CLIPPED
+from missdp.estimate.replicates import CLIPPED
 from missdp.inference.completion import ModelFacts, PairTables, complete
 from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.smooth import Smoothing

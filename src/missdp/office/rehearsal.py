@@ -27,7 +27,7 @@ from missdp.accounting import (
     ZCDPEvent,
 )
 from missdp.errors import ParameterError, UnprovenError
-from missdp.estimate.answers import estimate_of_one
+from missdp.estimate.intervals import estimate_quickly
 from missdp.evaluate import MCAR, marginal_distance
 from missdp.ground_truth import planned_ground_truth
 from missdp.office.plan import Margins, Planned, fits_of, peak_memory
@@ -410,13 +410,14 @@ def _width(error: float) -> float:
     return 2 * NormalDist().inv_cdf(0.975) * error
 
 
-def _errors_of_mean(model: Synthesizer, name: str) -> tuple[float, float]:
-    """Return the standard error of a mean by noise, and by sampling and missing values."""
-    if not isinstance(model, AllPairs | AdaptiveSynthesizer):
-        return math.nan, math.nan
-    few = model.modelled_[name].nullable and len(model.modelled_) > _FEW_COLUMNS
-    found = estimate_of_one(model, f"mean(`{name}`)", draws=_FEW_DRAWS if few else _DRAWS)
-    return found.noise[0], math.hypot(found.sampling[0], found.missing[0])
+def _errors_of_means(model: Synthesizer, names: Sequence[str]) -> list[tuple[float, float]]:
+    """Return the standard errors of means by noise, and by sampling and missing values."""
+    if not names or not isinstance(model, AllPairs | AdaptiveSynthesizer):
+        return [(math.nan, math.nan) for _ in names]
+    is_slow = len(model.modelled_) > _FEW_COLUMNS and any(x.nullable for x in model.modelled_)
+    questions = [f"mean(`{name}`)" for name in names]
+    means = estimate_quickly(model, questions, draws=_FEW_DRAWS if is_slow else _DRAWS)
+    return [(mean.noise[0], math.hypot(mean.sampling[0], mean.missing[0])) for mean in means]
 
 
 @dataclass(frozen=True)
@@ -533,10 +534,10 @@ class Rehearsal:
             seconds, drawn = rehearse(model, table)
             self.memory = self.memory or peak_memory()  # before distances and estimates
             fitted = fitted_error(table, drawn)
-        of_fits = {name: [_errors_of_mean(m, name) for m in models] for name in self._means}
+        of_fits = zip(*(_errors_of_means(model, self._means) for model in models), strict=True)
         errors = {
             name: (fmean(noisy for noisy, _ in of), fmean(rest for _, rest in of))
-            for name, of in of_fits.items()
+            for name, of in zip(self._means, of_fits, strict=True)
         }
         one_way, two_way = noise_of_tables(models[0])
         clear = models[0]._relation_noise().clear

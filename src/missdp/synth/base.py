@@ -95,7 +95,7 @@ from missdp.threads import one_blas_thread
 MissingValues: TypeAlias = Literal["fill", "keep"]
 
 _TRIED = 100  # rows that a model draws when it is opened
-ESTIMATE_ROWS = "_rows_of_estimates"  # key of the rows that `missdp.estimate.rows` draws
+ESTIMATE_ROWS = "_rows_of_estimates"  # key of the rows that `missdp.estimate.model_rows` draws
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

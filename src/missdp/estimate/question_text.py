@@ -1,4 +1,4 @@
-"""What is asked of a model, in text: parsed, never evaluated.
+"""Questions to a model, as text: parsed, never evaluated.
 
 ``mean(wage)``, ``sd(wage)``, ``median(wage)``, ``quantile(wage, 0.9)``, ``share(sex == "f")``,
 ``share(wage is missing)``, ``correlation(wage, age)`` and ``difference(mean(wage))``, perhaps with
@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from missdp.errors import ParameterError, did_you_mean, replacing
 from missdp.schema import Schema
@@ -28,30 +29,37 @@ _SYNONYMS = {
 _CALL = re.compile(
     r"\s*(?P<what>\w+)\s*\((?P<of>.*)\)\s*(?:by\b(?P<by>(?:`[^`]*`|[^()`])*))?\s*", re.DOTALL
 )
-_GONE = re.compile(r"\s*(?P<of>`[^`]+`|\w+)\s+is\s+(missing|null|na)\s*", re.IGNORECASE)
-_TERM = re.compile(r"\s*(?:`(?P<quoted>[^`]+)`|(?P<name>[^\W\d]\w*)|(?P<sign>.))", re.DOTALL)
+_IS_MISSING = re.compile(r"\s*(?P<of>`[^`]+`|\w+)\s+is\s+(missing|null|na)\s*", re.IGNORECASE)
+_NAME = r"(?:`[^`]+`|[^\W\d]\w*)"
+_TERM = rf"\s*(?:C\s*\(\s*{_NAME}\s*\)|{_NAME})\s*"
+_FORMULA = re.compile(rf"\s*({_NAME})\s*~({_TERM}(?:\+{_TERM})*)")
+_TERM_NAME = re.compile(rf"\s*(C\s*\(\s*)?({_NAME})")
+_OTHER_CALL = re.compile(r"(?!C\b)\b([^\W\d]\w*)\s*\(")
+_OTHER_SIGN = re.compile(r"[^\w\s~+()]|\b\d")
 
 
 @dataclass(frozen=True)
 class Question:
-    """One statistic, of attributes, by groups.
+    """One statistic of attributes, by groups.
 
     Parameters
     ----------
     what : str
-        "mean", "sd", "quantile", "share", "missing" (a share, too) or "correlation".
+        "mean", "sd", "quantile", "share", "missing" (a share, too), "correlation" or "regression".
     of : tuple of str
-        Attributes that it is about.
+        Attributes that it is about. Of a regression, the outcome comes first.
     by : tuple of str
         Attributes whose levels make groups.
     level : float
         Of a quantile.
     where : Predicate, optional
-        What the share is of.
+        The condition of a share.
     contrast : bool
         Whether each group is compared with the first one.
-    whole : bool
-        Whether all that lie in a piece with a value that ``where`` names have it.
+    covers_pieces : bool
+        Whether all values in a piece with a value that ``where`` names equal this value.
+    by_levels : tuple of str
+        Terms of a regression that count by their levels.
     """
 
     what: str
@@ -60,21 +68,35 @@ class Question:
     level: float = 0.5
     where: Predicate | None = None
     contrast: bool = False
-    whole: bool = False
+    covers_pieces: bool = False
+    by_levels: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Formula:
-    """An outcome, and terms: attributes, each as a number or by levels."""
+def parse_question(text: str, schema: Schema, by: str | Sequence[str] = ()) -> Question:
+    """Return what a text such as ``mean(wage) by sex`` asks.
 
-    outcome: str
-    terms: tuple[tuple[str, bool], ...]
+    Parameters
+    ----------
+    text : str
+        The question.
+    schema : Schema
+        Attributes that it may name.
+    by : str or sequence of str, optional
+        Attributes whose levels make groups, besides those in the text.
 
+    Returns
+    -------
+    Question
 
-def parse_question(text: str, schema: Schema, by: tuple[str, ...] = ()) -> Question:
-    """Return what a text such as ``mean(wage) by sex`` asks."""
-    found = _CALL.fullmatch(text) if isinstance(text, str) else None
-    if found is None:
+    Raises
+    ------
+    ParameterError
+        If the text cannot be read.
+    SchemaError
+        If it names an unknown attribute.
+    """
+    call = _CALL.fullmatch(text) if isinstance(text, str) else None
+    if call is None:
         if isinstance(text, str) and is_formula(text):
             raise ParameterError("this is a formula, not a question: use regress(...)")
         raise ParameterError(
@@ -82,36 +104,47 @@ def parse_question(text: str, schema: Schema, by: tuple[str, ...] = ()) -> Quest
             "share(x is missing), correlation(x, y) or difference(mean(x)), perhaps with 'by' and "
             "names behind it"
         )
-    what, of = found["what"], found["of"]
-    groups = (*by, *parse_names(found["by"] or "", schema))
-    if what == "difference":
-        inner = parse_question(of, schema, groups)
+    by = (by,) if isinstance(by, str) else tuple(by)
+    groups = (*by, *parse_names(call["by"] or "", schema))
+    if call["what"] == "difference":
+        inner = parse_question(call["of"], schema, groups)
         if inner.contrast or not inner.by:
             raise ParameterError(
                 "difference(...) compares groups with the first one: say which, as in "
                 "difference(mean(wage)) by sex"
             )
-        return Question(**{**vars(inner), "contrast": True})
+        return replace(inner, contrast=True)
+    question = replace(_parse_call(call["what"], call["of"], schema), by=groups)
+    names = (*question.of, *groups)
+    if len({*names}) < len(names):
+        raise ParameterError("each attribute may be named once in a question")
+    if question.what == "correlation" and groups:
+        raise ParameterError("correlation(x, y) has no groups: leave 'by' out")
+    return question
+
+
+def _parse_call(what: str, of: str, schema: Schema) -> Question:
+    """Return the question of a statistic and the text in its parentheses."""
     if what not in _ARGUMENTS:
         statistics = (*_ARGUMENTS, "difference")
         raise ParameterError(
             f"unknown statistic {what!r}. Available: {', '.join(statistics)}"
             f"{did_you_mean(what, statistics, synonyms=_SYNONYMS)}"
         )
-    if what == "share" and (gone := _GONE.fullmatch(of)):
-        return _checked(Question("missing", parse_names(gone["of"], schema), groups))
+    if what == "share" and (missing := _IS_MISSING.fullmatch(of)):
+        return Question("missing", parse_names(missing["of"], schema))
     if what == "share":
         where = parse_where(of, schema, named="share")
         if len(where.names) != 1:
             raise ParameterError("share(...) is about one attribute; name others behind 'by'")
-        return _checked(Question(what, tuple(where.names), groups, where=where))
+        return Question(what, tuple(where.names), where=where)
     names = list(parse_names(of) or ("",))
     level = _level(names) if what == "quantile" else 0.5
     quoted = ", ".join(f"`{name}`" for name in names)
     if len(names) + (what == "quantile") != _ARGUMENTS[what]:
         raise ParameterError(f"{what}(...) takes {_ARGUMENTS[what]} arguments")
-    named = "quantile" if what == "median" else what
-    return _checked(Question(named, parse_names(quoted, schema), groups, level=level))
+    statistic = "quantile" if what == "median" else what
+    return Question(statistic, parse_names(quoted, schema), level=level)
 
 
 def _level(arguments: list[str]) -> float:
@@ -126,15 +159,6 @@ def _level(arguments: list[str]) -> float:
     return level
 
 
-def _checked(asked: Question) -> Question:
-    names = (*asked.of, *asked.by)
-    if len({*names}) < len(names):
-        raise ParameterError("each attribute may be named once in a question")
-    if asked.what == "correlation" and asked.by:
-        raise ParameterError("correlation(x, y) has no groups: leave 'by' out")
-    return asked
-
-
 def is_formula(text: str) -> bool:
     """Whether a text is a formula rather than a question: it has a tilde outside of quotes.
 
@@ -144,30 +168,21 @@ def is_formula(text: str) -> bool:
     return "~" in re.sub("`[^`]*`|\"[^\"]*\"|'[^']*'", "", str(text))
 
 
-def parse_formula(text: str, schema: Schema) -> _Formula:
-    """Return the outcome and the terms of ``outcome ~ name + C(name)``."""
-    tokens = [(str(m.lastgroup), m[str(m.lastgroup)]) for m in _TERM.finditer(str(text).rstrip())]
-    follows = [word for _, word in tokens[1:]] + [""]
-    shape = "".join(
-        "C" if (kind, word, after) == ("name", "C", "(") else word if kind == "sign" else "n"
-        for (kind, word), after in zip(tokens, follows, strict=True)
-    )
-    if re.fullmatch(r"n~(n|C\(n\))(\+(n|C\(n\)))*", shape) is None:
-        calls = [
-            w for (k, w), after in zip(tokens, follows, strict=True) if after == "(" and w != "C"
-        ]
-        signs = [w for k, w in tokens if k == "sign" and w not in "~+()"]
-        odd = f"{calls[0]}(...)" if calls and calls[0].isidentifier() else "".join(signs[:1])
+def parse_formula(text: str, schema: Schema) -> Question:
+    """Return the regression that ``outcome ~ name + C(name)`` asks for."""
+    formula = _FORMULA.fullmatch(str(text))
+    if formula is None:
+        unquoted = re.sub("`[^`]*`", "", str(text))
+        call, sign = _OTHER_CALL.search(unquoted), _OTHER_SIGN.search(unquoted)
+        odd = f"{call[1]}(...)" if call else sign[0] if sign else "this"
         raise ParameterError(
-            f"formula: {odd or 'this'} is not read. Write 'outcome ~ name + C(name) + ...': names "
-            "(odd ones in backticks), + and C() for levels. Interactions, I(), other calls and "
-            "numbers are refused; nothing is evaluated"
+            f"formula: {odd} is not read. Write 'outcome ~ name + C(name) + ...': names (odd ones "
+            "in backticks), + and C() for levels. Interactions, I(), other calls and numbers are "
+            "refused; nothing is evaluated"
         )
-    names = [word for (kind, word), sign in zip(tokens, shape, strict=True) if sign == "n"]
-    parse_names(", ".join(f"`{name}`" for name in names), schema)
+    terms = _TERM_NAME.findall(formula[2])
+    names = parse_names(", ".join([formula[1], *(name for _, name in terms)]), schema)
     if len({*names}) < len(names):
         raise ParameterError("formula: each attribute may be named once")
-    by_levels = [
-        after == ")" for after, sign in zip(shape[1:] + " ", shape, strict=True) if sign == "n"
-    ]
-    return _Formula(names[0], tuple(zip(names[1:], by_levels[1:], strict=True)))
+    by_levels = [name for name, (call, _) in zip(names[1:], terms, strict=True) if call]
+    return Question("regression", names, by_levels=tuple(by_levels))

@@ -1,0 +1,161 @@
+"""Flags of estimates: errors that the intervals do not cover, in words.
+
+Everything here is a function of released values and public facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from missdp.estimate.columns import Column
+from missdp.estimate.estimands import Estimand
+from missdp.estimate.interval_estimates import decimals
+from missdp.estimate.released import Released
+from missdp.estimate.table_statistics import LEAST
+from missdp.estimate.tail_intervals import value_range
+from missdp.schema import Numeric
+from missdp.synth.base import Synthesizer
+from missdp.types import Floats
+
+_MAX_ERROR = 0.25  # error of the rows of a group, relative to them, beyond which it is too small
+_MAX_TAIL_NOISE = 0.3  # noise of a count, relative to the share of a tail that is well known
+_LEAST_TAIL = 0.1  # share of the rows
+
+
+def flags_of(
+    model: Synthesizer,
+    estimand: Estimand,
+    released: Released,
+    values: Floats,
+    share_std: Floats,
+    half_widths: Floats,
+) -> Iterator[str]:
+    """Yield the flags of estimates.
+
+    Parameters
+    ----------
+    model : Synthesizer
+        A fitted model.
+    estimand : Estimand
+        The question.
+    released : Released
+        Tables that were released for it.
+    values : ndarray
+        The estimates.
+    share_std : ndarray
+        Standard deviations of the shares of rows that the estimates are about.
+    half_widths : ndarray
+        Half the widths of the intervals.
+
+    Yields
+    ------
+    str
+    """
+    share = estimand.values(released.point)[1]
+    few = _labels(estimand, share_std > _MAX_ERROR * share)
+    if few:
+        yield (
+            f"Too small for the noise: {few}. Their numbers of rows are hardly known, "
+            "and intervals need not hold."
+        )
+    yield from _unknown_tails(estimand, released, values, share)
+    for column in estimand.columns:
+        if column.at in released.extremes:
+            yield from _hidden_rows(estimand, released, column, half_widths)
+    yield from released.flags
+    yield from _missing_values(model, estimand)
+    yield from _coarse_levels(model, estimand)
+
+
+def _labels(estimand: Estimand, chosen: Sequence[bool] | Any) -> str:
+    """Return the labels that are chosen, as text."""
+    return ", ".join(x for x, is_chosen in zip(estimand.labels, chosen, strict=True) if is_chosen)
+
+
+def _unknown_tails(
+    estimand: Estimand, released: Released, values: Floats, share: Floats
+) -> Iterator[str]:
+    """Name quantiles and shares in tails that are hardly larger than the noise of a count."""
+    first, question = estimand.columns[0], estimand.question
+    is_share = question.what == "share" and not question.contrast
+    if first.at not in released.within or not (is_share or question.what == "quantile"):
+        return
+    noise = released.within[first.at].noise
+    level = values if is_share else np.full(len(values), question.level)
+    tail = np.maximum(np.minimum(level, 1 - level), _LEAST_TAIL)
+    # A group may lie entirely beyond.
+    unknown = _labels(estimand, noise > np.minimum(_MAX_TAIL_NOISE * tail, share / 2))
+    if unknown:
+        yield (
+            f"{first.name}: the noise of a count is {noise:.0%} of the rows. How values "
+            f"lie in tails is hardly known; {unknown} may be off by more than intervals "
+            "tell."
+        )
+
+
+def _hidden_rows(
+    estimand: Estimand, released: Released, column: Column, half_widths: Floats
+) -> Iterator[str]:
+    """Name estimates that rows hidden by noise beyond a number would move out of their interval."""
+    attribute, extreme = column.attribute, released.within[column.at].extreme
+    assert extreme is not None
+    assert isinstance(attribute, Numeric)
+    moved, share = estimand.groups(released.extremes[column.at])
+    moved = np.abs(moved - estimand.groups(released.point)[0])
+    if estimand.question.contrast:  # all of these rows may be in one group
+        moved = (moved * share.sum() / np.maximum(share, LEAST))[1:]
+    if estimand.possible:
+        moved = np.minimum(moved, estimand.possible[1] - estimand.possible[0])
+    moves = [
+        f"{label} by {move:,.{decimals(move)}f}"
+        for label, move, half in zip(estimand.labels, moved.tolist(), half_widths, strict=True)
+        if move > half
+    ]
+    if moves:
+        low, high, far = map(attribute.shown, (*value_range(attribute), extreme[2]))
+        yield (
+            f"{attribute.name}: values were found from {low} to {high}. Noise may hide up to "
+            f"{extreme[1]:,.0f} rows near {far}, which would move {', '.join(moves)}: "
+            "more than intervals tell."
+        )
+
+
+def _missing_values(model: Synthesizer, estimand: Estimand) -> Iterator[str]:
+    """Name the assumptions about missing values."""
+    nullable = [column.name for column in estimand.columns if model.modelled_[column.name].nullable]
+    if estimand.question.what == "missing":
+        yield from (f"Rates are those of rows in which {x} is observed." for x in nullable[1:])
+    elif nullable and model._applied_strategy.models_holes:
+        yield (
+            "Missing values: what depends on observed attributes one by one is corrected for, and "
+            "a third of that taken for doubtful; what values themselves, or combinations of "
+            "attributes, decide is not."
+        )
+    elif nullable:
+        yield (
+            f"missing={model.missing!r}: intervals are for rows that are observed; they hold for "
+            "all rows if values are missing completely at random."
+        )
+
+
+def _coarse_levels(model: Synthesizer, estimand: Estimand) -> Iterator[str]:
+    """Name merged levels, and declared bins in which values are taken to lie evenly."""
+    question, fitted = estimand.question, vars(model)["model_"]
+    columns = estimand.columns[question.what == "missing" :]
+    merged = []
+    if len(estimand.columns) > 1 or question.what == "quantile":
+        levels = [(column.name, fitted.levels[column.at]) for column in columns]
+        merged = [name for name, level in levels if level.n_groups < len(level.groups)]
+    if merged:
+        yield f"{', '.join(merged)}: rare levels were merged, and are taken to be related alike."
+    for attribute in (column.attribute for column in columns):
+        if isinstance(attribute, Numeric) and attribute.pieces is None:
+            least, greatest = attribute.reach
+            if (least < greatest).any():
+                yield (
+                    f"{attribute.name}: values are taken to lie evenly in its declared bins; wide "
+                    "ones move means, deviations and slopes."
+                )

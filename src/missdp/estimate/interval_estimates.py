@@ -1,0 +1,134 @@
+"""Estimates with standard errors in three parts, intervals and flags; and how they are shown."""
+
+from __future__ import annotations
+
+import html
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from missdp.record import Record
+from missdp.schema import Date
+from missdp.schema.dates import UNIT_NAMES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_PARTS = ["noise", "sampling", "missing", "missing information", "rows"]
+_COLUMNS = ["estimate", "error", "low", "high", *_PARTS]
+_TINY = 1e-300  # variance by which is divided at least
+
+
+@dataclass(frozen=True)
+class Estimates(Record):
+    """Estimates with their errors; released values only.
+
+    Parameters
+    ----------
+    question : str
+    labels : tuple of str
+        Groups, or terms of a regression.
+    estimate : tuple of float
+    noise, sampling, missing : tuple of float
+        Parts of the standard error: the privacy noise, the sampling of rows, and the part that
+        missing values add. The standard error is the root of the sum of their squares.
+    rows : tuple of float
+        Rows that each estimate is about, as released: those in which it is applicable.
+    confidence : float
+        Of the intervals.
+    flags : tuple of str
+        Errors that the intervals do not cover.
+    possible : tuple of float
+        Least and greatest number that an estimate can be, by public bounds; empty if there are
+        none. Estimates and intervals stay within.
+    dates : str
+        If estimates are dates, the unit since 1970 that they count.
+    """
+
+    question: str
+    labels: tuple[str, ...]
+    estimate: tuple[float, ...]
+    noise: tuple[float, ...]
+    sampling: tuple[float, ...]
+    missing: tuple[float, ...]
+    rows: tuple[float, ...]
+    confidence: float
+    flags: tuple[str, ...]
+    possible: tuple[float, ...] = ()
+    dates: str = ""
+
+    derived = ("errors", "intervals", "missing_information")
+
+    def _coheres(self) -> bool:
+        parts = (self.estimate, self.noise, self.sampling, self.missing, self.rows)
+        lengths = {len(part) for part in parts}
+        is_ordered = list(self.possible) == sorted(self.possible)
+        return lengths == {len(self.labels)} and 0 < self.confidence < 1 and is_ordered
+
+    @property
+    def errors(self) -> tuple[float, ...]:
+        """Standard errors, of all parts together."""
+        parts = np.square([self.noise, self.sampling, self.missing])
+        return tuple(np.sqrt(parts.sum(axis=0)).tolist())
+
+    @property
+    def intervals(self) -> tuple[tuple[float, float], ...]:
+        """Intervals at the confidence, within the possible range."""
+        times = NormalDist().inv_cdf((1 + self.confidence) / 2)
+        half = times * np.asarray(self.errors)
+        lowest, highest = self.possible or (-math.inf, math.inf)
+        ends = np.stack([self.estimate - half, self.estimate + half], axis=1)
+        ends = np.clip(ends, lowest, highest)
+        return tuple((low, high) for low, high in ends.tolist())
+
+    @property
+    def missing_information(self) -> tuple[float, ...]:
+        """Share of the variance without noise that missing values make up."""
+        missing, sampling = np.square([self.missing, self.sampling])
+        return tuple((missing / np.maximum(missing + sampling, _TINY)).tolist())
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row for each estimate."""
+        import pandas as pd
+
+        parts = (self.noise, self.sampling, self.missing, self.missing_information, self.rows)
+        columns = self.estimate, self.errors, *zip(*self.intervals, strict=True), *parts
+        index = pd.Index(self.labels, name=self.question)
+        return pd.DataFrame(dict(zip(_COLUMNS, columns, strict=True)), index=index)
+
+    def shown(self) -> pd.DataFrame:
+        """Return `to_frame` as people write numbers: two digits of each error, and whole rows."""
+        frame = self.to_frame()
+        digits = [decimals(error) for error in self.errors]
+        for name in frame.columns[:-2]:
+            unit = self.dates if name in ("estimate", "low", "high") else ""
+            frame[name] = [_shown(*pair, unit) for pair in zip(frame[name], digits, strict=True)]
+        frame["missing information"] = [f"{share:.0%}" for share in self.missing_information]
+        return frame.assign(rows=[f"{rows:,.0f}" for rows in self.rows])
+
+    def __str__(self) -> str:
+        """Return a table for people, and the errors that it does not cover."""
+        shown = self.shown().to_string()
+        about = f"Intervals have confidence {self.confidence:.0%}; they cover noise and sampling."
+        unit: Any = self.dates
+        more = [f"Errors are in {UNIT_NAMES[unit]}s."] if unit else []
+        return "\n".join([shown, about, *more, *self.flags])
+
+    def _repr_html_(self) -> str:
+        flags = "".join(f"<li>{html.escape(flag)}</li>" for flag in self.flags)
+        return f"{self.shown().to_html()}<ul>{flags}</ul>"
+
+
+def _shown(value: float, digits: int, unit: Any) -> str:
+    """Return a number with so many digits, or the date it stands for."""
+    if unit and math.isfinite(value):
+        return Date.written(round(value), unit)
+    return f"{value:,.{digits}f}"
+
+
+def decimals(error: float) -> int:
+    """Return how many decimals an error of two significant digits has."""
+    return min(max(0, 1 - math.floor(math.log10(error))), 12) if 0 < error < math.inf else 4

@@ -1,0 +1,304 @@
+"""Estimates from what a model released, with standard errors from draws of the released tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from statistics import NormalDist
+
+import numpy as np
+
+from missdp.errors import ParameterError
+from missdp.estimate.estimands import Estimand, match_question, match_text
+from missdp.estimate.flags import flags_of
+from missdp.estimate.interval_estimates import Estimates
+from missdp.estimate.model_rows import answer_by_rows, rows_of
+from missdp.estimate.question_text import parse_formula, parse_question
+from missdp.estimate.released import Released, Tables, released_by
+from missdp.schema import Numeric
+from missdp.synth.base import Synthesizer
+from missdp.threads import one_blas_thread
+from missdp.types import Floats
+
+_REACH = 0.95  # share of the draws of the noise that an interval reaches to: they may be skewed
+_REACH_STD = NormalDist().inv_cdf((1 + _REACH) / 2)  # in standard deviations of a normal number
+_CONTRADICTED = 2.0  # times the distance that draws of the noise reach to
+_DOUBT = 0.35  # error of the correction for values that are missing selectively, relative to it
+_MAX_WILD = 5.0  # times the median distance from the middle: further out draws are cut off
+
+
+def estimate(
+    model: Synthesizer, question: str, *, by: str | Sequence[str] = (), confidence: float = 0.95
+) -> Estimates:
+    """Return the result of `Synthesizer.estimate`.
+
+    Parameters
+    ----------
+    model : Synthesizer
+        A fitted model.
+    question, by, confidence
+        As for `Synthesizer.estimate`.
+
+    Returns
+    -------
+    Estimates
+
+    Raises
+    ------
+    ParameterError
+        If the question cannot be read, or the model has no answer to it.
+    """
+    parsed = parse_question(question, model.schema_, by)
+    return answer(model, match_question(model, question, parsed), confidence)
+
+
+def regress(model: Synthesizer, formula: str, *, confidence: float = 0.95) -> Estimates:
+    """Return the result of `Synthesizer.regress`.
+
+    Parameters
+    ----------
+    model : Synthesizer
+        A fitted model.
+    formula, confidence
+        As for `Synthesizer.regress`.
+
+    Returns
+    -------
+    Estimates
+
+    Raises
+    ------
+    ParameterError
+        If the formula cannot be read, or the model has no answer to it.
+    """
+    parsed = parse_formula(formula, model.schema_)
+    return answer(model, match_question(model, formula, parsed), confidence)
+
+
+@one_blas_thread()
+def estimate_quickly(
+    model: Synthesizer, questions: Sequence[str], *, draws: int
+) -> list[Estimates]:
+    """Return estimates from the same few draws of tables, for a plan.
+
+    They stay at the released values: rows of the model hardly differ, and are slow to draw.
+
+    Parameters
+    ----------
+    model : Synthesizer
+        A fitted model.
+    questions : sequence of str
+        As for `Synthesizer.estimate`.
+    draws : int
+        Number of draws of the tables, which give the errors.
+
+    Returns
+    -------
+    list of Estimates
+        With intervals of confidence 0.95.
+
+    Raises
+    ------
+    ParameterError
+        If a question cannot be read, or the model has no answer to it.
+    """
+    estimands = [match_text(model, question) for question in questions]
+    cliques = [clique for estimand in estimands for clique in estimand.cliques]
+    released = released_by(model, cliques, draws=draws)
+    return [
+        estimates_of(model, estimand, released, 0.95, moves=np.zeros(len(estimand.labels)))
+        for estimand in estimands
+    ]
+
+
+@one_blas_thread()
+def answer(model: Synthesizer, estimand: Estimand, confidence: float) -> Estimates:
+    """Return estimates from what a model released.
+
+    Parameters
+    ----------
+    model : Synthesizer
+        A fitted model.
+    estimand : Estimand
+        The question.
+    confidence : float
+        Confidence of the intervals, strictly between 0 and 1.
+
+    Returns
+    -------
+    Estimates
+
+    Raises
+    ------
+    ParameterError
+        If the confidence is not between 0 and 1, or the model has no answer.
+    """
+    released, moves = released_with_moves(model, estimand, confidence)
+    return estimates_of(model, estimand, released, confidence, moves=moves)
+
+
+def released_with_moves(
+    model: Synthesizer, estimand: Estimand, confidence: float
+) -> tuple[Released, Floats]:
+    """Return the released tables of a question, and the moves of its values to rows of the model.
+
+    Parameters
+    ----------
+    model : Synthesizer
+        A fitted model.
+    estimand : Estimand
+        The question.
+    confidence : float
+        Confidence of the intervals, strictly between 0 and 1.
+
+    Returns
+    -------
+    Released
+        The tables.
+    ndarray
+        The values in rows of the model less the released values. Zero for groups without rows, and
+        for questions that rows do not answer: rows know less well how values lie inside bins, on
+        which deviations, quantiles and shares of a number depend.
+
+    Raises
+    ------
+    ParameterError
+        If the confidence is not between 0 and 1, or the model has no answer.
+    """
+    if not 0 < confidence < 1:
+        raise ParameterError("confidence must be strictly between 0 and 1")
+    if model._applied_strategy.fills:
+        raise ParameterError(
+            f"missing={model.missing!r} fills values before anything is counted, and no interval "
+            "knows of that; fit with missing='joint'"
+        )
+    released, question = released_by(model, estimand.cliques), estimand.question
+    direct = estimand.values(released.point)[0]
+    is_share = question.what == "share" and not isinstance(estimand.columns[0].attribute, Numeric)
+    if not (is_share or question.what in ("mean", "correlation", "regression")):
+        return released, np.zeros_like(direct)
+    return released, np.nan_to_num(answer_by_rows(rows_of(model), question) - direct)
+
+
+def estimates_of(
+    model: Synthesizer,
+    estimand: Estimand,
+    released: Released,
+    confidence: float,
+    *,
+    moves: Floats,
+) -> Estimates:
+    """Return estimates with the errors that draws of the tables show.
+
+    Draws are around the released values, and estimates are moved from there to the values in rows
+    of the model. Errors reach from the estimates to the draws, so that the move counts as an error.
+    Where noise cannot explain the move, the release contradicts the rows, and the estimate stays.
+
+    Parameters
+    ----------
+    model : Synthesizer
+        A fitted model.
+    estimand : Estimand
+        The question.
+    released : Released
+        The tables that were released for it, and draws of them.
+    confidence : float
+        Confidence of the intervals, strictly between 0 and 1.
+    moves : ndarray
+        Values in rows of the model less the released values.
+
+    Returns
+    -------
+    Estimates
+        One estimate for each label of the question.
+    """
+    drawn = [estimand.values(tables) for tables in released.noise]
+    noisy, direct = np.stack([values for values, _ in drawn]), estimand.values(released.point)[0]
+    reach = np.quantile(np.abs(noisy - direct), _REACH, axis=0)
+    values = direct + np.where(np.abs(moves) <= _CONTRADICTED * reach, moves, 0.0)
+    is_shifted = any(column.shift is not None for column in estimand.columns)
+    possible = () if is_shifted else estimand.possible
+    if possible:
+        values = np.clip(values, possible[0], possible[1])
+    variances = [
+        _noise_variance(estimand, released, values, noisy),
+        *_row_variances(model, estimand, released),
+    ]
+    if possible:  # nothing is further off
+        variances = [np.minimum(x, np.square(possible[1] - possible[0])) for x in variances]
+    noise, sampling, missing = (tuple(np.sqrt(variance).tolist()) for variance in variances)
+    share_std = _standard_deviation(share for _, share in drawn)
+    half = np.sqrt(np.sum(variances, axis=0)) * NormalDist().inv_cdf((1 + confidence) / 2)
+    groups = estimand.groups(released.point)[1]
+    rows = (groups[1:] + groups[0] if estimand.question.contrast else groups) * released.n_rows
+    return Estimates(
+        question=estimand.text,
+        labels=tuple(estimand.labels),
+        estimate=tuple(values.tolist()),
+        noise=noise,
+        sampling=sampling,
+        missing=missing,
+        rows=tuple(rows.tolist()),
+        confidence=float(confidence),
+        flags=tuple(flags_of(model, estimand, released, values, share_std, half)),
+        possible=possible,
+        dates=estimand.dates,
+    )
+
+
+def _noise_variance(
+    estimand: Estimand, released: Released, values: Floats, noisy: Floats
+) -> Floats:
+    """Return the variance by noise, of a normal number that reaches as far as the draws do."""
+    reach = np.quantile(np.abs(noisy - values), _REACH, axis=0)
+    reach = np.minimum(reach, _largest_error(estimand, released, values))
+    if estimand.question.what == "share":  # spikes may lie anywhere in a piece
+        most = estimand.values(released.point, covers_pieces=True)[0]
+        reach = np.maximum(reach, np.abs(most - values))
+    return np.asarray(np.square(reach / _REACH_STD))
+
+
+def _largest_error(estimand: Estimand, released: Released, values: Floats) -> Floats:
+    """Return how far noise may move a quantile: not beyond pieces that counts rule out."""
+    column, question = estimand.columns[0], estimand.question
+    within = released.within.get(column.at)
+    if question.what != "quantile" or len(estimand.columns) > 1 or within is None or not within.std:
+        return np.full(len(values), math.inf)
+    assert isinstance(column.attribute, Numeric)
+    low, high = (
+        estimand.values(released.point, level=question.level + sign * within.std)[0]
+        for sign in (-1, 1)
+    )
+    edges = np.array([-math.inf, *(column.attribute.pieces or ()), math.inf])
+    below, above = edges[edges <= low][-1], edges[edges > high][0]
+    return np.asarray(np.maximum(values - below, above - values))
+
+
+def _row_variances(
+    model: Synthesizer, estimand: Estimand, released: Released
+) -> tuple[Floats, Floats]:
+    """Return the variances by the sampling of rows, and by missing values."""
+
+    def variance(draws: Iterable[Tables]) -> Floats:
+        return np.asarray(
+            np.square(_standard_deviation(estimand.values(tables)[0] for tables in draws))
+        )
+
+    sampling = variance(released.complete)
+    is_nullable = any(model.modelled_[column.name].nullable for column in estimand.columns)
+    if not is_nullable or estimand.question.what == "missing":
+        return sampling, np.zeros_like(sampling)
+    missing = np.maximum(variance(released.sampled) - sampling, 0.0)
+    if len(estimand.cliques) == 1:  # tables of different observed rows make no regression
+        point, observed = (estimand.values(t)[0] for t in (released.point, released.observed))
+        missing += np.square(_DOUBT * (point - observed))
+    return sampling, missing
+
+
+def _standard_deviation(draws: Iterable[Floats]) -> Floats:
+    """Return standard deviations, which a few wild draws do not move."""
+    values = np.stack([*draws])
+    off = values - np.median(values, axis=0)
+    half, nearly = np.quantile(np.abs(off), [0.5, 0.95], axis=0)
+    most = np.maximum(_MAX_WILD * half, nearly)
+    return np.asarray(np.clip(off, -most, most).std(axis=0))

@@ -1,0 +1,373 @@
+"""Statistics of complete rows that a model released, unshrunk, and draws of their errors.
+
+Everything here is a function of released values and public facts. Standard errors come from
+statistics that are moved: by another draw of the noise, by other rows with their missing values,
+and by other complete rows. Missing values add the difference of the last two.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import combinations
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from missdp.estimate.within_bins import ReleasedSums, WithinBins
+from missdp.inference.completion import Completed, ModelFacts, PairTables, complete, completed
+from missdp.inference.marginals import NoisyMarginals
+from missdp.inference.missingness import MissingnessModel
+from missdp.inference.products import NumberMoments, Taken, complete_numbers
+from missdp.synth import AllPairs
+from missdp.synth.adaptive import AdaptiveSynthesizer
+from missdp.synth.coordinates import finely_drawn
+from missdp.synth.learn_pairs import PairRelease, ordered_levels
+from missdp.synth.uncertain import counted, noisier
+from missdp.types import Clique, Floats, Ints
+
+Cells = Mapping[Clique, Floats]
+"""Shares of rows by positions of attributes; noise makes some negative.
+
+``~a`` is the position of the standardised number ``z`` of the attribute ``a``. The mean over all
+rows of ``z``, where the attribute ``c`` has each of its codes, is at ``(~a, c)``, and that of the
+product of two ``z`` at ``(~a, ~b)``.
+"""
+
+CLIPPED = 0.1
+"""Error of the share of a sum that clipping removes, which a model restores, relative to it."""
+
+_ROWS = 20_000  # rows of the model that represent the private rows
+_FEWER = 6_000  # rows by which draws are made
+_UNSELECTED = (
+    0.8  # error of a pair that was not selected: the mean size of its noise, in deviations
+)
+
+_PRIOR_ROWS = 5.0  # rows by which a rate is shrunk towards its mean
+
+
+class Statistics(NamedTuple):
+    """Statistics on groups of levels.
+
+    * ``cells``: Tables, and sums of standardised numbers.
+    * ``missing``: By one attribute, and by two: shares of rows in which the first is missing, and
+      in which it is applicable, at each level of the second.
+    """
+
+    cells: Cells
+    missing: Cells
+
+
+def axes_of(clique: Clique) -> Clique:
+    """Return the attributes whose codes are the axes of a table: all but standardised numbers."""
+    return tuple(a for a in clique if a >= 0)
+
+
+def attributes_of(clique: Clique) -> Clique:
+    """Return the attributes that a table is about, in the order of the schema."""
+    return tuple(sorted(max(a, ~a) for a in clique))
+
+
+def is_within(clique: Clique, measured: Iterable[Clique]) -> bool:
+    """Whether a set of attributes is a part of one that was measured."""
+    return len(clique) < 2 or any({*clique} <= {*one} for one in measured)
+
+
+def _with_weights(cells: Cells, rows: Ints, z: Mapping[int, Floats], weights: Floats) -> Cells:
+    """Return tables with additional weight on each row."""
+    moved = {}
+    for clique, table in cells.items():
+        weighted = math.prod((z[~a] for a in clique if a < 0), start=weights)
+        axes = axes_of(clique)
+        moved[clique] = table + (
+            counted(rows, axes, table.shape, weighted) if axes else weighted.sum()
+        )
+    return moved
+
+
+class Replicates:
+    """Released statistics of complete rows, and statistics of other draws of noise and rows.
+
+    A model fitted to the release draws rows, which represent the private rows. What a release says
+    of an attribute ``a`` of the table is at position ``of.index(a)``.
+    """
+
+    flags: tuple[str, ...] = ()
+
+    def __init__(self, model: AllPairs | AdaptiveSynthesizer) -> None:
+        fitted: Any = model.model_
+        self.names = model.modelled_.names
+        self.levels, self.n_rows = fitted.levels, model.tables_.rows
+        self.cell_noise = model.tables_.cell_std / self.n_rows  # of the share of a cell of a pair
+        self._model, self._measured = model, model.tables_
+        self._masks, self._rng = fitted.masks, np.random.default_rng(0)  # public: any points do
+        named = zip(self.levels, self.names, strict=True)
+        self._applicable = [np.unique(x.groups[: model.schema_[n].size]) for x, n in named]
+        self._rows = fitted.law.sample(_ROWS, self._rng)
+        self._holes = self._masks.draw(self._rows, self._rng)
+        self._seen = np.where(self._holes, [x.n_groups for x in self.levels], self._rows)
+        self._taken: Taken | None = self._measured.taken(self._seen)
+        self._retained = self._measured.left(self._seen)  # shares of sums, after clipping
+        self._seen = self._seen[:_FEWER]
+        finer = finely_drawn(self._measured.numbered, self._rows[:_FEWER], self._rng)
+        self._z = {a: number.z[finer[:, a]] for a, number in self._measured.numbered.items()}
+        self._restrict([*range(len(self.levels))])
+
+    def about(self, cliques: Sequence[Clique]) -> Self:
+        """Return the same for some attributes; for all of them, if values are missing."""
+        some = copy.copy(self)
+        if isinstance(self._measured, NoisyMarginals):
+            for clique in cliques:
+                if len(clique) > 1 and not is_within(clique, self._measured.counts):
+                    some._take_from_model(clique)
+            some._restrict(self.of)
+        elif not self._masks.present.any():
+            some._restrict(sorted({a for clique in cliques for a in clique}))
+        return some
+
+    def _restrict(self, of: list[int]) -> None:
+        release, taken = self._measured, self._taken
+        if isinstance(release, PairRelease):
+            release = release.about(of)
+        if taken is not None:
+            pairs = {(i, j): (of[i], of[j]) for i, j in combinations(range(len(of)), 2)}
+            numbers = enumerate(self._measured.numbered, len(self.levels))
+            single = [*of, *(place for place, a in numbers if a in of)]
+            taken = Taken(
+                [taken.single[place] for place in single],
+                {pair: taken.pairs[named] for pair, named in pairs.items()},
+                {p: taken.gains[named] for p, named in pairs.items() if named in taken.gains},
+            )
+        self.of, self.release, self._removed = of, release, taken
+        self._tables = release.tables(taken)
+        moments = release.moments(taken) or NumberMoments({}, {}, {}, {})
+        self._single_sums: Any = moments.means, moments.powers
+        self._moments: dict[Clique, tuple[Floats, Floats]]
+        self._moments = {(~a, c): pair for (a, c), pair in moments.by_level.items()}
+        self._moments |= {
+            (~a, ~b): (np.asarray(mean), np.asarray(std))
+            for (a, b), (mean, std) in moments.both.items()
+        }
+        self._numbers = {i: a for i, a in enumerate(of) if a in self._z}
+
+    def _take_from_model(self, clique: Clique) -> None:
+        """Take a marginal from the model, which was right enough for it not to be measured.
+
+        A selected marginal is off by more than the noise of its cells adds up to. A trend that is
+        off by less is not selected, and adds up in a mean, where noise does not.
+        """
+        assert isinstance(self._measured, NoisyMarginals)
+        shape, n = self._measured.shape(clique), len(self._seen)
+        counts = counted(self._seen, clique, shape, np.full(n, self.n_rows / n))
+        off = max(1.0, _UNSELECTED * math.sqrt(counts.size))
+        self._measured = self._measured.add(clique, counts, off * self.cell_noise * self.n_rows)
+        self.flags += (
+            f"{', '.join(self.names[a] for a in clique)} were not measured together, since "
+            "other pairs seemed worse: taken from the model, which loses weak relations.",
+        )
+
+    def draws(self, number: int) -> Iterator[tuple[Floats, Statistics, Statistics]]:
+        """Yield random weights of rows, statistics with other noise, and with these weights."""
+        rng, n = np.random.default_rng(1), _FEWER  # public: draws show how numbers vary
+        for _ in range(number):
+            weights = rng.normal(size=n) * np.sqrt(self._model._design / (self.n_rows * n))
+            weights -= weights.mean()
+            yield weights, self._noisy(rng), self._resampled(weights)
+
+    def within_bins(self, at: int, marginal: Floats) -> WithinBins:
+        """Return the values of a number inside its bins, given its marginal."""
+        observed = 1 - float(self._holes[:_FEWER, at].mean())
+        facts = self.n_rows, observed, self._sums(at)
+        return WithinBins.of(self._model, self.names[at], marginal, *facts)
+
+    def chance_missing(self, clique: Clique, at: int) -> Floats:
+        """Return how often an attribute is missing in each cell, on groups, in rows of the model.
+
+        It is shrunk towards the mean over all rows.
+        """
+        rows, holes = self._rows[:_FEWER], self._holes[:_FEWER, at].astype(float)
+        shape = tuple(self.levels[a].n_groups for a in clique)
+        number = counted(rows, clique, shape, np.ones(len(rows)))
+        missing = counted(rows, clique, shape, holes) + _PRIOR_ROWS * holes.mean()
+        return np.asarray(missing / (number + _PRIOR_ROWS))
+
+    def point(self) -> Statistics:
+        """Return the statistics that were released, completed for missing values."""
+        return self._completed(self._released, _ROWS)
+
+    def observed(self) -> Statistics:
+        """Return the statistics with observed values taken for all."""
+        sizes, released = self._tables.sizes, self._released
+        cells = {
+            c: table[tuple(slice(sizes[i]) for i in axes_of(c))]
+            for c, table in released.cells.items()
+        }
+        shares = {c: float(table.sum()) for c, table in cells.items()}
+        cells = {c: table / shares[attributes_of(c)] for c, table in cells.items()}
+        return Statistics(cells, released.missing)
+
+    def among(self, statistics: Statistics, cliques: Collection[Clique]) -> Statistics:
+        """Return the statistics of some sets of attributes, by positions in the table."""
+
+        def chosen(cells: Cells) -> dict[Clique, Floats]:
+            named = {
+                tuple(self.of[i] if i >= 0 else ~self.of[~i] for i in c): table
+                for c, table in cells.items()
+            }
+            return {c: table for c, table in named.items() if attributes_of(c) in cliques}
+
+        tables = {}
+        for clique in cliques:  # each of them, or a sum over a larger one
+            places = tuple(map(self.of.index, clique))
+            larger = min((c for c in statistics.cells if {*places} <= {*c}), key=len)
+            others = tuple(axis for axis, i in enumerate(larger) if i not in places)
+            tables[clique] = statistics.cells[larger].sum(axis=others)
+        return Statistics(tables | chosen(statistics.cells), chosen(statistics.missing))
+
+    def with_rows(self, statistics: Statistics, weights: Floats) -> Statistics:
+        """Return statistics by positions in the table with additional weight on each row."""
+        cells = _with_weights(statistics.cells, self._rows[:_FEWER], self._z, weights)
+        return Statistics(cells, statistics.missing)
+
+    @cached_property
+    def _released(self) -> Statistics:
+        """The statistics as they were released, "missing" as a last level."""
+        sums: dict[Clique, Floats] = {c: table for c, (table, _) in self._moments.items()}
+        return self._statistics(self._tables, sums, self.release.together)
+
+    def _statistics(
+        self, tables: PairTables, sums: Cells, together: Mapping[Clique, Floats]
+    ) -> Statistics:
+        cells: dict[Clique, Floats] = {(i,): m for i, m in enumerate(tables.margins)}
+        cells |= {**tables.tables} | {c: t / self.n_rows for c, t in together.items()}
+        return Statistics({**cells, **sums}, self._missing(cells))
+
+    def _missing(self, cells: Cells) -> Cells:
+        """Return where each attribute is missing, by itself and at the levels of others."""
+        missing: dict[Clique, Floats] = {}
+        for clique, table in cells.items():
+            for axis, i in enumerate(clique if len(clique) < 3 and min(clique) >= 0 else ()):
+                others, size = clique[:axis] + clique[axis + 1 :], self._tables.sizes[i]
+                if table.shape[axis] > size:
+                    rows = np.moveaxis(table, axis, 0)
+                    rows = rows[:, : self._tables.sizes[others[0]]] if others else rows[:, None]
+                    applicable = rows[self._applicable[self.of[i]]].sum(axis=0) + rows[size]
+                    missing[i, *others] = np.stack([rows[size], applicable])
+        return missing
+
+    def _noisy(self, rng: np.random.Generator) -> Statistics:
+        """Return statistics with other noise."""
+        again, for_rates = self.release.redrawn(rng), rng.spawn(1)[0]
+        sums = {
+            c: table + std * rng.normal(size=table.shape)
+            for c, (table, std) in self._moments.items()
+        }
+        retained = {
+            (i, j): self._retained[1].get((self.of[i], self.of[j]), 1.0)
+            for i, j in self._tables.tables
+        }
+        tables = noisier(self._tables, again.tables(self._removed), retained)
+        rates = tuple(  # a rate of less than two deviations was taken for none
+            m + for_rates.normal(0.0, np.where(m > 0, std, 2 * std))
+            for m, std in zip(self._tables.margins, self.release.margin_stds, strict=True)
+        )
+        missing = self._statistics(replace(tables, margins=rates), {}, {}).missing
+        tables = replace(tables, margins=self._restored(tables.margins, rng))
+        noisy = self._statistics(tables, sums, again.together)
+        return self._completed(Statistics(noisy.cells, missing))
+
+    def _restored(self, margins: Sequence[Floats], rng: np.random.Generator) -> tuple[Floats, ...]:
+        """Return marginals with another error of the rows that clipping removed."""
+        if self._removed is None:
+            return tuple(margins)
+        moved = [
+            m + CLIPPED * (1 - self._retained[0][a]) * np.sqrt(m) * rng.normal(size=len(m))
+            for a, m in zip(self.of, margins, strict=True)
+        ]
+        positive = [np.maximum(margin, 0.0) for margin in moved]
+        return tuple(margin / margin.sum() for margin in positive)
+
+    def _resampled(self, weights: Floats) -> Statistics:
+        """Return statistics with additional weight on each row, missing values included."""
+        holes = self._holes[:_FEWER]
+        z = {i: np.where(holes[:, a], 0.0, self._z[a]) for i, a in self._numbers.items()}
+        cells = _with_weights(self._released.cells, self._seen[:, self.of], z, weights)
+        return self._completed(Statistics(cells, self._missing(cells)))
+
+    def _completed(self, observed: Statistics, rows: int = _FEWER) -> Statistics:
+        """Return statistics of complete rows, given those of observed values."""
+        cells, tables, has_missing = observed.cells, self._tables, bool(self._masks.present.any())
+        drawn = self._rows[:rows, self.of]
+        tables = replace(
+            tables,
+            margins=tuple(cells[i,] for i in range(len(self.of))),
+            tables={pair: cells[pair] for pair in tables.tables},
+        )
+        ordered = ordered_levels(self._model.modelled_, self._measured.levels)
+        completion = complete(
+            tables,
+            ModelFacts(ordered=[ordered[a] for a in self.of]),
+            rng=self._rng,
+            draw=lambda _: drawn,
+            rounds=int(has_missing),
+            start=self._masks if has_missing else MissingnessModel(np.zeros(len(self.of))),
+        )
+        complete_cells: dict[Clique, Floats] = {(i,): m for i, m in enumerate(completion.margins)}
+        for (i, j), excess in completion.pairs.items():
+            complete_cells[i, j] = excess + np.outer(*(completion.margins[k] for k in (i, j)))
+        larger = {c: self.n_rows * table for c, table in cells.items() if len(c) > 2}
+        complete_cells |= completed(larger, {}, completion.masks, drawn, tables.sizes, leaned=False)
+        return Statistics(
+            {**complete_cells, **self._sums_of_all(cells, completion, drawn)}, observed.missing
+        )
+
+    def _sums_of_all(self, observed: Cells, completion: Completed, rows: Ints) -> Cells:
+        """Return sums of standardised numbers over complete rows: see `complete_numbers`."""
+        sums = {c: (observed[c], std) for c, (_, std) in self._moments.items()}
+        by_level = {(~a, c): pair for (a, c), pair in sums.items() if c >= 0}
+        both: Any = {(~a, ~b): pair for (a, b), pair in sums.items() if b < 0}
+        if not sums:
+            return {}
+        levels = {i: self._measured.numbered[a].levels for i, a in self._numbers.items()}
+        means, variances = ({i: level[k] for i, level in levels.items()} for k in (0, 1))
+        marginals, holes = completion.margins, self._holes[: len(rows), self.of]
+        moments = NumberMoments({}, {}, by_level, both)
+        centred = complete_numbers(
+            moments, means, variances, marginals, rows, holes, completion.masks
+        )
+        mean = {i: float(marginals[i] @ level) for i, level in means.items()}
+        cells = {(~a, c): x + mean[a] * marginals[c] for (a, c), (x, _) in centred.by_level.items()}
+        products = {(~a, ~b): x + mean[a] * mean[b] for (a, b), (x, _) in centred.both.items()}
+        return cells | {c: np.asarray(product) for c, product in products.items()}
+
+    def _sums(self, at: int) -> ReleasedSums | None:
+        """Return the sums of a number that were released beside its bins, if there are any."""
+        release = self._measured
+        if not isinstance(release, PairRelease) or at not in release.numbered:
+            return None
+        i, level, number = self.of.index(at), self.levels[at], release.numbered[at]
+        marginal, size = self._tables.margins[i], self._model.schema_[self.names[at]].size
+        observed, retained = float(marginal[: level.n_groups].sum()), float(self._retained[0][at])
+        shares = marginal[level.groups] * level.shares / observed
+        (mean, std), (powers, stds) = (sums[i] for sums in self._single_sums)
+        line, square = number.powers
+        parts = np.stack([number.z, line, square - 1.0])
+        by_code = release.left_of(at, self._seen)
+        codes = np.bincount(self._seen[:, at], minlength=level.n_groups)[number.groups]
+        removed = parts @ ((1 - by_code) * number.shares * codes / len(self._seen))
+        means = (np.array([mean, powers[0], powers[1] - observed]) - removed) / observed
+        means[2] += shares[size:].sum()  # its square less 1 was added where it is not applicable
+        second_std = stds[0] * number.factors[0] * self.n_rows
+        share_std = (release.one_way.std**-2 + second_std**-2) ** -0.5 / self.n_rows
+        order = np.argsort(number.values, kind="stable")
+        return ReleasedSums(
+            number.values[order],
+            (parts * by_code)[:, order],
+            means,
+            np.hypot([std, *stds], CLIPPED * (1 - retained)) / observed,
+            shares[:size],
+            share_std / (observed * retained),
+        )

@@ -1,0 +1,226 @@
+"""How estimates depend on what cannot be seen: values that are missing because of what they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from missdp.errors import ParameterError
+from missdp.estimate.columns import Column
+from missdp.estimate.estimands import Estimand, match_text
+from missdp.estimate.interval_estimates import Estimates
+from missdp.estimate.intervals import estimates_of, released_with_moves
+from missdp.estimate.released import Released
+from missdp.files import new_figure, picture_format, write_picture
+from missdp.record import Record
+from missdp.synth.base import Synthesizer
+from missdp.threads import one_blas_thread
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LEAST_SHARE = 1e-9  # share by which is divided at least
+_MAX_SHIFTS = 101
+_LARGEST_SHIFT = 10.0  # standard deviations
+
+
+@dataclass(frozen=True)
+class SensitivityAnalysis(Record):
+    """Estimates by how far missing values depart from missing at random; released values only.
+
+    Parameters
+    ----------
+    attribute : str
+        Whose missing values depart.
+    deviation : float
+        Its standard deviation, as released: the unit of the shifts.
+    shifts : tuple of float
+        Standard deviations that are added to every missing value.
+    estimates : tuple of Estimates
+        One for each shift.
+    tipping : tuple of (float or None)
+        For each estimate, the shift nearest to 0 at which the conclusion turns, or None if it does
+        not turn within the shifts. The conclusion on a difference, correlation or coefficient turns
+        where its interval begins or ceases to leave out 0. Any other conclusion turns where the
+        estimate leaves its interval at shift 0.
+    """
+
+    attribute: str
+    deviation: float
+    shifts: tuple[float, ...]
+    estimates: tuple[Estimates, ...]
+    tipping: tuple[float | None, ...]
+
+    def _coheres(self) -> bool:
+        labels = {moved.labels for moved in self.estimates}
+        has_all = len(self.shifts) == len(self.estimates) > 0 and len(labels) == 1
+        return has_all and len(self.tipping) == len(self.estimates[0].labels)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row for each shift and estimate."""
+        return self._stacked([moved.to_frame() for moved in self.estimates])
+
+    def _stacked(self, frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+        import pandas as pd
+
+        return pd.concat(frames, keys=self.shifts, names=["shift", self.estimates[0].question])
+
+    def __str__(self) -> str:
+        """Return a table for people, where conclusions turn, and what is not covered."""
+        columns = ["estimate", "error", "low", "high"]
+        shown = self._stacked([moved.shown()[columns] for moved in self.estimates]).to_string()
+        unit = f"Shifts are added to missing {self.attribute}, in units of {self.deviation:.4g}."
+        return "\n".join([shown, unit, *self.conclusions, *self.estimates[0].flags])
+
+    @property
+    def conclusions(self) -> tuple[str, ...]:
+        """Where each conclusion turns, in words."""
+        holds = f"holds from {min(self.shifts):g} to {max(self.shifts):g}"
+        turns = [holds if x is None else f"turns at a shift of {x:.3g}" for x in self.tipping]
+        pairs = zip(self.estimates[0].labels, turns, strict=True)
+        return tuple(f"{label}: the conclusion {turn}." for label, turn in pairs)
+
+    def plot(self, path: str | Path) -> None:
+        """Draw the estimates and their intervals against the shifts.
+
+        Parameters
+        ----------
+        path : str or Path
+            Where to write; the suffix decides the format (``.svg``, ``.png``, ``.pdf``).
+
+        Raises
+        ------
+        ParameterError
+            If the suffix is another one.
+        MissingDependencyError
+            If matplotlib is not installed.
+        """
+        picture_format(path)
+
+        labels, question = self.estimates[0].labels, self.estimates[0].question
+        figure = new_figure(figsize=(6.4, 1.2 + 2.2 * len(labels)), layout="constrained")
+        panels = np.ravel(figure.subplots(len(labels), 1, squeeze=False, sharex=True))
+        values = np.array([moved.estimate for moved in self.estimates])
+        low, high = np.array([moved.intervals for moved in self.estimates]).T
+        each = zip(panels, labels, self.tipping, values.T, low, high, strict=True)
+        for panel, label, turn, line, bottom, top in each:
+            panel.fill_between(self.shifts, bottom, top, color="#1f77b4", alpha=0.2, linewidth=0)
+            panel.plot(self.shifts, line, color="#1f77b4", linewidth=1.5)
+            if turn is not None:
+                panel.axvline(turn, color="#b4441f", linestyle="--", linewidth=1)
+            title = question if label == "all" else label
+            panel.set_title(title.replace("$", r"\$"), fontsize=9)
+            panel.set_ylabel("estimate and interval", fontsize=9)
+        name = self.attribute.replace("$", r"\$")
+        panels[-1].set_xlabel(f"added to missing {name} (standard deviations)", fontsize=9)
+        write_picture(figure, path)
+
+
+@one_blas_thread()
+def sensitivity(
+    model: Synthesizer,
+    question: str,
+    *,
+    attribute: str,
+    shifts: Sequence[float] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5),
+    by: str | Sequence[str] = (),
+    confidence: float = 0.95,
+) -> SensitivityAnalysis:
+    """Return the result of `Synthesizer.sensitivity`.
+
+    Parameters
+    ----------
+    model : Synthesizer
+        A fitted model.
+    question, attribute, shifts, by, confidence
+        As for `Synthesizer.sensitivity`.
+
+    Returns
+    -------
+    SensitivityAnalysis
+
+    Raises
+    ------
+    ParameterError
+        If the question or the shifts cannot be read, or nothing can be added to the attribute.
+    """
+    steps = _checked(shifts)
+    estimand = match_text(model, question, by=by)
+    column = _column_of(model, estimand, attribute)
+    released, moves = released_with_moves(model, estimand, confidence)
+    deviation = _deviation(released, column)
+    chances = released.chances_missing(column.at, column.width)
+    estimand = replace(estimand, prepare=lambda tables: tables.separated(column.at, chances))
+    estimates = []
+    for step in steps:
+        column.shift = step * deviation
+        estimates.append(estimates_of(model, estimand, released, confidence, moves=moves))
+    tipping = _tipping(estimand, steps, estimates)
+    return SensitivityAnalysis(attribute, deviation, steps, tuple(estimates), tipping)
+
+
+def _checked(shifts: Sequence[float]) -> tuple[float, ...]:
+    steps = tuple(sorted({0.0, *map(float, shifts)}))
+    if not 1 < len(steps) <= _MAX_SHIFTS or not all(abs(step) <= _LARGEST_SHIFT for step in steps):
+        raise ParameterError(
+            f"shifts must be up to {_MAX_SHIFTS - 1} numbers other than 0, of size "
+            f"{_LARGEST_SHIFT:g} at most"
+        )
+    return steps
+
+
+def _column_of(model: Synthesizer, estimand: Estimand, attribute: str) -> Column:
+    """Return the column of an attribute; raise if nothing can be added to its missing values."""
+    columns = {column.name: column for column in estimand.columns}
+    if attribute not in columns:
+        raise ParameterError(
+            f"attribute must be one that the question is about: {', '.join(columns)}"
+        )
+    column = columns[attribute]
+    if column.by_levels or attribute in estimand.question.by:
+        raise ParameterError(f"{attribute!r} makes groups, to which nothing can be added")
+    column.check_missing(model)
+    if estimand.question.what == "missing":
+        raise ParameterError("a shift moves values, and the share of those missing stays as it is")
+    if column.points is None:
+        raise ParameterError(
+            f"{attribute!r} is categorical. Choose an attribute whose values are numbers."
+        )
+    return column
+
+
+def _deviation(released: Released, column: Column) -> float:
+    """Return the standard deviation of a column, as released."""
+    shares = released.point.of(column.at)[: column.width]
+    mean, square = (
+        float(shares @ column.mean(released.point, of) / max(shares.sum(), _LEAST_SHARE))
+        for of in (np.asarray, np.square)
+    )
+    return math.sqrt(max(square - mean**2, 0.0))
+
+
+def _tipping(
+    estimand: Estimand, steps: Sequence[float], estimates: Sequence[Estimates]
+) -> tuple[float | None, ...]:
+    """Return where each conclusion turns, between the shifts by straight lines."""
+    low, high = np.moveaxis(np.array([moved.intervals for moved in estimates]), 2, 0)
+    if estimand.is_relation:  # the interval excludes or includes 0
+        margins = np.minimum(-low, high)
+    else:  # the estimate lies in the interval at shift 0
+        values, zero = np.array([moved.estimate for moved in estimates]), steps.index(0.0)
+        margins = np.minimum(values - low[zero], high[zero] - values)
+    turns = []
+    for column in margins.T.tolist():
+        points = [
+            start + (end - start) * a / (a - b)
+            for (start, a), (end, b) in pairwise(zip(steps, column, strict=True))
+            if (a > 0) != (b > 0)
+        ]
+        turns.append(min(points, key=abs, default=None))
+    return tuple(turns)
