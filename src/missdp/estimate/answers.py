@@ -347,7 +347,7 @@ class _Column:
 
     def check_holes(self, model: Synthesizer) -> None:
         """Refuse a model that knows of none."""
-        if not model._applied_strategy.models_holes:
+        if not model.applied_strategy.models_holes:
             raise ParameterError(
                 f"missing={model.missing!r} does not model what is missing; fit with "
                 "missing='joint'"
@@ -835,7 +835,7 @@ def _uncovered(model: Synthesizer, asked: Asked, nullable: Sequence[str]) -> Ite
     columns = asked.columns[int(asked.of_holes) :]
     if asked.of_holes:
         yield from (f"Rates are those of rows in which {x} is observed." for x in nullable[1:])
-    elif nullable and model._applied_strategy.models_holes:
+    elif nullable and model.applied_strategy.models_holes:
         yield (
             "Missing values: what depends on observed attributes one by one is corrected for, and "
             "a third of that taken for doubtful; what values themselves, or combinations of "

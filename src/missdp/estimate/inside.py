@@ -59,7 +59,7 @@ def counted(model: Synthesizer, name: str) -> Numeric:
     assert isinstance(attribute, Numeric)
     if attribute.pieces is None or attribute.shares is None:
         return attribute
-    low, high = model.__dict__.get("_beyond", {}).get(name, np.zeros((0, 4))).T[:2]
+    low, high = model.fitted_.tails.get(name, np.zeros((0, 4))).T[:2]
     above = low + high > 2 * _median(attribute)
     pieces = np.asarray(attribute.pieces)
     middle = (pieces[1:] + pieces[:-1]) / 2
@@ -105,7 +105,7 @@ class Beyond:
     @classmethod
     def of(cls, model: Synthesizer, attribute: Numeric) -> Self:
         """Return those of an attribute that may move its mean most."""
-        known = model.__dict__.get("_beyond", {}).get(attribute.name, np.zeros((0, 4)))
+        known = model.fitted_.tails.get(attribute.name, np.zeros((0, 4)))
         low, high = reach(attribute)
         middle = _median(attribute) if len(known) else low
         far = middle + _FAR * (np.array([low, high]) - middle)
@@ -283,7 +283,7 @@ class Inside:
             others = np.array([0.0, 0.0, sums.law[attribute.size :].sum()])
             sums = replace(sums, law=sums.law[: attribute.size], means=sums.means + others)
         beyond = Beyond.of(model, attribute).falling(points, margin, n_rows * seen)
-        return cls(piece, shares, n_rows, seen, std, beyond, points, sums, model._design)
+        return cls(piece, shares, n_rows, seen, std, beyond, points, sums, model.fitted_.design)
 
     @property
     def noise(self) -> float:

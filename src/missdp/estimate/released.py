@@ -28,8 +28,7 @@ from missdp.inference.missingness import MissingnessModel
 from missdp.inference.model import Levels
 from missdp.inference.products import NumberMoments, Taken, complete_numbers
 from missdp.schema import Numeric
-from missdp.synth import AllPairs
-from missdp.synth.adaptive import AdaptiveSynthesizer
+from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.synth.coordinates import Coordinate, finely_drawn
 from missdp.synth.learn_pairs import PairRelease, ordered_levels
@@ -159,12 +158,11 @@ _KNOWN: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 @one_blas_thread()
 def released_by(model: Synthesizer, cliques: Iterable[tuple[str, ...]]) -> Released:
     """Return what a fitted model tells of sets of attributes; refuse one that tells nothing."""
-    model._check_fitted()
-    if not isinstance(model, AllPairs | AdaptiveSynthesizer):
+    if model.fitted_.tables is None or not isinstance(model, AIM | MST | AllPairs):
         raise ParameterError(
             f"{type(model).__name__} keeps no statistics to estimate from; AllPairs, AIM and MST do"
         )
-    if model._applied_strategy.fills:
+    if model.applied_strategy.fills:
         raise ParameterError(
             f"missing={model.missing!r} fills values before anything is counted, and no interval "
             "knows of that; fit with missing='joint'"
@@ -208,7 +206,7 @@ def released_of_one(model: Synthesizer, name: str, *, draws: int) -> Released:
     ParameterError
         If the family keeps no statistics.
     """
-    if not isinstance(model, AllPairs | AdaptiveSynthesizer):
+    if not isinstance(model, AIM | MST | AllPairs):
         raise ParameterError(f"{type(model).__name__} keeps no statistics to estimate from")
     clique = (model.modelled_.names.index(name),)
     source = _Source(model)
@@ -216,7 +214,7 @@ def released_of_one(model: Synthesizer, name: str, *, draws: int) -> Released:
     return _released(source.about_one(clique[0]), model, (clique,))
 
 
-def _check_measured(model: AllPairs | AdaptiveSynthesizer, wanted: Sequence[Clique]) -> None:
+def _check_measured(model: AIM | MST | AllPairs, wanted: Sequence[Clique]) -> None:
     """Refuse what was not measured, and is not in the workload, before anything is computed."""
     known = [*model.tables_.together, *candidates(model.workload, model.modelled_)]
     every_pair = isinstance(model, AllPairs)
@@ -249,9 +247,9 @@ class _Source:
     _moments: NumberMoments | None
     _alone: int | None = None  # the place of the one attribute that is asked for
 
-    def __init__(self, model: AllPairs | AdaptiveSynthesizer) -> None:
+    def __init__(self, model: AIM | MST | AllPairs) -> None:
         fitted: Any = model.model_
-        self._design = model._design
+        self._design = model.fitted_.design
         self._insides: dict[tuple[int, bytes], Inside] = {}  # shared by copies
         self._whole: PairRelease | NoisyMarginals = model.tables_
         self._names = model.modelled_.names
@@ -614,8 +612,9 @@ def _released(source: _Source, model: Synthesizer, wanted: Sequence[Clique]) -> 
         complete_.append(tables(replace(source.plus(exact, weights), gone=resampled.gone), moves))
     whole, plain = tables(exact, even), tables(source.observed(), even)
     sets = tuple(noise), tuple(sampled), tuple(complete_)
-    weighed = model._size is not None and model._size.weight is not None
-    rows = source.n_rows / (model._design if weighed else 1.0)  # that tell as much
+    size = model.fitted_.size
+    weighed = size is not None and size.weight is not None
+    rows = source.n_rows / (model.fitted_.design if weighed else 1.0)  # that tell as much
     hiding = {a: tables(exact, even | {a: x.most[0]}) for a, x in inside.items() if x.most}
     return Released(whole, plain, *sets, rows, source.flags, source, inside, hiding)
 

@@ -7,27 +7,28 @@ Everything here is a function of released values.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from missdp.estimate.formula import Question
 from missdp.schema import Numeric
-from missdp.synth.base import ESTIMATE_ROWS, Synthesizer
+from missdp.synth.base import Synthesizer
+from missdp.synth.fitted import Fitted
 from missdp.table import Table
 from missdp.types import Floats
 
 _ROWS = 100_000
+_ROWS_OF: WeakKeyDictionary[Fitted, Table] = WeakKeyDictionary()
 
 
 def rows_of(model: Synthesizer) -> Table:
     """Return complete rows that a model draws, the same ones at every call."""
-    facts = vars(model)
-    law, (of, rows) = facts["model_"], facts.get(ESTIMATE_ROWS, (None, None))
-    if of is not law:  # a copy of the model may have another law
-        rows = model.sample_table(_ROWS, random_state=0).coded_as(model.schema_)
-        facts[ESTIMATE_ROWS] = law, rows  # public: any seed does
-    return cast(Table, rows)
+    fitted = model.fitted_
+    if fitted not in _ROWS_OF:  # public: any seed does
+        rows = model.sample_table(_ROWS, random_state=0).coded_as(fitted.schema)
+        _ROWS_OF[fitted] = rows
+    return _ROWS_OF[fitted]
 
 
 def answer_of(rows: Table, asked: Question) -> Floats:
