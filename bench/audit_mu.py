@@ -106,7 +106,7 @@ def main() -> None:
             show(name, "", sound, weak)
             continue
         family, parameters = CASES[name]
-        for strategy in family.strategies:
+        for strategy in family.family.strategies:
             options = {"parameters": parameters, "strategies": [strategy], "trials": given.trials}
             sound, weak = (
                 audit_synthesizer(family, **options, scale=scale)[strategy] for scale in (1.0, 0.7)

@@ -84,7 +84,7 @@ def planned():
     """Yield name and epsilon of fits of every family that follow from parameters alone."""
     tables = {"all": schema(), "one never": schema(never=1), "wide": schema(wide=True)}
     for family in sorted(missdp.synthesizers().values(), key=lambda f: f.__name__):
-        strategies = list(family.strategies)
+        strategies = list(family.family.strategies)
         for strategy, (shape, of), own, epsilon in itertools.product(
             strategies, tables.items(), options(family.__name__), (1.0, 0.3)
         ):

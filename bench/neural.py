@@ -25,9 +25,8 @@ import numpy as np
 from _data import SHARED, table
 
 from missdp import AIM, AllPairs, Kamino, PrivBayes, Table
-from missdp.baselines import DPCTGAN, DPAutoGAN, DPMisGAN
+from missdp.baselines import DPCTGAN, DPAutoGAN, DPMisGAN, adversarial
 from missdp.evaluate import classifier_f1, marginal_distance
-from missdp.synth.all_pairs import PairsSynthesizer
 
 FAMILIES = {
     "DPMisGAN": (DPMisGAN, {}),
@@ -68,18 +67,18 @@ class Started:
 
     def __init__(self):
         self.one_way = None
-        self._own = PairsSynthesizer._one_way
+        self._own = adversarial.release_one_way
 
     def __enter__(self):
-        def kept(model, *args):
-            self.one_way = self._own(model, *args)
+        def kept(*args):
+            self.one_way = self._own(*args)
             return self.one_way
 
-        PairsSynthesizer._one_way = kept
+        adversarial.release_one_way = kept
         return self
 
     def __exit__(self, *error):
-        PairsSynthesizer._one_way = self._own
+        adversarial.release_one_way = self._own
 
     def margins(self):
         """Shares of all levels, those of merged ones put back."""

@@ -175,16 +175,16 @@ def distortion(model):
     The first number is what two draws from the model differ by, which is chance alone.
     """
     n, asked = DISTORTION_ROWS, []
-    draw = model._sample
+    draw = model.sample_codes
 
-    def counted(m, *rest):
+    def counted(m, *rest, **more):
         asked.append(m)
-        return draw(m, *rest)
+        return draw(m, *rest, **more)
 
-    one, two = (draw(n, "fill", np.random.default_rng(seed)) for seed in (1, 2))
-    model._sample = counted
+    one, two = (draw(n, np.random.default_rng(seed), keep_missing=False) for seed in (1, 2))
+    model.sample_codes = counted
     rows = model.sample_table(n, random_state=3)
-    del model._sample
+    del model.sample_codes
     schema = model.modelled_
     given = {a.name: np.minimum(rows.codes(a.name), a.size).astype(int) for a in schema}
     sizes = {a.name: a.size + 1 for a in schema}

@@ -15,6 +15,7 @@ from accounting.accounting_strategies import conditions, elementary
 from missdp import accounting, schema
 from missdp.baselines.network import Family, Network
 from missdp.baselines.networks import Layers, NetworkModel
+from missdp.baselines.privbayes import BayesianModel
 from missdp.datasets import yrbss
 from missdp.errors import DataError, MissDPError, ParameterError
 from missdp.estimate import Estimates, SensitivityAnalysis
@@ -38,8 +39,9 @@ from missdp.session import Products, RowProducts, Total
 from missdp.statistics import Estimate, Histogram
 from missdp.synth.coordinates import Coordinate
 from missdp.synth.first_parts import EffectiveSize
+from missdp.synth.fitted import Fitted
 from missdp.synth.learn_pairs import OneWayMarginals, PairRelease
-from missdp.synth.state import StoredModel
+from missdp.synth.split import BudgetLimits
 from missdp.testing.claims import Audit
 from missdp.testing.findings import Finding, Report
 from missdp.words import Risk
@@ -170,10 +172,19 @@ SINGLE = [
         (np.ones(2),)), (0, 1), True, {1: 0}, np.ones(4) / 4, 12.0
     ),
     Network((Family("kind", ()), FAMILY), {"kind": TABLE[0], "b": TABLE}, {("kind", "b"): TABLE}),
-    StoredModel(
-        family="F", parameters={"kind": None, "w": {("a",): 2}, "x": math.inf, "big": 10**30},
-        schema=SCHEMA, frame="polars", n_rows=3, n_rows_std=0.0, guarantee=GUARANTEE,
-        released={"law": HEADS, "counts": {"kind": TABLE.astype(np.int64)}, "all": (TABLE > 1,)},
+    Fitted(
+        family="F", schema=SCHEMA, frame="polars", n_rows=3, n_rows_std=0.0, guarantee=GUARANTEE,
+        parameters={
+            "missing": "joint", "kind": None, "w": {("a",): 2}, "x": math.inf, "big": 10**30
+        },
+        model={"law": HEADS, "counts": {"kind": TABLE.astype(np.int64)}, "all": (TABLE > 1,)},
+        tables=None, measured=(("kind", "b"),), kinds={}, tails={}, limits=None, size=None,
+        draws="even", release=None,
+    ),
+    BayesianModel(Network((FAMILY,), {"b": TABLE}), None),
+    BudgetLimits(
+        currency="gdp", amount=0.5, events=(accounting.FilterEvent(capacity=PURE),),
+        structure=FixedGates(),
     ),
     Estimate(name="mean", value=1.5, interval=(1, 2.0), confidence=0.95, guarantee=GUARANTEE),
     Histogram(
@@ -320,7 +331,7 @@ def test_what_is_no_record_is_refused():
             missdp.Guarantee,
             missdp.Schema,
             Estimate,
-            StoredModel,
+            Fitted,
         ):
             refused(MissDPError, None, kind.from_json, text)
 
@@ -431,12 +442,13 @@ def test_a_model_file_that_lacks_anything_is_refused(family, tmp_path):
     family(epsilon=1.0, random_state=0).fit(frame, schema=facts).save(path)
     document = unsealed(json.loads(path.read_text(encoding="utf-8")))
     wrong = [{"parameters": document["parameters"] | {"base": "heads"}}]
-    wrong += [{"released": document["released"] | {"effective size": None}}] if units else []
-    for part in ("released", "parameters"):
-        facts = document[part].items()
-        wrong += [{part: {n: f for n, f in facts if n != name}} for name in document[part]]
-    for one in wrong:
-        path.write_text(json.dumps(sealed(document | one)), encoding="utf-8")
+    wrong += [{"size": None}] if units else []
+    facts = document["parameters"].items()
+    wrong += [{"parameters": {n: f for n, f in facts if n != name}} for name, _ in facts]
+    lacking = [{n: f for n, f in document.items() if n != name} for name in document]
+    lacking = [one for one in lacking if {*one} >= {"format", "family", "kind"}]
+    for one in [*(document | one for one in wrong), *lacking]:
+        path.write_text(json.dumps(sealed(one)), encoding="utf-8")
         refused(DataError, "not a missdp model", missdp.load, path)
     path.write_text(json.dumps(sealed(document)), encoding="utf-8")
     assert len(missdp.load(path).sample(5)) == 5

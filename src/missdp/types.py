@@ -1,6 +1,6 @@
-"""Arrays by what they hold."""
+"""Arrays by what they hold, and the kinds of frames."""
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,3 +10,5 @@ Ints: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]
 Clique: TypeAlias = tuple[int, ...]
 """Attributes by their positions in the schema, each once."""
+FrameKind: TypeAlias = Literal["pandas", "polars", "pyarrow"]
+"""The library of a frame that was given, and is returned."""

@@ -21,6 +21,9 @@ from testing.ruled import gates
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("opacus")
+
+from missdp.baselines import games  # noqa: E402
+
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
 
 FAMILIES = {
@@ -74,13 +77,13 @@ def test_a_fit_that_is_interrupted_stays_on_record(name):
 def test_networks_are_trained_in_one_thread_and_random_numbers_of_torch_left_alone(monkeypatch):
     family, settings = FAMILIES["ctgan"]
     state = torch.random.get_rng_state()
-    real, seen, before = family._fit_networks, [], torch.get_num_threads()
+    real, seen, before = games.ConditionalGame.result, [], torch.get_num_threads()
 
-    def spy(*given):
+    def spy(game):
         seen.append(torch.get_num_threads())
-        return real(*given)
+        return real(game)
 
-    monkeypatch.setattr(family, "_fit_networks", spy)
+    monkeypatch.setattr(games.ConditionalGame, "result", spy)
     try:
         torch.set_num_threads(3)
         family(**QUICK, **settings, random_state=0).fit(ROWS)

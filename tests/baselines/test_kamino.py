@@ -151,7 +151,7 @@ def test_a_released_model_holds_its_constraints(tmp_path):
     path, table = tmp_path / "m.json", people(300)
     for stated in (BOTH, "\n".join(BOTH), tuple(BOTH)):
         model = Kamino(epsilon=1.0, constraints=stated, random_state=0).fit(table)
-        assert model._fitted_with["constraints"] == tuple(BOTH)
+        assert model.fitted_.parameters["constraints"] == tuple(BOTH)
         model.save(path)
         for again in (Kamino.load(path), load(path)):
             assert again.constraints == tuple(BOTH)
@@ -178,7 +178,7 @@ def test_constraints_are_read_from_the_command_line():
         Kamino, [f"constraints={ONE_STATE};{PAY_FOLLOWS_RANK}", "first_share=0.1"]
     )
     model = Kamino(epsilon=1.0, **found)
-    assert model._public_parameters()["constraints"] == tuple(BOTH)
+    assert model.public_parameters()["constraints"] == tuple(BOTH)
     assert model.draws_together
     assert not Kamino(epsilon=1.0).draws_together
 
@@ -186,7 +186,7 @@ def test_constraints_are_read_from_the_command_line():
 # -- privacy ---------------------------------------------------------------------------------------
 def test_constraints_do_not_change_the_charge():
     table = with_holes(people(300))
-    for missing in Kamino.strategies:
+    for missing in Kamino.family.strategies:
         budgets = [Filter(9, 1e-4), Filter(9, 1e-4)]
         models = [
             Kamino(epsilon=1.0, missing=missing, constraints=stated, budget=budget, random_state=0)
@@ -227,7 +227,7 @@ def test_placing_is_post_processing(monkeypatch):
     "missing",
     [
         pytest.param(missing, marks=[pytest.mark.slow] * (place > 0))
-        for place, missing in enumerate(Kamino.strategies)
+        for place, missing in enumerate(Kamino.family.strategies)
     ],
 )
 def test_a_fit_with_constraints_passes_the_privacy_checks(missing):
@@ -237,7 +237,7 @@ def test_a_fit_with_constraints_passes_the_privacy_checks(missing):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", Kamino.strategies)
+@pytest.mark.parametrize("strategy", Kamino.family.strategies)
 def test_the_claim_survives_an_attack(strategy):
     found = audit_synthesizer(
         Kamino,

@@ -27,11 +27,12 @@ from missdp.baselines.dp_autogan import DPAutoGAN
 from missdp.baselines.dp_ctgan import DPCTGAN
 from missdp.baselines.dp_misgan import DPMisGAN
 from missdp.errors import BudgetExceededError, ParameterError
-from missdp.inference.completion import ModelFacts
 from missdp.inference.model import Levels
+from missdp.schema.modelled import Modelled
 from missdp.session import CountedRows, Merged, SeededNoise, Session, Total
 from missdp.session.training import SAMPLING_SLACK, SampledSum, TrainingPlan
 from missdp.sources import MemorySource, strategy_named
+from missdp.synth.family import Request
 from missdp.synth.learn_pairs import OneWayMarginals
 from missdp.testing import RecordingNoise
 from missdp.testing.findings import Guarded
@@ -79,8 +80,8 @@ def fitting(seed=0):
         for name, size in zip(NAMES, SIZES, strict=True)
     )
     one_way = OneWayMarginals(levels, margins, Total(100.0, 1.0), 1.0)
-    model = SimpleNamespace(_model_facts=lambda levels, *, selective: ModelFacts())
-    return model, SimpleNamespace(generator=lambda: np.random.default_rng(seed)), one_way
+    request = SimpleNamespace(modelled=Modelled(SCHEMA))
+    return request, SimpleNamespace(generator=lambda: np.random.default_rng(seed)), one_way
 
 
 def games(seed=0):
@@ -348,9 +349,10 @@ def test_plan_is_worth_what_was_asked_for_by_an_independent_oracle(family, epsil
     from dp_accounting.pld import PLDAccountant
 
     model = family(epsilon=epsilon, delta=1e-6, sampling_rate=rate, steps=steps)
-    trainings = model._training_events()
+    request = Request(model)
+    trainings = request.trainings
     oracle = PLDAccountant(value_discretization_interval=1e-4)
-    (first,) = model._budget.filter().flatten()
+    (first,) = request.budget.filter().flatten()
     oracle.compose(dp.GaussianDpEvent(first.sigma / first.sensitivity))
     for event in trainings:
         assert event.rate == rate + SAMPLING_SLACK
@@ -372,7 +374,7 @@ def test_sampled_noise_costs_what_the_specification_says():
 def test_rate_and_noise_do_not_follow_from_the_number_of_rows(family):
     models = [family(epsilon=1.0, delta=1e-6, steps=2).fit(table(n)) for n in (40, 400)]
     few, many = (model.guarantee_.events[1:] for model in models)
-    assert few == many == models[0]._training_events()
+    assert few == many == Request(models[0]).trainings
     assert models[0].guarantee_.events[0].capacity == models[1].guarantee_.events[0].capacity
 
 
@@ -416,7 +418,7 @@ def test_nothing_is_read_before_the_whole_plan_is_charged(family):
     with pytest.raises(Exception, match=r"^(?!.*Filter)"):
         model.set_params(budget=enough).fit(rows)
     assert [event for event in enough.events if isinstance(event, SampledGaussianEvent)] == [
-        *model._training_events()
+        *Request(model).trainings
     ]
     assert isinstance(enough.events[0], FilterEvent)
 

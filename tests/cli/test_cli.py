@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -92,13 +93,13 @@ def test_tables_of_two_models_do_not_become_one_set(several, fails, ok):
 
 def test_several_tables_are_written_all_or_none(several, run, monkeypatch, fails):
     Path("t-2.csv").write_text("mine")
-    before, uncertain = set(os.listdir(several)), AIM._uncertain
+    before, resample = set(os.listdir(several)), AIM.family.resample
 
-    def interrupted(self, multiple, rng):
-        yield next(uncertain(self, multiple, rng))
+    def interrupted(fitted, rng):
+        yield next(resample(fitted, rng))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(AIM, "_uncertain", interrupted)
+    monkeypatch.setattr(AIM, "family", replace(AIM.family, resample=interrupted))
     assert run("sample m.json -o t.csv --multiple 3 --overwrite")[0] == 130
     assert set(os.listdir(several)) == before
     assert Path("t-2.csv").read_text() == "mine"
@@ -117,14 +118,17 @@ def test_an_unexpected_error_hides_its_text(folder, fails, monkeypatch):
         main(SYNTHESIZE.split())
 
 
-@pytest.mark.parametrize(("where", "kept"), [("_fit", False), ("sample_blocks", True)])
+@pytest.mark.parametrize(("where", "kept"), [("fit", False), ("sample_blocks", True)])
 def test_interruption_says_what_is_charged_and_what_is_kept(
     folder, fails, monkeypatch, where, kept
 ):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(AllPairs, where, interrupt)
+    if where == "fit":
+        monkeypatch.setattr(AllPairs, "family", replace(AllPairs.family, fit=interrupt))
+    else:
+        monkeypatch.setattr(AllPairs, where, interrupt)
     before = set(os.listdir(folder))
     err = fails(130, "charged", SYNTHESIZE)
     assert "epsilon = 1" in err

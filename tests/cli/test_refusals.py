@@ -315,8 +315,8 @@ def test_options_in_messages_are_options_that_exist(folder, run, checked):
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("guarantee",), None), (("guarantee", "events"), 3), (("released",), {}),
-        (("released",), []), (("n_rows",), "x"), (("n_rows",), -5), (("n_rows",), 10**18),
+        (("guarantee",), None), (("guarantee", "events"), 3), (("model",), {}),
+        (("model",), []), (("n_rows",), "x"), (("n_rows",), -5), (("n_rows",), 10**18),
         (("schema",), {}), (("kind",), "x"), (("parameters",), {"epsilon": "x"}),
         (("parameters",), 3), (("family",), ["PrivBayes"]), (("family",), {}), (("format",), 99),
     ],

@@ -155,9 +155,9 @@ def stop(times=1):
     ("module", "name", "times", "code", "says"),
     [
         ("missdp.session.counted_rows", "ExactCounts", 1, 143, "Nothing was released, but"),
-        ("missdp.synth.state", "warn_if_weak", 1, 143, None),
-        ("missdp.synth.state", "whole_rows", 1, 143, "the model of release"),
-        ("missdp.synth.state", "whole_rows", 2, 143, "Nothing was released, but"),
+        ("missdp.synth.fitting", "warn_if_weak", 1, 143, None),
+        ("missdp.synth.fitting", "whole_rows", 1, 143, "the model of release"),
+        ("missdp.synth.fitting", "whole_rows", 2, 143, "Nothing was released, but"),
         ("missdp.cli.synthesize", "_rows_wanted", 1, 143, "the model of release"),
         ("missdp.cli.synthesize", "emit", 1, 143, "all of release"),
         ("missdp.cli.main", "_flush_or_drop", 1, 0, ""),
@@ -192,7 +192,7 @@ def test_a_stop_that_python_swallows_is_a_stop(forked):
 
     def hook():
         sys.unraisablehook = sys.__unraisablehook__  # not that of the tests
-        at("missdp.synth.state", "release_kinds", swallowed)()
+        at("missdp.synth.fitting", "release_kinds", swallowed)()
 
     code, out, err = forked(hook, SYNTHESIZE)
     assert (code, out, "missdp: interrupted" in err) == (143, "", True)
@@ -339,7 +339,7 @@ def test_a_model_that_cannot_be_saved_there_is_saved_elsewhere(
 
 
 def test_an_empty_file_is_only_written_if_asked_for(folder, ok, monkeypatch, fails):
-    monkeypatch.setattr("missdp.synth.state.whole_rows", lambda *_, **__: 0)
+    monkeypatch.setattr("missdp.synth.fitting.whole_rows", lambda *_, **__: 0)
     fails(8, "--rows", SYNTHESIZE)
     sample = f"sample {kept_model(folder)} -o out.csv"
     fails(2, "--rows", sample)

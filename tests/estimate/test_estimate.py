@@ -13,7 +13,7 @@ import pytest
 import missdp
 from missdp import AIM, MST, AllPairs, Categorical, Filter, Numeric, Ordinal, PrivBayes, Schema
 from missdp.errors import ParameterError, SchemaError
-from missdp.estimate import Estimates, released, replicates, table_statistics
+from missdp.estimate import Estimates, model_rows, released, replicates, table_statistics
 from missdp.estimate.estimands import match_text
 from missdp.estimate.slopes import WithinBinSlopes
 from missdp.estimate.tail_intervals import (
@@ -23,7 +23,6 @@ from missdp.estimate.tail_intervals import (
     value_range,
 )
 from missdp.schema import Date, Difference, NotApplicable
-from missdp.synth.base import ESTIMATE_ROWS
 
 SCHEMA = Schema(
     (
@@ -105,11 +104,11 @@ def test_pickle_leaves_out_rows_of_estimates(exact):
     """They would be most of the file, and are drawn again when they are needed."""
     model, question = exact["pairs"], "mean(wage) by `sex or so`"
     found = model.estimate(question)
-    assert ESTIMATE_ROWS in vars(model)
+    assert model.fitted_ in model_rows._ROWS_OF
     again = pickle.loads(pickle.dumps(model))
-    assert vars(model).keys() - vars(again).keys() == {ESTIMATE_ROWS}
+    assert again.fitted_ not in model_rows._ROWS_OF
     assert again.estimate(question) == found
-    assert ESTIMATE_ROWS in vars(again)
+    assert again.fitted_ in model_rows._ROWS_OF
 
 
 def test_sampling_errors_are_those_of_textbooks(exact):
@@ -312,7 +311,8 @@ def test_bins_that_noise_hides_as_a_whole_keep_their_shape():
     pieces, shares = (0.0, 20.0, 50.0, 84.0, 107.0, 1000.0), (0.3, 0.5, 0.15, 0.05, 0.0)
     x = dataclasses.replace(x, edges=(0.0, 50.0, 1000.0), pieces=pieces, shares=shares)
     beyond = np.array([[50, 83, 20, 9], [84, 106, 4, 9], [107, 1000, 4, 9]], float)
-    model = types.SimpleNamespace(schema_={"x": x}, _beyond={"x": beyond})
+    fitted = types.SimpleNamespace(tails={"x": beyond})
+    model = types.SimpleNamespace(schema_={"x": x}, fitted_=fitted)
     assert as_counted(model, "x").shares == shares
     assert TailIntervals.of(model, x).points.min() > 107  # the others are in their bin already
 
@@ -453,7 +453,8 @@ def test_no_rows_remain_between_intervals_that_noise_hides():
     pieces, shares = (0.0, 20.0, 50.0, 84.0, 107.0, 200.0), (0.3, 0.69, 0.004, 0.003, 0.003)
     x = dataclasses.replace(x, edges=(0.0, 20.0, 200.0), pieces=pieces, shares=shares)
     beyond = np.array([[50, 83, 1, 9], [84, 95, 2, 9], [96, 111, 3, 9], [112, 200, 4, 9]], float)
-    model = types.SimpleNamespace(schema_={"x": x}, _beyond={"x": beyond})
+    fitted = types.SimpleNamespace(tails={"x": beyond})
+    model = types.SimpleNamespace(schema_={"x": x}, fitted_=fitted)
     assert value_range(as_counted(model, "x")) == (0, 50)
 
 

@@ -212,7 +212,8 @@ def test_measurements_of_merged_levels_and_of_missing_cells(written):
     frame = pd.DataFrame({"letter": letter, "smoker": smoker}).mask(rng.random((4000, 2)) < 0.3)
     model = AIM(epsilon=2.0, random_state=0).fit(frame, schema=schema)
     masks = {(0, 1): np.array([[2800.0, 1.0], [-2.0, 1200.0]])}
-    model.tables_ = replace(model.tables_, masks=masks, masks_std=3.0)
+    tables = replace(model.tables_, masks=masks, masks_std=3.0)
+    model.adopt(replace(model.fitted_, tables=tables))
     read, released = reader(written(model)), model.tables_
     values, stds = read("share", "letter")
     assert values.index.to_list() == ["a", "b", "c and 3 more, merged", "(missing)"]
@@ -236,7 +237,7 @@ def test_every_strategy_and_few_attributes_have_a_dossier(family, missing, names
     schema = Schema(tuple(SCHEMA[name] for name in names))
     model = family(epsilon=3.0, missing=missing).fit(rows()[names], schema=schema)
     page = (written(model) / "report.html").read_text()
-    assert ("does not keep what was missing" in page) == (not model._applied_strategy.models_holes)
+    assert ("does not keep what was missing" in page) == (not model.applied_strategy.models_holes)
 
 
 @pytest.mark.long

@@ -29,7 +29,7 @@ class Family:
 
     @property
     def strategies(self):
-        return self.some or self.build.strategies
+        return self.some or self.build.family.strategies
 
 
 FAMILIES = [

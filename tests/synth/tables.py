@@ -3,7 +3,7 @@
 import numpy as np
 
 from missdp import Categorical, Schema, Table
-from missdp.synth.split import CHOICES, EVERY_ROW, TABLES, Part, Split
+from missdp.synth.split import CHOICES, EVERY_ROW, TABLES, BudgetPlan, Part
 
 
 def schema_of(sizes, nullable=True, rules=()):
@@ -40,4 +40,4 @@ def chosen_caps(whole, *, ungated, selections, fixed, among, largest=None):
         left -= amount
     share = 1.0 if largest is None else largest / left
     parts.append(Part(TABLES, 1.0, tuple(among), chosen=True, largest=share))
-    return Split(whole, tuple(parts)).caps()
+    return BudgetPlan(whole, tuple(parts)).limits

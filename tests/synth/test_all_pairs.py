@@ -12,7 +12,7 @@ from missdp.errors import BudgetExceededError, ParameterError
 from missdp.evaluate import marginal_distance
 from missdp.ground_truth import planned_ground_truth
 from missdp.sources import MemorySource
-from missdp.synth.split import Keeper
+from missdp.synth.split import Spending
 from refusing import refuses
 from synth.tables import rows_of, schema_of
 
@@ -86,7 +86,7 @@ def test_every_table_can_be_fitted(table, missing):
         assert len(model.sample(30, missing_values="keep")) == 30
 
 
-@pytest.mark.parametrize("missing", AllPairs.strategies)
+@pytest.mark.parametrize("missing", AllPairs.family.strategies)
 def test_the_number_of_rows_is_that_of_all_rows(missing):
     """Of which none may be complete, and each attribute is missing in a fifth."""
     model = fit(made([3, 2, 2], 1500), epsilon=5.0, missing=missing)
@@ -191,7 +191,7 @@ def test_parity_is_held_where_it_is_asked_for(missing, holes, tmp_path):
         assert off_parity(topped(workload=2).fit(parity()).sample(ROWS)) > 0.3
 
 
-@pytest.mark.parametrize("missing", AllPairs.strategies)
+@pytest.mark.parametrize("missing", AllPairs.family.strategies)
 def test_each_table_is_an_event_behind_its_gate_within_the_caps(missing):
     named = {("a", "b", "c"): 1.0, ("b", "d", "e"): 3.0}
     fitted = topped(missing, workload=named).fit(parity(0.1))
@@ -205,15 +205,15 @@ def test_each_table_is_an_event_behind_its_gate_within_the_caps(missing):
     pairs = releases(whole)[-1]
     left = (pairs.sensitivity / pairs.sigma) ** 2
     assert (few + many) / (few + many + left) == pytest.approx(0.12, rel=0.05)
-    caps = fitted._caps_of_fit()
-    assert caps is None or caps.hold(whole)
+    caps = fitted.fitted_.limits
+    assert caps is None or caps.cover(whole)
     if missing == "observed":  # one that is dearer than its part is refused
-        keeper = Keeper(caps)
+        keeper = Spending(caps)
         for event in releases(whole):
-            keeper.admit(event)
+            keeper.charge(event)
         dearer = events["marginal b x d x e"]
         with refuses(BudgetExceededError):
-            keeper.admit(replace(dearer, sigma=dearer.sigma / 2))
+            keeper.charge(replace(dearer, sigma=dearer.sigma / 2))
 
 
 def test_what_it_measures_counts_behind_its_own_gate_of_the_ground_truth():

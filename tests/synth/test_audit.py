@@ -128,7 +128,7 @@ def test_the_claim_survives_many_attacks(family, strategy, row):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", PrivBayes.strategies)
+@pytest.mark.parametrize("strategy", PrivBayes.family.strategies)
 @pytest.mark.parametrize("family", SLOW)
 def test_noise_thirty_percent_too_small_is_flagged(family, strategy):
     # Where all pairs are filled first, what the row was is told by less.

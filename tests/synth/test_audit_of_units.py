@@ -3,12 +3,14 @@
 The person's rows are spread over the table, some with missing cells, and are more than take part.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from missdp import AIM, MST, AllPairs, Categorical, Numeric, Schema
-from missdp.accounting import Cost, Filter
 from missdp.schema import Unit
+from missdp.synth.family import budget_of_counts
 from missdp.testing import (
     TINY,
     Claim,
@@ -33,12 +35,8 @@ OLD = Categorical(name="old", levels=("no", "yes"), nullable=True)
 
 
 class Histograms(Independent):
-    protects_units = True  # it asks for marginals, and for nothing else
-
-    @property
-    def _budget(self):
-        currency = Cost.for_counts(float(self.epsilon), self._delta).currency
-        return Filter(self.epsilon, self._delta, measure=currency)
+    # It asks for marginals, and for nothing else.
+    family = replace(Independent.family, budget=budget_of_counts, protects_units=True)
 
 
 # mu is near 2: then few runs refute what is wrong.

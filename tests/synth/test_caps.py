@@ -36,10 +36,10 @@ from missdp.ground_truth.replicas import _chosen_curve, chosen_costs
 from missdp.record import sealed, unsealed
 from missdp.schema import NotApplicable
 from missdp.session import Marginal, Noise
-from missdp.synth import adaptive
-from missdp.synth.adaptive import AdaptiveFit, AdaptiveSynthesizer
-from missdp.synth.base import Synthesizer
-from missdp.synth.split import Keeper, Split, ground_truth_parts
+from missdp.synth import adaptive, fitting, steps
+from missdp.synth.adaptive import AdaptiveFit
+from missdp.synth.family import Request
+from missdp.synth.split import BudgetPlan, Spending, ground_truth_parts
 from refusing import refuses
 from synth.tables import chosen_caps, rows_of, schema_of
 
@@ -74,7 +74,7 @@ COMPLETE = [(family, "complete-rows") for family in (AIM, MST, AllPairs, Kamino,
 @pytest.mark.parametrize(("family", "missing"), [*COMPLETE, (AIM, "observed"), (MST, "observed")])
 def test_complete_rows_and_marginals_that_were_chosen_are_amplified(family, missing):
     model = known(family, missing)
-    caps = model._caps_of_fit()
+    caps = model.fitted_.limits
     found = {p: model.ground_truth_guarantee(rates(p)) for p in (1.0, 0.95, 0.8, 0.5)}
     values = [guarantee.epsilon for guarantee in found.values()]
     assert values == sorted(values, reverse=True)
@@ -108,7 +108,7 @@ def test_nothing_that_was_released_decides_the_figure(family, holed):
     schema, found = schema_of(dict.fromkeys("abcdefg", 3), holed), []
     for seed, (n, dependent) in enumerate([(300, True), (4000, False)]):
         model = fitted(family, "observed", schema, n=n, seed=seed, dependent=dependent)
-        assert model._caps_of_fit().hold(model.guarantee_.events[0])
+        assert model.fitted_.limits.cover(model.guarantee_.events[0])
         found.append([model.ground_truth_guarantee(rates(p, schema)) for p in (0.6, 0.3)])
         assert model.ground_truth_guarantee(rates(1.0, schema)).epsilon == pytest.approx(1.0)
     if holed != "abcdefg":  # nothing is amplified, perhaps: then releases are listed as they are
@@ -124,9 +124,9 @@ def test_of_all_pairs_the_margins_are_amplified(family):
     """All pairs are one answer that every row enters; a claim of half the share is not enough."""
     schema = schema_of(dict.fromkeys("abcdefg", 3), "abc")
     model = fitted(family, "observed", schema, n=300, first_share=0.5)
-    caps = model._caps_of_fit()
+    caps = model.fitted_.limits
     gated = sum(e.cost.amount for e in caps.events if e.gate)
-    spent = [caps.whole.price(e) for e in releases(model.guarantee_.events[0]) if e.gate]
+    spent = [caps.total.price(e) for e in releases(model.guarantee_.events[0]) if e.gate]
     assert gated == pytest.approx(float(sum(spent)), rel=1e-9)
     found = [model.ground_truth_guarantee(rates(p, schema)) for p in (1.0, 0.5, 0.0)]
     values = [g.epsilon for g in found]
@@ -145,8 +145,8 @@ def test_of_all_pairs_the_margins_are_amplified(family):
 def test_every_fit_keeps_to_its_caps(family, holed, n):
     schema = schema_of(dict.fromkeys("abcdefg", 3), holed)
     model = fitted(family, "observed", schema, n=n)
-    caps, whole = model._caps_of_fit(), model.guarantee_.events[0]
-    assert caps.hold(whole)
+    caps, whole = model.fitted_.limits, model.guarantee_.events[0]
+    assert caps.cover(whole)
     selected, alone = 0.0, Counter()
     for event in releases(whole):
         cost = float(whole.cost.price(event))
@@ -167,8 +167,8 @@ def test_every_fit_keeps_to_its_caps(family, holed, n):
 def test_pairs_outside_a_small_tree_may_get_more_than_its_edges():
     """Of three pairs one is left for all that is kept back."""
     model = fitted(MST, "observed", schema_of(dict.fromkeys("abc", 3)), n=60_000)
-    caps, log = model._caps_of_fit(), releases(model.guarantee_.events[0])
-    pairs = [float(caps.whole.price(e)) for e in log if " x " in e.label]
+    caps, log = model.fitted_.limits, releases(model.guarantee_.events[0])
+    pairs = [float(caps.total.price(e)) for e in log if " x " in e.label]
     assert len(pairs) == 3
     most = caps.structure.largest_share * caps.events[-1].cost.amount
     assert 1.1 * pairs[0] < max(pairs) <= most * (1 + 1e-6)
@@ -178,8 +178,8 @@ def test_pairs_outside_a_small_tree_may_get_more_than_its_edges():
 def test_a_tree_of_some_pairs_may_not_be_whole():
     """Edges then get what the missing ones leave, so no share of them is known."""
     model = MST(epsilon=1.0, delta=1e-6, missing="observed")
-    model.schema_ = schema_of({"a": 1100, "b": 1100, "c": 1})
-    structure = model._planned_split().caps().structure
+    schema = schema_of({"a": 1100, "b": 1100, "c": 1})
+    structure = Request(model, schema, schema).plan().limits.structure
     assert ("a", "b") not in structure.among  # more than a million cells
     assert structure.largest_share == 1.0
 
@@ -187,7 +187,7 @@ def test_a_tree_of_some_pairs_may_not_be_whole():
 def test_tables_of_a_network_read_rows_that_rules_settle_and_names_may_look_like_pairs():
     schema = schema_of(dict.fromkeys("abc", 3), rules=(NotApplicable("c", unless="a = 0"),))
     model = fitted(PrivBayes, "observed", schema)
-    assert () in model._caps_of_fit().structure.among
+    assert () in model.fitted_.limits.structure.among
     assert model.ground_truth_guarantee(rates(0.5, schema)).epsilon == pytest.approx(1.0)
     schema = schema_of(dict.fromkeys(["a x b", "c", "b x c", "a"], 3))
     for family in (AIM, MST):
@@ -201,7 +201,7 @@ def test_one_way_marginals_that_leave_something_to_others_have_no_caps(epsilon, 
     """At so little noise a count may cost less than it was worth, and what was chosen gets it."""
     schema = schema_of(dict.fromkeys("abc", 3), "a")
     model = fitted(AIM, "observed", schema, epsilon=epsilon, n_rows=2000, first_share=0.7, rounds=2)
-    whole, caps = model.guarantee_.events[0], model._caps_of_fit()
+    whole, caps = model.guarantee_.events[0], model.fitted_.limits
     ones = [float(whole.cost.price(e)) for e in releases(whole) if e.label == "marginal a"]
     nominal = 0.7 * whole.cost.amount / 3
     assert (sum(ones) > nominal * (1 - 1e-6)) == known
@@ -212,10 +212,10 @@ def test_one_way_marginals_that_leave_something_to_others_have_no_caps(epsilon, 
 @pytest.mark.parametrize("family", [AIM, MST, AllPairs, Kamino, PrivBayes])
 def test_before_imputation_only_margins_are_amplified(family):
     model = fitted(family, "impute-first", imputer_share=0.25, epsilon=2.0)
-    caps, whole = model._caps_of_fit(), model.guarantee_.events[0]
-    assert caps.hold(whole)
-    spent = sum(caps.whole.price(e) for e in releases(whole) if not e.gate)
-    assert float(spent) == pytest.approx(0.75 * caps.whole.amount, rel=1e-6)
+    caps, whole = model.fitted_.limits, model.guarantee_.events[0]
+    assert caps.cover(whole)
+    spent = sum(caps.total.price(e) for e in releases(whole) if not e.gate)
+    assert float(spent) == pytest.approx(0.75 * caps.total.amount, rel=1e-6)
     found = [model.ground_truth_guarantee(rates(p)).epsilon for p in (1.0, 0.5, 0.0)]
     assert found == sorted(found, reverse=True)
     rest = GaussianEvent(sensitivity=math.sqrt(spent), sigma=1.0, discrete=False)
@@ -226,15 +226,17 @@ def test_before_imputation_only_margins_are_amplified(family):
 def test_another_release_than_the_caps_are_of_is_not_amplified():
     """As an edited file could say: other parameters, or another strategy."""
     model = known(AIM, "observed")
-    more = replace(model._caps_of_fit().whole, amount=9.0)
     for caps in (
-        known(AIM, "complete-rows")._caps_of_fit(),
-        fitted(AIM, "observed", selection_share=0.01)._caps_of_fit(),
-        replace(model._caps_of_fit(), whole=more),
+        known(AIM, "complete-rows").fitted_.limits,
+        fitted(AIM, "observed", selection_share=0.01).fitted_.limits,
+        replace(model.fitted_.limits, amount=9.0),
     ):
-        assert not caps.hold(model.guarantee_.events[0])
+        assert not caps.cover(model.guarantee_.events[0])
         parts = ground_truth_parts(
-            model.guarantee_, strategy=model._strategy, modelled=model._modelled, caps=caps
+            model.guarantee_,
+            strategy=model.applied_strategy,
+            modelled=model.fitted_.modelled,
+            limits=caps,
         )
         found = ground_truth_guarantee(parts[0], rates(0.5), structure=parts[1])
         assert found.epsilon == pytest.approx(1.0)
@@ -245,14 +247,15 @@ def test_a_file_keeps_the_caps_that_its_fit_was_kept_within(tmp_path, monkeypatc
     model, path = known(MST, "observed"), tmp_path / "m.json"
     stated = model.ground_truth_guarantee(rates(0.5))
     model.save(path)
-    monkeypatch.setattr(Split, "caps", lambda self: None)
+    monkeypatch.setattr(BudgetPlan, "limits", None)
     again = MST.load(path)
     assert again.ground_truth_guarantee(rates(0.5)) == stated
-    assert again._caps_of_fit() == model._caps_of_fit()
+    assert again.fitted_.limits == model.fitted_.limits
     document = unsealed(json.loads(path.read_text(encoding="utf-8")))
-    for wrong in ({"parts": ["a"], "who chose": 1}, {"parts": []}, 5):
-        released = document["released"] | {"caps of the fit": wrong}
-        path.write_text(json.dumps(sealed(document | {"released": released})), encoding="utf-8")
+    limits = document["limits"]
+    for wrong in ({"events": ["a"], "structure": 1}, {"events": []}, {"amount": -1.0}, 5):
+        wrong = limits | wrong if isinstance(wrong, dict) else wrong
+        path.write_text(json.dumps(sealed(document | {"limits": wrong})), encoding="utf-8")
         with refuses(DataError, "is not a missdp model. Expected"):
             MST.load(path)
 
@@ -270,36 +273,31 @@ def test_an_edge_that_gets_more_than_its_share_is_refused(monkeypatch):
     with refuses(BudgetExceededError, "its part of the fit"):
         fitted(MST, "observed")
     fitted(AIM, "observed")  # of which no share is claimed
-    within = Synthesizer._kept_within
-    monkeypatch.setattr(Synthesizer, "_kept_within", lambda self: (within(self), None)[1])
+    monkeypatch.setattr(fitting, "limit_of", lambda limits: None)
     model = fitted(MST, "observed")  # within the budget as a whole
-    assert not model._caps_of_fit().hold(model.guarantee_.events[0])
+    assert not model.fitted_.limits.cover(model.guarantee_.events[0])
     assert model.ground_truth_guarantee(rates(0.5)).epsilon == pytest.approx(1.0)
 
 
-def again(self, *arguments, measured=AdaptiveSynthesizer._measure_one_way):
+def again(session, *arguments, measured=adaptive.release_one_way, **more):
     """Charged to what is behind pairs, its claim would be half of what an attacker sees."""
-    one_way = measured(self, *arguments)
-    session = arguments[0]
+    one_way = measured(session, *arguments, **more)
     most = replace(session.left, amount=0.8 * session.left.amount)
     session.measure(Marginal(("a",)), Noise.worth(most))
     return one_way
 
 
-def twice(family):
-    def count(self, session, counted=family._released_count):
-        counted(self, session)
-        return counted(self, session)
-
-    return count
+def twice(*arguments, counted=steps.release_row_count):
+    counted(*arguments)
+    return counted(*arguments)
 
 
 BEYOND = [  # selections beyond their cap, one attribute again, all rows counted twice
     *((family, adaptive, "selection_epsilon", lambda _: 0.4, "observed") for family in (AIM, MST)),
-    (AIM, AdaptiveSynthesizer, "_measure_one_way", again, "observed"),
-    (AIM, AIM, "_released_count", twice(AIM), "observed"),
+    (AIM, adaptive, "release_one_way", again, "observed"),
+    (AIM, steps, "release_row_count", twice, "observed"),
     *(  # of observed rows, all pairs get so much less: they read every row, too
-        (family, family, "_released_count", twice(family), "complete-rows")
+        (family, steps, "release_row_count", twice, "complete-rows")
         for family in (AIM, AllPairs, Kamino)
     ),
 ]
@@ -329,7 +327,7 @@ def keeper(share):
         among=[frozenset("ab"), frozenset("bc")],
         largest=None if share is None else share * 0.02,
     )
-    return Keeper(caps)
+    return Spending(caps)
 
 
 PAIR = ("marginal a x b", {"a", "b"})
@@ -370,8 +368,8 @@ KEPT = {  # by the share of a marginal: what fits, and what does not
 def test_what_a_keeper_has_room_for():
     for share, fits, too_much in ((s, *case) for s, cases in KEPT.items() for case in cases):
         kept, full = keeper(share), keeper(share)
-        assert all(kept.room_for(event) for event in fits)
-        found = [full.room_for(event) for event in too_much]
+        assert all(kept.fits(event) for event in fits)
+        found = [full.fits(event) for event in too_much]
         assert found == [True] * (len(found) - 1) + [False]
 
 
@@ -396,12 +394,12 @@ def moment(spent, chances, n):
 
 def admitted(caps, asked):
     """Return what of the questions is admitted, by gate."""
-    kept, spent = Keeper(caps), Counter()
+    kept, spent = Spending(caps), Counter()
     for number, (gate, rho) in enumerate(asked):
         sigma, label = (2 * rho) ** -0.5, f"marginal {number}"
         event = GaussianEvent(sensitivity=1, sigma=sigma, discrete=False, label=label, gate=gate)
         after = deepcopy(kept)
-        if after.room_for(event):
+        if after.fits(event):
             kept = after
             spent[gate] += rho
     return spent

@@ -164,11 +164,12 @@ def test_all_but_one_attribute_follow(family, strategy):
 @every_family
 def test_synthetic_rows_do_not_reuse_the_noise(family, strategy, monkeypatch):
     streams = []
-    monkeypatch.setattr(
-        family.build,
-        "_sample",
-        lambda self, n, missing_values, rng: streams.append(rng.random(8).tolist()) or {},
-    )
+    declared = family.build.family
+
+    def sample(fitted, n, rng, keep_missing):
+        return streams.append(rng.random(8).tolist()) or {}
+
+    monkeypatch.setattr(family.build, "family", replace(declared, sample=sample))
     model = subject(family, strategy).fitted(random_state=5)
     monkeypatch.setattr("missdp.synth.base.Table.from_codes", lambda *_, **__: make_table(3))
     noise = np.random.default_rng(5).random(10_000)
@@ -346,7 +347,7 @@ def test_every_edit_of_a_released_model_is_refused_at_once_or_does_no_harm(
             except DataError:
                 refused += 1
                 continue
-            kept = opened._applied_strategy.models_holes and drawn % 2
+            kept = opened.applied_strategy.models_holes and drawn % 2
             opened.sample(20, missing_values="keep" if kept else "fill", random_state=1)
             drawn += 1
     assert refused

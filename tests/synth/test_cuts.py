@@ -25,6 +25,7 @@ from missdp.inference.dyadic import Histogram, depth_of
 from missdp.schema.open_domains import MOST_CODES, on_grid, pending
 from missdp.session import CountedRows, Session, Tree
 from missdp.sources import open_source, strategy_named
+from missdp.synth.family import Request
 from missdp.synth.first_parts import _roundest, _with_points, cut
 from missdp.testing import RecordingNoise
 from refusing import refuses
@@ -107,7 +108,7 @@ def test_cuts_are_charged_saved_and_hold_values_on_the_step(family, tmp_path):
     model = family(epsilon=2.0, random_state=1).fit(people(4000), schema=SCHEMA)
     looks = ["tree pay", "tree pay", "tree age", "tree age"]  # for the range, and inside of it
     assert [e.label for e in trees(model)] == looks
-    whole = model._budget.left
+    whole = Request(model).budget.left
     paid = [float(whole.price(e) / exact(whole.amount)) for e in trees(model)]
     assert np.add.reduceat(paid, [0, 2]) == pytest.approx([0.15, 0.15], rel=0.02)  # looks included
     assert set(model.cuts_) == {"pay", "age"}
@@ -210,14 +211,14 @@ def test_what_is_promised_for_the_ground_truth_is_kept(family, missing):
     assert found.epsilon <= planned.epsilon * (1 + 1e-9)
     plain = model.ground_truth_guarantee(RowIndependentMissingness())
     assert plain.epsilon == pytest.approx(1.0)
-    caps = model._caps_of_fit()
+    caps = model.fitted_.limits
     if family is PrivBayes and missing == "observed":  # pure, and a column is never missing
         assert caps is None
         return
-    assert caps.hold(model.guarantee_.events[0])
+    assert caps.cover(model.guarantee_.events[0])
     gated = sum(event.cost.amount for event in caps.events if event.gate)
     if missing == "impute-first":  # trees, and a tenth of the rest for margins
-        assert gated / caps.whole.amount == pytest.approx(0.3 + 0.7 * 0.1)
+        assert gated / caps.total.amount == pytest.approx(0.3 + 0.7 * 0.1)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +230,7 @@ def test_a_fit_with_very_little_noise_stays_within_its_caps(family, missing):
     model = family(epsilon=72.6, missing=missing, random_state=0)
     model.fit(people(300).drop(columns="kids"), schema=SCHEMA.subset(["pay", "age", "sex"]))
     whole = model.guarantee_.events[0]
-    assert model._caps_of_fit().hold(whole)
+    assert model.fitted_.limits.cover(whole)
     first = next(e for e in trees(model) if e.sensitivity == pytest.approx(1.0))
     told = 0.1 * 0.3 * whole.cost.amount / 2
     assert whole.cost.price(first) < 0.95 * told

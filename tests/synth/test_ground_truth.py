@@ -129,7 +129,7 @@ def test_rates_of_a_table_that_is_not_this_one_are_refused():
     assert model.ground_truth_guarantee(known).epsilon < 1
 
 
-@pytest.mark.parametrize("missing", PrivBayes.strategies)
+@pytest.mark.parametrize("missing", PrivBayes.family.strategies)
 @pytest.mark.parametrize("nullable", [False, True])
 def test_one_attribute_and_none_that_is_nullable(missing, nullable):
     table = rows_of(schema_of({"a": 2}, nullable), 600)
@@ -214,7 +214,7 @@ RULED_OBSERVED = dict.fromkeys(RULED.nullable, 0.6)
 KNOWN_RULED = ("arbeit", "größe")
 
 
-@pytest.mark.parametrize("missing", PrivBayes.strategies)
+@pytest.mark.parametrize("missing", PrivBayes.family.strategies)
 @pytest.mark.parametrize(("family", "options"), RULE_FAMILIES, ids=["pure", "aim"])
 def test_no_gate_of_a_fit_has_what_rules_may_settle(family, options, missing):
     model = family(epsilon=1.0, missing=missing, **options).fit(made_up(RULED, 600))

@@ -46,7 +46,7 @@ from missdp.session import open_levels as found_by
 from missdp.session.open_levels import OpenRows
 from missdp.sources import open_source
 from missdp.synth.first_parts import first_parts, release_levels
-from missdp.synth.split import Part, Split
+from missdp.synth.split import BudgetPlan, Part
 from missdp.table.streams import rows_of
 from missdp.testing import RecordingNoise, ReplayedNoise
 from refusing import refuses
@@ -139,7 +139,7 @@ def test_a_release_that_fails_is_as_rare_as_it_says(monkeypatch):
     attributes = (SCHEMA["illness"], OpenCategorical(name="job"))
     schema, delta = Schema(attributes), 0.4
     found = first_parts(["illness", "job"], None, None, (), ())
-    split = Split(Cost(currency="gdp", amount=1.0), (*found, Part("x", 1.0)))
+    split = BudgetPlan(Cost(currency="gdp", amount=1.0), (*found, Part("x", 1.0)))
     data = {"illness": ["J00"] * 30 + ["only me"], "job": ["a"] * 30 + ["mine"]}
 
     def leaks(runs):

@@ -15,7 +15,8 @@ from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.model import Levels
 from missdp.schema import Impossible
 from missdp.session import Noise
-from missdp.synth import AIM, MST, adaptive, aim
+from missdp.synth import AIM, MST, adaptive, aim, mst
+from missdp.synth.family import Request
 from missdp.synth.workload import pairs_of
 from synth.tables import rows_of, schema_of
 
@@ -58,16 +59,18 @@ def marginals(rows, attributes, size=4):
 def test_the_share_is_kept_back_where_cells_have_rows_enough():
     """Of public facts and the released number of rows alone."""
     model = MST(epsilon=1.0, delta=1e-6)
-    model.schema_ = schema_of([4] * 5, None)
-    model._split = model._planned_split()
-    whole, pairs = model._split.whole, pairs_of(itertools.combinations(range(5), 2))
+    schema = schema_of([4] * 5, None)
+    request = Request(model, schema, schema)
+    plan, how = request.plan(), mst.selection_plan(request)
+    whole, pairs = plan.total, pairs_of(itertools.combinations(range(5), 2))
     share = 0.35 * whole.amount
     noise = Noise.worth(replace(whole, amount=share / len(pairs)))
     enough = 2.2 * noise.std * 16
 
     def kept(rows, pairs=pairs, attributes=5):
         workload = dict.fromkeys(pairs, 1.0)
-        return model._reserved(marginals(rows, attributes), workload, whole.amount)
+        known = replace(how, workload=workload)
+        return adaptive.reserved(plan, known, marginals(rows, attributes), whole.amount)
 
     assert kept(1.01 * enough) == pytest.approx(share)
     assert kept(0.99 * enough) == 0
@@ -104,8 +107,8 @@ def test_too_few_rows_leave_a_tree_and_few_attributes_need_no_reserve():
 @pytest.mark.parametrize("holes", [0.0, 0.2])
 def test_a_tree_with_all_pairs_beside_it_holds_them(holes, monkeypatch):
     apart, truth, private_rows = {}, private(), private(holes=holes)
-    for share in (MST.reserve_share, 0.0):
-        monkeypatch.setattr(MST, "reserve_share", share)
+    for share in (mst._RESERVE_SHARE, 0.0):
+        monkeypatch.setattr(mst, "_RESERVE_SHARE", share)
         model = MST(epsilon=1.0, delta=1e-6, random_state=0).fit(private_rows)
         drawn = model.sample_table(20_000, random_state=0)
         apart[share] = marginal_distance(truth, drawn, k=2).mean

@@ -12,7 +12,7 @@ from missdp.inference.completion import PairTables
 from missdp.schema import SurveyWeight, Unit
 from missdp.synth import SmallTableWarning
 from missdp.synth.relation_noise import MOSTLY_NOISE, PairNoise, enough_epsilon, mostly_noise
-from missdp.synth.state import mostly_noise_of
+from missdp.synth.relations import mostly_noise_of
 
 pytestmark = [
     pytest.mark.usefixtures("one_turn"),

@@ -1,6 +1,7 @@
 """What rows count: exact sums, what one unit moves at most, and what is refused."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -318,7 +319,8 @@ def test_a_family_of_strangers_gets_nothing_that_is_not_proven():
         (sums_of, named, "does not identify units"),
         (steps_of, schema_of(3, "unit"), "not proven where rows count different"),
     ):
-        strange = type("Strange", (AIM,), {"_fit": lambda _, session, asks=asks: asks(session)})
+        family = replace(AIM.family, fit=lambda session, plan, request, asks=asks: asks(session))
+        strange = type("Strange", (AIM,), {"family": family})
         columns = [*schema.names, *(["person"] if schema.unit is not None else [])]
         with pytest.raises(ParameterError, match=says):
             strange(epsilon=1.0).fit(visits(schema).assign(_sums=7.0)[columns], schema=schema)

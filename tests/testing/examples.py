@@ -1,6 +1,6 @@
 """Families that break one promise each; `Histograms` breaks none."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -8,28 +8,43 @@ from missdp.accounting import Filter, LaplaceEvent, SelectionEvent
 from missdp.session import Marginal, Noise, NoiseSource, Selection, Session
 from missdp.session.session import Release
 from missdp.session.training import PaidSteps
+from missdp.synth import Learned
 from missdp.synth.impute_first import impute
 from missdp.synth.noisy_counts import row_count
 from synth.worked_example import Independent
 
 
+def answered(session, name, noise):
+    return session.measure(Marginal((name,)), noise).value
+
+
+def histograms(counted=answered, before=None, after=None):
+    """The family of CONTRIBUTING.md, with places where others of its kind go wrong.
+
+    ``counted`` counts an attribute. ``before`` sees the session first, and ``after`` sees it last,
+    and returns what is added to the counts.
+    """
+
+    def fit(session, plan, request):
+        if before is not None:
+            before(session)
+        total = row_count(session, Noise.worth(session.share(0.05)))
+        filled = impute(session, cost=session.share(0.1))
+        names = filled.facts.schema.names
+        filled.expect(Marginal((name,)) for name in names)
+        noise = Noise.worth(filled.share(1 / len(names)))
+        counts = {name: counted(filled, name, noise) for name in names}
+        return Learned(counts | ({} if after is None else after(session, counts)), total)
+
+    return replace(Independent.family, fit=fit)
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class Histograms(Independent):
-    """The family of CONTRIBUTING.md, in pure epsilon, with one place where it counts."""
+    """The family of CONTRIBUTING.md, in pure epsilon."""
 
+    family = histograms()
     delta: float | None = 0.0
-
-    def _fit(self, session):
-        total = row_count(session, Noise.worth(session.share(0.05)))
-        session = impute(session, cost=session.share(0.1))
-        names = session.facts.schema.names
-        session.expect(Marginal((name,)) for name in names)
-        noise = Noise.worth(session.share(1 / len(names)))
-        self.counts_ = {name: self._counted(session, name, noise) for name in names}
-        return total
-
-    def _counted(self, session, name, noise):
-        return session.measure(Marginal((name,)), noise).value
 
 
 def exact(session, *names):
@@ -42,83 +57,108 @@ def released(session, event, law, behind):
     return session._release(session._charge, (event,), law, behind)
 
 
+def exactly(session, name, noise):
+    session.measure(Marginal((name,)), noise)
+    return exact(session, name)
+
+
 class ExactCounts(Histograms):
     """Publishes exact counts, which it takes from behind the session."""
 
-    def _counted(self, session, name, noise):
-        session.measure(Marginal((name,)), noise)
-        return exact(session, name)
+    family = histograms(exactly)
+
+
+def kinds_of(session, counts):
+    return {
+        f"kinds of {name}": session._rows.came.counts([(name,)], rows="extended")[name,][codes[0] :]
+        for name, codes in session.facts.modelled.kinds.items()
+    }
 
 
 class Telltale(Histograms):
     """Keeps private shares of the kinds of missing, which it takes from behind the session."""
 
-    def _fit(self, session):
-        total = super()._fit(session)
-        for name, codes in session.facts.modelled.kinds.items():
-            rows = session._rows.came.counts([(name,)], rows="extended")[name,]
-            self.counts_[f"kinds of {name}"] = rows[codes[0] :]
-        return total
+    family = histograms(after=kinds_of)
+
+
+def under_noised(session, name, noise):
+    event, law = laplace(noise.scale, name), Noise("laplace", 0.7 * noise.scale)
+    return np.asarray(released(session, event, law, lambda: exact(session, name)))
 
 
 class UnderNoised(Histograms):
     """Adds less noise than it pays for."""
 
-    def _counted(self, session, name, noise):
-        event, law = laplace(noise.scale, name), Noise("laplace", 0.7 * noise.scale)
-        return np.asarray(released(session, event, law, lambda: exact(session, name)))
+    family = histograms(under_noised)
+
+
+def read_twice(session, name, noise):
+    event = laplace(noise.scale, name)
+    session._charge(event)
+    unpaid, behind = PaidSteps(2).charge, lambda: exact(session, name)
+    read = (session._release(unpaid, (event,), noise, behind) for _ in range(2))
+    return np.asarray(sum(read) // 2)
 
 
 class ReadingTwice(Histograms):
     """Pays once for two answers, and averages them."""
 
-    def _counted(self, session, name, noise):
-        event = laplace(noise.scale, name)
-        session._charge(event)
-        unpaid, behind = PaidSteps(2).charge, lambda: exact(session, name)
-        read = (session._release(unpaid, (event,), noise, behind) for _ in range(2))
-        return np.asarray(sum(read) // 2)
+    family = histograms(read_twice)
 
 
 _CARRIED = []
+_SELECTED = 0.01  # epsilon of a selection
+
+
+def carry(session):
+    name = session.facts.schema.names[-1]
+
+    def scores():
+        _CARRIED.append(float(exact(session, name).max()))
+        return np.zeros(2)
+
+    released(session, SelectionEvent(epsilon=_SELECTED), Selection(_SELECTED, 1.0), scores)
+
+
+def carried(session, counts):
+    name = session.facts.schema.names[-1]
+    return {name: np.append(np.int64(_CARRIED[-1]), counts[name][1:])}
 
 
 class CarryingScore(Histograms):
     """Carries a count out of what is computed, through a list that is global."""
 
-    def _fit(self, session):
-        name, epsilon = session.facts.schema.names[-1], 0.01 * self.epsilon
+    family = histograms(before=carry, after=carried)
 
-        def scores():
-            _CARRIED.append(float(exact(session, name).max()))
-            return np.zeros(2)
 
-        released(session, SelectionEvent(epsilon=epsilon), Selection(epsilon, 1.0), scores)
-        total = super()._fit(session)
-        self.counts_[name] = np.append(np.int64(_CARRIED[-1]), self.counts_[name][1:])
-        return total
+def select_widely(session):
+    names = session.facts.schema.names
+
+    def scores():
+        return np.array([3.0 * float(exact(session, name).max()) for name in names])
+
+    released(session, SelectionEvent(epsilon=_SELECTED), Selection(_SELECTED, 1.0), scores)
 
 
 class WideScore(Histograms):
     """Declares a third of the sensitivity that its score has."""
 
-    def _fit(self, session):
-        names, epsilon = session.facts.schema.names, 0.01 * self.epsilon
+    family = histograms(before=select_widely)
 
-        def scores():
-            return np.array([3.0 * float(exact(session, name).max()) for name in names])
 
-        released(session, SelectionEvent(epsilon=epsilon), Selection(epsilon, 1.0), scores)
-        return super()._fit(session)
+def refuse_few(session):
+    if exact(session) < 10:
+        raise ValueError("there are too few rows")
+
+
+def is_empty(session, counts):
+    return {"empty": bool(exact(session) == 0)}
 
 
 class TellingShape(Histograms):
     """Refuses tables that have few rows: the refusal is an answer that nobody paid for."""
 
-    def _fit(self, session):
-        if exact(session) < 10:
-            raise ValueError("there are too few rows")
-        return super()._fit(session)
+    family = histograms(before=refuse_few)
 
 
 def laplace(scale, name):

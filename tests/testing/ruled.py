@@ -73,7 +73,7 @@ def filled_cells(on):
 
 def gates(on):
     """Whatever is released says which attributes a row must have observed to be read."""
-    modelled, strategy = Modelled(on.schema), on.family.strategy_of(on.strategy)
+    modelled, strategy = Modelled(on.schema), on.family.family.strategy(on.strategy)
     every = frozenset(modelled.schema.nullable) - modelled.filled  # rules settle the others
     model = on.fitted(n_rows=300)
     released = [*releases(model.guarantee_.events)]

@@ -95,7 +95,7 @@ def test_what_noise_decides_is_not_told():
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "missing"),
-    [(AllPairs, "joint"), *((PrivBayes, missing) for missing in PrivBayes.strategies)],
+    [(AllPairs, "joint"), *((PrivBayes, missing) for missing in PrivBayes.family.strategies)],
 )
 def test_nothing_is_told_by_a_release_of_ours(family, missing):
     kept = "keep" if missing == "joint" else "fill"

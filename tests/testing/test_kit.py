@@ -58,62 +58,67 @@ def failures(check, family, **more):
     return str(caught.value)
 
 
+def warn_of_constants(session):
+    if np.count_nonzero(examples.exact(session, "score")) == 1:
+        warnings.warn("the attribute is constant", stacklevel=1)
+
+
 class Telling(examples.Histograms):
     """Warns of an attribute that is constant in the private rows."""
 
-    def _fit(self, session):
-        if np.count_nonzero(examples.exact(session, "score")) == 1:
-            warnings.warn("the attribute is constant", stacklevel=1)
-        return super()._fit(session)
+    family = examples.histograms(before=warn_of_constants)
+
+
+def chosen_noise(session, name, noise):
+    scale = 40.0 + float(examples.exact(session))
+    return session.measure(Marginal((name,)), replace(noise, scale=scale)).value
 
 
 class Choosing(examples.Histograms):
     """Chooses its noise by the private number of rows."""
 
-    def _counted(self, session, name, noise):
-        return session.measure(
-            Marginal((name,)), replace(noise, scale=40.0 + float(examples.exact(session)))
-        ).value
+    family = examples.histograms(chosen_noise)
+
+
+def hidden(session, name, noise):
+    Hiding.kept = [examples.exact(session, name)]
+    return session.measure(Marginal((name,)), noise).value
 
 
 class Hiding(examples.Histograms):
     """Keeps exact counts where no test of outputs looks: in its class, and in a closure."""
 
     kept: ClassVar[list] = []
+    family = examples.histograms(hidden)
 
-    def _counted(self, session, name, noise):
-        type(self).kept = [examples.exact(session, name)]
-        return session.measure(Marginal((name,)), noise).value
+
+def refusing(fitted, n, rng, keep_missing):
+    if fitted.model["empty"]:
+        raise ValueError("nothing to draw from")
+    return Independent.family.sample(fitted, n, rng, keep_missing)
 
 
 class Refusing(examples.Histograms):
     """Refuses to draw if there were no rows."""
 
-    def _fit(self, session):
-        empty = bool(examples.exact(session) == 0)
-        self.empty_ = lambda: empty
-        return super()._fit(session)
-
-    def _sample(self, n, missing_values, rng):
-        if self.empty_():
-            raise ValueError("nothing to draw from")
-        return super()._sample(n, missing_values, rng)
+    family = replace(examples.histograms(after=examples.is_empty), sample=refusing)
 
 
 class Peeking(examples.Histograms):
     """Reads rows before it is answered anything."""
 
-    def _fit(self, session):
-        examples.exact(session)
-        return super()._fit(session)
+    family = examples.histograms(before=lambda session: examples.exact(session) and None)
+
+
+def counted_with_holes(session, name, noise):
+    event = replace(examples.laplace(noise.scale, name), gate=frozenset({name}))
+    return examples.released(session, event, noise, lambda: examples.exact(session, name))
 
 
 class ForgettingTheGate(examples.Histograms):
     """Counts holes as a level, behind a gate that says it does not read them."""
 
-    def _counted(self, session, name, noise):
-        event = replace(examples.laplace(noise.scale, name), gate=frozenset({name}))
-        return examples.released(session, event, noise, lambda: examples.exact(session, name))
+    family = examples.histograms(counted_with_holes)
 
 
 @pytest.mark.parametrize(
@@ -175,8 +180,12 @@ def test_too_little_noise_is_found_by_the_audit():
 
 def test_habits_can_be_chosen_and_lacking_ones_are_found():
     class Forgetful(examples.Histograms):
-        def _restore(self, released):
-            self.counts_ = {n: np.ones_like(np.array(c)) for n, c in released["counts_"].items()}
+        @classmethod
+        def opened(cls, document, path):
+            model = super().opened(document, path)
+            ones = {n: np.ones_like(np.array(c)) for n, c in model.model_.items()}
+            model.adopt(replace(model.fitted_, model=ones))
+            return model
 
     message = failures(check_habits, Forgetful, habits=["save_and_load"])
     assert "draws other rows" in message

@@ -36,11 +36,14 @@ def failing(family, rule):
     return str(caught.value)
 
 
+def last_levels(fitted, n, rng, keep_missing):
+    return {a.name: np.full(n, a.size - 1) for a in fitted.modelled.schema}
+
+
 class Obstinate(examples.Histograms):
     """Draws the same row every time, a rule or not: the one of all last levels."""
 
-    def _sample(self, n, missing_values, rng):
-        return {a.name: np.full(n, a.size - 1) for a in self.modelled_}
+    family = replace(examples.Histograms.family, sample=last_levels)
 
 
 def test_even_a_family_whose_rows_always_break_a_rule_gives_rows_that_obey(monkeypatch):
@@ -69,24 +72,30 @@ def test_rows_that_break_rules_and_lost_kinds_are_found(monkeypatch):
     assert "kinds of holes of" in failing(examples.Histograms, ruled.kinds_of_holes)
 
 
+def with_holes(fitted, n, rng, keep_missing):
+    return examples.Histograms.family.sample(fitted, n, rng, True)
+
+
 class LeavingHoles(examples.Histograms):
     """Draws holes whether they are to be filled or not."""
 
-    def _sample(self, n, missing_values, rng):
-        return super()._sample(n, "keep", rng)
+    family = replace(examples.Histograms.family, sample=with_holes)
+
+
+def pay_for_what_follows(session):
+    session._charge(LaplaceEvent(sensitivity=1, scale=1e6, label="marginal geburt"))
 
 
 class PayingForWhatFollows(examples.Histograms):
-    def _fit(self, session):
-        event = LaplaceEvent(sensitivity=1, scale=1e6, label="marginal geburt")
-        session._charge(event)
-        return super()._fit(session)
+    family = examples.histograms(before=pay_for_what_follows)
+
+
+def too_much(request):
+    return Filter(1.5 * request.parameters.epsilon, request.delta)
 
 
 class Overspending(examples.Histograms):
-    @property
-    def _budget(self):
-        return Filter(1.5 * self.epsilon, self._delta)
+    family = replace(examples.Histograms.family, budget=too_much)
 
 
 class Casting(examples.Histograms):
@@ -98,12 +107,10 @@ class Casting(examples.Histograms):
 class Counting(examples.Histograms):
     """Says how many rows have a hole."""
 
-    def _fit(self, session):
-        self.empty = examples.exact(session) == 0
-        return super()._fit(session)
+    family = examples.histograms(after=examples.is_empty)
 
     def __repr__(self):
-        return f"epsilon, {self.__dict__.get('empty')}"
+        return f"epsilon, {self._fitted and self.model_['empty']}"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +130,7 @@ def test_broken_promises_are_found(family, rule, words):
 @pytest.mark.long
 def test_kinds_taken_from_behind_the_door_are_found_with_rules_only():
     options = {"strategies": ["joint"], "pairs": ["kinds of holes"]}
-    with pytest.raises(CheckFailedError, match="counts_"):
+    with pytest.raises(CheckFailedError, match="kinds of"):
         check_non_interference(examples.Telltale, schema=RULED, **options)
     assert check_non_interference(examples.Telltale, strategies=["joint"]).passed
 

@@ -1,4 +1,4 @@
-"""Base of adversarial families: the fixed plan of a fit, and its first part.
+"""What adversarial families share: the fixed plan of a fit, and its first part.
 
 A fit releases one-way marginals first, at which its generator starts and to which it is calibrated.
 Then networks are trained on private rows. Cap of the first part, sampling rate, steps and noise
@@ -7,11 +7,11 @@ are fixed by parameters and charged together, before anything is read.
 
 from __future__ import annotations
 
-import abc
 import math
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import ClassVar, TypeAlias
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any, TypeAlias
 
 from missdp.accounting import Cost, Event, Filter, GaussianEvent, SampledGaussianEvent
 from missdp.accounting.exact import boundary
@@ -19,13 +19,16 @@ from missdp.accounting.loss_distributions import composed_epsilon
 from missdp.accounting.measures import MOST_GDP
 from missdp.baselines.networks import NetworkModel
 from missdp.errors import ParameterError, import_optional
-from missdp.schema import Schema
-from missdp.session import Merged, Reads, Session, Total
+from missdp.session import Merged, Session
 from missdp.session.training import SAMPLING_SLACK
-from missdp.synth.all_pairs import PairsSynthesizer
+from missdp.synth.all_pairs import check_gaussian, counted, marginal_parts
+from missdp.synth.family import Family, Learned, Request
 from missdp.synth.learn_pairs import OneWayMarginals
-from missdp.synth.split import Part
-from missdp.synth.state import is_number, is_whole
+from missdp.synth.parameters import check_share, is_number, is_whole
+from missdp.synth.split import BudgetPlan, Part
+from missdp.synth.steps import open_rows, release_one_way, sample_rows
+
+Networks: TypeAlias = Callable[[Request[Any], Session, OneWayMarginals], NetworkModel]
 
 Phases: TypeAlias = tuple[tuple[str, int, float], ...]
 """Name, steps and share of the training budget of each phase, in order."""
@@ -124,95 +127,105 @@ def _renyi_epsilon(
     return float(accountant.get_epsilon(delta))
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class NeuralSynthesizer(PairsSynthesizer):
-    """Base of adversarial families: marginals first, at which the generator starts, then training.
+def _check(parameters: Any, phases: Callable[[Any], Phases]) -> None:
+    for module in ("torch", "opacus"):
+        import_optional(module, purpose="adversarial families")
+    rate, steps = parameters.sampling_rate, parameters.steps
+    if not (is_number(rate) and 1e-6 <= rate <= 1):
+        raise ParameterError(
+            f"sampling_rate must be a number from 0.000001 to 1, not {rate!r}; .02 is usual"
+        )
+    if steps is not None and not (is_whole(steps) and 1 <= steps <= _MAX_STEPS):
+        raise ParameterError(f"steps must be a whole number from 1 to {_MAX_STEPS:,}")
+    if parameters.first_share is not None:
+        check_share(parameters, "first_share")
+    check_gaussian(parameters)
+    _trainings(Request(parameters), phases)  # raises ParameterError if no noise is enough
 
-    ``first_share`` is the share of the squared mu of the budget for all that is released before the
-    training, ``sampling_rate`` the probability with which a step reads a row, and ``steps`` the
-    number of steps.
+
+def _budget(request: Request[Any]) -> Filter:
+    """Return the filter of the first part; trainings are charged beside it."""
+    share = request.parameters.first_share
+    share = _FIRST_SHARE if share is None else float(share)
+    whole = Cost.worth("gdp", float(request.parameters.epsilon), request.delta_to_spend)
+    first = replace(whole, amount=min(MOST_GDP, share * whole.amount))
+    return Filter.from_cost(first, delta=request.delta_to_spend)
+
+
+def _trainings(
+    request: Request[Any], phases: Callable[[Any], Phases]
+) -> tuple[SampledGaussianEvent, ...]:
+    (first,) = _budget(request).filter().flatten()
+    parameters, delta = request.parameters, request.delta_to_spend
+    rate, epsilon = float(parameters.sampling_rate), float(parameters.epsilon)
+    return planned_trainings(first, epsilon, delta, rate, phases(parameters))
+
+
+def _plan(request: Request[Any]) -> list[Part]:
+    return marginal_parts(request, 1.0, most_cells=_MAX_CELLS)
+
+
+def _fit(session: Session, plan: BudgetPlan, request: Request[Any], networks: Networks) -> Learned:
+    session, count = open_rows(session, plan, request)
+    request.report("measuring single attributes", 0.05)
+    one_way = release_one_way(session, plan, request, count)
+    torch = import_optional("torch", purpose="adversarial families")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # sums of several threads depend on how many there are
+    try:
+        merged = session.on(Merged(one_way.groups(session.facts.schema.names)))
+        model = networks(request, merged, one_way)
+    finally:
+        torch.set_num_threads(threads)
+    request.report("done", 1.0)
+    total, complete = counted(session, one_way, count)
+    return Learned(model, total, complete=complete)
+
+
+def adversarial_family(
+    networks: Networks,
+    *,
+    phases: Callable[[Any], Phases],
+    parameters: Callable[[Any], None] = lambda _: None,
+    reads_masks: bool = False,
+) -> Family:
+    """Return a family that releases marginals, at which a generator starts, and then trains it.
+
+    Parameters
+    ----------
+    networks : callable
+        ``networks(request, rows, one_way)`` returns the `NetworkModel`, trained on rows whose
+        levels are merged into groups.
+    phases : callable
+        Returns the name, the steps and the share of each training, by parameters.
+    parameters : callable
+        Refuses parameters of the family alone that are not valid.
+    reads_masks : bool, default False
+        See `Family`.
+
+    Returns
+    -------
+    Family
     """
 
-    strategies: ClassVar[tuple[str, ...]] = ("observed", "complete-rows", "impute-first")
-    usual_steps: ClassVar[int] = 800
+    def check(given: Any) -> None:
+        parameters(given)
+        _check(given, phases)
 
-    missing: str = "observed"
-    sampling_rate: float = 0.02
-    steps: int | None = None
+    return Family(
+        strategies=("observed", "complete-rows", "impute-first"),
+        parameters=check,
+        plan=_plan,
+        budget=_budget,
+        trainings=partial(_trainings, phases=phases),
+        fit=partial(_fit, networks=networks),
+        model=NetworkModel,
+        sample=sample_rows,
+        reads="rows",
+        reads_masks=reads_masks,
+    )
 
-    model_: NetworkModel = field(init=False)
 
-    def _check_parameters(self) -> Filter:
-        for module in ("torch", "opacus"):
-            import_optional(module, purpose="adversarial families")
-        if self.clip != "auto":
-            raise ParameterError(
-                "clip is a parameter of AllPairs and Kamino. Leave it out: gradients of networks "
-                "are clipped to a fixed norm"
-            )
-        rate, steps = self.sampling_rate, self.steps
-        if not (is_number(rate) and 1e-6 <= rate <= 1):
-            raise ParameterError(
-                f"sampling_rate must be a number from 0.000001 to 1, not {rate!r}; .02 is usual"
-            )
-        if steps is not None and not (is_whole(steps) and 1 <= steps <= _MAX_STEPS):
-            raise ParameterError(f"steps must be a whole number from 1 to {_MAX_STEPS:,}")
-        if self.first_share is not None:
-            self._check_share("first_share")
-        found = super()._check_parameters()
-        self._training_events()  # raises ParameterError if no noise is enough
-        return found
-
-    @property
-    def _phases(self) -> Phases:
-        """Name, steps and share of each training; public."""
-        return (("critics", self._steps, 1.0),)
-
-    @property
-    def _steps(self) -> int:
-        return self.usual_steps if self.steps is None else int(self.steps)
-
-    @property
-    def _budget(self) -> Filter:
-        """The budget of the first part, a filter; trainings are charged beside it."""
-        share = _FIRST_SHARE if self.first_share is None else float(self.first_share)
-        whole = Cost.worth("gdp", float(self.epsilon), self._delta_to_spend)
-        first = replace(whole, amount=min(MOST_GDP, share * whole.amount))
-        return Filter.from_cost(first, delta=self._delta_to_spend)
-
-    def _training_events(self) -> tuple[SampledGaussianEvent, ...]:
-        (first,) = self._budget.filter().flatten()
-        rate, epsilon = float(self.sampling_rate), float(self.epsilon)
-        return planned_trainings(first, epsilon, self._delta_to_spend, rate, self._phases)
-
-    @property
-    def _margins_share(self) -> float:
-        return 1.0
-
-    def _split_rest(self, schema: Schema) -> list[Part]:  # noqa: ARG002
-        return []
-
-    def _reads(self, schema: Schema) -> Reads:  # noqa: ARG002
-        return "rows"
-
-    @property
-    def _most_cells(self) -> int:
-        return _MAX_CELLS
-
-    def _fit(self, session: Session) -> Total:
-        session, total = self._opened_rows(session)
-        one_way = self._one_way(session, total)
-        torch = import_optional("torch", purpose="adversarial families")
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # sums of several threads depend on how many there are
-        try:
-            merged = session.on(Merged(one_way.groups(session.facts.schema.names)))
-            self.model_ = self._fit_networks(merged, one_way)
-        finally:
-            torch.set_num_threads(threads)
-        self._report("done", 1.0)
-        return self._counted(session, one_way, total)
-
-    @abc.abstractmethod
-    def _fit_networks(self, rows: Session, one_way: OneWayMarginals) -> NetworkModel:
-        """Return the model, trained on rows whose levels are merged into groups."""
+def steps_of(parameters: Any, *, usual: int = 800) -> int:
+    """Return how many steps the last training takes."""
+    return usual if parameters.steps is None else int(parameters.steps)

@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from missdp.accounting import Filter
-from missdp.baselines.adversarial import NeuralSynthesizer, Phases
+from missdp.baselines.adversarial import Phases, adversarial_family, steps_of
 from missdp.baselines.networks import NetworkModel
 from missdp.session import Session
+from missdp.synth.base import Synthesizer
+from missdp.synth.family import Family, Request
+from missdp.synth.impute_first import Imputer
 from missdp.synth.learn_pairs import OneWayMarginals
+from missdp.synth.parameters import check_share
+
+
+def _check(parameters: DPAutoGAN) -> None:
+    check_share(parameters, "coder_share")
+
+
+def _phases(parameters: DPAutoGAN) -> Phases:
+    share, steps = float(parameters.coder_share), steps_of(parameters)
+    return (("autoencoder", max(1, steps // 2), share), ("critic", steps, 1 - share))
+
+
+def _networks(request: Request[DPAutoGAN], rows: Session, one_way: OneWayMarginals) -> NetworkModel:
+    from missdp.baselines.games import CodeGame
+
+    return CodeGame(request, rows, one_way).result()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DPAutoGAN(NeuralSynthesizer):
+class DPAutoGAN(Synthesizer):
     """Synthetic tables from a generator of codes and a decoder, each trained privately.
 
     An autoencoder learns to write rows as a few numbers. A generator learns to draw such numbers,
@@ -43,8 +62,6 @@ class DPAutoGAN(NeuralSynthesizer):
         and imputation.
     imputer : {"marginal", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the first part.
-    clip
-        Leave it out: it is a parameter of AllPairs and Kamino.
 
     Attributes
     ----------
@@ -64,18 +81,12 @@ class DPAutoGAN(NeuralSynthesizer):
     (5, 13)
     """
 
+    family: ClassVar[Family] = adversarial_family(_networks, phases=_phases, parameters=_check)
+
     coder_share: float = 0.4
-
-    def _check_parameters(self) -> Filter:
-        self._check_share("coder_share")
-        return super()._check_parameters()
-
-    @property
-    def _phases(self) -> Phases:
-        share, steps = float(self.coder_share), self._steps
-        return (("autoencoder", max(1, steps // 2), share), ("critic", steps, 1 - share))
-
-    def _fit_networks(self, rows: Session, one_way: OneWayMarginals) -> NetworkModel:
-        from missdp.baselines.games import CodeGame
-
-        return CodeGame(self, rows, one_way).result()
+    missing: str = "observed"
+    sampling_rate: float = 0.02
+    steps: int | None = None
+    first_share: float | None = None
+    imputer: Imputer = "marginal"
+    imputer_share: float = 0.1

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from missdp.baselines.adversarial import NeuralSynthesizer
+from missdp.baselines.adversarial import Phases, adversarial_family, steps_of
 from missdp.baselines.networks import NetworkModel
 from missdp.session import Session
+from missdp.synth.base import Synthesizer
+from missdp.synth.family import Family, Request
+from missdp.synth.impute_first import Imputer
 from missdp.synth.learn_pairs import OneWayMarginals
 
 
+def _phases(parameters: DPCTGAN) -> Phases:
+    return (("critics", steps_of(parameters), 1.0),)
+
+
+def _networks(request: Request[DPCTGAN], rows: Session, one_way: OneWayMarginals) -> NetworkModel:
+    from missdp.baselines.games import ConditionalGame
+
+    return ConditionalGame(request, rows, one_way).result()
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class DPCTGAN(NeuralSynthesizer):
+class DPCTGAN(Synthesizer):
     """Synthetic tables from a conditional generator whose critic is trained privately.
 
     The generator is given one level of one attribute and draws a row that has the level. The critic
@@ -40,8 +54,6 @@ class DPCTGAN(NeuralSynthesizer):
         and imputation.
     imputer : {"marginal", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the first part.
-    clip
-        Leave it out: it is a parameter of AllPairs and Kamino.
 
     Attributes
     ----------
@@ -62,7 +74,11 @@ class DPCTGAN(NeuralSynthesizer):
     (5, 13)
     """
 
-    def _fit_networks(self, rows: Session, one_way: OneWayMarginals) -> NetworkModel:
-        from missdp.baselines.games import ConditionalGame
+    family: ClassVar[Family] = adversarial_family(_networks, phases=_phases)
 
-        return ConditionalGame(self, rows, one_way).result()
+    missing: str = "observed"
+    sampling_rate: float = 0.02
+    steps: int | None = None
+    first_share: float | None = None
+    imputer: Imputer = "marginal"
+    imputer_share: float = 0.1

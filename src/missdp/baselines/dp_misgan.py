@@ -5,18 +5,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias, get_args
 
-from missdp.accounting import Filter
-from missdp.baselines.adversarial import NeuralSynthesizer
+from missdp.baselines.adversarial import Phases, adversarial_family, steps_of
 from missdp.baselines.networks import NetworkModel
 from missdp.errors import one_of
 from missdp.session import Session
+from missdp.synth.base import Synthesizer
+from missdp.synth.family import Family, Request
+from missdp.synth.impute_first import Imputer
 from missdp.synth.learn_pairs import OneWayMarginals
 
 Masks: TypeAlias = Literal["conditional", "independent"]
 
 
+def _check(parameters: DPMisGAN) -> None:
+    one_of("masks", parameters.masks, get_args(Masks))
+
+
+def _phases(parameters: DPMisGAN) -> Phases:
+    return (("critics", steps_of(parameters, usual=1000), 1.0),)
+
+
+def _networks(request: Request[DPMisGAN], rows: Session, one_way: OneWayMarginals) -> NetworkModel:
+    from missdp.baselines.games import MaskGame
+
+    return MaskGame(request, rows, one_way, request.parameters.masks).result()
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class DPMisGAN(NeuralSynthesizer):
+class DPMisGAN(Synthesizer):
     """Synthetic tables from a generator of values and one of masks, which two critics judge.
 
     One critic sees a row's observed values, the other its mask, as in MisGAN (Li et al. 2019). The
@@ -47,8 +63,6 @@ class DPMisGAN(NeuralSynthesizer):
         and imputation.
     imputer : {"marginal", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the first part.
-    clip
-        Leave it out: it is a parameter of AllPairs and Kamino.
 
     Attributes
     ----------
@@ -70,16 +84,14 @@ class DPMisGAN(NeuralSynthesizer):
     1.0
     """
 
+    family: ClassVar[Family] = adversarial_family(
+        _networks, phases=_phases, parameters=_check, reads_masks=True
+    )
+
     masks: Masks = "conditional"
-
-    reads_masks: ClassVar[bool] = True
-    usual_steps: ClassVar[int] = 1000
-
-    def _check_parameters(self) -> Filter:
-        one_of("masks", self.masks, get_args(Masks))
-        return super()._check_parameters()
-
-    def _fit_networks(self, rows: Session, one_way: OneWayMarginals) -> NetworkModel:
-        from missdp.baselines.games import MaskGame
-
-        return MaskGame(self, rows, one_way, self.masks).result()
+    missing: str = "observed"
+    sampling_rate: float = 0.02
+    steps: int | None = None
+    first_share: float | None = None
+    imputer: Imputer = "marginal"
+    imputer_share: float = 0.1

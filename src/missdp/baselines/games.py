@@ -20,12 +20,12 @@ from torch import Tensor, nn
 from torch.nn.functional import log_softmax, softplus
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from missdp.baselines.adversarial import NeuralSynthesizer
 from missdp.baselines.networks import LEAK, Layers, NetworkModel, known_margins, log_odds
 from missdp.baselines.private_training import PrivateTraining, RowLoss
 from missdp.errors import ParameterError
 from missdp.session import Session
-from missdp.synth.learn_pairs import OneWayMarginals
+from missdp.synth.family import Request
+from missdp.synth.learn_pairs import OneWayMarginals, model_facts
 from missdp.types import Floats
 
 _LATENT, _MASK_LATENT = 16, 4  # numbers of noise
@@ -46,11 +46,11 @@ _MASK_WEIGHT = 0.2  # of the critic of rows in the loss of masks (Li, Jiang & Ma
 class Game(abc.ABC):
     """Generators and critics of one fit."""
 
-    def __init__(self, model: NeuralSynthesizer, rows: Session, one_way: OneWayMarginals) -> None:
-        self.model, self.rows, self.one_way, self.rng = model, rows, one_way, rows.generator()
+    def __init__(self, request: Request[Any], rows: Session, one_way: OneWayMarginals) -> None:
+        self.request, self.rows, self.one_way, self.rng = request, rows, one_way, rows.generator()
         self.stream = torch.Generator().manual_seed(int(self.rng.integers(2**62)))
         self._facts: dict[str, Any] = {"generator": self.stream, "dtype": torch.float64}
-        self.always = model._model_facts(one_way.levels, selective=False).always
+        self.always = model_facts(request.modelled, one_way.levels, selective=False).always
         self.marginals, observed, self.may_miss = known_margins(one_way)
         self.sizes = [len(marginal) for marginal in self.marginals]
         self.observed, self.rates = torch.from_numpy(observed), 1 - observed[[*self.may_miss]]
@@ -110,14 +110,14 @@ class Game(abc.ABC):
 
     def train(self, phase: int, network: nn.Module, loss: RowLoss) -> Iterator[PrivateTraining]:
         """Yield the private training of a network before each of its steps."""
-        trainings, rate = self.model._training_events(), float(self.model.sampling_rate)
+        trainings, rate = self.request.trainings, float(self.request.parameters.sampling_rate)
         event, steps = trainings[phase], [event.steps for event in trainings]
         rows, batch = self.rows.train(event), rate * self.one_way.rows
         training = PrivateTraining(rows, network, loss, expected_batch=batch)
         for step in range(event.steps):
             yield training
             done = (sum(steps[:phase]) + step + 1) / sum(steps)
-            self.model._report("training", 0.1 + 0.85 * done)
+            self.request.report("training", 0.1 + 0.85 * done)
 
     def play(self, phase: int, critics: nn.Module, *generators: nn.Module) -> list[Layers]:
         """Train critics, and generators against them; return the averages of the generators."""
@@ -171,9 +171,9 @@ class MaskGame(Game):
     """
 
     def __init__(
-        self, model: NeuralSynthesizer, rows: Session, one_way: OneWayMarginals, masks: str
+        self, request: Request[Any], rows: Session, one_way: OneWayMarginals, masks: str
     ) -> None:
-        super().__init__(model, rows, one_way)
+        super().__init__(request, rows, one_way)
         count, sizes = len(self.may_miss), (_HIDDEN, _HIDDEN, self.width)
         self.sees_values = masks == "conditional" and count > 0
         self._values = self.random(_LATENT, *sizes, last=_START, out=self.out)
@@ -217,8 +217,8 @@ class MaskGame(Game):
 class CodeGame(Game):
     """DPautoGAN: an autoencoder, and a generator of codes against a critic of decoded rows."""
 
-    def __init__(self, model: NeuralSynthesizer, rows: Session, one_way: OneWayMarginals) -> None:
-        super().__init__(model, rows, one_way)
+    def __init__(self, request: Request[Any], rows: Session, one_way: OneWayMarginals) -> None:
+        super().__init__(request, rows, one_way)
         decoder = (_CODE, _CODE_HIDDEN, self.width)
         coder = {"encoder": self.random(self.width, _CODE_HIDDEN, _CODE)}
         coder["decoder"] = self.random(*decoder, last=_CODE_START, out=self.out)
@@ -258,8 +258,8 @@ class ConditionalGame(Game):
     depends on no other row. Conditions of generated rows come from released marginals.
     """
 
-    def __init__(self, model: NeuralSynthesizer, rows: Session, one_way: OneWayMarginals) -> None:
-        super().__init__(model, rows, one_way)
+    def __init__(self, request: Request[Any], rows: Session, one_way: OneWayMarginals) -> None:
+        super().__init__(request, rows, one_way)
         width, sizes = self.width, (_HIDDEN, _HIDDEN, self.width)
         self._generator = self.random(_LATENT + width, *sizes, last=_START, out=self.out)
         upper = nn.Sequential(nn.LeakyReLU(LEAK), *self.random(_CRITIC, _CRITIC, 1))

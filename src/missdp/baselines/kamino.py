@@ -8,14 +8,12 @@ pairs of attributes. Rows are then placed so that no two violate a constraint.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from missdp.accounting import Filter
 from missdp.baselines.denial_constraints import (
     Constraints,
     DenialConstraint,
@@ -25,13 +23,108 @@ from missdp.baselines.denial_constraints import (
 from missdp.baselines.placing import SyntheticRows, place_rows
 from missdp.inference.models import PairModel
 from missdp.schema import Schema
-from missdp.session import Session, Total
-from missdp.synth.all_pairs import PairsSynthesizer
-from missdp.synth.learn_pairs import fit_pairs
+from missdp.session import Session
+from missdp.synth.all_pairs import (
+    check_pairs,
+    cost_of_pairs,
+    counted,
+    marginal_parts,
+    pairs_part,
+)
+from missdp.synth.base import Synthesizer
+from missdp.synth.family import Family, Finish, Learned, Request, gaussian_budget
+from missdp.synth.fitted import Fitted
+from missdp.synth.impute_first import Imputer
+from missdp.synth.learn_pairs import fit_pairs, model_facts, release_pairs
+from missdp.synth.split import BudgetPlan, Part
+from missdp.synth.steps import open_rows, release_one_way, sample_rows
+
+
+def _check(parameters: Kamino) -> dict[str, Any]:
+    check_pairs(parameters)
+    return {"constraints": constraint_texts(parameters.constraints)}
+
+
+def _plan(request: Request[Kamino]) -> list[Part]:
+    _constraints(request)  # raises ParameterError for one that does not fit the schema
+    parts = marginal_parts(request, request.parameters.first_share)
+    return parts if len(request.modelled.schema) == 1 else [*parts, pairs_part(request)]
+
+
+def _constraints(request: Request[Kamino]) -> tuple[DenialConstraint, ...]:
+    return read_constraints(constraint_texts(request.parameters.constraints), request.schema)
+
+
+def _fit(session: Session, plan: BudgetPlan, request: Request[Kamino]) -> Learned:
+    session, count = open_rows(session, plan, request)
+    request.report("measuring single attributes", 0.05)
+    one_way = release_one_way(session, plan, request, count)
+    request.report("measuring all pairs", 0.1)
+    cost = cost_of_pairs(session, plan)
+    release = release_pairs(session, one_way, clip=request.parameters.clip, cost=cost)
+    request.report("fitting", 0.3)
+    model = fit_pairs(
+        release,
+        model_facts(request.modelled, one_way.levels, selective=False),
+        order=_drawing_order(request.public, _constraints(request)),
+        rng=session.generator(),
+    )
+    request.report("done", 1.0)
+    total, complete = counted(session, one_way, count)
+    return Learned(model, total, complete=complete)
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """Places synthetic rows so that constraints hold between any two of them."""
+
+    texts: tuple[str, ...]
+
+    def check(self, schema: Schema) -> None:
+        """Refuse constraints that do not fit the schema."""
+        read_constraints(self.texts, schema)
+
+    def __call__(
+        self,
+        fitted: Fitted,
+        table: SyntheticRows,
+        draw: Callable[[int, np.random.Generator], SyntheticRows],
+        rng: np.random.Generator,
+    ) -> SyntheticRows:
+        """Return rows between which the constraints hold."""
+        order = [fitted.modelled.schema.names[a] for a in fitted.model.law.order]
+        constraints = read_constraints(self.texts, fitted.schema)
+        return place_rows(table, constraints, rng, draw=lambda n: draw(n, rng), order=order)
+
+
+def _finish(parameters: Mapping[str, Any]) -> Finish | None:
+    texts = constraint_texts(parameters["constraints"])
+    return _Placed(texts) if texts else None
+
+
+def _drawing_order(schema: Schema, constraints: Iterable[DenialConstraint]) -> tuple[int, ...]:
+    """Return the positions of the attributes in the order in which they are drawn.
+
+    Few levels come first, as they tell most for the least noise; but what a functional dependency
+    determines comes after all that determines it, as far as dependencies do not go in circles.
+    """
+    place = {name: i for i, name in enumerate(schema.names)}
+    waits: list[set[int]] = [set() for _ in place]
+    for given, name in filter(None, (constraint.dependency for constraint in constraints)):
+        if place.keys() >= {*given, name}:
+            waits[place[name]] |= {place[other] for other in given}
+    left = {a: (attribute.size, a) for a, attribute in enumerate(schema)}
+    order: list[int] = []
+    while left:
+        free = [left[a] for a in left if not waits[a] & left.keys()]
+        _, a = heapq.nsmallest(1, free or left.values())[0]
+        order.append(a)
+        del left[a]
+    return tuple(order)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Kamino(PairsSynthesizer):
+class Kamino(Synthesizer):
     """Synthetic tables drawn attribute by attribute, that obey constraints between rows.
 
     Each attribute is drawn from a conditional model, a multinomial logistic regression on the
@@ -86,80 +179,21 @@ class Kamino(PairsSynthesizer):
     1
     """
 
-    strategies: ClassVar[tuple[str, ...]] = ("observed", "complete-rows", "impute-first")
+    family: ClassVar[Family] = Family(
+        strategies=("observed", "complete-rows", "impute-first"),
+        parameters=_check,
+        plan=_plan,
+        budget=gaussian_budget,
+        fit=_fit,
+        model=PairModel,
+        sample=sample_rows,
+        finish=_finish,
+        reads="weights",
+    )
 
     missing: str = "observed"
     constraints: Constraints = ()
-
-    released: ClassVar[tuple[str, ...]] = ("model_",)
-    model_: PairModel = field(init=False)
-
-    def _check_parameters(self) -> Filter:
-        constraint_texts(self.constraints)
-        return super()._check_parameters()
-
-    def _check_schema(self, schema: Schema) -> None:
-        self._read_constraints()  # raises ParameterError for one that does not fit the schema
-        super()._check_schema(schema)
-
-    def _public_parameters(self) -> dict[str, Any]:
-        return super()._public_parameters() | {"constraints": constraint_texts(self.constraints)}
-
-    @property
-    def _texts(self) -> tuple[str, ...]:
-        """The constraints of the fitted model, or the ones it will be fitted with."""
-        fitted: dict[str, Any] = self.__dict__.get("_fitted_with", {})
-        return constraint_texts(fitted.get("constraints", self.constraints))
-
-    def _read_constraints(self) -> tuple[DenialConstraint, ...]:
-        return read_constraints(self._texts, self.schema_)
-
-    def _fit(self, session: Session) -> Total:
-        session, total = self._opened_rows(session)
-        one_way = self._one_way(session, total)
-        release = self._all_pairs(session, one_way)
-        self._report("fitting", 0.3)
-        self.model_ = fit_pairs(
-            release,
-            self._model_facts(one_way.levels, selective=False),
-            order=_drawing_order(self._planned, self._read_constraints()),
-            rng=session.generator(),
-        )
-        self._report("done", 1.0)
-        return self._counted(session, one_way, total)
-
-    def _draws_schema(self) -> bool:
-        self._read_constraints()  # raises ParameterError for a saved one that does not fit
-        return super()._draws_schema()
-
-    @property
-    def draws_together(self) -> bool:
-        """Whether all rows are drawn at once: where constraints compare two of them."""
-        return bool(self._texts)
-
-    def _finished(self, table: SyntheticRows, rng: np.random.Generator) -> SyntheticRows:
-        """Return rows between which the constraints hold."""
-        draw = partial(self._drawn, "fill", rng=rng)
-        order = [self.modelled_.names[a] for a in self.model_.law.order]
-        return place_rows(table, self._read_constraints(), rng, draw=draw, order=order)
-
-
-def _drawing_order(schema: Schema, constraints: Iterable[DenialConstraint]) -> tuple[int, ...]:
-    """Return the positions of the attributes in the order in which they are drawn.
-
-    Few levels come first, as they tell most for the least noise; but what a functional dependency
-    determines comes after all that determines it, as far as dependencies do not go in circles.
-    """
-    place = {name: i for i, name in enumerate(schema.names)}
-    waits: list[set[int]] = [set() for _ in place]
-    for given, name in filter(None, (constraint.dependency for constraint in constraints)):
-        if place.keys() >= {*given, name}:
-            waits[place[name]] |= {place[other] for other in given}
-    left = {a: (attribute.size, a) for a, attribute in enumerate(schema)}
-    order: list[int] = []
-    while left:
-        free = [left[a] for a in left if not waits[a] & left.keys()]
-        _, a = heapq.nsmallest(1, free or left.values())[0]
-        order.append(a)
-        del left[a]
-    return tuple(order)
+    clip: float | Literal["auto"] = "auto"
+    first_share: float | None = None
+    imputer: Imputer = "marginal"
+    imputer_share: float = 0.1

@@ -5,32 +5,36 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Cost, Filter, PureEvent, scale_for
+from missdp.accounting import Cost, PureEvent, scale_for
 from missdp.accounting.exact import float_up
-from missdp.baselines.network import Family, Network
+from missdp.baselines.network import Family as Node
+from missdp.baselines.network import Network
 from missdp.calibration import selection_epsilon
-from missdp.errors import ParameterError
+from missdp.errors import DataError, ParameterError
 from missdp.inference.counts import project_to_simplex
-from missdp.schema import Schema
+from missdp.record import Record
 from missdp.session import Clique, Dependences, Marginal, Noise, Selection, Session, Total
 from missdp.session.dependences import DEPENDENCE_SENSITIVITY
-from missdp.synth.base import MissingValues, Synthesizer
+from missdp.session.strategies import strategy_named
+from missdp.synth.base import Synthesizer
+from missdp.synth.family import Codes, Family, Learned, Request, budget_of_counts
+from missdp.synth.fitted import Fitted
 from missdp.synth.impute_first import (
     IMPUTATION,
     Imputer,
-    check_imputer,
+    check_imputation,
     imputation_parts,
     impute,
 )
 from missdp.synth.noisy_counts import least_squares_total, row_count
-from missdp.synth.split import CHOICES, EVERY_ROW, ROWS, TABLES, Gate, Part, Split, share_of
-from missdp.synth.state import is_declared, is_number, is_whole
+from missdp.synth.parameters import check_share, is_declared, is_number, is_whole
+from missdp.synth.split import CHOICES, EVERY_ROW, ROWS, TABLES, BudgetPlan, Gate, Part, share_of
 from missdp.types import Floats
 
 _MAX_CELLS = 200_000
@@ -151,7 +155,7 @@ class _Learner:
         self._noisy: dict[Clique, Floats] = {}
         self._variances: dict[Clique, float] = {}
 
-    def choose_families(self, *, degree: int | str, theta: float) -> tuple[Family, ...]:
+    def choose_families(self, *, degree: int | str, theta: float) -> tuple[Node, ...]:
         """Choose parents by one private selection each; the attribute of fewest codes is first."""
         sizes = self._session.facts.sizes
         rows = self._rows.value if self._rows is not None else 0.0
@@ -162,7 +166,7 @@ class _Learner:
         first = min(self._names, key=lambda name: sizes[name])
         # No parent of these is small enough, not even the smallest attribute: nothing to choose.
         alone = [n for n in self._names if n != first and not (most and rule((first, n)))]
-        chosen = [Family(first, ()), *(Family(name, ()) for name in alone)]
+        chosen = [Node(first, ()), *(Node(name, ()) for name in alone)]
         waiting = [name for name in self._names if name not in (first, *alone)]
         left = self._plan.choice_cost
         for done in range(1, len(self._names)):
@@ -179,7 +183,7 @@ class _Learner:
             waiting.remove(family.child)
         return tuple(chosen)
 
-    def measure(self, families: tuple[Family, ...]) -> dict[Clique, Floats]:
+    def measure(self, families: tuple[Node, ...]) -> dict[Clique, Floats]:
         """Release every family's table as consistent proportions on the simplex."""
         sizes = self._session.facts.sizes
         cells = {
@@ -210,7 +214,7 @@ class _Learner:
                 return
         self._session.expect(map(Marginal, cliques))
 
-    def _select(self, families: list[Family], cost: float) -> Family:
+    def _select(self, families: list[Node], cost: float) -> Node:
         cliques = [family.clique for family in families]
         pure = self._plan.pure
         epsilon = selection_epsilon(replace(self._plan.whole, amount=cost))
@@ -235,7 +239,7 @@ class _Learner:
             self._noisy[clique], self._variances[clique] = table, variance
             self.totals[clique] = Total(float(table.sum()), table.size * variance)
 
-    def _to_measure(self, families: tuple[Family, ...]) -> list[Clique]:
+    def _to_measure(self, families: tuple[Node, ...]) -> list[Clique]:
         """Cliques to measure: a family inside another one needs no table of its own.
 
         Of partial marginals nothing is left out, and every one-way margin is added: a smaller
@@ -318,7 +322,7 @@ def _candidates(
     degree: int,
     *,
     ruled: Iterable[Clique] = (),
-) -> list[Family]:
+) -> list[Node]:
     """Families that may come next: every waiting child with every maximal allowed parent set.
 
     They stand in a fixed order that depends on public facts and earlier choices only; subsets of
@@ -329,7 +333,7 @@ def _candidates(
     for child in waiting:
         base = _by_rules(child, placed, allowed, degree, rules)
         sets = list(_maximal(child, base, placed, allowed, degree))
-        found.extend(sets or [Family(child, base)])
+        found.extend(sets or [Node(child, base)])
     return found
 
 
@@ -353,7 +357,7 @@ def _by_rules(
 
 def _maximal(
     child: str, base: Clique, placed: Clique, allowed: Callable[[Clique], bool], degree: int
-) -> Iterator[Family]:
+) -> Iterator[Node]:
     """Allowed families of the child that extend the base and none of which holds another."""
     others = tuple(name for name in placed if name not in base)
     levels: list[list[Clique]] = [[()]]
@@ -368,7 +372,7 @@ def _maximal(
         )
     inside: set[Clique] = set()
     for level in reversed(levels[1:]):
-        yield from (Family(child, (*base, *more)) for more in level if more not in inside)
+        yield from (Node(child, (*base, *more)) for more in level if more not in inside)
         inside = {part for p in level for part in itertools.combinations(p, len(p) - 1)}
 
 
@@ -389,6 +393,159 @@ _LONE_ROW_COUNT_SHARE = 0.02  # where nothing else does
 _COMPLETE = "the number of complete rows"
 
 _MAX_TOTAL_CELLS = 2**27  # a gigabyte of counts
+
+
+@dataclass(frozen=True, eq=False)
+class BayesianModel(Record):
+    """A released network, and the one by which missing cells of its rows are filled.
+
+    * ``network``: Of values and missing cells, as they were counted.
+    * ``filling``: Of complete rows; None if the network draws no missing cells.
+    """
+
+    network: Network
+    filling: Network | None
+
+
+def _check(parameters: PrivBayes) -> None:
+    theta, degree = parameters.theta, parameters.degree
+    if not (is_number(theta) and 0 < theta < float("inf")):
+        raise ParameterError("theta must be a positive number")
+    check_share(parameters, "structure_share")
+    if degree != "auto" and not (is_whole(degree) and 0 <= degree <= 6):
+        raise ParameterError("degree must be 'auto' or a whole number from 0 to 6")
+    check_imputation(parameters)
+
+
+def _plan(request: Request[PrivBayes]) -> list[Part]:
+    """Return the parts of the budget; see `Family`.
+
+    Numbers of rows cost pure epsilons. Every table is behind one attribute at least, which the data
+    choose; in pure epsilon, tables are set aside before parents are chosen.
+    """
+    parameters, schema, strategy = request.parameters, request.modelled.schema, request.strategy
+    _check_size(request)
+    everything, chosen = request.gates([()]), strategy.gates == "data"
+    parts = imputation_parts(request.filled_gates(), parameters.imputer, parameters.imputer_share)
+    if not is_declared(parameters.n_rows) and (share := _count_share(request)):
+        parts.append(_counted(request, ROWS, share, (EVERY_ROW,), parts))
+    if strategy.complete_only:
+        parts.append(_counted(request, _COMPLETE, _COMPLETE_COUNT_SHARE, everything, parts))
+    if len(schema) > 2 and parameters.degree != 0:  # elsewhere there is nothing to choose
+        share, count = float(parameters.structure_share) * _ROOM, len(schema) - 1
+        parts.append(Part(CHOICES, share, everything, kind="selections", count=count))
+    pure, largest = request.delta == 0, max(strategy.shape(schema.names, schema))
+    pieces = _smallest_piece(len(schema), largest, pure=pure)
+    tables = request.single_gates() if chosen else everything
+    rest = Part(TABLES, _ROOM, tables, count=pieces, chosen=chosen, reserved=pure)
+    return [*parts, rest]
+
+
+def _check_size(request: Request[PrivBayes]) -> None:
+    """Refuse more levels, or a larger degree, than fit into memory."""
+    schema, degree = request.modelled.schema, request.parameters.degree
+    sizes = sorted(request.strategy.shape(schema.names, schema))
+    if sum(a.extended_size for a in schema) > _MAX_TOTAL_CELLS:
+        raise ParameterError(
+            f"the attributes have more than {_MAX_TOTAL_CELLS:,} levels together; declare "
+            "coarser ones"
+        )
+    if degree != "auto":
+        _check_degree(int(degree), sizes)
+
+
+def _counted(
+    request: Request[PrivBayes], name: str, share: float, gates: tuple[Gate, ...], parts: list[Part]
+) -> Part:
+    """Return the part of a number that is released for a share of epsilon, pure; public."""
+    whole, before = request.family.budget(request).left, [*request.first_parts, *parts]
+    cost = whole.price(PureEvent(epsilon=share_of(float(request.parameters.epsilon), share)))
+    left = BudgetPlan(whole, tuple(before)).after(*(part.name for part in before)).amount
+    return Part(name, float_up(cost) / left, gates, kind="other")
+
+
+def _count_share(request: Request[PrivBayes]) -> float:
+    """Share of epsilon for the number of rows; public."""
+    strategy, schema = request.strategy, request.modelled.schema
+    told = any(strategy.tells_total((name,), schema) for name in schema.names) or strategy.fills
+    if told and request.parameters.degree != "auto":  # nothing needs it before the tables
+        return 0.0
+    return _ROW_COUNT_SHARE if told else _LONE_ROW_COUNT_SHARE
+
+
+def _fit(session: Session, plan: BudgetPlan, request: Request[PrivBayes]) -> Learned:
+    parameters, strategy, pure = request.parameters, request.strategy, request.delta == 0
+    request.report("preparing", 0.0)
+    counted = behind = _released_count(session, request)
+    if strategy.complete_only:
+        if pure:  # set aside, so that it is known beforehand how much reads complete rows only
+            label = "everything that reads complete rows only"
+            session = session.reserve(session.left, label=label)
+        noise = Noise("laplace", scale_for(1.0, _COMPLETE_COUNT_SHARE * parameters.epsilon))
+        behind = Total(float(session.measure(Marginal(()), noise).value), noise.variance)
+    session = impute(session, parameters.imputer, cost=plan.cost(IMPUTATION))
+    tables = session
+    if pure and strategy.gates == "data":  # amplified up to a cap that is known before
+        tables = session.reserve(plan.cost(TABLES), label="tables")
+    costs = _Plan(plan.total, plan.cost(CHOICES).amount, plan.cost(TABLES).amount * _ROOM)
+    ruled = request.modelled.impossible
+    learner = _Learner(
+        session, costs, tables=tables, total=behind, report=request.report, ruled=ruled
+    )
+    degree = parameters.degree if isinstance(parameters.degree, str) else int(parameters.degree)
+    families = learner.choose_families(degree=degree, theta=parameters.theta)
+    network = Network.from_joints(families, learner.measure(families))
+    network = network.restricted(ruled, session.generator())
+    rows, complete = _rows(session, learner.totals, counted), None
+    if strategy.complete_only and behind is not None:
+        complete = least_squares_total([behind, *learner.totals.values()])
+    n, rng = max(1, round(rows.value)), session.generator()
+    model = BayesianModel(network, _filling(network, request, n, rng))
+    request.report("done", 1.0)
+    return Learned(model, rows, complete=complete)
+
+
+def _rows(session: Session, tables: Mapping[Clique, Total], counted: Total | None) -> Total:
+    """Return the number of rows, by the released number and the totals of all tables."""
+    totals, whole = tables.items(), session.facts.sums_to_row_count
+    return least_squares_total(
+        [*([counted] if counted else []), *(t for c, t in totals if whole(c))],
+        floors=[t for c, t in totals if not whole(c)],
+    )
+
+
+def _released_count(session: Session, request: Request[PrivBayes]) -> Total | None:
+    """Return the number of rows, if it is declared or must be known before the tables."""
+    share = _count_share(request)
+    if share == 0 and not is_declared(request.parameters.n_rows):
+        return None
+    cost = share_of(float(request.parameters.epsilon), share or 1.0)
+    return row_count(session, Noise("laplace", scale_for(1.0, cost)))
+
+
+def _filling(
+    network: Network, request: Request[PrivBayes], n: int, rng: np.random.Generator
+) -> Network | None:
+    """Return a model of complete rows, if the network draws missing cells."""
+    modelled = request.modelled
+    if not (request.strategy.models_holes and modelled.schema.nullable):
+        return None
+    start = network.observed_part({a.name: a.size for a in modelled.schema})
+    return network.filling_model(start.restricted(modelled.impossible, rng), n, rng)
+
+
+def _sample(fitted: Fitted, n: int, rng: np.random.Generator, keep_missing: bool) -> Codes:
+    network, filling = fitted.model.network, fitted.model.filling
+    schema, complete = fitted.modelled.schema, network if filling is None else filling
+    filled = strategy_named(fitted.parameters["missing"]).models_holes and bool(schema.nullable)
+    sizes = {a.name: a.extended_size if filled else a.size for a in schema}
+    fits = complete.sizes == {a.name: a.size for a in schema} and network.sizes == sizes
+    if not fits:
+        raise DataError("the levels of the model are not those of its schema")
+    codes: Codes = network.sample(n, rng)
+    if not keep_missing and filling is not None:
+        codes = filling.fill_holes(codes, rng)
+    return codes
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -431,8 +588,6 @@ class PrivBayes(Synthesizer):
     ----------
     guarantee_ : Guarantee
         Computed from what was released.
-    network_ : Network
-        The released model.
     n_rows_, n_rows_std_ : int, float
         Released number of rows, from all released tables that tell it, with the standard deviation
         of its noise; or the declared number and 0.
@@ -458,16 +613,15 @@ class PrivBayes(Synthesizer):
     (1.0, 0.0)
     """
 
-    strategies: ClassVar[tuple[str, ...]] = (
-        "joint",
-        "observed",
-        "complete-rows",
-        "impute-first",
+    family: ClassVar[Family] = Family(
+        strategies=("joint", "observed", "complete-rows", "impute-first"),
+        parameters=_check,
+        plan=_plan,
+        budget=budget_of_counts,
+        fit=_fit,
+        model=BayesianModel,
+        sample=_sample,
     )
-
-    released: ClassVar[tuple[str, ...]] = ("network_", "_filling")
-    network_: Network = field(init=False)
-    _filling: Network | None = field(init=False)
 
     delta: float | None = 0.0
     degree: int | Literal["auto"] = "auto"
@@ -476,145 +630,8 @@ class PrivBayes(Synthesizer):
     imputer: Imputer = "marginal"
     imputer_share: float = 0.1
 
-    def _check_parameters(self) -> Filter:
-        budget = super()._check_parameters()
-        if not (is_number(self.theta) and 0 < self.theta < float("inf")):
-            raise ParameterError("theta must be a positive number")
-        self._check_share("structure_share")
-        self._check_share("imputer_share")
-        if self.degree != "auto" and not (is_whole(self.degree) and 0 <= self.degree <= 6):
-            raise ParameterError("degree must be 'auto' or a whole number from 0 to 6")
-        check_imputer(self.imputer)
-        return budget
-
     @property
-    def _budget(self) -> Filter:
-        currency = Cost.for_counts(float(self.epsilon), self._delta).currency
-        return Filter(self.epsilon, self._delta_to_spend, measure=currency)
-
-    def _check_schema(self, schema: Schema) -> None:
-        sizes = sorted(self._strategy.shape(schema.names, schema))
-        if sum(a.extended_size for a in schema) > _MAX_TOTAL_CELLS:
-            raise ParameterError(
-                f"the attributes have more than {_MAX_TOTAL_CELLS:,} levels together; declare "
-                "coarser ones"
-            )
-        if self.degree != "auto":
-            _check_degree(int(self.degree), sizes)
-
-    def split(self, schema: Schema) -> list[Part]:
-        """Return the parts of the budget of a fit; see :meth:`Synthesizer.split`.
-
-        Numbers of rows cost pure epsilons. Every table is behind one attribute at least, which the
-        data choose; in pure epsilon, tables are set aside before parents are chosen.
-        """
-        strategy, everything = self._strategy, self._gates([()], schema)
-        chosen = strategy.gates == "data"
-        parts = self._first_parts(schema)
-        first = len(parts)
-        parts += imputation_parts(self._filled_gates(schema), self.imputer, self.imputer_share)
-        if not is_declared(self.n_rows) and (share := self._count_share(schema)):
-            parts.append(self._counted(ROWS, share, (EVERY_ROW,), parts))
-        if strategy.complete_only:
-            parts.append(self._counted(_COMPLETE, _COMPLETE_COUNT_SHARE, everything, parts))
-        parts = parts[first:]
-        if len(schema) > 2 and self.degree != 0:  # elsewhere there is nothing to choose
-            share, count = float(self.structure_share) * _ROOM, len(schema) - 1
-            parts.append(Part(CHOICES, share, everything, kind="selections", count=count))
-        singles = self._gates([(name,) for name in schema.names], schema)
-        largest = max(strategy.shape(schema.names, schema))
-        pieces = _smallest_piece(len(schema), largest, pure=self._delta == 0)
-        tables = singles if chosen else everything
-        reserved = self._delta == 0
-        rest = Part(TABLES, _ROOM, tables, count=pieces, chosen=chosen, reserved=reserved)
-        return [*parts, rest]
-
-    def _counted(
-        self, name: str, share: float, gates: tuple[Gate, ...], before: list[Part]
-    ) -> Part:
-        """Return the part of a number that is released for a share of epsilon, pure; public."""
-        whole = self._budget.left
-        cost = whole.price(PureEvent(epsilon=share_of(float(self.epsilon), share)))
-        left = Split(whole, tuple(before)).after(*(part.name for part in before)).amount
-        return Part(name, float_up(cost) / left, gates, kind="other")
-
-    def _count_share(self, schema: Schema) -> float:
-        """Share of epsilon for the number of rows; public."""
-        if self._tables_tell(schema):
-            return 0.0
-        told = any(self._strategy.tells_total((name,), schema) for name in schema.names)
-        return _ROW_COUNT_SHARE if told or self._strategy.fills else _LONE_ROW_COUNT_SHARE
-
-    def _tables_tell(self, schema: Schema) -> bool:
-        """Whether tables tell the number of rows, and nothing needs it before they are measured."""
-        strategy = self._strategy
-        told = strategy.fills or any(strategy.tells_total((n,), schema) for n in schema.names)
-        return told and self.degree != "auto"
-
-    def _fit(self, session: Session) -> Total:
-        self._report("preparing", 0.0)
-        split, pure = self._split, self._delta == 0
-        counted = behind = self._released_count(session)
-        if self._strategy.complete_only:
-            if pure:  # set aside, so that it is known beforehand how much reads complete rows only
-                session = session.reserve(
-                    session.left, label="everything that reads complete rows only"
-                )
-            noise = Noise("laplace", scale_for(1.0, _COMPLETE_COUNT_SHARE * self.epsilon))
-            counted_rows = float(session.measure(Marginal(()), noise).value)
-            behind = Total(counted_rows, noise.variance)
-        session = impute(session, self.imputer, cost=split.cost(IMPUTATION))
-        tables = session
-        if pure and self._strategy.gates == "data":  # amplified up to a cap that is known before
-            tables = session.reserve(split.cost(TABLES), label="tables")
-        plan = _Plan(split.whole, split.cost(CHOICES).amount, split.cost(TABLES).amount * _ROOM)
-        ruled = self._modelled.impossible
-        learner = _Learner(
-            session, plan, tables=tables, total=behind, report=self._report, ruled=ruled
-        )
-        degree = self.degree if isinstance(self.degree, str) else int(self.degree)
-        families = learner.choose_families(degree=degree, theta=self.theta)
-        network = Network.from_joints(families, learner.measure(families))
-        self.network_ = network.restricted(ruled, session.generator())
-        totals, whole = learner.totals.items(), session.facts.sums_to_row_count
-        rows = least_squares_total(
-            [*([counted] if counted else []), *(t for c, t in totals if whole(c))],
-            floors=[t for c, t in totals if not whole(c)],
-        )
-        if self._strategy.complete_only and behind is not None:
-            self._complete_rows = least_squares_total([behind, *learner.totals.values()])
-        self._prepare_filling(max(1, round(rows.value)), session.generator())
-        self._report("done", 1.0)
-        return rows
-
-    def _released_count(self, session: Session) -> Total | None:
-        """Return the number of rows, if it is declared or must be known before the tables."""
-        share = self._count_share(session.facts.schema)
-        if share == 0 and not is_declared(self.n_rows):
-            return None
-        cost = share_of(float(self.epsilon), share or 1.0)
-        return row_count(session, Noise("laplace", scale_for(1.0, cost)))
-
-    def _prepare_filling(self, n: int, rng: np.random.Generator) -> None:
-        self._filling = None
-        if self._strategy.models_holes and self.modelled_.nullable:
-            start = self.network_.observed_part(self._sizes())
-            start = start.restricted(self._modelled.impossible, rng)
-            self._filling = self.network_.filling_model(start, n, rng)
-
-    def _sizes(self) -> dict[str, int]:
-        return {a.name: a.size for a in self.modelled_}
-
-    def _draws_schema(self) -> bool:
-        filled = self._applied_strategy.models_holes and bool(self.modelled_.nullable)
-        sizes = {a.name: a.extended_size if filled else a.size for a in self.modelled_}
-        filling = None if self._filling is None else self._filling.sizes
-        return self.network_.sizes == sizes and filling == (self._sizes() if filled else None)
-
-    def _sample(
-        self, n: int, missing_values: MissingValues, rng: np.random.Generator
-    ) -> dict[str, NDArray[np.int64]]:
-        codes = self.network_.sample(n, rng)
-        if missing_values == "fill" and self._filling is not None:
-            codes = self._filling.fill_holes(codes, rng)
-        return codes
+    def network_(self) -> Network:
+        """The released model."""
+        network: Network = self.fitted_.model.network
+        return network

@@ -393,10 +393,9 @@ def _facts_at(path: Path) -> Schema:
     if path.suffix != ".json":
         return Schema.from_toml(path)
     from missdp.synth import load
-    from missdp.synth.state import as_declared
 
     model = load(path)
-    return as_declared(model, uncut(model.schema_))
+    return model.fitted_.declared(uncut(model.schema_))
 
 
 def _held(streams: tuple[RowStream, RowStream], facts: Schema) -> Iterator[Any]:

@@ -22,8 +22,8 @@ from missdp.progress import progress_bar, working
 from missdp.schema import Schema
 from missdp.synth import load
 from missdp.synth.base import MissingValues, Synthesizer
+from missdp.synth.fitted import read_document
 from missdp.synth.registry import default_synthesizer, read_settings, synthesizer_named
-from missdp.synth.state import as_declared, read_document
 from missdp.table import Table
 
 
@@ -126,7 +126,7 @@ def report(
     check_free([output], overwrite=overwrite)
     check_together(model)
     fitted = load(model)
-    keeps = fitted.strategy_of(fitted.missing).models_holes
+    keeps = fitted.applied_strategy.models_holes
     with working("comparing the tables"):
         said = curator_report(
             private,
@@ -134,7 +134,7 @@ def report(
             if synthetic is None
             else synthetic,
             output,
-            schema=as_declared(fitted, fitted.schema_),  # as many rows take part as in the fit
+            schema=fitted.fitted_.declared(fitted.schema_),  # as many rows take part as in the fit
             guarantee=fitted.guarantee_,
             control=control,
             f1=f1,
@@ -149,11 +149,11 @@ def report(
 
 def _refit_of(model: Synthesizer) -> Refit:
     """Return what makes synthetic rows of others as a model was made, with fresh noise."""
-    keep: MissingValues = "keep" if model.strategy_of(model.missing).models_holes else "fill"
+    keep: MissingValues = "keep" if model.applied_strategy.models_holes else "fill"
 
     def refit(rows: Table) -> Table:
         with warnings.catch_warnings(action="ignore", category=MissDPWarning):  # said once, by then
-            again = type(model)(**model._fitted_with).fit(rows)
+            again = type(model)(**model.fitted_.parameters).fit(rows)
         return again.sample_table(missing_values=keep)
 
     return refit

@@ -55,6 +55,8 @@ from missdp.schema import Schema, SurveyWeight, Unit
 from missdp.shelf import memory_in_force
 from missdp.sources import STRATEGIES
 from missdp.synth.base import MissingValues, Synthesizer
+from missdp.synth.fitting import fit_conditions
+from missdp.synth.parameters import chosen_delta
 from missdp.synth.registry import (
     default_synthesizer,
     read_settings,
@@ -62,7 +64,6 @@ from missdp.synth.registry import (
     synthesizer_names,
 )
 from missdp.synth.sampling import Selection
-from missdp.synth.state import chosen_delta, fit_conditions
 from missdp.table import Holes, PartRows, RowStream, Table, Values
 from missdp.table.written import check_holds, holes_in, output_format, write_each
 from missdp.words import in_a_line
@@ -180,7 +181,7 @@ def synthesize(
         wanted_rows = public_rows if rows is None else rows
         together = synthesizer.draws_together
         check_rows(wanted_rows, len(facts), output=output, together=together)
-        if keep_holes and not synthesizer.strategy_of(synthesizer.missing).models_holes:
+        if keep_holes and not synthesizer.family.strategy(synthesizer.missing).models_holes:
             raise ParameterError("--keep-holes needs --missing joint, which models the holes")
         if stated is not None:
             from missdp.ground_truth import epsilon_for_ground_truth

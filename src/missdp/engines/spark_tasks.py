@@ -24,8 +24,8 @@ from missdp.session.counting import CHUNK_ROWS, Clique, Counter
 from missdp.session.open_levels import occurring
 from missdp.session.row_weights import RowWeight
 from missdp.synth.base import MissingValues, Synthesizer
+from missdp.synth.parameters import is_whole, sampling_generator
 from missdp.synth.sampling import block_sizes
-from missdp.synth.state import is_whole, sampling_generator
 from missdp.table import Holes, check_holes
 from missdp.table.encode import Column, Encoder
 from missdp.table.follow import follow_rules
@@ -232,7 +232,7 @@ def sample_spark(
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 fresh = _child(rng, number) if len(sizes) > 1 else copy.deepcopy(rng)
-                drawn = sent._block(missing_values, sizes[number], fresh)
+                drawn = sent.sample_block(missing_values, sizes[number], fresh)
                 first = 1 + sum(sizes[:number])
                 yield from drawn.to_arrow(holes=holes, first_key=first).to_batches(_BATCH_ROWS)
 

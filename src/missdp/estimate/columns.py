@@ -44,7 +44,7 @@ class Column:
             tails = TailIntervals.of(model, self.attribute)
             points, self.home = tails.appended_to(representative_values(self.attribute))
             self.points, self.labels = points, self.attribute.interval_names
-            self.score = vars(model)["tables_"].numbered.get(self.at)
+            self.score = model.tables_.numbered.get(self.at)
         else:
             levels = self.attribute.levels
             has_labels = bool(self.attribute.labels)
@@ -54,7 +54,7 @@ class Column:
 
     def check_missing(self, model: Synthesizer) -> None:
         """Raise if the model has no missing values of the attribute."""
-        if not model._applied_strategy.models_holes:
+        if not model.applied_strategy.models_holes:
             raise ParameterError(
                 f"missing={model.missing!r} does not model what is missing; fit with "
                 "missing='joint'"

@@ -128,7 +128,7 @@ def _missing_values(model: Synthesizer, estimand: Estimand) -> Iterator[str]:
     nullable = [column.name for column in estimand.columns if model.modelled_[column.name].nullable]
     if estimand.question.what == "missing":
         yield from (f"Rates are those of rows in which {x} is observed." for x in nullable[1:])
-    elif nullable and model._applied_strategy.models_holes:
+    elif nullable and model.applied_strategy.models_holes:
         yield (
             "Missing values: what depends on observed attributes one by one is corrected for, and "
             "a third of that taken for doubtful; what values themselves, or combinations of "
@@ -143,7 +143,7 @@ def _missing_values(model: Synthesizer, estimand: Estimand) -> Iterator[str]:
 
 def _coarse_levels(model: Synthesizer, estimand: Estimand) -> Iterator[str]:
     """Name merged levels, and declared bins in which values are taken to lie evenly."""
-    question, fitted = estimand.question, vars(model)["model_"]
+    question, fitted = estimand.question, model.model_
     columns = estimand.columns[question.what == "missing" :]
     merged = []
     if len(estimand.columns) > 1 or question.what == "quantile":

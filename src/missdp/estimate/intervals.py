@@ -167,7 +167,7 @@ def released_with_moves(
     """
     if not 0 < confidence < 1:
         raise ParameterError("confidence must be strictly between 0 and 1")
-    if model._applied_strategy.fills:
+    if model.applied_strategy.fills:
         raise ParameterError(
             f"missing={model.missing!r} fills values before anything is counted, and no interval "
             "knows of that; fit with missing='joint'"

@@ -7,27 +7,27 @@ Everything here is a function of released values.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from missdp.estimate.question_text import Question
 from missdp.schema import Numeric
-from missdp.synth.base import ESTIMATE_ROWS, Synthesizer
+from missdp.synth.base import Synthesizer
+from missdp.synth.fitted import Fitted
 from missdp.table import Table
 from missdp.types import Floats
 
 _ROWS = 100_000
+_ROWS_OF: WeakKeyDictionary[Fitted, Table] = WeakKeyDictionary()
 
 
 def rows_of(model: Synthesizer) -> Table:
     """Return complete rows that a model draws, the same ones at every call."""
-    facts = vars(model)
-    fitted, (drawn_by, rows) = facts["model_"], facts.get(ESTIMATE_ROWS, (None, None))
-    if drawn_by is not fitted:  # a copy of the model may have another distribution
-        rows = model.sample_table(_ROWS, random_state=0).coded_as(model.schema_)
-        facts[ESTIMATE_ROWS] = fitted, rows  # public: any seed does
-    return cast(Table, rows)
+    fitted = model.fitted_
+    if fitted not in _ROWS_OF:  # public: any seed does
+        _ROWS_OF[fitted] = model.sample_table(_ROWS, random_state=0).coded_as(fitted.schema)
+    return _ROWS_OF[fitted]
 
 
 def answer_by_rows(rows: Table, question: Question) -> Floats:

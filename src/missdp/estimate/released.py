@@ -17,8 +17,7 @@ from missdp.estimate.replicates import Cells, Replicates, Statistics, axes_of, i
 from missdp.estimate.slopes import WithinBinSlopes
 from missdp.estimate.within_bins import WithinBinDraw, WithinBins
 from missdp.schema import Numeric
-from missdp.synth import AllPairs
-from missdp.synth.adaptive import AdaptiveSynthesizer
+from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.synth.workload import candidates
 from missdp.threads import one_blas_thread
@@ -99,8 +98,8 @@ class Released:
         self.observed = self._tables(self._among(replicates.observed()), even)
         extremes = {a: x.extreme[0] for a, x in self.within.items() if x.extreme}
         self.extremes = {a: self._tables(self._exact, even | {a: x}) for a, x in extremes.items()}
-        is_weighted = model._size is not None and model._size.weight is not None
-        self.n_rows = replicates.n_rows / (model._design if is_weighted else 1.0)
+        is_weighted = model.fitted_.size is not None and model.fitted_.size.weight is not None
+        self.n_rows = replicates.n_rows / (model.fitted_.design if is_weighted else 1.0)
         self.flags = replicates.flags
 
     def chances_missing(self, at: int, codes: int) -> dict[Clique, Floats]:
@@ -212,17 +211,16 @@ def released_by(
     return result
 
 
-def with_statistics(model: Synthesizer) -> AllPairs | AdaptiveSynthesizer:
+def with_statistics(model: Synthesizer) -> AIM | MST | AllPairs:
     """Return a fitted model; raise if its family releases no statistics."""
-    model._check_fitted()
-    if not isinstance(model, AllPairs | AdaptiveSynthesizer):
+    if model.fitted_.tables is None or not isinstance(model, AIM | MST | AllPairs):
         raise ParameterError(
             f"{type(model).__name__} keeps no statistics to estimate from; AllPairs, AIM and MST do"
         )
     return model
 
 
-def _check_measured(model: AllPairs | AdaptiveSynthesizer, wanted: Sequence[Clique]) -> None:
+def _check_measured(model: AIM | MST | AllPairs, wanted: Sequence[Clique]) -> None:
     """Raise for tables that are not in the workload, before anything is computed."""
     measured = [*model.tables_.together, *candidates(model.workload, model.modelled_)]
     every_pair = isinstance(model, AllPairs)

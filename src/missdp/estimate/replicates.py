@@ -22,8 +22,7 @@ from missdp.inference.completion import Completed, ModelFacts, PairTables, compl
 from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.missingness import MissingnessModel
 from missdp.inference.products import NumberMoments, Taken, complete_numbers
-from missdp.synth import AllPairs
-from missdp.synth.adaptive import AdaptiveSynthesizer
+from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.coordinates import finely_drawn
 from missdp.synth.learn_pairs import PairRelease, ordered_levels
 from missdp.synth.uncertain import counted, noisier
@@ -97,7 +96,7 @@ class Replicates:
 
     flags: tuple[str, ...] = ()
 
-    def __init__(self, model: AllPairs | AdaptiveSynthesizer) -> None:
+    def __init__(self, model: AIM | MST | AllPairs) -> None:
         fitted: Any = model.model_
         self.names = model.modelled_.names
         self.levels, self.n_rows = fitted.levels, model.tables_.rows
@@ -173,7 +172,7 @@ class Replicates:
         """Yield random weights of rows, statistics with other noise, and with these weights."""
         rng, n = np.random.default_rng(1), _FEWER  # public: draws show how numbers vary
         for _ in range(number):
-            weights = rng.normal(size=n) * np.sqrt(self._model._design / (self.n_rows * n))
+            weights = rng.normal(size=n) * np.sqrt(self._model.fitted_.design / (self.n_rows * n))
             weights -= weights.mean()
             yield weights, self._noisy(rng), self._resampled(weights)
 

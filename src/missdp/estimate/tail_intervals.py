@@ -77,7 +77,7 @@ def value_range(attribute: Numeric) -> tuple[float, float]:
 
 def _hidden_counts(model: Synthesizer, name: str) -> Floats:
     """Return the released intervals beyond a number: ends, noisy count, noise; shape ``(k, 4)``."""
-    return model._beyond.get(name, np.zeros((0, 4)))
+    return model.fitted_.tails.get(name, np.zeros((0, 4)))
 
 
 def _median(attribute: Numeric) -> float:

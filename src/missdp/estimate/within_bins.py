@@ -122,7 +122,7 @@ class WithinBins:
         tails = TailIntervals.of(model, attribute)
         tails = tails.with_falling_tails(points, marginal, n_rows * observed)
         sums = sums or ReleasedSums.none(shares)
-        return cls(points, piece, shares, tails, sums, std, n_rows, observed, model._design)
+        return cls(points, piece, shares, tails, sums, std, n_rows, observed, model.fitted_.design)
 
     @property
     def noise(self) -> float:

@@ -282,8 +282,7 @@ def moved(
 ) -> float:
     """By how many standard deviations of their noise tables have moved, on average over pairs."""
     moves = [
-        float(np.square(table - before[pair]).mean())
-        / max(_NOTHING, float(variances[pair].mean()))
+        float(np.square(table - before[pair]).mean()) / max(_NOTHING, float(variances[pair].mean()))
         for pair, table in after.items()
     ]
     return math.sqrt(np.mean(moves)) if moves else 0.0

@@ -28,7 +28,6 @@ from missdp.record import read_json, sealed
 from missdp.schema.schema import FILE
 from missdp.synth import load
 from missdp.synth.base import Synthesizer
-from missdp.synth.state import model_text
 from missdp.words import in_a_line
 
 __all__ = ["FILES", "About", "write_dossier"]
@@ -131,9 +130,9 @@ def write_dossier(
     target = Path(folder)
     check_folder(target, overwrite=overwrite)
     released = model if isinstance(model, Synthesizer) else load(model)
-    text = model_text(released) if isinstance(model, Synthesizer) else Path(model).read_bytes()
+    text = model.fitted_.text() if isinstance(model, Synthesizer) else Path(model).read_bytes()
     _check_declared(released)
-    release = released.__dict__.get("release_")
+    release = released.release_
     facts, labels = (
         Facts(released),
         {
@@ -258,7 +257,6 @@ def _is_dossier(path: Path) -> bool:
 
 def _check_declared(model: Synthesizer) -> None:
     """Refuse a model whose schema was made from the private rows: the papers would show them."""
-    model._check_fitted()
     conditions = model.guarantee_.conditions
     read = {n for c in conditions if isinstance(c, DataDependentDomain) for n in c.attributes}
     read |= {*model.schema_.undeclared}

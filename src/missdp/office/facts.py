@@ -28,7 +28,7 @@ from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.modelled import Modelled
 from missdp.synth.base import Synthesizer
 from missdp.synth.learn_pairs import PairRelease, ordered_levels
-from missdp.synth.state import mostly_noise_of
+from missdp.synth.relations import mostly_noise_of
 from missdp.types import Floats, Ints
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -179,7 +179,7 @@ class Facts:
         self.model = model
         self.schema: Schema = model.schema_
         self.names = model.modelled_.names
-        self.keeps_gaps = model._applied_strategy.models_holes
+        self.keeps_gaps = model.applied_strategy.models_holes
         self.rows = max(1.0, float(model.n_rows_))
         self._release: PairRelease | NoisyMarginals | None = getattr(model, "tables_", None)
         #: Whether the model keeps what was measured.
@@ -225,8 +225,8 @@ class Facts:
     @cached_property
     def codes(self) -> list[Ints]:
         """Rows of the model, on groups of levels; a missing value has the code after them."""
-        keep: Any = "keep" if self.keeps_gaps else "fill"
-        drawn = self.model._sample(_ROWS, keep, np.random.default_rng(0))
+        rng = np.random.default_rng(0)
+        drawn = self.model.sample_codes(_ROWS, rng, keep_missing=self.keeps_gaps)
         found = []
         for at, name in enumerate(self.names):
             size = self.model.modelled_[name].size
@@ -252,7 +252,7 @@ class Facts:
     def _named(self, names: Callable[[AnyAttribute], tuple[str, ...]]) -> list[tuple[str, ...]]:
         found = []
         for at, name in enumerate(self.names):
-            named = code_names(self.model._modelled, name, names)
+            named = code_names(self.model.fitted_.modelled, name, names)
             found.append(_grouped(named, self._groups(at, len(named))))
         return found
 
@@ -321,7 +321,7 @@ class Facts:
         them together (`missdp.inference.shrinkage`). Of the pairs with a probability below 5 %, at
         most 5 % are expected to be independent.
         """
-        size = self.model._size
+        size = self.model.fitted_.size
         rows = self.rows if size is None else size.units  # as many as vary as these do
         if self._pairs is None or self._release is None:
             return None
@@ -430,7 +430,11 @@ class Facts:
             for i in (np.flatnonzero(clear)[f(rates[clear])] for f in (np.argmin, np.argmax))
         )
         chance = None
-        if stds is not None and self.model.guarantee_.max_rows == 1 and self.model._size is None:
+        if (
+            stds is not None
+            and self.model.guarantee_.max_rows == 1
+            and self.model.fitted_.size is None
+        ):
             chance = self._chance(rates[clear], stds[clear], weight[clear])
         return Gaps(at, by, low, high, chance)
 

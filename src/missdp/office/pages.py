@@ -74,7 +74,7 @@ def _common(facts: Facts) -> dict[str, Any]:
     noise = [one.std for one in facts.relations if one.std is not None and len(one.names) == 2]
     std = float(np.median(noise or [0.0]))
     # With weights the number of rows is not released: an effective size stands for it.
-    effective = model._size is not None and model._size.weight is not None
+    effective = model.fitted_.size is not None and model.fitted_.size.weight is not None
     rows = "effective rows" if effective else "rows"
     try:
         risk = plain(" ".join(str(guarantee.explain()).split()), None)
@@ -95,15 +95,15 @@ def _common(facts: Facts) -> dict[str, Any]:
         "effective": effective,
         "columns": len(facts.schema),
         "measured": facts.measured,
-        "estimates": facts.measured and not model._applied_strategy.fills,
-        "size": model._size,
+        "estimates": facts.measured and not model.applied_strategy.fills,
+        "size": model.fitted_.size,
         "left_out": plain(model.left_out_, None),
         "mostly_noise": facts.mostly_noise,
         "cell_noise": f"{short(float(f'{std * facts.rows:.2g}'))} {rows} ({share(std, std)} of all)"
         if std
         else "a size not kept",
         "family": type(model).__name__,
-        "strategy": model._fitted_with["missing"],
+        "strategy": model.fitted_.parameters["missing"],
         "risk": risk,
         "kinds": KINDS,
     }
@@ -167,7 +167,7 @@ def _report(
     script, style = (
         (TEMPLATES / f"report.{kind}").read_text(encoding="utf-8") for kind in ("js", "css")
     )
-    size = facts.model._size
+    size = facts.model.fitted_.size
     measured = sum(r.how == "measured" for r in facts.relations if len(r.names) == 2)
     pairs, std = math.comb(len(facts.names), 2), float(facts.model.n_rows_std_)
     digits = max(0, math.floor(math.log10(std))) if std > 0 else 0  # that noise does not hide

@@ -294,7 +294,7 @@ def plan(
     """
     from missdp.office.rehearsal import Declared, Rehearsal  # families take a second to import
     from missdp.synth.registry import default_synthesizer, synthesizer_named
-    from missdp.synth.state import remedies_of
+    from missdp.synth.relations import remedies_of
 
     declared = Declared(
         schema=schema,
@@ -328,7 +328,7 @@ def plan(
         margins=margins,
         counted=declared.counted,
         bound=1 if schema.unit is None else schema.unit.bound,
-        remedies=tuple(remedies_of(schema, synthesizer_named(chosen))),
+        remedies=tuple(remedies_of(schema, synthesizer_named(chosen).family)),
     )
 
 

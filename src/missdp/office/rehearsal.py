@@ -38,12 +38,12 @@ from missdp.schema.differences import Difference
 from missdp.schema.layout import STEPS
 from missdp.schema.modelled import Modelled
 from missdp.schema.numeric import code_dtype
-from missdp.synth import AllPairs
-from missdp.synth.adaptive import AdaptiveSynthesizer
+from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.synth.learn_pairs import PairRelease
 from missdp.synth.noisy_counts import TOO_FEW_ROWS, SmallTableWarning
 from missdp.synth.relation_noise import MOSTLY_NOISE
+from missdp.synth.relations import noise_of_relations
 from missdp.table import Table
 from missdp.table.encode import Column
 from missdp.table.follow import computed, follow_rules
@@ -385,7 +385,7 @@ def noise_of_tables(model: Synthesizer) -> tuple[float, float]:
 
     The median over tables; NaN where a family measures no such tables, or tells no noise.
     """
-    if not isinstance(model, AllPairs | AdaptiveSynthesizer):
+    if not isinstance(model, AIM | MST | AllPairs):
         return math.nan, math.nan
     released = model.tables_
     if isinstance(released, PairRelease):
@@ -401,7 +401,7 @@ def _median(values: list[float]) -> float:
 
 def width_of_mean(model: Synthesizer, name: str) -> float:
     """Return the width of the 95 % interval of a mean; NaN where nothing is estimated."""
-    if not isinstance(model, AllPairs | AdaptiveSynthesizer):
+    if not isinstance(model, AIM | MST | AllPairs):
         return math.nan
     return _width(model.estimate(f"mean(`{name}`)").errors[0])
 
@@ -412,7 +412,7 @@ def _width(error: float) -> float:
 
 def _errors_of_means(model: Synthesizer, names: Sequence[str]) -> list[tuple[float, float]]:
     """Return the standard errors of means by noise, and by sampling and missing values."""
-    if not names or not isinstance(model, AllPairs | AdaptiveSynthesizer):
+    if not names or not isinstance(model, AIM | MST | AllPairs):
         return [(math.nan, math.nan) for _ in names]
     is_slow = len(model.modelled_) > _FEW_COLUMNS and any(x.nullable for x in model.modelled_)
     questions = [f"mean(`{name}`)" for name in names]
@@ -540,7 +540,7 @@ class Rehearsal:
             for name, of in zip(self._means, of_fits, strict=True)
         }
         one_way, two_way = noise_of_tables(models[0])
-        clear = models[0]._relation_noise().clear
+        clear = noise_of_relations(models[0]).clear
         return _Rehearsed(epsilon, noise[epsilon], one_way, two_way, fitted, clear, errors, seconds)
 
     def _shown(self, epsilon: float, start: float, share: float) -> Progress:

@@ -1,13 +1,16 @@
 """Synthesizers: private synthetic tables from incomplete tables.
 
-* `base`: what every family is: one charged fit, free sampling; `state` runs a fit and keeps it in a
-  file, `split` divides its budget into parts, within which it is kept, and `first_parts` releases
-  those that all families have; `sampling` draws rows; `registry` knows all families by name.
+* `base`: the synthesizer: one charged fit, free sampling. `family` is what a family declares, and
+  `fitted` what a fit leaves behind, which is the model's file.
+* `fitting` runs a fit, phase by phase. `split` divides its budget into parts, within which it is
+  kept. `first_parts` releases those that all families have, and `steps` those of several.
+* `parameters` are checked; `sampling` draws rows; `registry` knows all families by name.
 * `aim` and `mst`: marginals of a `workload`, selected one by one; `adaptive` is what both share.
 * `all_pairs`: all two-way tables at once, with the `coordinates` of numbers; `learn_pairs` releases
   them, and fits the model of rows of all three families.
-* `noisy_counts`: what all families make of noisy counts; `relation_noise`: whether noise hides how
-  columns are related; `impute_first`; and models that vary as the released one is `uncertain`.
+* `noisy_counts`: what all families make of noisy counts. `relation_noise`: whether noise hides how
+  columns are related, and `relations`, what helps. `impute_first`; and models that vary as the
+  released one is `uncertain`.
 
 Other families, for comparison and for what they alone can do, are in `missdp.baselines`.
 """
@@ -16,6 +19,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from missdp.synth.base import Synthesizer
+from missdp.synth.family import Family, Learned, Request
+from missdp.synth.fitted import Fitted
 from missdp.synth.noisy_counts import SmallTableWarning
 from missdp.synth.registry import load, synthesizers
 
@@ -28,6 +33,10 @@ __all__ = [
     "AIM",
     "MST",
     "AllPairs",
+    "Family",
+    "Fitted",
+    "Learned",
+    "Request",
     "SmallTableWarning",
     "Synthesizer",
     "load",

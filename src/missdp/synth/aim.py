@@ -8,13 +8,13 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from missdp.accounting import Filter
 from missdp.errors import ParameterError
-from missdp.inference.marginals import NoisyMarginals
-from missdp.schema import Schema
-from missdp.synth.adaptive import AdaptiveFit, AdaptiveSynthesizer
-from missdp.synth.state import is_whole
-from missdp.synth.workload import Workload
+from missdp.synth.adaptive import AdaptiveFit, SelectionPlan, adaptive_family
+from missdp.synth.base import Synthesizer
+from missdp.synth.family import Family, Request
+from missdp.synth.impute_first import Imputer, check_imputation
+from missdp.synth.parameters import check_share, is_whole
+from missdp.synth.workload import Workload, candidates
 
 # Fewer in pure DP: with n rounds noise grows by n there, and by the root of n otherwise.
 _ROUNDS_PER_ATTRIBUTE, _PURE_ROUNDS = 3, 1.5
@@ -24,6 +24,7 @@ _WITH_MISSING = 3  # times as many standard deviations, since tables with missin
 _SLACK = 1 - 1e-9  # so that rounding does not take the last one of the planned rounds
 _SMALL_DOMAIN = 2**17  # combinations of levels, up to which rounds are enough for all pairs
 _ANNEALED = 4  # times the cost
+_RESERVE_SHARE = 0.25
 
 
 @dataclass
@@ -48,8 +49,68 @@ class Rounds:
         self.cost *= _ANNEALED
 
 
+def select_and_measure(fit: AdaptiveFit, request: Request[AIM], how: SelectionPlan) -> None:
+    """Select, measure, estimate and anneal, until the budget of the rounds is spent.
+
+    One-way marginals were measured before, and pairs that no selected marginal contains are
+    measured afterwards, with a reserve that is not in ``fit.left``.
+
+    Parameters
+    ----------
+    fit : AdaptiveFit
+        Measures marginals.
+    request : Request
+        Reports how much is done.
+    how : SelectionPlan
+        Has the planned rounds, and the share of a selection.
+    """
+    estimate = fit.estimate()
+    rounds = Rounds(fit, fit.left / how.rounds)
+    for cost in rounds:
+        choice = fit.selection_cost(how.selection_share, cost)
+        noise = fit.noise(cost - choice)
+        # Select the marginal r with the largest w_r (|M_r(rows) - M_r(estimate)| - bias_r) by
+        # the exponential mechanism. What noise adds to the distance is sqrt(2/pi) sigma a cell.
+        expected = {r: fit.expected(r, estimate, noise) for r in fit.workload}
+        chosen = fit.select(expected, choice)
+        # Measure it.
+        fit.measure(chosen, noise)
+        # Estimate complete rows, and what is missing in them, from all that was measured.
+        estimate = fit.estimate(before=estimate)
+        # Anneal: spend more on a round once noise is all that the last one changed.
+        change = np.abs(estimate.expected(chosen) - expected[chosen].table)
+        if change.sum() <= expected[chosen].bias:
+            rounds.anneal()
+        request.report("selecting and measuring", fit.done)
+
+
+def _check(parameters: AIM) -> None:
+    check_imputation(parameters)
+    check_share(parameters, "first_share", "selection_share")
+    rounds = parameters.rounds
+    if rounds != "auto" and not (is_whole(rounds) and 1 <= rounds <= _MOST_ROUNDS):
+        raise ParameterError(f"rounds must be 'auto' or a whole number from 1 to {_MOST_ROUNDS:,}")
+
+
+def selection_plan(request: Request[AIM]) -> SelectionPlan:
+    """Return how marginals are selected; public."""
+    parameters, schema = request.parameters, request.public
+    nullable = bool(schema.nullable) and not request.strategy.fills
+    each = _ROUNDS_PER_ATTRIBUTE if request.delta else _PURE_ROUNDS
+    usual = min(round(each * len(schema)), max(len(schema), _MANY_ROUNDS))
+    return SelectionPlan(
+        workload=candidates(parameters.workload, schema),
+        one_way_share=parameters.first_share,
+        selection_share=parameters.selection_share,
+        rounds=usual if parameters.rounds == "auto" else parameters.rounds,
+        reserve_share=_RESERVE_SHARE,
+        min_rows=_LEAST_IN_A_CELL * (_WITH_MISSING if nullable else 1),
+        small_domain=_SMALL_DOMAIN,
+    )
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class AIM(AdaptiveSynthesizer):
+class AIM(Synthesizer):
     """Synthetic tables from adaptively chosen marginals (McKenna et al. 2022), holes included.
 
     All one-way marginals are measured first. In each round, the exponential mechanism picks the
@@ -131,63 +192,11 @@ class AIM(AdaptiveSynthesizer):
     (1.0, 1e-06)
     """
 
+    family: ClassVar[Family] = adaptive_family(_check, selection_plan, select_and_measure)
+
+    imputer: Imputer = "marginal"
+    imputer_share: float = 0.1
     workload: Workload = 2
     rounds: int | Literal["auto"] = "auto"
     first_share: float = 0.3
     selection_share: float = 0.1
-
-    reserve_share: ClassVar[float] = 0.25
-
-    def _run(self, fit: AdaptiveFit) -> None:
-        """Select, measure, estimate and anneal, until the budget of the rounds is spent.
-
-        One-way marginals were measured before, and pairs that no selected marginal contains are
-        measured afterwards, with a reserve that is not in ``fit.left``.
-        """
-        estimate = fit.estimate()
-        rounds = Rounds(fit, fit.left / self._planned_rounds(fit.session.facts.schema))
-        for cost in rounds:
-            choice = fit.selection_cost(self.selection_share, cost)
-            noise = fit.noise(cost - choice)
-            # Select the marginal r with the largest w_r (|M_r(rows) - M_r(estimate)| - bias_r) by
-            # the exponential mechanism. What noise adds to the distance is sqrt(2/pi) sigma a cell.
-            expected = {r: fit.expected(r, estimate, noise) for r in fit.workload}
-            chosen = fit.select(expected, choice)
-            # Measure it.
-            fit.measure(chosen, noise)
-            # Estimate complete rows, and what is missing in them, from all that was measured.
-            estimate = fit.estimate(before=estimate)
-            # Anneal: spend more on a round once noise is all that the last one changed.
-            change = np.abs(estimate.expected(chosen) - expected[chosen].table)
-            if change.sum() <= expected[chosen].bias:
-                rounds.anneal()
-            self._report("selecting and measuring", fit.done)
-
-    def _check_parameters(self) -> Filter:
-        budget = super()._check_parameters()
-        self._check_share("first_share")
-        self._check_share("selection_share")
-        rounds = self.rounds
-        if rounds != "auto" and not (is_whole(rounds) and 1 <= rounds <= _MOST_ROUNDS):
-            raise ParameterError(
-                f"rounds must be 'auto' or a whole number from 1 to {_MOST_ROUNDS:,}"
-            )
-        return budget
-
-    @property
-    def _shares(self) -> tuple[float, float]:
-        return self.first_share, self.selection_share
-
-    @property
-    def _least_in_a_cell(self) -> float:
-        nullable = bool(self.modelled_.nullable) and not self._strategy.fills
-        return _LEAST_IN_A_CELL * (_WITH_MISSING if nullable else 1)
-
-    def _planned_rounds(self, schema: Schema) -> int:
-        if self.rounds != "auto":
-            return self.rounds
-        each = _ROUNDS_PER_ATTRIBUTE if self._delta else _PURE_ROUNDS
-        return min(round(each * len(schema)), max(len(schema), _MANY_ROUNDS))
-
-    def _needs_no_reserve(self, marginals: NoisyMarginals) -> bool:
-        return float(np.prod(marginals.sizes, dtype=float)) <= _SMALL_DOMAIN

@@ -1,4 +1,4 @@
-"""All pairs of attributes from one noisy release: AllPairs, and what other families build on.
+"""All pairs of attributes from one noisy release: AllPairs, and steps that other families take.
 
 Tables of three attributes and more that a workload names are measured beside them. A workload is a
 parameter, so that data do not choose which of these tables are measured, nor their noise.
@@ -7,187 +7,263 @@ parameter, so that data do not choose which of these tables are measured, nor th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Cost, Filter
+from missdp.accounting import Cost
 from missdp.errors import ParameterError
-from missdp.inference.completion import ModelFacts
-from missdp.inference.heads import Pair
-from missdp.inference.model import Draws, Levels
-from missdp.inference.models import PairModel, RowModel
+from missdp.inference.models import PairModel
 from missdp.schema import Schema
-from missdp.session import Marginal, Merged, Noise, Reads, RowProducts, Session, Total
-from missdp.synth.base import MissingValues, Synthesizer
+from missdp.session import Marginal, Merged, Noise, RowProducts, Session, Total
+from missdp.synth.base import Synthesizer
 from missdp.synth.coordinates import coordinates, with_shares
-from missdp.synth.impute_first import (
-    IMPUTATION,
-    Imputer,
-    check_imputer,
-    imputation_parts,
-    impute,
-)
+from missdp.synth.family import Family, Learned, Request, gaussian_budget
+from missdp.synth.impute_first import Imputer, check_imputation
 from missdp.synth.learn_pairs import (
     OneWayMarginals,
     PairRelease,
     fit_pairs,
-    impossible_pairs,
-    measure_one_way,
     model_facts,
     release_pairs,
 )
-from missdp.synth.noisy_counts import MASKS_SHARE, release_masks
-from missdp.synth.relation_noise import PairNoise
-from missdp.synth.split import MARGINS, MASKS, ROWS, Part, Split
-from missdp.synth.state import is_declared, is_number
-from missdp.synth.uncertain import varied
+from missdp.synth.noisy_counts import MASKS_SHARE
+from missdp.synth.parameters import check_share, is_declared, is_number
+from missdp.synth.split import MASKS, BudgetPlan, Part
+from missdp.synth.steps import (
+    one_way_parts,
+    open_rows,
+    release_masks,
+    release_one_way,
+    sample_pairs,
+)
+from missdp.synth.uncertain import resample_pairs
 from missdp.synth.workload import MAX_CELLS, Workload, named_marginals
-from missdp.types import Clique, Floats
+from missdp.types import Clique
 
 _PAIRS = "all pairs"
-_SEEN = 3.0  # standard deviations of noise, below which masks are not looked at
 _MOST_HOLED = 32  # attributes with the most missing cells, of which pairs are counted
 _FIRST_SHARE = 0.08
 _COUNT_SHARE = 0.02  # of the budget, for the number of rows, where margins do not tell it
 _CLIPS = (2.0**-10, 2.0**20)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class PairsSynthesizer(Synthesizer):
-    """Base of families that release initial marginals first, and then learn a model of whole rows.
+# Steps that families take which release initial marginals, and then learn a model of whole rows
 
-    ``clip`` is the L2 norm to which the vector of each row is clipped; ``first_share`` the share of
-    the budget for one-way marginals.
+
+def check_pairs(parameters: Any) -> None:
+    """Refuse parameters of a family that releases marginals and then all pairs."""
+    check_gaussian(parameters)
+    if parameters.first_share is not None:
+        check_share(parameters, "first_share")
+    clip = parameters.clip
+    given = is_number(clip) and _CLIPS[0] <= clip <= _CLIPS[1]
+    if not (given or (isinstance(clip, str) and clip == "auto")):
+        raise ParameterError("clip must be 'auto' or a number from 2**-10 to 2**20")
+
+
+def check_gaussian(parameters: Any) -> None:
+    """Refuse a delta of 0, and parameters of imputation that are not valid."""
+    if parameters.delta == 0:  # a budget in Gaussian DP would be empty
+        raise ParameterError(
+            "delta must be above 0: the noise is Gaussian. AIM, MST and PrivBayes offer pure DP"
+        )
+    check_imputation(parameters)
+
+
+def marginal_parts(
+    request: Request[Any], share: float | None, *, most_cells: int = RowProducts.most
+) -> list[Part]:
+    """Return the parts of the budget until one-way marginals are released; public.
+
+    Parameters
+    ----------
+    request : Request
+        Parameters and public facts.
+    share : float or None
+        Share of the one-way marginals; by default 0.08. A single attribute gets all.
+    most_cells : int
+        The largest number of cells of all pairs together.
+
+    Returns
+    -------
+    list of Part
+
+    Raises
+    ------
+    ParameterError
+        If all pairs have more cells.
     """
+    schema = request.modelled.schema
+    cells = sum(a.extended_size * b.extended_size for a, b in combinations(schema, 2))
+    if cells > most_cells:
+        raise ParameterError(
+            f"all pairs of attributes have {cells:,} cells, more than the {most_cells:,} "
+            "that are learned together; use fewer attributes, bins or levels, or MST"
+        )
+    share = _FIRST_SHARE if share is None else share
+    share = 1.0 if len(schema) == 1 else share
+    return one_way_parts(request, share, count_share=_count_share(request))
 
-    clip: float | Literal["auto"] = "auto"
-    first_share: float | None = None
-    imputer: Imputer = "marginal"
-    imputer_share: float = 0.1
 
-    released: ClassVar[tuple[str, ...]] = ("model_",)
-    model_: RowModel = field(init=False)
+def pairs_part(request: Request[Any]) -> Part:
+    """Return the part of all pairs: of one answer that every row enters, whatever it lacks."""
+    return Part(_PAIRS, 1.0, request.gates([()]), kind="other")
 
-    def _check_parameters(self) -> Filter:
-        if self.delta == 0:  # a budget in Gaussian DP would be empty
+
+def _count_share(request: Request[Any]) -> float:
+    """Share of the budget for the number of rows: none where all margins tell it; public."""
+    strategy, schema = request.strategy, request.modelled.schema
+    told = strategy.fills or all(strategy.tells_total((a.name,), schema) for a in schema)
+    return 0.0 if told or is_declared(request.parameters.n_rows) else _COUNT_SHARE
+
+
+def cost_of_pairs(session: Session, plan: BudgetPlan) -> Cost:
+    """Return what all pairs may cost: what is left, and no more than their part if it is capped."""
+    part = plan.cost(_PAIRS)
+    if plan.limits is None or session.left.amount < part.amount:
+        return session.left
+    return part
+
+
+def counted(
+    session: Session, one_way: OneWayMarginals, count: Total | None
+) -> tuple[Total, Total | None]:
+    """Return the number of all rows, and of complete ones if they alone were counted.
+
+    Parameters
+    ----------
+    session : Session
+        Says which rows it counts.
+    one_way : OneWayMarginals
+        Released.
+    count : Total or None
+        The number of rows, if it was declared or released.
+
+    Returns
+    -------
+    total : Total
+        The number of all rows.
+    complete : Total or None
+        The number of complete rows.
+    """
+    if not session.facts.strategy.complete_only:
+        return one_way.total, None
+    return (one_way.total if count is None else count), one_way.total
+
+
+def _check(parameters: AllPairs) -> None:
+    if not isinstance(parameters.top_up, bool):
+        raise ParameterError("top_up must be True or False")
+    check_pairs(parameters)
+
+
+def _plan(request: Request[AllPairs]) -> list[Part]:
+    """Return the parts of the budget; see `Family`.
+
+    With complete rows, only the number of rows reads all rows. With observed rows, each one-way
+    marginal requires its attribute. All pairs are released at once, in one answer that every row
+    enters, whichever of its values are missing.
+    """
+    parts, schema = marginal_parts(request, request.parameters.first_share), request.modelled.schema
+    if len(schema) == 1:
+        return parts
+    if named := _named(request, schema):
+        gates = request.gates([schema.names[a] for a in clique] for clique in named)
+        parts.append(Part(TOP_UP, TOP_UP_SHARE, gates, weights=tuple(named.values())))
+    if request.strategy.models_holes and (masks := math.comb(len(schema.nullable), 2)):
+        parts.append(Part(MASKS, MASKS_SHARE, request.gates([()]), count=masks))
+    return [*parts, pairs_part(request)]
+
+
+def _named(request: Request[AllPairs], schema: Schema) -> dict[Clique, float]:
+    """Tables that are measured beside all pairs, by weight; public."""
+    return _named_tables(request.parameters.workload, schema, measured=request.parameters.top_up)
+
+
+def _fit(session: Session, plan: BudgetPlan, request: Request[AllPairs]) -> Learned:
+    session, count = open_rows(session, plan, request)
+    request.report("measuring single attributes", 0.05)
+    one_way = release_one_way(session, plan, request, count)
+    tables, stds = _release_top_up(session, one_way, _named(request, request.public), plan)
+    masks, masks_std = release_masks(session, plan, one_way, most=_MOST_HOLED)
+    request.report("measuring all pairs", 0.1)
+    names = session.facts.schema.names
+    release = release_pairs(
+        session,
+        one_way,
+        clip=request.parameters.clip,
+        numbers=coordinates(request.schema, names, one_way.levels, one_way.margins),
+        cost=cost_of_pairs(session, plan),
+    )
+    facts = {"together": tables, "together_stds": stds, "masks": masks, "masks_std": masks_std}
+    release = replace(release, **facts)  # type: ignore[arg-type]
+    request.report("fitting", 0.3)
+    selective = session.facts.strategy.models_holes
+    model = fit_pairs(
+        release,
+        model_facts(request.modelled, one_way.levels, selective=selective),
+        rng=session.generator(),
+    )
+    release = release.settled(model, session.generator())
+    numbers = dict(zip(names, release.numbers, strict=False))
+    schema = with_shares(request.schema, numbers)
+    request.report("done", 1.0)
+    total, complete = counted(session, one_way, count)
+    return Learned(model, total, tables=release, complete=complete, schema=schema)
+
+
+TOP_UP = "tables of the workload"
+"""Name of the part of a budget."""
+
+TOP_UP_SHARE = 0.12
+"""Share of what margins leave of the budget, for all tables together."""
+
+_MOST = 100  # tables: with more, each is noise
+
+
+def _named_tables(workload: Workload, schema: Schema, *, measured: bool) -> dict[Clique, float]:
+    """Return the tables of a workload that all pairs do not tell, with weights, or refuse it."""
+    wanted = {c: w for c, w in named_marginals(workload, schema).items() if len(c) > 2}
+    if wanted and not measured:
+        raise ParameterError(
+            "the workload has marginals of three attributes or more, which are measured by the "
+            "top-up: leave top_up=True, or name pairs only"
+        )
+    if len(wanted) > _MOST:
+        raise ParameterError(
+            f"the workload has {len(wanted):,} marginals of three attributes or more; name "
+            f"{_MOST} at most, or use AIM"
+        )
+    for names in ([schema.names[a] for a in clique] for clique in wanted):
+        if math.prod(schema[name].extended_size for name in names) > MAX_CELLS:
             raise ParameterError(
-                "delta must be above 0: the noise is Gaussian. AIM, MST and PrivBayes offer pure DP"
+                f"the workload's marginal of {', '.join(names)} has more than {MAX_CELLS:,} cells"
             )
-        budget = super()._check_parameters()
-        check_imputer(self.imputer)
-        self._check_share("imputer_share")
-        if self.first_share is not None:
-            self._check_share("first_share")
-        given = is_number(self.clip) and _CLIPS[0] <= self.clip <= _CLIPS[1]
-        if not (given or (isinstance(self.clip, str) and self.clip == "auto")):
-            raise ParameterError("clip must be 'auto' or a number from 2**-10 to 2**20")
-        return budget
+    return wanted
 
-    def _check_schema(self, schema: Schema) -> None:
-        cells = sum(a.extended_size * b.extended_size for a, b in combinations(schema, 2))
-        if cells > self._most_cells:
-            raise ParameterError(
-                f"all pairs of attributes have {cells:,} cells, more than the {self._most_cells:,} "
-                "that are learned together; use fewer attributes, bins or levels, or MST"
-            )
 
-    def split(self, schema: Schema) -> list[Part]:
-        """Return the parts of the budget of a fit; see :meth:`Synthesizer.split`.
-
-        Behind the gate of complete rows is all but the number of rows. Of observed rows, each
-        margin is behind its attribute. All pairs are released at once, in one answer that every row
-        enters, whatever its holes.
-        """
-        share = self._count_share(schema)
-        parts = imputation_parts(self._filled_gates(schema), self.imputer, self.imputer_share)
-        parts += [Part(ROWS, share)] if share else []
-        alone = len(schema) == 1
-        singles = self._gates([(name,) for name in schema.names], schema)
-        parts.append(Part(MARGINS, 1.0 if alone else self._margins_share, singles))
-        return parts if alone else [*parts, *self._split_rest(schema)]
-
-    def _split_rest(self, schema: Schema) -> list[Part]:
-        """Return the parts of what margins leave."""
-        return [Part(_PAIRS, 1.0, self._gates([()], schema), kind="other")]
-
-    def _reads(self, schema: Schema) -> Reads:  # noqa: ARG002
-        return "weights"
-
-    @property
-    def _most_cells(self) -> int:
-        """Most cells of all pairs together."""
-        return RowProducts.most
-
-    @property
-    def _budget(self) -> Filter:
-        delta = self._delta_to_spend
-        return Filter(self.epsilon, delta, measure="gdp")
-
-    @property
-    def _margins_share(self) -> float:
-        return _FIRST_SHARE if self.first_share is None else self.first_share
-
-    def _count_share(self, schema: Schema) -> float:
-        """Share of the budget for the number of rows: none where all margins tell it; public."""
-        strategy = self._strategy
-        told = strategy.fills or all(strategy.tells_total((a.name,), schema) for a in schema)
-        return 0.0 if told or is_declared(self.n_rows) else _COUNT_SHARE
-
-    def _opened_rows(self, session: Session) -> tuple[Session, Total | None]:
-        """Return a session on the rows to be modelled, and their number if it is released first."""
-        self._report("preparing", 0.0)
-        total = self._released_count(session)
-        return impute(session, self.imputer, cost=self._split.cost(IMPUTATION)), total
-
-    def _one_way(self, session: Session, total: Total | None) -> OneWayMarginals:
-        """Release the one-way margins."""
-        self._report("measuring single attributes", 0.05)
-        # Rows that break rules of more attributes are drawn again.
-        zeros = impossible_pairs(self._modelled.impossible, session.facts.schema.names)
-        return measure_one_way(session, self._split.noise(MARGINS), zeros, total)
-
-    def _all_pairs(self, session: Session, one_way: OneWayMarginals) -> PairRelease:
-        """Release all pairs at once, with all that is left of the budget."""
-        self._report("measuring all pairs", 0.1)
-        return release_pairs(session, one_way, clip=self.clip, cost=self._for_pairs(session))
-
-    def _for_pairs(self, session: Session) -> Cost:
-        """Return what all pairs may cost: no more than their part, if there are caps."""
-        part = self._split.cost(_PAIRS)
-        if self._caps_of_fit() is None or session.left.amount < part.amount:
-            return session.left
-        return part
-
-    def _model_facts(self, levels: Sequence[Levels], *, selective: bool) -> ModelFacts:
-        """Public facts about complete rows, on groups of levels."""
-        return model_facts(self._modelled, self.modelled_, levels, selective=selective)
-
-    def _counted(self, session: Session, one_way: OneWayMarginals, total: Total | None) -> Total:
-        """Return the number of all rows, as far as it was released."""
-        if not session.facts.strategy.complete_only:
-            return one_way.total
-        self._complete_rows = one_way.total
-        return one_way.total if total is None else total
-
-    def _draws_schema(self) -> bool:
-        return [len(level.groups) for level in self.model_.levels] == [
-            attribute.size for attribute in self.modelled_
-        ]
-
-    def _sample(
-        self, n: int, missing_values: MissingValues, rng: np.random.Generator
-    ) -> dict[str, NDArray[np.int64]]:
-        codes = self.model_.sample(n, rng, keep_holes=missing_values == "keep")
-        return dict(zip(self.modelled_.names, codes, strict=True))
+def _release_top_up(
+    session: Session, one_way: OneWayMarginals, tables: Mapping[Clique, float], plan: BudgetPlan
+) -> tuple[dict[Clique, NDArray[np.float64]], dict[Clique, float]]:
+    """Release tables, on groups of levels; with the noise of each count."""
+    names, found, stds = session.facts.schema.names, {}, {}
+    if tables:
+        session = session.on(Merged(one_way.groups(names)))
+        session.expect(Marginal(tuple(names[a] for a in clique)) for clique in tables)
+        for clique, cost in zip(tables, plan.costs(TOP_UP), strict=True):
+            noise = Noise.worth(cost)
+            counts = session.measure(Marginal(tuple(names[a] for a in clique)), noise).value
+            found[clique], stds[clique] = counts.astype(np.float64), noise.std
+    return found, stds
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class AllPairs(PairsSynthesizer):
+class AllPairs(Synthesizer):
     """Synthetic tables from one noisy release of all pairs of attributes, holes included.
 
     One-way margins are released first, with a small share of the budget, and which cells are
@@ -254,140 +330,24 @@ class AllPairs(PairsSynthesizer):
     (1.0, 1e-06)
     """
 
+    family: ClassVar[Family] = Family(
+        strategies=("joint", "observed", "complete-rows", "impute-first"),
+        parameters=_check,
+        plan=_plan,
+        budget=gaussian_budget,
+        fit=_fit,
+        model=PairModel,
+        tables=PairRelease,
+        sample=sample_pairs,
+        resample=resample_pairs,
+        reads="weights",
+        protects_units=True,
+        rivals=("AIM (--method aim)",),
+    )
+
     workload: Workload = 2
     top_up: bool = True
-
-    protects_units: ClassVar[bool] = True
-    strategies: ClassVar[tuple[str, ...]] = ("joint", "observed", "complete-rows", "impute-first")
-
-    _rivals: ClassVar[tuple[str, ...]] = ("AIM (--method aim)",)
-
-    released: ClassVar[tuple[str, ...]] = ("model_", "tables_")
-    model_: PairModel = field(init=False)
-    tables_: PairRelease = field(init=False)
-    _draws: Draws = field(default="even", init=False)
-
-    def _check_parameters(self) -> Filter:
-        if not isinstance(self.top_up, bool):
-            raise ParameterError("top_up must be True or False")
-        return super()._check_parameters()
-
-    def _fit(self, session: Session) -> Total:
-        session, total = self._opened_rows(session)
-        one_way = self._one_way(session, total)
-        tables, stds = _release_top_up(session, one_way, self._named(self._planned), self._split)
-        masks, masks_std = self._masks(session, one_way)
-        self.tables_ = replace(
-            self._all_pairs(session, one_way),
-            together=tables,
-            together_stds=stds,
-            masks=masks,
-            masks_std=masks_std,
-        )
-        self._report("fitting", 0.3)
-        self.model_ = fit_pairs(
-            self.tables_,
-            self._model_facts(one_way.levels, selective=session.facts.strategy.models_holes),
-            rng=session.generator(),
-        )
-        self.tables_ = self.tables_.settled(self.model_, session.generator())
-        numbers = dict(zip(session.facts.schema.names, self.tables_.numbers, strict=False))
-        self._settle(with_shares(self.schema_, numbers))
-        self._report("done", 1.0)
-        return self._counted(session, one_way, total)
-
-    def _named(self, schema: Schema) -> dict[Clique, float]:
-        """Tables that are measured beside all pairs, by weight; public."""
-        return _named_tables(self.workload, schema, measured=self.top_up)
-
-    def _split_rest(self, schema: Schema) -> list[Part]:
-        named, rest = self._named(schema), super()._split_rest(schema)
-        if self._strategy.models_holes and (masks := math.comb(len(schema.nullable), 2)):
-            rest = [Part(MASKS, MASKS_SHARE, self._gates([()], schema), count=masks), *rest]
-        if not named:
-            return rest
-        gates = self._gates([[schema.names[a] for a in clique] for clique in named], schema)
-        return [Part(TOP_UP, TOP_UP_SHARE, gates, weights=tuple(named.values())), *rest]
-
-    def _masks(
-        self, session: Session, one_way: OneWayMarginals
-    ) -> tuple[dict[Pair, Floats], float]:
-        """Release which cells are missing together, where noise leaves something to be seen."""
-        if MASKS not in self._split:
-            return {}, 0.0
-        missing = (1 - one_way.observed) * one_way.rows
-        most = np.argsort(-missing)[:_MOST_HOLED]
-        pairs = [*combinations(sorted(most[missing[most] > _SEEN * one_way.std].tolist()), 2)]
-        apart = {a.name: np.zeros(a.size, dtype=np.int64) for a in session.facts.schema}
-        cost = self._split.cost(MASKS)
-        found = release_masks(session, pairs, apart, cost=cost, rows=one_way.rows)
-        if found is None:
-            return {}, 0.0
-        return {p: t.astype(np.float64) for p, t in zip(pairs, found[0], strict=True)}, found[1].std
-
-    def _all_pairs(self, session: Session, one_way: OneWayMarginals) -> PairRelease:
-        self._report("measuring all pairs", 0.1)
-        numbers = coordinates(
-            self.schema_, session.facts.schema.names, one_way.levels, one_way.margins
-        )
-        return release_pairs(
-            session, one_way, clip=self.clip, numbers=numbers, cost=self._for_pairs(session)
-        )
-
-    def _relation_noise(self) -> PairNoise:
-        return PairNoise.of_tables(self.tables_.guessed())
-
-    def _uncertain(self, multiple: int, rng: np.random.Generator) -> Iterator[Self]:
-        facts = self._model_facts(self.tables_.levels, selective=self._strategy.models_holes)
-        return varied(self, self.tables_, facts, multiple, rng)
-
-    def _sample(
-        self, n: int, missing_values: MissingValues, rng: np.random.Generator
-    ) -> dict[str, NDArray[np.int64]]:
-        codes = self.model_.sample(n, rng, keep_holes=missing_values == "keep", draws=self._draws)
-        return dict(zip(self.modelled_.names, codes, strict=True))
-
-
-TOP_UP = "tables of the workload"
-"""Name of the part of a budget."""
-
-TOP_UP_SHARE = 0.12
-"""Share of what margins leave of the budget, for all tables together."""
-
-_MOST = 100  # tables: with more, each is noise
-
-
-def _named_tables(workload: Workload, schema: Schema, *, measured: bool) -> dict[Clique, float]:
-    """Return the tables of a workload that all pairs do not tell, with weights, or refuse it."""
-    wanted = {c: w for c, w in named_marginals(workload, schema).items() if len(c) > 2}
-    if wanted and not measured:
-        raise ParameterError(
-            "the workload has marginals of three attributes or more, which are measured by the "
-            "top-up: leave top_up=True, or name pairs only"
-        )
-    if len(wanted) > _MOST:
-        raise ParameterError(
-            f"the workload has {len(wanted):,} marginals of three attributes or more; name "
-            f"{_MOST} at most, or use AIM"
-        )
-    for names in ([schema.names[a] for a in clique] for clique in wanted):
-        if math.prod(schema[name].extended_size for name in names) > MAX_CELLS:
-            raise ParameterError(
-                f"the workload's marginal of {', '.join(names)} has more than {MAX_CELLS:,} cells"
-            )
-    return wanted
-
-
-def _release_top_up(
-    session: Session, one_way: OneWayMarginals, tables: Mapping[Clique, float], split: Split
-) -> tuple[dict[Clique, NDArray[np.float64]], dict[Clique, float]]:
-    """Release tables, on groups of levels; with the noise of each count."""
-    names, found, stds = session.facts.schema.names, {}, {}
-    if tables:
-        session = session.on(Merged(one_way.groups(names)))
-        session.expect(Marginal(tuple(names[a] for a in clique)) for clique in tables)
-        for clique, cost in zip(tables, split.costs(TOP_UP), strict=True):
-            noise = Noise.worth(cost)
-            counts = session.measure(Marginal(tuple(names[a] for a in clique)), noise).value
-            found[clique], stds[clique] = counts.astype(np.float64), noise.std
-    return found, stds
+    clip: float | Literal["auto"] = "auto"
+    first_share: float | None = None
+    imputer: Imputer = "marginal"
+    imputer_share: float = 0.1

@@ -1,19 +1,22 @@
-"""What every synthesizer is: fitted once within a budget, sampled for free ever after."""
+"""The synthesizer: fitted once within a budget, and sampled without further cost.
+
+There is one class. What families differ in is declared by a `Family`, and what a fit leaves behind
+is a `Fitted`.
+"""
 
 from __future__ import annotations
 
-import abc
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeAlias, get_type_hints
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting import (
     Composition,
@@ -22,7 +25,6 @@ from missdp.accounting import (
     Event,
     Filter,
     Guarantee,
-    SampledGaussianEvent,
     WeightsOfRows,
 )
 from missdp.errors import (
@@ -30,32 +32,27 @@ from missdp.errors import (
     NotFittedError,
     ParameterError,
     UnprovenError,
-    did_you_mean,
+    replacing,
 )
 from missdp.estimator import Estimator
 from missdp.files import write_atomically
-from missdp.gates import DataChosenGates
 from missdp.progress import Progress, reported
-from missdp.record import fits
-from missdp.schema import Numeric, Schema, SurveyWeight, Unit
-from missdp.schema.modelled import Modelled
-from missdp.schema.open_domains import at_most, is_pending, open_attributes, pending, uncut, widest
-from missdp.session import Session, Total
-from missdp.sources import Reads, Strategy, strategy_named
-from missdp.synth.first_parts import (
-    EffectiveSize,
-    KindShares,
-    check_open,
-    delta_beside,
-    failures,
-    first_parts,
-    left_out,
-    with_failure,
+from missdp.record import WRONG, fits
+from missdp.schema import Numeric, Schema
+from missdp.schema.open_domains import at_most, uncut
+from missdp.sources import Strategy
+from missdp.synth.family import Codes, Family, Finish, Request
+from missdp.synth.first_parts import check_open, failures, left_out, with_failure
+from missdp.synth.fitted import Fitted, not_a_model, read_document
+from missdp.synth.fitting import check_unit, fit, to_be_cut
+from missdp.synth.parameters import (
+    check_parameters,
+    chosen_delta,
+    is_declared,
+    is_whole,
+    sampling_generator,
 )
-from missdp.synth.noisy_counts import row_count
-from missdp.synth.relation_noise import PairNoise
 from missdp.synth.sampling import (
-    Codes,
     Selection,
     Where,
     block_sizes,
@@ -63,49 +60,22 @@ from missdp.synth.sampling import (
     restored,
     with_related_values,
 )
-from missdp.synth.split import (
-    ROWS,
-    Caps,
-    Gate,
-    Keeper,
-    Part,
-    Parts,
-    Split,
-    ground_truth_parts,
-    of_parts,
-    with_trainings,
-)
-from missdp.synth.state import (
-    check_settings,
-    check_unit,
-    chosen_delta,
-    is_declared,
-    is_number,
-    is_whole,
-    learn,
-    model_text,
-    opened,
-    read_document,
-    sampling_generator,
-    tree_noise,
-)
-from missdp.table import FrameKind, Holes, Table, Values, check_holes
+from missdp.synth.split import Parts, ground_truth_parts, of_parts, with_trainings
+from missdp.table import Holes, Table, Values, check_holes
 from missdp.threads import one_blas_thread
 
 MissingValues: TypeAlias = Literal["fill", "keep"]
 
 _TRIED = 100  # rows that a model draws when it is opened
-ESTIMATE_ROWS = "_rows_of_estimates"  # key of the rows that `missdp.estimate.model_rows` draws
+_NOT_PUBLIC = ("budget", "progress", "random_state")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Synthesizer(Estimator, abc.ABC):
+class Synthesizer(Estimator):
     """Base of all synthesizers: scikit-learn parameters, one charged fit, free sampling.
 
-    A subclass lists the strategies it offers, its default first, names in ``released`` the
-    attributes that make up the released model, and implements ``_fit`` and ``_sample``.
-    Parameters of its own are fields of a dataclass, declared as they are here:
-    ``@dataclass(kw_only=True, eq=False, repr=False)``.
+    A family is a subclass that sets ``family``. Parameters of its own are fields of a dataclass,
+    declared as they are here: ``@dataclass(kw_only=True, eq=False, repr=False)``.
 
     Parameters
     ----------
@@ -115,7 +85,7 @@ class Synthesizer(Estimator, abc.ABC):
         The same; None is 1e-6, which is meant for up to 10,000 rows, or 1 / (100 n) if more, n, are
         declared. Nothing looks at how many there are: for more, state a delta or ``n_rows``.
     missing : str
-        Missing-data strategy; one of ``strategies``.
+        Missing-data strategy; one of ``family.strategies``.
     n_rows : "noisy" or int
         ``"noisy"`` estimates the row count from everything released that tells it, and spends a
         small share of the budget on it where the rest tells too little; a number declares it
@@ -135,20 +105,9 @@ class Synthesizer(Estimator, abc.ABC):
     progress : callable, bool or None
         Called with a stage name and the share of the work done; shows nothing private. True draws
         a bar in a terminal or notebook, and prints a line for each stage elsewhere.
-
-    Attributes
-    ----------
-    guarantee_ : Guarantee
-        Computed from what was released.
-    n_rows_, n_rows_std_ : int, float
-        Released or declared number of rows, with the standard deviation of its noise.
     """
 
-    strategies: ClassVar[tuple[str, ...]] = ()
-    released: ClassVar[tuple[str, ...]] = ()
-    reads_masks: ClassVar[bool] = False  # whether "observed" reads every row, and what is missing
-    _rivals: ClassVar[tuple[str, ...]] = ()  # families that bring out more relations, if few do
-    protects_units: ClassVar[bool] = False  # whether all it spends is known for several rows
+    family: ClassVar[Family]
 
     epsilon: float
     delta: float | None = None
@@ -159,25 +118,8 @@ class Synthesizer(Estimator, abc.ABC):
     budget: Filter | Composition | None = None
     progress: Progress | bool | None = None
 
-    # What a fit leaves behind.
-    schema_: Schema = field(init=False)
-    kind_: FrameKind = field(init=False)
-    n_rows_: int = field(init=False)
-    n_rows_std_: float = field(init=False)
-    guarantee_: Guarantee = field(init=False)
-    release_: str | None = field(init=False)  # the id of the release whose file holds the model
-    _fitted_with: dict[str, Any] = field(init=False)
-    _kind_shares: KindShares = field(init=False)
-    _beyond: dict[str, NDArray[np.float64]] = field(init=False)
-    # Number of complete rows, as far as it was released; of fits that learn from these alone.
-    _complete_rows: Total | None = field(default=None, init=False)
-    _kept: Caps | None = field(init=False)
-    _split: Split = field(init=False)  # while a fit goes on
-    _open_names: tuple[str, ...] = field(init=False)  # the same: attributes whose levels it finds
-    _unit: Unit | None = field(init=False)  # the same: who is protected, if not each row
-    _weight: SurveyWeight | None = field(init=False)  # the same: by which rows count
-    _size: EffectiveSize | None = field(default=None, init=False)  # None where all count alike
-    _learned: tuple[str, ...] = field(init=False)
+    _fitted: Fitted | None = field(default=None, init=False)
+    _budget_left: bool = field(default=False, init=False)  # whether it did not travel along
 
     @one_blas_thread()
     def fit(
@@ -224,26 +166,86 @@ class Synthesizer(Estimator, abc.ABC):
             complete ones are learned from.
         """
         del y
-        self._check_parameters()
-        self._check_fit_again()
+        check_parameters(self)
+        if self._budget_left and self.budget is None:
+            raise ParameterError(
+                "this model was fitted within a shared budget that did not travel with it; to fit "
+                "it again, give it one with set_params(budget=...), or clone it to do without"
+            )
         with reported(self.progress) as progress:
-            learn(self, data, schema, undeclared, progress)
+            fit(self, data, schema, undeclared, progress)
         return self
 
-    def _to_be_cut(self, schema: Schema, names: Iterable[str]) -> Schema:
-        """Return the schema with the attributes marked whose bins this fit finds; public."""
-        return pending(schema, names) if self.cuts == "private" else schema
-
-    def _settle(self, schema: Schema) -> None:
-        """Take over a schema in which bins were found."""
-        if schema != self.schema_:
-            self.schema_ = schema
-            self._modelled = Modelled(schema)
+    # What a fit leaves behind
 
     @property
-    def _planned(self) -> Schema:
-        """What is modelled, as far as it was public before bins were found."""
-        return Modelled(widest(self.schema_)).schema
+    def fitted_(self) -> Fitted:
+        """All that the fit left behind, which never changes."""
+        if self._fitted is None:
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
+        return self._fitted
+
+    def adopt(self, fitted: Fitted | None) -> None:
+        """Take over all that a fit left behind, or forget it: as a whole."""
+        self._fitted, self._budget_left = fitted, False
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._fitted is not None
+
+    @property
+    def schema_(self) -> Schema:
+        """Public facts about the rows, with the bins and levels that were found."""
+        return self.fitted_.schema
+
+    @property
+    def guarantee_(self) -> Guarantee:
+        """The guarantee, computed from what was released."""
+        return self.fitted_.guarantee
+
+    @property
+    def n_rows_(self) -> int:
+        """Released or declared number of rows, at least 1."""
+        return self.fitted_.n_rows
+
+    @property
+    def n_rows_std_(self) -> float:
+        """Standard deviation of the noise of the number of rows."""
+        return self.fitted_.n_rows_std
+
+    @property
+    def release_(self) -> str | None:
+        """The id of the release whose file holds the model."""
+        return self.fitted_.release
+
+    @release_.setter
+    def release_(self, release: str) -> None:
+        self._fitted = replace(self.fitted_, release=release)
+
+    @property
+    def model_(self) -> Any:
+        """The released model."""
+        return self.fitted_.model
+
+    @property
+    def tables_(self) -> Any:
+        """The released tables to which the model was fitted; of families that keep them."""
+        if self.fitted_.tables is None:
+            raise AttributeError(f"{type(self).__name__} keeps no tables")
+        return self.fitted_.tables
+
+    @property
+    def measured_(self) -> tuple[tuple[str, ...], ...]:
+        """Which marginals were selected."""
+        return self.fitted_.measured
+
+    @property
+    def modelled_(self) -> Schema:
+        """Public facts about what is modelled: ``schema_``, made plainer by its rules.
+
+        Attributes that follow from others are left out, "not applicable" is one more level of its
+        attribute, and all other kinds of missing are one.
+        """
+        return self.fitted_.modelled.schema
 
     @property
     def cuts_(self) -> dict[str, Numeric]:
@@ -251,11 +253,38 @@ class Synthesizer(Estimator, abc.ABC):
         cut = (a for a in self.schema_ if isinstance(a, Numeric) and a.cuts_from and a.edges)
         return {a.name: a for a in cut}
 
+    @property
+    def population_(self) -> float:
+        """The sum of all survey weights, as far as it was released."""
+        size = self.fitted_.size
+        if size is None or size.population is None:
+            raise ParameterError("the schema of the fit declared no weight")
+        return float(size.population)
+
+    @property
+    def effective_size_(self) -> float:
+        """How many units that count alike would tell as much; the number of rows if all do."""
+        size = self.fitted_.size
+        return float(self.n_rows_) if size is None else size.units
+
+    @property
+    def left_out_(self) -> str:
+        """What is known of rows, and of their weights, that did not take part: in words."""
+        weighed = any(isinstance(c, WeightsOfRows) for c in self.guarantee_.conditions)
+        return left_out(self.fitted_.size, self.guarantee_, weighed=weighed)
+
+    @property
+    def applied_strategy(self) -> Strategy:
+        """The strategy for missing values that the model was fitted with."""
+        return self.family.strategy(self.fitted_.parameters["missing"])
+
     def __repr__(self) -> str:
         """Show parameters and, of a fitted model, where bins were found: both are released."""
-        cut = self.cuts_ if "guarantee_" in self.__dict__ else {}
+        cut = {} if self._fitted is None else self.cuts_
         found = ", ".join(f"{name} ({a.size})" for name, a in cut.items())
         return super().__repr__() + (f", bins found: {found}" if found else "")
+
+    # Guarantees
 
     def ground_truth_guarantee(self, assumption: Condition) -> Guarantee:
         """Return what the release guarantees for the table *before* values went missing.
@@ -289,7 +318,7 @@ class Synthesizer(Estimator, abc.ABC):
         >>> round(model.ground_truth_guarantee(known).epsilon, 2)
         0.37
         """
-        self._check_unweighted("a guarantee for the table before values went missing")
+        self._check_unweighted()
         # By name: what is proven stands above this room, and is read when it is asked for.
         wing = import_module("missdp.ground_truth")
         found: Guarantee = wing.ground_truth_guarantee(self, assumption)
@@ -297,16 +326,24 @@ class Synthesizer(Estimator, abc.ABC):
 
     def ground_truth_parts(self) -> Parts:
         """Return the caps of the fit's parts, for :func:`missdp.ground_truth.joint`."""
-        self._check_fitted()
-        self._check_unweighted("a guarantee for the table before values went missing")
-        strategy = self._applied_strategy  # the strategy of the fit, whatever was set later
+        self._check_unweighted()
+        # The strategy of the fit, whatever was set later.
+        request = Request(type(self)(**self.fitted_.parameters), None, self.schema_)
         return ground_truth_parts(
             self.guarantee_,
-            strategy=strategy,
-            modelled=self._modelled,
-            caps=self._caps_of_fit(),
-            training_gate=self._training_gate(strategy),
+            strategy=request.strategy,
+            modelled=self.fitted_.modelled,
+            limits=self.fitted_.limits,
+            training_gate=request.training_gate(),
         )
+
+    def _check_unweighted(self) -> None:
+        size = self.fitted_.size
+        if size is not None and size.weight is not None:
+            raise UnprovenError(
+                "a guarantee for the table before values went missing is not proven where rows "
+                f"count by {size.weight.column!r}"
+            )
 
     def planned_events(self, schema: Schema) -> tuple[Event, ...]:
         """Return the events that a fit to rows with this schema charges a shared budget with.
@@ -335,18 +372,16 @@ class Synthesizer(Estimator, abc.ABC):
         >>> budget.spent.epsilon
         1.2
         """
-        again = type(self)(**self._public_parameters())
-        again._unit, again._weight = schema.unit, schema.weight
-        again._open_names = tuple(a.name for a in open_attributes(schema))
-        cap = again._check_parameters().filter()
-        failing = failures(again._delta, again._open_names)
-        return (cap, *failing, *again._training_events())
+        request = self._planned(schema)
+        cap = request.budget.filter()
+        return (cap, *failures(request.delta, request.opened), *request.trainings)
 
-    def _training_gate(self, strategy: Strategy) -> Gate:
-        """Return the attributes that a row must have observed for a training to read it."""
-        if strategy.fills:
-            return Gate()
-        return strategy.gate((), self.modelled_) - self._modelled.filled
+    def _planned(self, schema: Schema, **more: Any) -> Request[Self]:
+        """Return the request of a fit that is planned: of no shared budget."""
+        own = {n: v for n, v in self.get_params(deep=False).items() if n not in _NOT_PUBLIC}
+        parameters = type(self)(**own | more)
+        check_parameters(parameters)
+        return Request(parameters, schema)
 
     def planned_parts(
         self, schema: Schema, *, epsilon: float | None = None
@@ -356,60 +391,91 @@ class Synthesizer(Estimator, abc.ABC):
         For :func:`missdp.ground_truth.planned_ground_truth`. What a fit adds to the conditions is
         left out; another ``epsilon`` may be tried.
         """
-        own = self._public_parameters() | ({} if epsilon is None else {"epsilon": epsilon})
-        again = type(self)(**own)
-        again._unit, again._weight = schema.unit, schema.weight
-        opened = open_attributes(schema)
-        again._open_names = tuple(a.name for a in opened)
-        check_open(again, again._open_names)
-        again.schema_ = again._to_be_cut(at_most(schema), schema.names)
-        budget = again._check_parameters()
-        again._check_schema(again.modelled_)
-        trainings = again._training_events()
+        request = self._planned(schema, **({} if epsilon is None else {"epsilon": epsilon}))
+        check_open(request)
+        counted = to_be_cut(request.parameters, at_most(schema), schema.names)
+        request = request.with_schema(counted)
+        budget, trainings, plan = request.budget, request.trainings, request.plan()
         whole = Guarantee(
-            float(again.epsilon) if trainings else budget.epsilon,
+            float(request.parameters.epsilon) if trainings else budget.epsilon,
             budget.delta,
             events=(budget.filter(), *trainings),
         )
-        split, steps = again._planned_split(), check_unit(again, schema, opened=opened)
-        split.check(steps=steps)
+        plan.check(steps=check_unit(request))
         if schema.of_rows is not schema:
             return whole, (whole, None)
-        if again._open_names:  # nothing is proven for the ground truth beside what was found
-            whole = with_failure(whole, again._delta, again._open_names)
+        if request.opened:  # nothing is proven for the ground truth beside what was found
+            whole = with_failure(whole, request.delta, request.opened)
             return whole, (whole, None)
         if trainings:
-            gate = again._training_gate(again._strategy)
-            return whole, with_trainings(whole, split.caps(), trainings, gate)
-        return whole, of_parts(whole, split.caps())
+            return whole, with_trainings(whole, plan.limits, trainings, request.training_gate())
+        return whole, of_parts(whole, plan.limits)
 
-    @property
-    def _strategy(self) -> Strategy:
-        """The strategy that ``missing`` names."""
-        return self.strategy_of(self.missing)
+    def public_parameters(self) -> dict[str, Any]:
+        """Return the parameters that a file of the model holds, checked."""
+        own = {n: v for n, v in self.get_params(deep=False).items() if n not in _NOT_PUBLIC}
+        own |= check_parameters(self)
+        return {n: v.item() if isinstance(v, np.generic) else v for n, v in own.items()}
 
-    def _reads(self, schema: Schema) -> Reads:  # noqa: ARG002
-        return "counts"
-
-    @property
-    def _delta(self) -> float:
-        """The delta of the fit: what was asked for, or the default."""
-        return chosen_delta(self.delta, self.n_rows)
+    # Files
 
     def save(self, path: str | Path) -> None:
         """Write the released model (no private data) to a file, whole or not at all."""
-        self._check_fitted()
-        write_atomically(Path(path), model_text(self))
+        write_atomically(Path(path), self.fitted_.text())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a model that :meth:`save` wrote; it can be sampled, with the guarantee it had."""
-        return cls._opened(read_document(Path(path)), Path(path))
+        return cls.opened(read_document(Path(path)), Path(path))
 
     @classmethod
-    def _opened(cls, document: Mapping[str, Any], path: Path) -> Self:
-        """Return the model of a parsed file."""
-        return opened(cls, document, path)
+    def opened(cls, document: Mapping[str, Any], path: Path) -> Self:
+        """Return the model of a parsed file, if it is undamaged, and of this family."""
+        broken, family = not_a_model(path), cls.family
+        if document["family"] != cls.__name__:
+            raise DataError(f"{str(path)!r} holds a model of another family; use missdp.load")
+        with replacing(*WRONG, by=lambda error: error if isinstance(error, DataError) else broken):
+            fitted = Fitted.from_document(document, name=repr(str(path)))
+        with replacing(Exception, by=broken), np.errstate(all="ignore"):
+            model = cls(**fitted.parameters)
+            names = {*model.get_params(deep=False)}.difference(_NOT_PUBLIC)
+            typed = fits(fitted.model, family.model) and fits(fitted.tables, family.tables)
+            if not (typed and fitted.parameters.keys() == names):
+                raise broken
+            model.adopt(fitted)
+            if model.missing not in family.strategies or not model._draws_schema():
+                raise broken
+            agrees = model._agrees_with(fitted.guarantee)
+        if not agrees:
+            raise DataError(
+                "the guarantee of the model is not that of its parameters: the file was edited"
+            )
+        return model
+
+    def _draws_schema(self) -> bool:
+        """Whether what was read from a file draws rows of the schema; any error says no."""
+        if (finish := self._finish) is not None:
+            finish.check(self.schema_)
+        for keep_missing in (False, True)[: 1 + self.applied_strategy.models_holes]:
+            codes = self.sample_codes(_TRIED, np.random.default_rng(0), keep_missing=keep_missing)
+            for attribute in self.modelled_:
+                size = attribute.extended_size if keep_missing else attribute.size
+                drawn = codes[attribute.name]
+                if drawn.shape != (_TRIED,) or drawn.min() < 0 or drawn.max() >= size:
+                    return False
+        return True
+
+    def _agrees_with(self, guarantee: Guarantee) -> bool:
+        """Whether a guarantee is that of a fit with these parameters."""
+        declared = [c.n for c in guarantee.conditions if isinstance(c, DeclaredRowCount)]
+        return (
+            math.isclose(guarantee.epsilon, self.epsilon, rel_tol=1e-6)
+            and guarantee.delta == chosen_delta(self.delta, self.n_rows)
+            and (guarantee.adjacency, guarantee.protects) == ("add-remove", "incomplete")
+            and declared == ([int(self.n_rows)] if is_declared(self.n_rows) else [])
+        )
+
+    # Sampling
 
     def sample(
         self,
@@ -534,20 +600,27 @@ class Synthesizer(Estimator, abc.ABC):
         """
         if not (is_whole(multiple) and multiple >= 2):
             raise ParameterError("multiple must be a whole number of tables, at least 2")
-        self._check_fitted()
+        fitted, resample = self.fitted_, self.family.resample
         rng = sampling_generator(self.random_state if random_state is None else random_state)
-        return self._each_with_seed(self._uncertain(int(multiple), rng), rng)
+        if resample is None:
+            raise ParameterError(
+                f"{type(self).__name__} cannot draw tables that vary as its model is uncertain: "
+                "leave 'multiple' out, or use AllPairs, AIM or MST"
+            )
+        return self._each_with_seed(islice(resample(fitted, rng), int(multiple)), rng)
 
-    def _each_with_seed(self, models: Iterator[Self], rng: np.random.Generator) -> Iterator[Self]:
+    def _each_with_seed(self, models: Iterator[Any], rng: np.random.Generator) -> Iterator[Self]:
         while True:
             with one_blas_thread():
                 model = next(models, None)
             if model is None:
                 return
-            model.random_state = int(rng.integers(2**63))
+            another = copy.copy(self)
+            another.random_state = int(rng.integers(2**63))
             # Whatever it was fitted to was made up from this release, and promises what this does.
-            model.guarantee_ = self.guarantee_
-            yield model
+            # Combining takes the variance of real samples for given.
+            another.adopt(replace(self.fitted_, model=model, draws="independent"))
+            yield another
 
     def sample_table(
         self,
@@ -591,344 +664,126 @@ class Synthesizer(Estimator, abc.ABC):
         ParameterError
             If a parameter has no valid value, or too few rows of the model meet ``where``.
         """
-        self._check_fitted()
+        fitted = self.fitted_
         if n is not None and not (is_whole(n) and n >= 0):
             raise ParameterError("n must be a whole number of rows, at least 0")
         if missing_values not in ("fill", "keep"):
             raise ParameterError("missing_values must be 'fill' or 'keep'")
-        if missing_values == "keep" and not self._applied_strategy.models_holes:
+        if missing_values == "keep" and not self.applied_strategy.models_holes:
             raise ParameterError(
-                f"missing={self._applied_strategy.name!r} does not model holes; to keep them, fit "
+                f"missing={self.applied_strategy.name!r} does not model holes; to keep them, fit "
                 "with missing='joint', or a family that offers it"
             )
         rng = sampling_generator(self.random_state if random_state is None else random_state)
-        rows = self.n_rows_ if n is None else int(n)
+        rows, columns = fitted.n_rows if n is None else int(n), len(fitted.schema)
         together = self.draws_together
-        sizes = [rows] if together else block_sizes(rows, len(self.schema_))
-        draw = partial(self._block, missing_values)
+        sizes = [rows] if together else block_sizes(rows, columns)
+        draw = partial(self.sample_block, missing_values)
         if where is None:
-            return drawn_in_blocks(draw, sizes, rng, len(self.schema_))
+            return drawn_in_blocks(draw, sizes, rng, columns)
         if n is None or together:
             raise ParameterError(
                 "where cannot be used: constraints between two rows need all rows together"
                 if together
                 else "where requires n, the number of rows to draw"
             )
-        asked = where if isinstance(where, Selection) else Selection(where, self.schema_)
+        asked = where if isinstance(where, Selection) else Selection(where, fitted.schema)
         if asked.missing and missing_values != "keep":
             raise ParameterError("missing cells can be asked for with missing_values='keep' only")
-        return asked.blocks(draw, rows, rng, columns=len(self.schema_))
+        return asked.blocks(draw, rows, rng, columns=columns)
 
     @one_blas_thread()
-    def _block(self, missing_values: MissingValues, rows: int, rng: np.random.Generator) -> Table:
+    def sample_block(
+        self, missing_values: MissingValues, rows: int, rng: np.random.Generator
+    ) -> Table:
+        """Draw rows in one block, by a generator.
+
+        Parameters
+        ----------
+        missing_values : {"fill", "keep"}
+            See :meth:`sample`.
+        rows : int
+            Number of rows.
+        rng : numpy.random.Generator
+            Draws them.
+
+        Returns
+        -------
+        Table
+        """
         drawn = self._drawn(missing_values, rows, rng)
-        return self._finished(drawn, rng).coded_as(uncut(self.schema_))
+        if (finish := self._finish) is not None:
+            drawn = finish(self.fitted_, drawn, partial(self._drawn, "fill"), rng)
+        return drawn.coded_as(uncut(self.schema_))
 
     def _drawn(self, missing_values: MissingValues, rows: int, rng: np.random.Generator) -> Table:
         """Draw rows from the model, each by itself."""
-        if self._modelled.is_whole:
-            codes = self._sample(rows, missing_values, rng)
-            drawn = Table.from_codes(self.schema_, codes, kind=self.kind_)
+        fitted, keep_missing = self.fitted_, missing_values == "keep"
+        if fitted.modelled.is_whole:
+            codes = self.sample_codes(rows, rng, keep_missing=keep_missing)
+            drawn = Table.from_codes(fitted.schema, codes, kind=fitted.frame)
             return with_related_values(drawn, rng)
-        one = partial(self._sample, missing_values=missing_values, rng=rng)
-        shares = self._kind_shares
-        return restored(self._modelled, one, rows, rng, shares=shares, kind=self.kind_)
+        one = partial(self.sample_codes, rng=rng, keep_missing=keep_missing)
+        modelled, shares = fitted.modelled, fitted.kinds
+        return restored(modelled, one, rows, rng, shares=shares, kind=fitted.frame)
 
-    @property
-    def modelled_(self) -> Schema:
-        """Public facts about what is modelled: ``schema_``, made plainer by its rules.
+    def sample_codes(self, n: int, rng: np.random.Generator, *, keep_missing: bool) -> Codes:
+        """Draw codes of every modelled attribute; a missing cell has the code ``size``.
 
-        Attributes that follow from others are left out, "not applicable" is one more level of its
-        attribute, and all other kinds of missing are one.
+        Parameters
+        ----------
+        n : int
+            Number of rows.
+        rng : numpy.random.Generator
+            Draws them.
+        keep_missing : bool
+            Whether cells may be missing.
+
+        Returns
+        -------
+        dict of str to ndarray of int64, shape (n,)
         """
-        return self._modelled.schema
-
-    @cached_property
-    def _modelled(self) -> Modelled:
-        return Modelled(self.schema_)
+        return self.family.sample(self.fitted_, n, rng, keep_missing)
 
     @property
-    def _applied_strategy(self) -> Strategy:
-        """The strategy that the model was fitted with."""
-        return self.strategy_of(self._fitted_with["missing"])
-
-    @classmethod
-    def strategy_of(cls, missing: str) -> Strategy:
-        """Return the strategy that a word of ``strategies`` stands for in this family."""
-        known = strategy_named(missing)
-        if cls.reads_masks and known.name == "observed":
-            return replace(known, rows="extended", gates="none")
-        return known
-
-    # What a family provides
-
-    @abc.abstractmethod
-    def _fit(self, session: Session) -> Total:
-        """Learn the model from the answers of the session. Return the released number of rows."""
-
-    @abc.abstractmethod
-    def _sample(self, n: int, missing_values: MissingValues, rng: np.random.Generator) -> Codes:
-        """Draw codes of every modelled attribute; see :attr:`modelled_`."""
-
-    def _uncertain(self, multiple: int, rng: np.random.Generator) -> Iterator[Self]:
-        """Yield fitted models that vary as this one is uncertain."""
-        del multiple, rng
-        raise ParameterError(
-            f"{type(self).__name__} cannot draw tables that vary as its model is uncertain: leave "
-            "'multiple' out, or use AllPairs, AIM or MST"
-        )
-
-    def _finished(self, table: Table, rng: np.random.Generator) -> Table:  # noqa: ARG002
-        return table  # with what one row alone cannot settle
+    def _finish(self) -> Finish | None:
+        """What makes rows fit each other, by the parameters of the fit or, before it, by those."""
+        finish = self.family.finish
+        own = self.get_params(deep=False) if self._fitted is None else self._fitted.parameters
+        return None if finish is None else finish(own)
 
     @property
     def draws_together(self) -> bool:
         """Whether all synthetic rows are drawn at once, since they must fit to each other."""
-        return False
+        return self._finish is not None
 
-    def split(self, schema: Schema) -> list[Part]:  # noqa: ARG002
-        """Return the parts of the budget of a fit, in the order in which it is divided.
+    # Copies
 
-        Finding bins, and counting kinds of missing values, come before. Of a family that states no
-        parts, nothing is amplified for the ground truth.
-
-        Parameters
-        ----------
-        schema : Schema
-            What is modelled. A split follows from it and from parameters alone.
-        """
-        return []
-
-    def _planned_split(self) -> Split:
-        """Return the budget of a fit to rows of ``schema_`` and all its parts; public."""
-        schema = self.modelled_
-        return Split(self._of_rows.left, (*self._first_parts(schema), *self.split(schema)))
-
-    def _first_parts(self, schema: Schema) -> list[Part]:
-        """Return the parts that all families have: bins to be found, kinds of missing values."""
-        cut = [a.name for a in self.schema_ if is_pending(a) and a.name in schema]
-        found = self.__dict__.get
-        return first_parts(
-            found("_open_names", ()),
-            found("_unit"),
-            found("_weight"),
-            tuple(self._observed_gate((name,), schema) for name in cut),
-            tuple(self._modelled.kinds) if self._strategy.models_holes else (),  # else none are
-        )
-
-    def _observed_gate(self, names: Iterable[str], schema: Schema) -> Gate:
-        """Return what a row must have observed to be counted, before anything is filled."""
-        return self._strategy.gate(names, schema) - self._modelled.filled
-
-    def _filled_gates(self, schema: Schema) -> list[Gate]:
-        """Return the gates of the margins of attributes that the strategy fills first."""
-        filled = schema.nullable if self._strategy.fills else ()
-        return [self._observed_gate((name,), schema) for name in filled]
-
-    def _gates(self, cliques: Iterable[Iterable[str]], schema: Schema) -> tuple[Gate, ...]:
-        """Return the gates of counts over sets of attributes, after anything is filled."""
-        filled = self._strategy.fills
-        return tuple(Gate() if filled else self._observed_gate(c, schema) for c in cliques)
-
-    def _released(self) -> dict[str, Any]:
-        """Return the released model: numbers, text, arrays, records, and mappings of them."""
-        return {name: getattr(self, name) for name in self.released}
-
-    def _restore(self, released: dict[str, Any]) -> None:
-        """Inverse of ``_released``; a list comes back as a tuple."""
-        types = get_type_hints(type(self))
-        for name in self.released:
-            value = released[name]
-            if not fits(value, types.get(name, Any)):
-                raise DataError(f"{name} is of the wrong type")
-            setattr(self, name, value)
-
-    def _draws_schema(self) -> bool:
-        """Whether what was read from a file draws rows of the schema; any error says no."""
-        kinds: list[MissingValues] = ["fill", "keep"]
-        for missing_values in kinds[: 1 + self._applied_strategy.models_holes]:
-            codes = self._sample(_TRIED, missing_values, np.random.default_rng(0))
-            for attribute in self.modelled_:
-                size = attribute.extended_size if missing_values == "keep" else attribute.size
-                drawn = codes[attribute.name]
-                if drawn.shape != (_TRIED,) or drawn.min() < 0 or drawn.max() >= size:
-                    return False
-        return True
-
-    def _check_schema(self, schema: Schema) -> None:
-        """Refuse, before anything is charged, what public facts show to be impossible."""
-
-    # Shared steps
-
-    def _check_parameters(self) -> Filter:
-        if self.missing not in self.strategies:
-            raise ParameterError(
-                f"missing must be one of {list(self.strategies)}, not {self.missing!r}"
-                f"{did_you_mean(self.missing, self.strategies)}"
-            )
-        if self.cuts not in ("private", "equal"):
-            raise ParameterError("cuts must be 'private' or 'equal'")
-        check_settings(self.get_params(deep=False))
-        return self._of_rows
-
-    @property
-    def _of_rows(self) -> Filter:
-        """The budget of a fit as facts about one row: all of it, where each row is protected."""
-        unit = self.__dict__.get("_unit")
-        whole = self._budget
-        if unit is None:
-            return whole
-        return whole._for_units(unit.column, unit.max_rows, counts=unit.counts)
-
-    @property
-    def _budget(self) -> Filter:
-        """The budget of a fit, unspent: a filter, as noise may depend on what came before."""
-        return Filter(self.epsilon, self._delta_to_spend)
-
-    def _training_events(self) -> tuple[SampledGaussianEvent, ...]:
-        """Return the trainings that a fit is charged with beside its budget; public.
-
-        Where there are any, ``_budget`` is the part of the fit that is released before them. All
-        are fixed by parameters, proven together, and charged before anything is read.
-        """
-        return ()
-
-    @property
-    def _delta_to_spend(self) -> float:
-        """The delta that its budget is converted at: what finding open levels leaves of it."""
-        return delta_beside(self._delta, self.__dict__.get("_open_names", ()))
-
-    def _check_share(self, name: str) -> None:
-        value = getattr(self, name)  # nearer to 0 or 1, rounding would decide what is left
-        if not (is_number(value) and 1e-4 <= value <= 0.99):
-            raise ParameterError(f"{name} must be a share from 0.0001 to 0.99")
-
-    @property
-    def population_(self) -> float:
-        """The sum of all survey weights, as far as it was released."""
-        size = self.__dict__.get("_size")
-        if size is None or size.population is None:
-            raise ParameterError("the schema of the fit declared no weight")
-        return float(size.population)
-
-    @property
-    def effective_size_(self) -> float:
-        """How many units that count alike would tell as much; the number of rows if all do."""
-        size = self.__dict__.get("_size")
-        return float(self.n_rows_) if size is None else size.units
-
-    @property
-    def left_out_(self) -> str:
-        """What is known of rows, and of their weights, that did not take part: in words."""
-        weighed = any(isinstance(c, WeightsOfRows) for c in self.guarantee_.conditions)
-        return left_out(self.__dict__.get("_size"), self.guarantee_, weighed=weighed)
-
-    @property
-    def _design(self) -> float:
-        """By how much sums over rows vary more than if rows were independent and counted as one."""
-        size = self.__dict__.get("_size")
-        return 1.0 if size is None else size.design
-
-    def _relation_noise(self) -> PairNoise:
-        """Return the noise of tables of pairs, of released values and public facts alone.
-
-        By default that of a tree of pairs, which is the least that relates all attributes.
-        """
-        return tree_noise(self)
-
-    def _check_unweighted(self, what: str) -> None:
-        """Refuse what is proven for rows that count as one."""
-        size = self.__dict__.get("_size")
-        if size is not None and size.weight is not None:
-            raise UnprovenError(f"{what} is not proven where rows count by {size.weight.column!r}")
-
-    def _released_count(self, session: Session) -> Total | None:
-        """Return the number of rows that is declared, or released as a part of its own."""
-        if is_declared(self.n_rows):
-            return Total(int(self.n_rows), 0.0)
-        return row_count(session, self._split.noise(ROWS)) if ROWS in self._split else None
-
-    def _report(self, stage: str, done: float) -> None:
-        if callable(self.progress):
-            self.progress(stage, done)
-
-    # What a fit leaves behind is taken over whole or forgotten whole
-
-    def _adopt(self, fitted: Synthesizer) -> None:
-        parameters = set(self.get_params(deep=False))
-        learned = {k: v for k, v in fitted.__dict__.items() if k not in parameters}
-        self.__dict__.update(learned)
-        self._learned = tuple(learned)
-
-    def _forget(self) -> None:
-        for name in (*self.__dict__.pop("_learned", ()), "_left_budget"):
-            self.__dict__.pop(name, None)
-
-    def _check_fitted(self) -> None:
-        if "schema_" not in self.__dict__:
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
-
-    def _check_fit_again(self) -> None:
-        if "_left_budget" in self.__dict__ and self.budget is None:
-            raise ParameterError(
-                "this model was fitted within a shared budget that did not travel with it; to fit "
-                "it again, give it one with set_params(budget=...), or clone it to do without"
-            )
-
-    def _public_parameters(self) -> dict[str, Any]:
-        names = set(self.get_params(deep=False)) - {"budget", "progress", "random_state"}
-        values = {name: getattr(self, name) for name in sorted(names)}
-        return {n: v.item() if isinstance(v, np.generic) else v for n, v in values.items()}
-
-    def _kept_within(self) -> Callable[[Event], None] | None:
-        """Split the budget of a fit; return what refuses releases beyond caps, if there are any.
-
-        Parts of networks in pure epsilon are reserved, which is as good. Beside levels that a fit
-        finds nothing is amplified, and what is counted follows from them, not from public facts.
-        Nor is anything of units, or of rows that count by weights.
-        """
-        plain = not any(self.__dict__.get(name) for name in ("_open_names", "_unit", "_weight"))
-        caps = self._kept = self._split.caps() if plain else None
-        reserved = caps is not None and isinstance(caps.structure, DataChosenGates)
-        return None if caps is None or reserved else Keeper(caps).admit
-
-    def _caps_of_fit(self) -> Caps | None:
-        """Return the caps that this fit was kept within, if it had any."""
-        return self.__dict__.get("_kept")
-
-    def _agrees_with(self, guarantee: Guarantee) -> bool:
-        """Whether a guarantee is that of a fit with these parameters."""
-        declared = [c.n for c in guarantee.conditions if isinstance(c, DeclaredRowCount)]
-        return (
-            math.isclose(guarantee.epsilon, self.epsilon, rel_tol=1e-6)
-            and guarantee.delta == self._delta
-            and (guarantee.adjacency, guarantee.protects) == ("add-remove", "incomplete")
-            and declared == ([int(self.n_rows)] if is_declared(self.n_rows) else [])
-        )
-
-    def __getattr__(self, name: str) -> Any:
-        if name.endswith("_") and not name.startswith("_"):  # what scikit-learn calls fitted
-            raise NotFittedError(
-                f"this {type(self).__name__} has no {name!r}: it is not fitted yet; call fit first"
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def __getstate__(self) -> dict[str, Any]:
-        """State to pickle: a fitted model without its budget and the drawn rows of estimates."""
-        state = {name: fact for name, fact in self.__dict__.items() if name != ESTIMATE_ROWS}
-        if "guarantee_" in state and state.get("budget") is not None:
-            state |= {"budget": None, "_left_budget": True}
-        return state
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """Pickle a fitted model without its budget."""
+        own, lost = self.get_params(deep=False), self._budget_left
+        if self._fitted is not None and self.budget is not None:
+            own, lost = own | {"budget": None}, True
+        return _copied, (type(self), own, self._fitted, lost)
 
     def __copy__(self) -> Self:
         """Copy that shares everything, the budget included."""
-        another = type(self).__new__(type(self))
-        another.__dict__.update(self.__dict__)
+        own = self.get_params(deep=False)
+        another: Self = _copied(type(self), own, self._fitted, self._budget_left)
         return another
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Copy all but the budget, which is shared."""
-        another = type(self).__new__(type(self))
-        memo[id(self)] = another
-        another.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        own, fitted = copy.deepcopy((self.get_params(deep=False), self._fitted), memo)
+        another: Self = _copied(type(self), own, fitted, self._budget_left)
         return another
+
+
+def _copied(
+    cls: type[Any], parameters: Mapping[str, Any], fitted: Fitted | None, budget_left: bool
+) -> Any:
+    """Return a synthesizer with these parameters, and with what a fit left behind."""
+    another = cls(**parameters)
+    another.adopt(fitted)
+    another._budget_left = budget_left
+    return another

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import compress, pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,12 +46,11 @@ from missdp.schema import Numeric, OpenCategorical, Schema, SurveyWeight, Unit
 from missdp.schema.open_domains import MOST_CODES, is_pending, with_levels
 from missdp.session import Kinds, Marginal, Noise, Session, Tree, UnitSums
 from missdp.session.open_levels import FrequentValues, OccurringValues
-from missdp.synth.split import BINS, KINDS, Gate, Part, Split
+from missdp.synth.split import BINS, KINDS, BudgetPlan, Gate, Part
 from missdp.types import Ints
 
 if TYPE_CHECKING:
-    from missdp.synth.base import Synthesizer
-
+    from missdp.synth.family import Request
 
 OPEN: Final = "open levels"
 _CUTS_SHARE = 0.3  # of the budget, for the trees of all attributes that are to be cut
@@ -100,7 +99,7 @@ def first_parts(
 
 
 def release_cuts(
-    session: Session, grid: Schema, schema: Schema, split: Split
+    session: Session, grid: Schema, schema: Schema, plan: BudgetPlan
 ) -> tuple[Schema, dict[str, NDArray[np.float64]]]:
     """Release bins of the numeric attributes that have none, and the intervals that noise hides.
 
@@ -112,7 +111,7 @@ def release_cuts(
         The public fine grids of the numeric attributes.
     schema : Schema
         The schema in which bins are pending.
-    split : Split
+    plan : BudgetPlan
         States the cost of the tree of each attribute.
 
     Returns
@@ -128,7 +127,7 @@ def release_cuts(
     session.expect(Marginal((name,)) for name in session.facts.schema.names)
     unit = Noise.worth(session.left).std
     found, hidden = {}, {}
-    for a, cost in zip(wanted, split.costs(BINS), strict=True):
+    for a, cost in zip(wanted, plan.costs(BINS), strict=True):
         cells = grid[a.name]
         assert isinstance(cells, Numeric)
         told, outside = _histogram(session, a.name, cells, cost)
@@ -470,7 +469,7 @@ class EffectiveSize(Record):
 
 
 def release_sizes(
-    session: Session, split: Split, unit: Unit | None, weight: SurveyWeight | None
+    session: Session, plan: BudgetPlan, unit: Unit | None, weight: SurveyWeight | None
 ) -> EffectiveSize | None:
     """Release the weight of all units and its sum of squares, if that is a part of the budget.
 
@@ -478,7 +477,7 @@ def release_sizes(
     ----------
     session : Session
         Answers `UnitSums`.
-    split : Split
+    plan : BudgetPlan
         The parts of the budget.
     unit : Unit or None
         The declared unit. None: each row is a unit.
@@ -488,11 +487,11 @@ def release_sizes(
     Returns
     -------
     EffectiveSize or None
-        Released. None if the split has no part for it.
+        Released. None if the plan has no part for it.
     """
-    if SIZES not in split:
+    if SIZES not in plan:
         return None
-    found = session.measure(UnitSums(), split.cost(SIZES))
+    found = session.measure(UnitSums(), plan.cost(SIZES))
     assert isinstance(found.mechanism, Noise)
     bound, (total, square) = 1 if unit is None else unit.bound, found.values.tolist()
     std = found.mechanism.std
@@ -549,17 +548,21 @@ def with_failure(spent: Guarantee, delta: float, names: Sequence[str]) -> Guaran
     return replace(spent, delta=delta, events=events) if names else spent
 
 
-def check_open(model: Synthesizer, names: Sequence[str]) -> None:
+def check_open(request: Request[Any]) -> None:
     """Refuse, before anything is charged, a fit that cannot find levels."""
-    if names and model._delta == 0:
+    names, budget = request.opened, request.parameters.budget
+    if not names:
+        return
+    if request.delta == 0:
         raise ParameterError(
             f"the levels of {names[0]!r} are open, and finding them needs a delta above 0: state "
             "one, or declare the levels"
         )
-    if names and model.budget is not None:
-        _check_shared(model.budget, model._delta, names)
-    if names and model._budget.delta > model._delta_to_spend:
-        raise ParameterError(f"{type(model).__name__} cannot find open levels: declare them")
+    if budget is not None:
+        _check_shared(budget, request.delta, names)
+    if request.family.budget(request).delta > request.delta_to_spend:
+        family = type(request.parameters).__name__
+        raise ParameterError(f"{family} cannot find open levels: declare them")
 
 
 def _check_shared(budget: Filter | Composition, delta: float, names: Sequence[str]) -> None:
@@ -581,7 +584,7 @@ def release_levels(
     session: Session,
     schema: Schema,
     attributes: Sequence[OpenCategorical],
-    split: Split,
+    plan: BudgetPlan,
     *,
     delta: float,
 ) -> Schema:
@@ -595,7 +598,7 @@ def release_levels(
         The schema in which levels are open.
     attributes : sequence of OpenCategorical
         The attributes with open levels, at least one.
-    split : Split
+    plan : BudgetPlan
         States the cost of the levels of each attribute.
     delta : float
         The delta of the whole fit, above 0. A fixed share of it is the probability that rare values
@@ -609,7 +612,7 @@ def release_levels(
     names = [attribute.name for attribute in attributes]
     each = float_down(exact(_failure_of(delta, names)) / len(names))
     found = {}
-    for attribute, cost in zip(attributes, split.costs(OPEN), strict=True):
+    for attribute, cost in zip(attributes, plan.costs(OPEN), strict=True):
         how = FrequentValues(Noise.worth(cost).scale, each, attribute.max_levels)
         found[attribute.name] = session.measure(OccurringValues(attribute.name), how).value
     return with_levels(schema, found)
@@ -620,7 +623,7 @@ KindShares = Mapping[str, NDArray[np.float64]]
 
 
 def release_kinds(
-    session: Session, names: Iterable[str], split: Split
+    session: Session, names: Iterable[str], plan: BudgetPlan
 ) -> dict[str, NDArray[np.float64]]:
     """Release the shares of the kinds of missing values, by attribute.
 
@@ -630,18 +633,18 @@ def release_kinds(
         Answers `Kinds`.
     names : iterable of str
         Attributes with several kinds of missing values.
-    split : Split
+    plan : BudgetPlan
         States the noise of the counts.
 
     Returns
     -------
     dict of str to ndarray of shape (n_kinds,)
         For each attribute, shares that sum to 1. Values that are missing for no declared reason
-        come first. Empty if the split has no part for kinds.
+        come first. Empty if the plan has no part for kinds.
     """
     shares: dict[str, NDArray[np.float64]] = {}
-    for name in names if KINDS in split else ():
-        counts = session.measure(Kinds(name), split.noise(KINDS)).values.clip(min=0.0)
+    for name in names if KINDS in plan else ():
+        counts = session.measure(Kinds(name), plan.noise(KINDS)).values.clip(min=0.0)
         plain = np.eye(1, len(counts))[0]
         shares[name] = counts / counts.sum() if counts.sum() > 0 else plain
     return shares

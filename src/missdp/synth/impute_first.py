@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from missdp.inference.counts import project_to_simplex
 from missdp.schema import AnyAttribute, Numeric
 from missdp.session import Marginal, Noise, Session
 from missdp.sources.filling import MarginallyFilledRow
+from missdp.synth.parameters import check_share
 from missdp.synth.split import Gate, Part
 
 Imputer: TypeAlias = Literal["marginal", "random", "mean"]
@@ -27,11 +28,12 @@ IMPUTATION = "imputation"
 """Name of the part of a budget."""
 
 
-def check_imputer(imputer: str) -> None:
-    """Refuse what is no imputer."""
-    if imputer not in get_args(Imputer):
+def check_imputation(parameters: Any) -> None:
+    """Refuse an ``imputer`` or an ``imputer_share`` that is not valid."""
+    if parameters.imputer not in get_args(Imputer):
         first, *others = map(repr, get_args(Imputer))
         raise ParameterError(f"imputer must be {first} or {' or '.join(others)}")
+    check_share(parameters, "imputer_share")
 
 
 def imputation_parts(gates: Sequence[Gate], imputer: Imputer, share: float) -> list[Part]:

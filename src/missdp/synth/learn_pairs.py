@@ -47,7 +47,7 @@ from missdp.inference.products import (
 )
 from missdp.inference.smooth import Smoothing
 from missdp.record import Record
-from missdp.schema import AnyAttribute, Numeric, Ordinal, Schema
+from missdp.schema import AnyAttribute, Numeric, Ordinal
 from missdp.schema.modelled import Modelled
 from missdp.session import (
     FinerCodes,
@@ -126,17 +126,13 @@ def ordered_levels(attributes: Iterable[AnyAttribute], levels: Iterable[Levels])
     ]
 
 
-def model_facts(
-    modelled: Modelled, schema: Schema, levels: Sequence[Levels], *, selective: bool
-) -> ModelFacts:
+def model_facts(modelled: Modelled, levels: Sequence[Levels], *, selective: bool) -> ModelFacts:
     """Return the public facts under which a model of complete rows is fitted.
 
     Parameters
     ----------
     modelled : Modelled
-        Rules, and which levels are never missing.
-    schema : Schema
-        The modelled attributes.
+        The modelled attributes, rules, and which levels are never missing.
     levels : sequence of Levels
         Released groups of levels.
     selective : bool
@@ -146,6 +142,7 @@ def model_facts(
     -------
     ModelFacts
     """
+    schema = modelled.schema
     never = merge_zeros(impossible_pairs(modelled.impossible, schema.names), levels)
     return ModelFacts(
         ordered=ordered_levels(schema, levels),

@@ -3,22 +3,93 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from missdp.schema import Schema
-from missdp.synth.adaptive import ROUNDED, AdaptiveFit, AdaptiveSynthesizer
-from missdp.synth.split import Part
+from missdp.synth.adaptive import (
+    ROUNDED,
+    AdaptiveFit,
+    SelectionPlan,
+    adaptive_family,
+)
+from missdp.synth.base import Synthesizer
+from missdp.synth.family import Family, Request
+from missdp.synth.impute_first import Imputer, check_imputation
 from missdp.synth.workload import Workload, candidates, pairs_of
 
 _FIRST_SHARE = 1 / 3
 _SELECTION_SHARE = 0.15
+_RESERVE_SHARE = 0.35
 _LEAST_IN_A_CELL = 2.2  # standard deviations
 
 
+def select_tree(fit: AdaptiveFit, request: Request[Any], how: SelectionPlan) -> None:
+    """Select and measure the edges of a spanning tree, one after the other.
+
+    One-way marginals were measured before, and pairs outside of the tree are measured
+    afterwards, with a reserve that is not in ``fit.left``.
+
+    Parameters
+    ----------
+    fit : AdaptiveFit
+        Measures marginals.
+    request : Request
+        Reports how much is done.
+    how : SelectionPlan
+        Has the share of a selection.
+    """
+    tree_of = [*range(len(fit.marginals.sizes))]  # two attributes are joined if it is the same
+    edges = len(tree_of) - 1  # at least one: of one attribute, nothing is selected
+    cost = fit.left / edges
+    choice = fit.selection_cost(how.selection_share, cost)
+    noise = fit.noise(cost - choice)
+    # A pair is scored by its distance from independence, less what noise adds to a distance.
+    independent = fit.estimate()
+    expected = {pair: fit.expected(pair, independent, noise) for pair in fit.workload}
+    for _ in range(edges):
+        joining = {c: e for c, e in expected.items() if tree_of[c[0]] != tree_of[c[1]]}
+        if not joining:  # other pairs have too many cells to be candidates
+            break
+        edge = fit.select(joining, choice)
+        fit.measure(edge, noise)
+        one, other = (tree_of[a] for a in edge)
+        tree_of = [one if tree == other else tree for tree in tree_of]
+        request.report("selecting and measuring", fit.done)
+
+
+def selection_plan(request: Request[Any]) -> SelectionPlan:
+    """Return how the tree is selected; public."""
+    schema = request.public
+    workload = candidates(MST.workload, schema)
+    edges, pairs = len(schema) - 1, len(pairs_of(workload))
+
+    def largest_share(left: float) -> float:
+        """Return the largest share of what edges and pairs get together that one of them gets.
+
+        The guarantee for the ground truth is better where a share is known beforehand.
+
+        A tree is always found: as long as it is not whole, there is more than one pair that joins
+        two parts of it, if there are three attributes or more. So each edge gets the same cost, the
+        pairs outside the tree share evenly what was reserved for them, and nothing is left to
+        measure any of them again.
+        """
+        if edges < 2 or pairs != math.comb(len(schema), 2):
+            return 1.0
+        return max(1 / edges, _RESERVE_SHARE / left / (pairs - edges)) * ROUNDED
+
+    return SelectionPlan(
+        workload=workload,
+        one_way_share=_FIRST_SHARE,
+        selection_share=_SELECTION_SHARE,
+        rounds=max(1, edges),
+        reserve_share=_RESERVE_SHARE,
+        min_rows=_LEAST_IN_A_CELL,
+        largest_share=largest_share,
+    )
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class MST(AdaptiveSynthesizer):
+class MST(Synthesizer):
     """Synthetic tables from a spanning tree of two-way marginals (McKenna et al. 2021).
 
     One-way marginals first. Each of ``d - 1`` edges is then selected by the exponential mechanism:
@@ -66,57 +137,9 @@ class MST(AdaptiveSynthesizer):
     (('smoker', 'ill'),)
     """
 
-    workload: Workload = field(default=2, init=False)
+    family: ClassVar[Family] = adaptive_family(check_imputation, selection_plan, select_tree)
 
-    reserve_share: ClassVar[float] = 0.35
+    workload: ClassVar[Workload] = 2
 
-    def _run(self, fit: AdaptiveFit) -> None:
-        """Select and measure the edges of a spanning tree, one after the other.
-
-        One-way marginals were measured before, and pairs outside of the tree are measured
-        afterwards, with a reserve that is not in ``fit.left``.
-        """
-        tree_of = [*range(len(fit.marginals.sizes))]  # two attributes are joined if it is the same
-        edges = len(tree_of) - 1  # at least one: of one attribute, nothing is selected
-        cost = fit.left / edges
-        choice = fit.selection_cost(_SELECTION_SHARE, cost)
-        noise = fit.noise(cost - choice)
-        # A pair is scored by its distance from independence, less what noise adds to a distance.
-        independent = fit.estimate()
-        expected = {pair: fit.expected(pair, independent, noise) for pair in fit.workload}
-        for _ in range(edges):
-            joining = {c: e for c, e in expected.items() if tree_of[c[0]] != tree_of[c[1]]}
-            if not joining:  # other pairs have too many cells to be candidates
-                break
-            edge = fit.select(joining, choice)
-            fit.measure(edge, noise)
-            one, other = (tree_of[a] for a in edge)
-            tree_of = [one if tree == other else tree for tree in tree_of]
-            self._report("selecting and measuring", fit.done)
-
-    @property
-    def _shares(self) -> tuple[float, float]:
-        return _FIRST_SHARE, _SELECTION_SHARE
-
-    @property
-    def _least_in_a_cell(self) -> float:
-        return _LEAST_IN_A_CELL
-
-    def _planned_rounds(self, schema: Schema) -> int:
-        return max(1, len(schema) - 1)
-
-    def _largest(self, schema: Schema, parts: Sequence[Part]) -> float:
-        """Return the largest share of what edges and pairs get together that one of them gets.
-
-        The guarantee for the ground truth is better where a share is known beforehand.
-
-        A tree is always found: as long as it is not whole, there is more than one pair that joins
-        two parts of it, if there are three attributes or more. So each edge gets the same cost, the
-        pairs outside the tree share evenly what was reserved for them, and nothing is left to
-        measure any of them again.
-        """
-        edges, pairs = len(schema) - 1, len(pairs_of(candidates(self.workload, schema)))
-        if edges < 2 or pairs != math.comb(len(schema), 2):
-            return 1.0
-        left = math.prod(1 - part.share for part in parts)
-        return max(1 / edges, self.reserve_share / left / (pairs - edges)) * ROUNDED
+    imputer: Imputer = "marginal"
+    imputer_share: float = 0.1

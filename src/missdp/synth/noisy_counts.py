@@ -111,7 +111,7 @@ def row_count(session: Session, noise: Noise) -> Total:
     return Total(float(session.measure(RowCount(), noise).value), noise.variance)
 
 
-def release_masks(
+def co_missing(
     session: Session,
     pairs: Sequence[tuple[int, int]],
     apart: Mapping[str, Ints],

@@ -18,7 +18,7 @@ from missdp.schema import Schema
 from missdp.schema.language import parse_names
 from missdp.session import RowProducts
 from missdp.synth.base import Synthesizer
-from missdp.synth.state import read_document
+from missdp.synth.fitted import read_document
 
 GROUP = "missdp.synthesizers"
 """Entry points of this group add families: `missdp.baselines`, and other packages."""
@@ -122,7 +122,7 @@ def load(path: str | Path) -> Synthesizer:
 
 def opened_model(document: Mapping[str, Any], path: Path) -> Synthesizer:
     """Return the model of a parsed file, whatever its family."""
-    return _class_named(document["family"])._opened(document, path)
+    return _class_named(document["family"]).opened(document, path)
 
 
 def _class_named(family: str) -> type[Synthesizer]:

@@ -32,12 +32,12 @@ from missdp.schema.language import attribute_named, compare, parse_where, readin
 from missdp.schema.modelled import Modelled
 from missdp.schema.numeric import code_dtype
 from missdp.synth.first_parts import KindShares
-from missdp.table import FrameKind, Table
+from missdp.table import Table
 from missdp.table.encode import Column
 from missdp.table.follow import Rows
 from missdp.table.memory import batch_room
 from missdp.threads import in_order
-from missdp.types import Flags
+from missdp.types import Flags, FrameKind
 
 Codes = dict[str, NDArray[np.int64]]
 _VALUE_ROUNDS = 30

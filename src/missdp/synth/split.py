@@ -1,8 +1,8 @@
 """How a fit splits its budget: one list of parts, by which it is checked, capped and amplified.
 
 A family states its parts as functions of parameters and public facts. Three folds go over them:
-`Split.check` refuses a fit for which no noise can be drawn, `Split.caps` says what each part costs
-at most, and `Split.cost` is what is spent.
+`BudgetPlan.check` refuses a fit for which no noise can be drawn, `BudgetPlan.limits` says what each
+part costs at most, and `BudgetPlan.cost` is what is spent.
 
 A guarantee for the ground truth is computed from what no output decides: parameters, public facts,
 and caps that hold on every path: a fit is refused every release that does not fit into its part.
@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from missdp.accounting import (
     Cost,
@@ -34,10 +34,11 @@ from missdp.accounting import (
 )
 from missdp.accounting.events import ROW
 from missdp.accounting.exact import exact, float_down, float_up
+from missdp.accounting.measures import Currency
 from missdp.calibration import selection_epsilon
 from missdp.errors import BudgetExceededError, ParameterError, replacing
 from missdp.gates import ChosenGates, DataChosenGates, FixedGates, Structure
-from missdp.record import check_nonnegative
+from missdp.record import NONNEGATIVE, Record, check_nonnegative
 from missdp.session import Noise
 from missdp.session.sampling import check_scale
 
@@ -89,8 +90,10 @@ def difference(amount: float, *parts: float, up: bool = False) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Caps:
-    """Caps of all parts of a fit, which add up to the ``whole``: ``events``, behind their gates.
+class BudgetLimits(Record):
+    """Caps of all parts of a fit, which add up to the ``total``.
+
+    Each of the ``events`` is the cap of the releases that require the same attributes.
 
     A release behind a gate may be counted as one that reads every row, or as one behind a smaller
     gate: that costs more of the ground truth, not less. So a part may spend what an ungated one
@@ -100,54 +103,69 @@ class Caps:
     another set for the second. The ``structure`` says who chose the gates.
     """
 
-    whole: Cost
+    currency: Currency
+    amount: float = field(metadata=NONNEGATIVE)
     events: tuple[FilterEvent, ...]
     structure: Structure
 
-    def hold(self, whole: FilterEvent) -> bool:
+    @classmethod
+    def of(cls, total: Cost, events: Sequence[FilterEvent], structure: Structure) -> BudgetLimits:
+        """Return the caps of parts whose costs add up to a total."""
+        facts = {"events": tuple(events), "structure": structure}
+        return cls(currency=total.currency, amount=total.amount, **facts)  # type: ignore[arg-type]
+
+    def _coheres(self) -> bool:
+        return self.currency in get_args(Currency) and bool(self.events)
+
+    @property
+    def total(self) -> Cost:
+        """What all parts cost together, at most."""
+        return Cost(currency=self.currency, amount=self.amount)
+
+    def cover(self, whole: FilterEvent) -> bool:
         """Whether a fit was capped as a whole by this, and what it released is within the parts."""
-        if whole.cost != FilterEvent(capacity=self.whole.event()).cost:
+        if whole.cost != FilterEvent(capacity=self.total.event()).cost:
             return False
-        keeper = Keeper(self)
-        return all(keeper.room_for(event) for event in releases(whole))
+        spending = Spending(self)
+        return all(spending.fits(event) for event in releases(whole))
 
 
-class Keeper:
+class Spending:
     """What a fit has spent of each part: releases beyond a cap are refused before they are made.
 
     >>> parts = Part("number of rows", 0.2), Part("pairs", 1.0, (frozenset("a"),))
-    >>> caps = Split(Cost(currency="gdp", amount=0.05), parts).caps()
-    >>> keeper = Keeper(caps)
-    >>> keeper.admit(GaussianEvent(sensitivity=1, sigma=11.0))
-    >>> keeper.admit(GaussianEvent(sensitivity=1, sigma=11.0))
+    >>> limits = BudgetPlan(Cost(currency="gdp", amount=0.05), parts).limits
+    >>> spending = Spending(limits)
+    >>> spending.charge(GaussianEvent(sensitivity=1, sigma=11.0))
+    >>> spending.charge(GaussianEvent(sensitivity=1, sigma=11.0))
     Traceback (most recent call last):
         ...
     missdp.errors.BudgetExceededError: this release would spend more than its part of the fit may...
     """
 
-    def __init__(self, caps: Caps) -> None:
-        self._caps = caps
+    def __init__(self, limits: BudgetLimits) -> None:
+        self._total = limits.total
         self._among, self._share = Counter[Gate](), 1.0  # how many marginals each gate has
-        if isinstance(caps.structure, ChosenGates):
-            self._among = Counter(map(Gate, caps.structure.among))
-            self._share = caps.structure.largest_share
+        if isinstance(limits.structure, ChosenGates):
+            self._among = Counter(map(Gate, limits.structure.among))
+            self._share = limits.structure.largest_share
         self._limits: dict[Place, Fraction] = defaultdict(Fraction)
-        for event in caps.events:
+        for event in limits.events:
             self._limits[self._part_of_cap(event)] += exact(event.cost.amount)
         self._spent: dict[Place, Fraction] = defaultdict(Fraction)
         self._alone: dict[Gate, Fraction] = defaultdict(Fraction)
 
-    def admit(self, event: Event) -> None:
+    def charge(self, event: Event) -> None:
         """Count a release that is about to be made, or refuse it if its part has no room for it."""
-        if not self.room_for(event):
+        if not self.fits(event):
             raise BudgetExceededError(
                 "this release would spend more than its part of the fit may; the guarantee for the "
                 "ground truth rests on that cap. Nothing was released"
             )
 
-    def room_for(self, event: Event) -> bool:
+    def fits(self, event: Event) -> bool:
         """Count a release, if its part has room for it."""
-        cost = self._caps.whole.price(event)
+        cost = self._total.price(event)
         part = self._part(event)
         most = self._limits[part] * exact(_ROUNDED) - self._spent[part]
         if isinstance(part, frozenset) and cost > most:
@@ -198,6 +216,15 @@ class Keeper:
             return _CHOSEN
         wider = [p for p in self._limits if isinstance(p, frozenset) and p <= gate]
         return min(wider, key=sorted) if wider and not self._among else _EVERY
+
+
+def limit_of(limits: BudgetLimits | None) -> Callable[[Event], None] | None:
+    """Return what refuses releases beyond caps, if there are any.
+
+    Parts of networks in pure epsilon are reserved, which is as good.
+    """
+    reserved = limits is not None and isinstance(limits.structure, DataChosenGates)
+    return None if limits is None or reserved else Spending(limits).charge
 
 
 Place: TypeAlias = Gate | str
@@ -255,23 +282,24 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Split:
+class BudgetPlan:
     """The budget of a fit, and its parts; the last one gets what the others leave.
 
     >>> whole = Cost(currency="gdp", amount=0.08)
-    >>> split = Split(whole, (Part("margins", 0.25), Part("pairs", 1.0, (frozenset("ab"),))))
-    >>> split.cost("margins").amount, split.cost("pairs").amount
+    >>> plan = BudgetPlan(whole, (Part("margins", 0.25), Part("pairs", 1.0, (frozenset("ab"),))))
+    >>> plan.cost("margins").amount, plan.cost("pairs").amount
     (0.02, 0.06)
-    >>> [sorted(event.gate or ()) for event in split.caps().events]
+    >>> [sorted(event.gate or ()) for event in plan.limits.events]
     [[], ['a', 'b']]
     """
 
-    whole: Cost
+    total: Cost
     parts: tuple[Part, ...]
+    amplified: bool = True  # whether public facts alone say what is counted
 
     @cached_property
     def _amounts(self) -> dict[str, float]:
-        left, found = self.whole.amount, {}
+        left, found = self.total.amount, {}
         for part in self.parts:
             found[part.name] = part.share * left
             left -= found[part.name]
@@ -282,17 +310,17 @@ class Split:
 
     def cost(self, name: str) -> Cost:
         """Return the cost of a whole part; nothing, if there is none of that name."""
-        return replace(self.whole, amount=self._amounts.get(name, 0.0))
+        return replace(self.total, amount=self._amounts.get(name, 0.0))
 
     def costs(self, name: str) -> list[Cost]:
         """Return the cost of each release of a part."""
         shares = (share for part in self.parts if part.name == name for share in part.shares)
-        return [replace(self.whole, amount=self._amounts[name] * share) for share in shares]
+        return [replace(self.total, amount=self._amounts[name] * share) for share in shares]
 
     def after(self, *names: str) -> Cost:
-        """Return what parts leave of the whole, of those that there are."""
+        """Return what parts leave of the total, of those that there are."""
         spent = (self._amounts.get(name, 0.0) for name in names)
-        return replace(self.whole, amount=self.whole.amount - math.fsum(spent))
+        return replace(self.total, amount=self.total.amount - math.fsum(spent))
 
     def noise(self, name: str) -> Noise:
         """Return the noise of each of the counts that share a part evenly."""
@@ -307,19 +335,20 @@ class Split:
             )
             with replacing(ParameterError, by=refused):
                 for amount in {cost.amount for cost in self.costs(part.name)}:
-                    _check(part, replace(self.whole, amount=amount / part.count), steps)
+                    _check(part, replace(self.total, amount=amount / part.count), steps)
 
-    def caps(self) -> Caps | None:
-        """Return what each part costs at most; None where parts are unknown or amplify nothing.
+    @cached_property
+    def limits(self) -> BudgetLimits | None:
+        """What each part costs at most; None where parts are unknown or amplify nothing.
 
         A release behind a gate that the data choose has a cap together with all others like it.
         What rounding leaves belongs to the last part.
         """
-        if not self.parts or self.parts[-1].share < _ALL:
+        if not (self.amplified and self.parts) or self.parts[-1].share < _ALL:
             return None
         last = self.parts[-1]
         chosen = last if last.chosen and any(last.gates) else None
-        if chosen and self.whole.currency == "pure":
+        if chosen and self.total.currency == "pure":
             return self._reserved(chosen) if chosen.reserved and all(chosen.gates) else None
         if (chosen and len(chosen.gates) > _MOST_MARGINALS) or self._leaves_more_than_told():
             return None
@@ -335,41 +364,41 @@ class Split:
         rest = last.gates[-1]
         del fixed[rest]
         events = [self._cap(cost, gate, _label(gate)) for gate, cost in fixed.items() if cost > 0]
-        left = difference(self.whole.amount, *(e.cost.amount for e in events), up=True)
+        left = difference(self.total.amount, *(e.cost.amount for e in events), up=True)
         if left <= 0 or not (rest or any(event.gate for event in events)):
             return None
         events.append(self._cap(left, rest, _label(rest)))
-        return Caps(whole=self.whole, events=tuple(events), structure=FixedGates())
+        return BudgetLimits.of(self.total, events, FixedGates())
 
     def _with_chosen(
         self, fixed: dict[Gate, float], selections: float, chosen: Part
-    ) -> Caps | None:
+    ) -> BudgetLimits | None:
         events = [self._cap(cost, gate, _label(gate)) for gate, cost in fixed.items() if cost > 0]
         if selections:
             events.append(self._cap(selections, EVERY_ROW, ChosenGates.selections))
-        rest = difference(self.whole.amount, *(event.cost.amount for event in events))
+        rest = difference(self.total.amount, *(event.cost.amount for event in events))
         if rest <= 0:
             return None
         largest = min(1.0, chosen.largest)
-        if largest < 1 and _costs_less(self.whole, largest * rest):
+        if largest < 1 and _costs_less(self.total, largest * rest):
             largest = 1.0
         smallest = min(chosen.gates, key=lambda gate: (len(gate), sorted(gate)))
         among = tuple(tuple(gate) for gate in chosen.gates)
         events.append(self._cap(rest, smallest, ChosenGates.chosen))
         structure = ChosenGates(among=among, largest_share=largest)
-        return Caps(whole=self.whole, events=tuple(events), structure=structure)
+        return BudgetLimits.of(self.total, events, structure)
 
-    def _reserved(self, part: Part) -> Caps:
+    def _reserved(self, part: Part) -> BudgetLimits:
         """Return the caps of pure releases, each behind an attribute that the data chose."""
         amount, names = (
             self._amounts[part.name],
             tuple(name for gate in part.gates for name in gate),
         )
-        rest = self._cap(difference(self.whole.amount, amount, up=True), EVERY_ROW, "every row")
-        behind = difference(self.whole.amount, rest.cost.amount)
+        rest = self._cap(difference(self.total.amount, amount, up=True), EVERY_ROW, "every row")
+        behind = difference(self.total.amount, rest.cost.amount)
         events = (rest, self._cap(behind, Gate(names[:1]), part.name))
         structure = DataChosenGates(attributes=names, smallest=1)
-        return Caps(whole=self.whole, events=events, structure=structure)
+        return BudgetLimits.of(self.total, events, structure)
 
     def _leaves_more_than_told(self) -> bool:
         """Whether counts leave more than was planned to what is not behind their gates."""
@@ -383,10 +412,10 @@ class Split:
             for cost, gate in zip(self.costs(part.name), part.gates, strict=True)
             if part.kind == "counts" and (gate or last.chosen)
         )
-        return _costs_less(self.whole, *gated)
+        return _costs_less(self.total, *gated)
 
     def _cap(self, amount: float, gate: Gate, label: str) -> FilterEvent:
-        capacity = replace(self.whole, amount=amount).event()
+        capacity = replace(self.total, amount=amount).event()
         return FilterEvent(capacity=capacity, gate=gate or None, label=label)
 
 
@@ -422,7 +451,7 @@ def ground_truth_parts(
     *,
     strategy: Strategy,
     modelled: Modelled,
-    caps: Caps | None = None,
+    limits: BudgetLimits | None = None,
     training_gate: Gate = frozenset(),
 ) -> Parts:
     """Return a fit as the caps of its parts, and who chose their gates; None if there are none.
@@ -435,7 +464,7 @@ def ground_truth_parts(
         How rows with missing cells were counted.
     modelled : Modelled
         The modelled attributes, and those of them that rules may fill.
-    caps : Caps or None
+    limits : BudgetLimits or None
         The most that each part may cost, by parameters and public facts alone.
     training_gate : frozenset of str
         Attributes that a row must have observed for a training to read it.
@@ -450,14 +479,15 @@ def ground_truth_parts(
     whole, *rest = guarantee.events or (None,)
     if rest:
         trained = all(isinstance(event, SampledGaussianEvent) for event in rest)
-        if caps is None or not (trained and isinstance(whole, FilterEvent) and caps.hold(whole)):
+        capped = limits is not None and isinstance(whole, FilterEvent) and limits.cover(whole)
+        if not (trained and capped):
             return guarantee, None
-        return with_trainings(guarantee, caps, rest, training_gate)
+        return with_trainings(guarantee, limits, rest, training_gate)
     if not isinstance(whole, FilterEvent):
         return guarantee, None
-    reserved = caps is None or isinstance(caps.structure, DataChosenGates)  # then in the log
-    if caps is not None and not reserved and caps.hold(whole):
-        return of_parts(guarantee, caps)
+    reserved = limits is None or isinstance(limits.structure, DataChosenGates)  # then in the log
+    if limits is not None and not reserved and limits.cover(whole):
+        return of_parts(guarantee, limits)
     if whole.cost.currency != "pure":
         return guarantee, None
     gated, chosen = _gated(whole, strategy)
@@ -469,15 +499,15 @@ def ground_truth_parts(
     return replace(guarantee, events=_with_the_rest(whole.cost.amount, gated)), structure
 
 
-def of_parts(guarantee: Guarantee, caps: Caps | None) -> Parts:
+def of_parts(guarantee: Guarantee, limits: BudgetLimits | None) -> Parts:
     """Return the guarantee of a whole fit as that of its parts, if their caps are known."""
-    if caps is None:
+    if limits is None:
         return guarantee, None
-    return _of_parts(guarantee, caps.events), caps.structure
+    return _of_parts(guarantee, limits.events), limits.structure
 
 
 def with_trainings(
-    guarantee: Guarantee, caps: Caps | None, trainings: Sequence[Event], gate: Gate
+    guarantee: Guarantee, limits: BudgetLimits | None, trainings: Sequence[Event], gate: Gate
 ) -> Parts:
     """Return the guarantee of a fit as that of the caps of its parts and of its trainings.
 
@@ -488,7 +518,7 @@ def with_trainings(
     ----------
     guarantee : Guarantee
         The guarantee of the whole fit.
-    caps : Caps or None
+    limits : BudgetLimits or None
         The caps of the parts that are released before the trainings. With None nothing is
         amplified.
     trainings : sequence of Event
@@ -500,10 +530,10 @@ def with_trainings(
     -------
     Parts
     """
-    if caps is None or not isinstance(caps.structure, FixedGates):
+    if limits is None or not isinstance(limits.structure, FixedGates):
         return guarantee, None
     behind = tuple(replace(event, gate=gate or None) for event in trainings)
-    return _of_parts(guarantee, (*caps.events, *behind)), caps.structure
+    return _of_parts(guarantee, (*limits.events, *behind)), limits.structure
 
 
 def _of_parts(guarantee: Guarantee, events: tuple[Event, ...]) -> Guarantee:

@@ -13,12 +13,9 @@ Everything here is a function of released values and public facts.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -29,64 +26,43 @@ from missdp.inference.heads import Pair
 from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.models import PairModel, targets
 from missdp.inference.smooth import Smoothing
-from missdp.synth.learn_pairs import PairRelease, numbers_of
+from missdp.session.strategies import strategy_named
+from missdp.synth.fitted import Fitted
+from missdp.synth.learn_pairs import PairRelease, model_facts, numbers_of
 from missdp.types import Clique, Floats, Ints
-
-if TYPE_CHECKING:
-    from missdp.synth.adaptive import AdaptiveSynthesizer
-    from missdp.synth.all_pairs import AllPairs
-
-Varies = TypeVar("Varies", bound="AllPairs | AdaptiveSynthesizer")
 
 _ROWS = 20_000  # of the model, which play the private ones
 _FEWER = 6_000  # to complete tables by
 
 
-def varied(
-    fitted: Varies,
-    release: PairRelease | NoisyMarginals,
-    facts: ModelFacts,
-    multiple: int,
-    rng: np.random.Generator,
-) -> Iterator[Varies]:
-    """Return copies of a fitted synthesizer whose models vary around its own.
+def resample_pairs(fitted: Fitted, rng: np.random.Generator) -> Iterator[PairModel]:
+    """Return models that vary around the one of a fit, one after the other, without end.
 
     Parameters
     ----------
-    fitted : Synthesizer
-        A synthesizer with a `PairModel`.
-    release : PairRelease or NoisyMarginals
-        What its model was fitted to.
-    facts : ModelFacts
-        Public facts, and released levels.
-    multiple : int
-        How many copies.
+    fitted : Fitted
+        With a `PairModel`, and what it was fitted to.
     rng : numpy.random.Generator
         Draws the variation.
 
     Returns
     -------
-    iterator of Synthesizer
+    iterator of PairModel
 
     Raises
     ------
     ParameterError
         If missing cells were filled before anything was counted.
     """
-    if fitted._applied_strategy.fills:
+    strategy = strategy_named(fitted.parameters["missing"])
+    if strategy.fills:
         raise ParameterError(
             "missing='impute-first' fills values before anything is counted, and tables cannot "
             "vary by what that leaves unknown; fit with missing='joint'"
         )
-    models = varied_pairs(release, fitted.model_, facts, rng, design=fitted._design)
-    return (_with_model(fitted, model) for model in islice(models, multiple))
-
-
-def _with_model(fitted: Varies, model: PairModel) -> Varies:
-    another = copy.copy(fitted)
-    another.model_ = model
-    another._draws = "independent"  # combining takes the variance of real samples for given
-    return another
+    release, selective = fitted.tables, strategy.models_holes
+    facts = model_facts(fitted.modelled, release.levels, selective=selective)
+    return varied_pairs(release, fitted.model, facts, rng, design=fitted.design)
 
 
 def varied_pairs(

@@ -14,12 +14,12 @@ from missdp.table.draft import draft_schema as draft_schema
 from missdp.table.encode import Holes as Holes
 from missdp.table.encode import Values as Values
 from missdp.table.encode import check_holes as check_holes
-from missdp.table.frames import FrameKind as FrameKind
 from missdp.table.memory import memory_limit as memory_limit
 from missdp.table.streams import FileRows as FileRows
 from missdp.table.streams import PartRows as PartRows
 from missdp.table.streams import RelationRows as RelationRows
 from missdp.table.streams import RowStream as RowStream
 from missdp.table.table import Table as Table
+from missdp.types import FrameKind as FrameKind
 
 __all__ = exported(globals())

@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from functools import cache, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from missdp.errors import DataError, ParameterError, import_optional, replacing
 from missdp.table.cells import Cells, Coded
+from missdp.types import FrameKind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 
 #: The library whose tables come out.
-FrameKind: TypeAlias = Literal["pandas", "polars", "pyarrow"]
 
 # Extension types whose cells Arrow takes over as they are; all others are read cell by cell.
 _ARROW_LIKE = (

@@ -17,11 +17,11 @@ from missdp.schema.schema import check_schema
 from missdp.shelf import Pile
 from missdp.table.encode import Column, Holes, Values, check_holes, decode
 from missdp.table.follow import computed
-from missdp.table.frames import FrameKind, frame_kind, native_from_arrow
+from missdp.table.frames import frame_kind, native_from_arrow
 from missdp.table.streams import Batch, RowStream, rows_of
 from missdp.table.units import UnitRows, rows_of_units
 from missdp.threads import in_order
-from missdp.types import Flags, Floats, Ints
+from missdp.types import Flags, Floats, FrameKind, Ints
 
 if TYPE_CHECKING:
     import pyarrow as pa

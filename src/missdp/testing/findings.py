@@ -16,6 +16,7 @@ from missdp.record import Record
 from missdp.schema import Schema
 from missdp.sources import MemorySource
 from missdp.synth import Synthesizer
+from missdp.synth.parameters import chosen_delta
 from missdp.table import Table
 from missdp.testing.made_up import SCHEMA, has_kinds_or_rules, made_up
 
@@ -41,12 +42,13 @@ class Subject:
     @property
     def models_holes(self) -> bool:
         """Whether holes can be kept in what is sampled."""
-        return self.family.strategy_of(self.strategy).models_holes
+        return self.family.family.strategy(self.strategy).models_holes
 
     @property
     def delta(self) -> float:
         """The delta that the family is run with."""
-        return self.build()._delta
+        model = self.build()
+        return chosen_delta(model.delta, model.n_rows)
 
     @property
     def epsilon(self) -> float:
@@ -97,9 +99,9 @@ def subjects(
             "a family is a class that inherits from missdp.synth.Synthesizer; for anything else "
             "give the check a function, run(table)"
         )
-    named = tuple(family.strategies if strategies is None else strategies)
-    if not named or not set(named) <= set(family.strategies):
-        raise ParameterError(f"strategies must be some of {list(family.strategies)}")
+    named = tuple(family.family.strategies if strategies is None else strategies)
+    if not named or not set(named) <= set(family.family.strategies):
+        raise ParameterError(f"strategies must be some of {list(family.family.strategies)}")
     return [Subject(family, name, dict(parameters or {}), schema or SCHEMA) for name in named]
 
 

@@ -85,7 +85,7 @@ def _scikit_learn(on: Subject) -> None:
     expect("epsilon" in repr(model), "repr must show parameters")
     told = {key: value for key, value in on.parameters.items() if key != "missing"}
     default = on.family(**{"epsilon": 1.0, **told}).missing
-    expect(default == on.family.strategies[0], "make 'missing' default to strategies[0]")
+    expect(default == on.family.family.strategies[0], "make 'missing' default to strategies[0]")
 
 
 def _bad_parameters(on: Subject) -> None:
@@ -176,7 +176,10 @@ def _keeping_holes(on: Subject) -> None:
 
 def _save_and_load(on: Subject) -> None:
     """A saved model draws the same rows and states what was fitted, whatever was set later."""
-    model, others = on.fitted(), [name for name in on.family.strategies if name != on.strategy]
+    model, others = (
+        on.fitted(),
+        [name for name in on.family.family.strategies if name != on.strategy],
+    )
     known = MissingCompletelyAtRandom(dict.fromkeys(on.schema.nullable, _KNOWN))
     before = model.guarantee_, model.ground_truth_guarantee(known)
     drawn = model.sample(50, random_state=1)
@@ -186,7 +189,7 @@ def _save_and_load(on: Subject) -> None:
         model.save(path)
         again = on.family.load(path)
         document = unsealed(json.loads(path.read_text(encoding="utf-8")))
-        wrong: tuple[dict[str, Any], ...] = ({"released": {}}, {"released": None})
+        wrong: tuple[dict[str, Any], ...] = ({"model": {}}, {"model": None})
         for broken in ({}, *(document | part for part in (*wrong, {"parameters": {"x": 1}}))):
             path.write_text(json.dumps(sealed(broken)), encoding="utf-8")
             with refuses(DataError, "a broken model file", containing="not a missdp model"):
@@ -432,17 +435,24 @@ def check_synthesizer(
     CheckFailedError
         If any promise is not kept: it lists all of them, and what to do.
 
+    Returns
+    -------
+    Report
+
     Examples
     --------
     >>> from missdp.errors import CheckFailedError
+    >>> from missdp.synth import Family
+    >>> def unfinished(*given):
+    ...     raise NotImplementedError
     >>> class Unfinished(Synthesizer):
-    ...     strategies = ("joint",)
+    ...     family = Family(strategies=("joint",), fit=unfinished, sample=unfinished)
     >>> try:
     ...     check_synthesizer(Unfinished, audit_trials=0)
     ... except CheckFailedError as error:
     ...     print(error)
     Unfinished does not keep ... promises:
-    - FAILED habits: Parameters, clone and repr work as in scikit-learn...
+    - FAILED habits: A shared budget, of clones too, is charged before anything is read...
     """
     found = []
     for on in subjects(family, parameters, strategies, schema):

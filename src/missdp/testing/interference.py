@@ -306,6 +306,8 @@ def _parts(value: Any) -> tuple[str, list[tuple[str, Any]]]:
         return kind, [(".events", [event.to_dict() for event in value.events])]
     if isinstance(value, types.FunctionType):
         return _function(value)
+    if isinstance(value, partial):
+        return kind, [(".of", value.func), (".args", value.args), (".keywords", value.keywords)]
     if isinstance(value, (type, types.ModuleType, RecordingNoise, cached_property, property)):
         return f"{kind} {getattr(value, '__qualname__', '')}", []
     if isinstance(value, (classmethod, staticmethod)):

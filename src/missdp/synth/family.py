@@ -1,0 +1,317 @@
+"""What a family of synthesizers declares, and what it is given and returns: plain data.
+
+A family is one `Family`, a record of functions. `Request` is what they are given: parameters and
+public facts. `Learned` is what a fit returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.accounting import Cost, Filter, SampledGaussianEvent
+from missdp.progress import Progress
+from missdp.schema import Schema, SurveyWeight, Unit
+from missdp.schema.modelled import Modelled
+from missdp.schema.open_domains import is_pending, open_attributes, widest
+from missdp.session import Reads, Session, Total
+from missdp.session.strategies import Strategy, strategy_named
+from missdp.synth.first_parts import delta_beside, first_parts
+from missdp.synth.parameters import chosen_delta
+from missdp.synth.split import BudgetPlan, Gate, Part
+
+if TYPE_CHECKING:
+    from missdp.synth.base import Synthesizer
+    from missdp.synth.fitted import Fitted
+
+P = TypeVar("P", bound="Synthesizer")
+
+Codes: TypeAlias = dict[str, NDArray[np.int64]]
+"""Codes of rows, by the names of modelled attributes; a missing cell has the code ``size``."""
+
+
+class Finish(Protocol):
+    """Makes synthetic rows fit to each other, after each was drawn by itself."""
+
+    def check(self, schema: Schema) -> None:
+        """Refuse facts that do not fit the schema."""
+
+    def __call__(
+        self,
+        fitted: Fitted,
+        table: Any,
+        draw: Callable[[int, np.random.Generator], Any],
+        rng: np.random.Generator,
+    ) -> Any:
+        """Return the table with some of its rows changed; ``draw`` draws further rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Request(Generic[P]):
+    """A fit that is requested: parameters and public facts, and nothing private.
+
+    Parameters
+    ----------
+    parameters : Synthesizer
+        A synthesizer, of which a family reads parameters only.
+    declared : Schema, optional
+        The declared schema, with its unit, its weight and its open levels.
+    counted : Schema, optional
+        Of the rows that are counted. Numeric attributes without bins are marked until bins are
+        found. It is known once the data are opened.
+    progress : callable, optional
+        Called with the name of a stage and the share of the work that is done.
+    """
+
+    parameters: P
+    declared: Schema | None = None
+    counted: Schema | None = None
+    progress: Progress | None = None
+
+    @property
+    def family(self) -> Family:
+        """The family whose parameters they are."""
+        return self.parameters.family
+
+    @property
+    def opened(self) -> tuple[str, ...]:
+        """Names of the attributes whose levels are to be found."""
+        declared = self.declared
+        return () if declared is None else tuple(a.name for a in open_attributes(declared))
+
+    @property
+    def unit(self) -> Unit | None:
+        """The declared unit. None: each row is protected."""
+        return None if self.declared is None else self.declared.unit
+
+    @property
+    def weight(self) -> SurveyWeight | None:
+        """The declared weight of rows. None: each row counts as one."""
+        return None if self.declared is None else self.declared.weight
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the rows that are counted."""
+        assert self.counted is not None
+        return self.counted
+
+    @cached_property
+    def modelled(self) -> Modelled:
+        """The attributes that are modelled, and which values rules make impossible."""
+        return Modelled(self.schema)
+
+    @property
+    def public(self) -> Schema:
+        """The modelled attributes, as far as they were public before bins were found."""
+        return Modelled(widest(self.schema)).schema
+
+    @property
+    def strategy(self) -> Strategy:
+        """The strategy for missing values."""
+        return self.family.strategy(self.parameters.missing)
+
+    @property
+    def delta(self) -> float:
+        """The delta of the fit: the requested one, or the default."""
+        return chosen_delta(self.parameters.delta, self.parameters.n_rows)
+
+    @property
+    def delta_to_spend(self) -> float:
+        """The delta at which the budget is converted: finding open levels takes the rest."""
+        return delta_beside(self.delta, self.opened)
+
+    @property
+    def budget(self) -> Filter:
+        """The budget of the measurements as facts about one row, unspent."""
+        total = self.family.budget(self)
+        if self.unit is None:
+            return total
+        return total._for_units(self.unit.column, self.unit.max_rows, counts=self.unit.counts)
+
+    @property
+    def trainings(self) -> tuple[SampledGaussianEvent, ...]:
+        """The trainings that a fit is charged with beside its budget."""
+        return self.family.trainings(self)
+
+    @property
+    def first_parts(self) -> list[Part]:
+        """The parts of the budget that all families have: levels, bins, kinds of missing values."""
+        schema = self.modelled.schema
+        pending = (a.name for a in self.schema if is_pending(a) and a.name in schema)
+        return first_parts(
+            self.opened,
+            self.unit,
+            self.weight,
+            tuple(self.observed_gate((name,)) for name in pending),
+            tuple(self.modelled.kinds) if self.strategy.models_holes else (),  # else none are
+        )
+
+    def plan(self) -> BudgetPlan:
+        """Return all parts of the budget; refuse what public facts show to be impossible.
+
+        Nothing is amplified beside levels that a fit finds, as what is counted follows from them
+        and not from public facts. Nor is anything of units, or of rows that count by weights.
+        """
+        plain = not (self.opened or self.unit or self.weight)
+        parts = self.family.plan(self)
+        return BudgetPlan(self.budget.left, (*self.first_parts, *parts), amplified=plain)
+
+    def observed_gate(self, names: Iterable[str]) -> Gate:
+        """Return the attributes that a row must have observed to be counted, before filling."""
+        return self.strategy.gate(names, self.modelled.schema) - self.modelled.filled
+
+    def gates(self, cliques: Iterable[Iterable[str]]) -> tuple[Gate, ...]:
+        """Return the required attributes of counts over sets of attributes, after filling."""
+        filled = self.strategy.fills
+        return tuple(Gate() if filled else self.observed_gate(clique) for clique in cliques)
+
+    def single_gates(self) -> tuple[Gate, ...]:
+        """Return the required attributes of each one-way marginal, after filling."""
+        return self.gates((name,) for name in self.modelled.schema.names)
+
+    def filled_gates(self) -> list[Gate]:
+        """Return the required attributes of the marginals by which a strategy fills cells."""
+        filled = self.modelled.schema.nullable if self.strategy.fills else ()
+        return [self.observed_gate((name,)) for name in filled]
+
+    def training_gate(self) -> Gate:
+        """Return the attributes that a row must have observed for a training to read it."""
+        return Gate() if self.strategy.fills else self.observed_gate(())
+
+    def report(self, stage: str, done: float) -> None:
+        """Report the share of the work that is done."""
+        if callable(self.progress):
+            self.progress(stage, done)
+
+    def with_schema(self, schema: Schema) -> Request[P]:
+        """Return the request for rows of another schema, in which levels or bins were found."""
+        return self if schema == self.counted else replace(self, counted=schema)
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What a family returns from a fit: released values.
+
+    Parameters
+    ----------
+    model : object
+        What rows are drawn from: numbers, text, arrays, records, and mappings of them.
+    total : Total
+        The number of rows, as far as it was released.
+    tables : Record, optional
+        What the model was fitted to, for estimates.
+    measured : tuple of tuple of str, default ()
+        The marginals that were selected.
+    complete : Total, optional
+        The number of complete rows, if they alone were learned from.
+    schema : Schema, optional
+        The schema of the fit, with more than bins found.
+    """
+
+    model: Any
+    total: Total
+    tables: Any = None
+    measured: tuple[tuple[str, ...], ...] = ()
+    complete: Total | None = None
+    schema: Schema | None = None
+
+
+def plain_budget(request: Request[Any]) -> Filter:
+    """Return a filter for any releases."""
+    return Filter(request.parameters.epsilon, request.delta_to_spend)
+
+
+def budget_of_counts(request: Request[Any]) -> Filter:
+    """Return a filter in the privacy measure that is best for counts: pure if delta is 0."""
+    epsilon = request.parameters.epsilon
+    measure = Cost.for_counts(float(epsilon), request.delta).currency
+    return Filter(epsilon, request.delta_to_spend, measure=measure)
+
+
+def gaussian_budget(request: Request[Any]) -> Filter:
+    """Return a filter in Gaussian DP."""
+    return Filter(request.parameters.epsilon, request.delta_to_spend, measure="gdp")
+
+
+def _no_parts(request: Request[Any]) -> list[Part]:  # noqa: ARG001
+    return []
+
+
+def _no_trainings(request: Request[Any]) -> tuple[SampledGaussianEvent, ...]:  # noqa: ARG001
+    return ()
+
+
+def _as_given(parameters: Any) -> None:
+    """Refuse no parameters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """What a family of synthesizers declares: names, and plain functions.
+
+    Parameters
+    ----------
+    strategies : tuple of str
+        The strategies for missing values that it offers, its default first.
+    fit : callable
+        ``fit(session, plan, request)`` measures rows in a session, within a plan, and returns
+        `Learned`.
+    sample : callable
+        ``sample(fitted, n, rng, keep_missing)`` draws codes of every modelled attribute.
+    model, tables : type or annotation
+        What the released model is, and what is kept beside it; a file with anything else is
+        refused.
+    parameters : callable
+        Refuses parameters that are not valid. May return those that are written to files in
+        another form than given. By default nothing is refused.
+    plan : callable
+        Returns the parts of the budget after those that all families have, in the order in which
+        the budget is divided. Raises ParameterError for what public facts show to be impossible.
+        Without parts nothing is amplified for the ground truth.
+    budget : callable
+        Returns the filter of all measurements.
+    trainings : callable
+        Returns the private trainings that are charged beside the budget.
+    resample : callable, optional
+        ``resample(fitted, rng)`` yields models that vary as the fitted one is uncertain.
+    finish : callable, optional
+        ``finish(parameters)`` returns a ``Finish`` if rows must fit to each other, else None. All
+        rows are then drawn together.
+    reads : {"counts", "weights", "rows"}
+        What a source must be able to answer.
+    protects_units : bool
+        Whether all that it measures is proven for units of several rows, and for weighted rows.
+    reads_masks : bool
+        Whether ``"observed"`` reads every row, and which cells are missing.
+    rivals : tuple of str
+        Families that bring out more relations, if this one brings out few.
+    """
+
+    strategies: tuple[str, ...]
+    fit: Callable[[Session, BudgetPlan, Request[Any]], Learned]
+    sample: Callable[[Fitted, int, np.random.Generator, bool], Codes]
+    model: Any = Any
+    tables: Any = NoneType
+    parameters: Callable[[Any], Mapping[str, Any] | None] = _as_given
+    plan: Callable[[Request[Any]], list[Part]] = _no_parts
+    budget: Callable[[Request[Any]], Filter] = plain_budget
+    trainings: Callable[[Request[Any]], tuple[SampledGaussianEvent, ...]] = _no_trainings
+    resample: Callable[[Fitted, np.random.Generator], Iterator[Any]] | None = None
+    finish: Callable[[Mapping[str, Any]], Finish | None] | None = None
+    reads: Reads = "counts"
+    protects_units: bool = False
+    reads_masks: bool = False
+    rivals: tuple[str, ...] = ()
+
+    def strategy(self, missing: str) -> Strategy:
+        """Return the strategy that a word of ``strategies`` stands for in this family."""
+        known = strategy_named(missing)
+        if self.reads_masks and known.name == "observed":
+            return replace(known, rows="extended", gates="none")
+        return known

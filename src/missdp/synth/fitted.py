@@ -1,0 +1,162 @@
+"""What a fit leaves behind: one frozen record of released values, which is the model's file.
+
+The file is JSON, readable by anyone, executed by no one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from missdp.accounting import FilterEvent, Guarantee, WeightsOfRows
+from missdp.accounting.events import ROW
+from missdp.accounting.units import counted_as_one
+from missdp.errors import DataError, replacing
+from missdp.inference.model import Draws, finite
+from missdp.record import Record, read_json
+from missdp.schema import Schema, Unit
+from missdp.schema.modelled import Modelled
+from missdp.session.strategies import STRATEGIES
+from missdp.synth.first_parts import EffectiveSize
+from missdp.synth.split import BudgetLimits
+from missdp.types import Floats, FrameKind
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fitted(Record):
+    """All that a fit leaves behind: public facts and released values.
+
+    Parameters
+    ----------
+    family : str
+        Name of the class that was fitted.
+    parameters : dict of str to object
+        The public parameters of the fit.
+    schema : Schema
+        With the bins and levels that were found.
+    frame : {"pandas", "polars", "pyarrow"}
+        The kind of frame that was fitted, and is sampled.
+    n_rows : int
+        How many rows are drawn by default, at least 1.
+    n_rows_std : float
+        Standard deviation of the noise of the number of rows.
+    guarantee : Guarantee
+        Of everything that the fit released.
+    model : object
+        What rows are drawn from; its family knows it.
+    tables : object
+        What the model was fitted to, for estimates; None if a family keeps nothing.
+    measured : tuple of tuple of str
+        The marginals that were selected.
+    kinds : dict of str to ndarray of shape (n_kinds,)
+        Shares of the kinds of missing values, of attributes with several.
+    tails : dict of str to ndarray of shape (n_intervals, 4)
+        Of numeric attributes, the intervals whose counts did not stand out of the noise: least
+        number, greatest number, noisy count in rows, and its standard deviation.
+    size : EffectiveSize or None
+        How much units count together; None if all count alike.
+    limits : BudgetLimits or None
+        The caps of the parts of the fit, if it had any.
+    draws : {"even", "independent"}
+        Whether counts of drawn rows vary less than those of independent rows.
+    release : str or None
+        The id of the release whose file holds the model.
+    """
+
+    family: str
+    parameters: dict[str, Any]
+    schema: Schema
+    frame: FrameKind
+    n_rows: int
+    n_rows_std: float
+    guarantee: Guarantee
+    model: Any
+    tables: Any
+    measured: tuple[tuple[str, ...], ...]
+    kinds: dict[str, Floats]
+    tails: dict[str, Floats]
+    size: EffectiveSize | None
+    limits: BudgetLimits | None
+    draws: Draws
+    release: str | None
+
+    @cached_property
+    def modelled(self) -> Modelled:
+        """What is modelled: the schema, made plainer by its rules."""
+        return Modelled(self.schema)
+
+    @property
+    def design(self) -> float:
+        """By how much sums over rows vary more than if rows were independent and counted as one."""
+        return 1.0 if self.size is None else self.size.design
+
+    @property
+    def counted_rows(self) -> float:
+        """How many rows that count as one there are, as far as it was released."""
+        weighted = self.size is not None and self.size.weight is not None
+        # Of weighted rows, `n_rows` is how many independent ones tell as much.
+        return max(1.0, self.size.total if weighted and self.size else float(self.n_rows))
+
+    def declared(self, schema: Schema) -> Schema:
+        """Return a schema with the unit and the weight by which the rows of the fit were read."""
+        guarantee, unit = self.guarantee, None
+        if guarantee.unit != ROW:
+            unit = Unit(guarantee.unit, max_rows=guarantee.max_rows)
+            unit = replace(unit, counts="unit") if counted_as_one(guarantee.events) else unit
+        return replace(schema, unit=unit, weight=None if self.size is None else self.size.weight)
+
+    def _coheres(self) -> bool:
+        known = self.parameters.get("missing") in STRATEGIES
+        return known and self._kinds_fit() and self._tails_fit() and self._size_fits()
+
+    def _kinds_fit(self) -> bool:
+        names = self.modelled.kinds
+        shapes = {name: (len(names[name]),) for name in self.kinds if name in names}
+        shares = finite(self.kinds.values(), least=0.0)
+        some = all(table.any() for table in self.kinds.values())
+        return shares and some and shapes == {n: t.shape for n, t in self.kinds.items()}
+
+    def _tails_fit(self) -> bool:
+        shaped = all(a.ndim == 2 and a.shape[1] == 4 for a in self.tails.values())
+        return self.tails.keys() <= {*self.schema.names} and shaped and finite(self.tails.values())
+
+    def _size_fits(self) -> bool:
+        """Whether it is stated where units do not count alike, and caps where there is a filter."""
+        guarantee = self.guarantee
+        weighed = any(isinstance(c, WeightsOfRows) for c in guarantee.conditions)
+        as_one = guarantee.max_rows == 1 or counted_as_one(guarantee.events)
+        filtered = self.limits is None or isinstance(guarantee.events[0], FilterEvent)
+        return filtered and (self.size is None) == (as_one and not weighed)
+
+    def text(self) -> bytes:
+        """Return what the model's file holds."""
+        document = self.to_document()
+        return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode("utf-8")
+
+
+def read_document(path: Path) -> Mapping[str, Any]:
+    """Return the parsed text of a model file, whose family is not known yet."""
+    broken = not_a_model(path)
+
+    def unreadable(error: BaseException) -> DataError:
+        if isinstance(error, FileNotFoundError):
+            return DataError(f"there is no model file {str(path)!r}")
+        return DataError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None)}")
+
+    with replacing(OSError, by=unreadable), replacing(ValueError, by=broken):
+        document = read_json(path.read_bytes().decode("utf-8"))
+    if not (isinstance(document, Mapping) and isinstance(document.get("family"), str)):
+        raise broken
+    return document
+
+
+def not_a_model(path: Path) -> DataError:
+    """Return the error that refuses a file."""
+    return DataError(
+        f"{str(path)!r} is not a missdp model. Expected a .model.json file written by "
+        "`missdp synthesize`."
+    )

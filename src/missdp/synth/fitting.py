@@ -1,0 +1,511 @@
+"""A fit, phase by phase: from parameters and data to all that it leaves behind.
+
+`missdp.session.fit.fit` has the order on which privacy rests, and charges; `_Fitting` has what is
+done in each phase: refuse, read, find levels, find bins, count units and kinds of missing values,
+learn. `fit` then puts together what was released, and warns by it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from missdp.accounting import (
+    ApproximateEvent,
+    Composition,
+    Condition,
+    CountedOutsideTheKernel,
+    CutsFromRelease,
+    DeclaredRowCount,
+    ExplicitSeed,
+    Filter,
+    Guarantee,
+    LevelsFromRelease,
+    RefusalsNotPrivate,
+    RowFunctionsTested,
+    RowsWithoutUnit,
+    SampledGaussianEvent,
+    WeightsOfRows,
+)
+from missdp.accounting.budget import check_paid
+from missdp.errors import ParameterError, SchemaError, UnprovenError
+from missdp.progress import Progress
+from missdp.schema import Numeric, OpenCategorical, Schema
+from missdp.schema.layout import STEPS
+from missdp.schema.open_domains import at_most, found, is_pending, on_grid, open_attributes, pending
+from missdp.schema.schema import check_schema
+from missdp.schema.undeclared import domain_conditions
+from missdp.session import CountedRows, Recoded, Session, Total
+from missdp.session.counting import offers
+from missdp.session.fit import FitPlan, Opened
+from missdp.session.fit import fit as fit_in_order
+from missdp.session.open_levels import OpenRows
+from missdp.sources import (
+    MarginalSource,
+    Reads,
+    counting_engine,
+    is_source,
+    open_source,
+    readable,
+)
+from missdp.sources.memory import recodable
+from missdp.synth.coordinates import finely
+from missdp.synth.family import Learned, Request
+from missdp.synth.first_parts import (
+    check_open,
+    failures,
+    release_cuts,
+    release_kinds,
+    release_levels,
+    release_sizes,
+)
+from missdp.synth.fitted import Fitted
+from missdp.synth.noisy_counts import SmallTableWarning, warn_if_hardly_complete, whole_rows
+from missdp.synth.parameters import is_declared
+from missdp.synth.relations import mostly_noise_of
+from missdp.synth.split import limit_of
+from missdp.table import Table
+from missdp.table.frames import engine_of, frame_kind
+from missdp.table.streams import rows_of
+from missdp.table.units import UnitRows, rows_of_units
+from missdp.types import Floats, FrameKind, Ints
+from missdp.words import warn_if_weak
+
+if TYPE_CHECKING:
+    from missdp.synth.base import Synthesizer
+
+
+def fit(
+    synthesizer: Synthesizer,
+    data: Any,
+    schema: Schema | None,
+    undeclared: str,
+    progress: Progress | None = None,
+) -> None:
+    """Fit a synthesizer within its own budget, which is charged before anything is computed.
+
+    Parameters
+    ----------
+    synthesizer : Synthesizer
+        Its parameters are read, and it is given all that the fit leaves behind. An earlier fit is
+        forgotten once private rows are measured.
+    data : Table, or any table, file or source that `Synthesizer.fit` takes
+        Private rows.
+    schema : Schema or None
+        The declared domain. None: that of the data.
+    undeclared : {"refuse", "accept"}
+        What to do about facts of the schema that were read from the data and not declared public.
+    progress : callable, optional
+        Called with the name of a stage and the share that is done.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter has no valid value.
+    BudgetExceededError
+        If the shared budget cannot afford the fit.
+    """
+    steps = _Fitting(synthesizer, data, schema, undeclared, progress)
+    budget, random_state = synthesizer.budget, synthesizer.random_state
+    # Refuse, charge, read, release, learn: in this order.
+    learned, guarantee = fit_in_order(steps, budget=budget, random_state=random_state)
+    total = steps.total(learned)
+    rows = whole_rows(total, epsilon=synthesizer.epsilon)
+    synthesizer.adopt(steps.fitted(learned, guarantee, rows))
+    # What was released may be spoken about.
+    if not is_declared(synthesizer.n_rows):
+        warn_if_weak(0.0, steps.request.delta, n=synthesizer.n_rows_)
+    warn_if_hardly_complete(learned.complete, rows=rows)
+    # Else the warning of too few rows said it.
+    if total.value >= 3 * total.std and (noisy := mostly_noise_of(synthesizer)) is not None:
+        warnings.warn(noisy, SmallTableWarning, stacklevel=4)
+
+
+class _Fitting:
+    """The phases of a fit: see `missdp.session.fit.FitSteps`."""
+
+    def __init__(
+        self,
+        synthesizer: Synthesizer,
+        data: Any,
+        schema: Schema | None,
+        undeclared: str,
+        progress: Progress | None,
+    ) -> None:
+        self._synthesizer, self._data, self._undeclared = synthesizer, data, undeclared
+        if schema is None and isinstance(data, Table):
+            schema = data.schema
+        self.unread = schema is not None and not isinstance(data, Table) and not is_source(data)
+        self._engine = counting_engine(data)
+        # Of parameters as they are now, whatever is set while the fit goes on.
+        parameters = type(synthesizer)(**synthesizer.get_params(deep=False))
+        self.request: Request[Any] = Request(parameters, schema, progress=progress)
+        self._schema = schema
+        self._sums: Ints | None = None
+
+    @property
+    def _rows(self) -> int | None:
+        """Number of rows, if it was declared."""
+        n_rows = self.request.parameters.n_rows
+        return int(n_rows) if is_declared(n_rows) else None
+
+    # Refuse
+
+    def refuse(self) -> FitPlan:
+        """Return the plan; refuse the fit by parameters and public facts alone."""
+        parameters, schema = self.request.parameters, self.request.declared
+        if self._undeclared not in ("refuse", "accept"):
+            raise ParameterError("undeclared must be 'refuse' or 'accept'")
+        if schema is not None:
+            check_paid(check_schema(schema).ledger, parameters.budget)
+            schema = self._schema = schema.without_ledger()
+            self.request = replace(self.request, declared=schema)
+        self._steps = check_unit(self.request)
+        if schema is not None and (engine := engine_of(self._data)) is not None:
+            engine.check(schema)
+        request, delta = self.request, self.request.delta
+        check_open(request)
+        warn_if_weak(parameters.epsilon, delta, n=self._rows)
+        self._costs = FitPlan(
+            label=f"{type(parameters).__name__}({parameters.missing})",
+            epsilon=float(parameters.epsilon),
+            delta=delta,
+            own=request.budget,
+            failures=failures(delta, request.opened),
+            trainings=request.trainings,
+        )
+        return self._costs
+
+    def remedy(self, shared: Filter | Composition, plan: FitPlan) -> str:
+        """Say what helps if a shared budget does not cover the fit."""
+        return _remedy(shared, self.request.delta, plan.failures, plan.trainings)
+
+    def refuse_unread(self) -> None:
+        """Refuse what `read` would refuse by public facts, before a ledger is charged."""
+        assert self._schema is not None  # of data that are not read yet
+        self._synthesizer.planned_parts(self._schema)
+
+    def conditions(self) -> list[Condition]:
+        """Return what the guarantee rests on, by public facts."""
+        parameters, facts = self.request.parameters, self._schema
+        assert facts is not None  # data without a schema have been refused
+        return fit_conditions(
+            facts,
+            self._undeclared,
+            parameters.random_state,
+            parameters.n_rows,
+            self.request.declared,
+            engine=self._engine,
+        )
+
+    # Read
+
+    def read(self) -> None:
+        """Open the private rows, each of which is read by itself; refuse what cannot be counted."""
+        reads = self.request.family.reads
+        opened = () if self._schema is None else open_attributes(self._schema)
+        self._data, schema, self._frame, self._sums = _as_rows(self._data, self._schema, opened)
+        # As many levels are planned with as a fit may find; which they are, is found later.
+        public = at_most(schema) if opened and schema else schema
+        self._source = source = _open_data(self._data, public, reads)
+        self._schema = schema if opened and schema else source.schema
+        check_paid(self._schema.ledger, self.request.parameters.budget)
+        _check_rows_alone(self._schema)
+        self.request.strategy.check(readable(source, reads))
+        self.request = self._counting(source.schema.without_ledger())
+        self._grid = on_grid(self.request.schema)  # refused now, if it cannot be
+        self._plan = self.request.plan()
+        self._plan.check(steps=self._steps)
+
+    def _counting(self, schema: Schema) -> Request[Any]:
+        """Return the request for rows that are counted, with marks where bins are to be found."""
+        names = recodable(self._source)
+        return self.request.with_schema(to_be_cut(self.request.parameters, schema, names))
+
+    # Release, and learn
+
+    def fit(self, opened: Opened) -> Learned:
+        """Measure what the levels and bins are, if they are open, and let the family learn."""
+        self._synthesizer.adopt(None)
+        self._find_levels(opened)
+        session = self._find_bins(opened)
+        self._count_units_and_kinds(session)
+        return self.request.family.fit(session, self._plan, self.request)
+
+    def _find_levels(self, opened: Opened) -> None:
+        """Find the levels of open attributes, and open the rows again with these."""
+        request, facts = self.request, self._schema
+        if not request.opened:
+            return
+        assert facts is not None
+        request.report("finding levels", 0.0)
+        attributes = open_attributes(facts)
+        failure = sum(event.delta for event in self._costs.failures)
+        session = opened(OpenRows(tuple(attributes), self._data, failure))
+        closed = release_levels(session, facts, attributes, self._plan, delta=request.delta)
+        self._source = _open_data(self._data, closed, request.family.reads)
+        self.request = self._counting(closed)
+        self._grid = on_grid(self.request.schema)
+
+    def _find_bins(self, opened: Opened) -> Session:
+        """Return a session on the rows, in the bins that are declared or, for a charge, found."""
+        request, source, limit = self.request, self._source, limit_of(self._plan.limits)
+        schema, self._tails = request.schema, dict[str, Floats]()
+        if offers(source, "paid_by"):
+            source = source.paid_by(self._costs.own)  # type: ignore[attr-defined]
+        known: dict[str, Any] = {"declared_rows": self._rows, "unit_sums": self._sums}
+        if not any(map(is_pending, schema)):
+            if schema is not source.schema and recodable(source):
+                source = source.coded_as(schema)  # type: ignore[attr-defined]
+            return opened(CountedRows.of(source, request.strategy, **known), limit)
+        source = source.coded_as(self._grid)  # type: ignore[attr-defined]
+        session = opened(CountedRows.of(source, request.strategy, **known), limit)
+        request.report("finding bins", 0.0)
+        schema, self._tails = release_cuts(session, self._grid, schema, self._plan)
+        self.request = request.with_schema(schema)
+        schema = self.request.schema
+        cells = {
+            a.name: a.encode_values(old.reach[0])
+            for a, old in zip(schema, self._grid, strict=True)
+            if isinstance(a, Numeric) and isinstance(old, Numeric) and a != old
+        }
+        fine = finely(schema)
+        return session.on(Recoded(schema, cells, None if fine is schema else fine))
+
+    def _count_units_and_kinds(self, session: Session) -> None:
+        """Count how much units count together, and the kinds of missing values."""
+        request, plan = self.request, self._plan
+        self._size = release_sizes(session, plan, request.unit, request.weight)
+        self._kinds = release_kinds(session, request.modelled.kinds, plan)
+
+    # State
+
+    def total(self, learned: Learned) -> Total:
+        """Return the number of rows, declared or released."""
+        return learned.total if self._rows is None else Total(self._rows, 0.0)
+
+    def fitted(self, learned: Learned, guarantee: Guarantee, rows: int) -> Fitted:
+        """Return all that the fit leaves behind; ``rows`` is the number of rows, at least 1."""
+        request, total, size = self.request, self.total(learned), self._size
+        if size is not None and total.std <= size.std:  # else what units count tells it better
+            size = replace(size, total=total.value)
+        weighted = size is not None and size.weight is not None
+        n_rows = round(size.units) if size and weighted else rows
+        return Fitted(
+            family=type(request.parameters).__name__,
+            parameters=request.parameters.public_parameters(),
+            schema=found(learned.schema or request.schema),
+            frame=self._frame,
+            n_rows=n_rows,  # of weighted rows, as many as tell as much
+            n_rows_std=total.std,
+            guarantee=guarantee,
+            model=learned.model,
+            tables=learned.tables,
+            measured=learned.measured,
+            kinds=self._kinds,
+            tails=self._tails,
+            size=size,
+            limits=self._plan.limits,
+            draws="even",
+            release=None,
+        )
+
+
+def to_be_cut(parameters: Synthesizer, schema: Schema, names: Iterable[str]) -> Schema:
+    """Return the schema with the attributes marked whose bins a fit finds; public.
+
+    Parameters
+    ----------
+    parameters : Synthesizer
+        Says whether bins are found privately.
+    schema : Schema
+        Of the rows that are counted.
+    names : iterable of str
+        Attributes whose values a source can put into other bins.
+
+    Returns
+    -------
+    Schema
+    """
+    return pending(schema, names) if parameters.cuts == "private" else schema
+
+
+def _as_rows(
+    data: Any, schema: Schema | None, opened: Sequence[OpenCategorical]
+) -> tuple[Any, Schema | None, FrameKind, Ints | None]:
+    """Return data, a schema of rows that stand for themselves, and the kind of frame it was.
+
+    Where levels are open it can be read again. Where a schema declares a unit, of each as many rows
+    as take part have been chosen, and it is known how much units count; else that is None.
+    """
+    if schema is not None and schema.of_rows is not schema:
+        if (engine := engine_of(data)) is not None:
+            frame, sums = engine.of_units(data, schema)
+            return frame, schema.of_rows, frame_kind(data), sums
+        if not isinstance(data, Table) and not schema.weighs:
+            rows = rows_of_units(data, schema)
+            sums = rows.sums if isinstance(rows, UnitRows) else None
+            return rows, schema.of_rows, frame_kind(data), sums
+        read = Table.read(data, schema)
+        return read._of_rows(), schema.of_rows, read.kind, read._sums
+    coded = isinstance(data, Table) or is_source(data)
+    known = data.schema if coded and schema is None else schema
+    if known is None:
+        raise SchemaError(
+            "a schema is needed: pass fit(data, schema=...), or read the data with Table.read"
+        )
+    opened = opened or (open_attributes(data.schema) if coded else ())
+    if opened and coded:
+        raise SchemaError(
+            f"the levels of {opened[0].name!r} are open, and are found in rows as they come: pass "
+            "a frame, a DuckDB relation or the path of a file, with schema=..."
+        )
+    if coded:
+        return data, schema, data.kind if isinstance(data, Table) else "pandas", None
+    again = bool(opened) and engine_of(data) is None
+    return (rows_of(data, known) if again else data), schema, frame_kind(data), None
+
+
+def check_unit(request: Request[Any]) -> int:
+    """Refuse a fit of which nothing is proven for units or weights; return the steps of a row."""
+    unit, weight, family = request.unit, request.weight, request.family
+    if unit is not None:
+        who = f"each {unit.column!r}, with up to {unit.max_rows} rows"
+    elif weight is not None:
+        who = f"rows that count by their {weight.column!r}"
+    else:
+        return 1
+    if not family.protects_units:
+        name = type(request.parameters).__name__
+        raise UnprovenError(
+            f"{name} is proven to protect single rows, not {who}: use AllPairs, "
+            f"AIM or MST, or leave the {'weight' if unit is None else 'unit'} out of the schema"
+        )
+    if request.opened:
+        raise UnprovenError(
+            f"finding the levels of {request.opened[0]!r} is proven to protect single rows, not "
+            f"{who}: declare its levels"
+        )
+    declared = is_declared(request.parameters.n_rows)
+    if declared and unit is not None and unit.max_rows > 1:
+        raise ParameterError(
+            f"how many rows take part is private where a {unit.column!r} may have several: leave "
+            "n_rows out"
+        )
+    if declared and weight is not None:
+        raise ParameterError(
+            "n_rows cannot be declared when rows are weighted: the weighted total is private."
+        )
+    return STEPS if request.declared is not None and request.declared.weighs else 1
+
+
+def _open_data(data: Any, schema: Schema | None, reads: Reads) -> MarginalSource:
+    """Return a source for any input, as a family reads it."""
+    return open_source(data, data.schema if schema is None else schema, reads=reads)
+
+
+def _check_rows_alone(facts: Schema) -> None:
+    """Raise SchemaError if rows that are to be counted still belong to units, or have weights."""
+    if facts.of_rows is not facts:
+        raise SchemaError(
+            "a source counts each row as one, and its schema declares a unit or a weight: pass the "
+            "frame, the path or Table.read(...) instead of the source"
+        )
+
+
+def _cut_conditions(schema: Schema) -> list[Condition]:
+    """Return which bins and levels were found by other releases."""
+    found: dict[str, list[str]] = {}
+    for a in schema:
+        if isinstance(a, Numeric) and a.cuts_from is not None and a.edges is not None:
+            found.setdefault(a.cuts_from, []).append(a.name)
+    cuts = [CutsFromRelease(tuple(names), release) for release, names in found.items()]
+    levels = tuple(a.name for a in schema if isinstance(a, OpenCategorical) and a.found)
+    return [*cuts, *([LevelsFromRelease(levels)] if levels else [])]
+
+
+def _remedy(
+    budget: Filter | Composition,
+    delta: float,
+    rare: Sequence[ApproximateEvent],
+    trainings: Sequence[SampledGaussianEvent],
+) -> str:
+    """Return the remedy for a budget that a fit does not fit into."""
+    if isinstance(budget, Composition):
+        return (
+            "Plan the fit in advance: Composition([*model.planned_events(schema), ...], epsilon, "
+            "delta), with the model and the schema that are fitted"
+        )
+    if trainings:
+        return (
+            "A Filter, such as the budget of a ledger, charges each step of a training as if it "
+            "read every row. Use Composition(model.planned_events(schema), epsilon, delta), or a "
+            "family that measures marginals, such as AllPairs"
+        )
+    if rare and not budget.can_afford(*rare):
+        return (
+            f"A rare level may leave with probability {rare[0].delta:g}, so that the fit may fail: "
+            "use a budget with a larger failure=..., or declare the levels"
+        )
+    if budget.delta == 0 < delta:
+        return (
+            f"This fit needs a delta of {delta:g}, and the budget has none: give it a larger one, "
+            "or fit with delta=0, as AIM, MST and PrivBayes can"
+        )
+    if delta == 0 < budget.delta and isinstance(budget, Filter) and budget.cost.currency != "pure":
+        return (
+            "This fit is pure, and pure epsilons cost much in another measure: use "
+            "Filter(..., measure='pure'), or fit with a delta above 0"
+        )
+    return "Ask for a smaller epsilon, or use a larger budget"
+
+
+def fit_conditions(
+    schema: Schema,
+    undeclared: str,
+    random_state: int | None,
+    n_rows: int | Literal["noisy"],
+    whole: Schema | None = None,
+    *,
+    engine: str = "",
+) -> list[Condition]:
+    """Return the conditions of a fit's guarantee.
+
+    Parameters
+    ----------
+    schema : Schema
+        Public facts about the rows.
+    undeclared : {"refuse", "accept"}
+        See `domain_conditions`.
+    random_state : int or None
+        A number is a condition: the noise is seeded.
+    n_rows : int or "noisy"
+        A number is a condition: it is public.
+    whole : Schema, optional
+        The declared schema, with its unit and its weight.
+    engine : str
+        The engine that counts rows in place of the kernel; empty if the kernel counts.
+
+    Returns
+    -------
+    list of Condition
+        All of them.
+    """
+    conditions = [*domain_conditions(schema, undeclared), *_cut_conditions(schema)]
+    conditions.append(RowFunctionsTested())
+    if engine:
+        conditions.append(CountedOutsideTheKernel(engine))
+    if any(attribute.refuses for attribute in schema):
+        conditions.append(RefusalsNotPrivate())
+    if random_state is not None:
+        conditions.append(ExplicitSeed())
+    if is_declared(n_rows):
+        conditions.append(DeclaredRowCount(n=int(n_rows)))
+    unit, weight = (None, None) if whole is None else (whole.unit, whole.weight)
+    if unit is not None and unit.missing == "own":
+        conditions.append(RowsWithoutUnit(unit.column))
+    if weight is not None:
+        conditions.append(WeightsOfRows(weight.column))
+    return conditions

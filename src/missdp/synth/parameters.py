@@ -1,0 +1,128 @@
+"""Checks of the parameters that all synthesizers have, and of shares of a budget."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import numpy as np
+
+from missdp.accounting import Composition, Filter
+from missdp.errors import ParameterError, check_epsilon, did_you_mean
+
+if TYPE_CHECKING:
+    from missdp.synth.base import Synthesizer
+
+_MOST_ROWS = 2**53
+_SAMPLING = (7, 1, 3)  # any stream but those that SeededNoise spawns
+
+
+def is_whole(value: Any) -> TypeGuard[int]:
+    """Whether a parameter is a whole number."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether a parameter is a real number."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _is_noisy(n_rows: Any) -> TypeGuard[str]:
+    """Whether the number of rows is to be released."""
+    return isinstance(n_rows, str) and n_rows == "noisy"
+
+
+def is_declared(n_rows: str | int) -> TypeGuard[int]:
+    """Whether the number of rows was declared public."""
+    return not _is_noisy(n_rows)
+
+
+def chosen_delta(delta: float | None, n_rows: str | int) -> float:
+    """Return the delta of a fit: what was asked for, else 1e-6, or 1 / (100 n) for a large known n.
+
+    >>> chosen_delta(None, "noisy"), chosen_delta(None, 10**6), chosen_delta(0.0, 10**6)
+    (1e-06, 1e-08, 0.0)
+    """
+    if delta is not None:
+        return delta
+    return min(1e-6, 1 / (100 * n_rows)) if is_declared(n_rows) and n_rows > 0 else 1e-6
+
+
+def sampling_generator(seed: Any) -> np.random.Generator:
+    """Return a generator of its own for a seed, a generator or None.
+
+    Synthetic rows never come from the stream of numbers that the noise came from.
+    """
+    if seed is None:
+        return np.random.default_rng()
+    if isinstance(seed, np.random.Generator):  # repeatable, but not the generator's own stream
+        entropy = seed.integers(2**32, size=8).tolist()
+        return np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=_SAMPLING))
+    _check_seed(seed)
+    return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=_SAMPLING))
+
+
+def check_share(parameters: Any, *names: str) -> None:
+    """Refuse shares of a budget that are out of range."""
+    for name in names:
+        value = getattr(parameters, name)  # nearer to 0 or 1, rounding would decide what is left
+        if not (is_number(value) and 1e-4 <= value <= 0.99):
+            raise ParameterError(f"{name} must be a share from 0.0001 to 0.99")
+
+
+def check_parameters(parameters: Synthesizer) -> Mapping[str, Any]:
+    """Refuse parameters that are out of range or of the wrong type; return those that files keep.
+
+    Parameters
+    ----------
+    parameters : Synthesizer
+        A synthesizer, of which nothing but its parameters is read.
+
+    Returns
+    -------
+    mapping of str to object
+        The parameters that a family writes to files in another form.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter has no valid value.
+    """
+    family = parameters.family
+    if parameters.missing not in family.strategies:
+        raise ParameterError(
+            f"missing must be one of {list(family.strategies)}, not {parameters.missing!r}"
+            f"{did_you_mean(parameters.missing, family.strategies)}"
+        )
+    if parameters.cuts not in ("private", "equal"):
+        raise ParameterError("cuts must be 'private' or 'equal'")
+    _check_budget(parameters)
+    declared = parameters.n_rows
+    if not (is_whole(declared) and 1 <= declared <= _MOST_ROWS) and not _is_noisy(declared):
+        raise ParameterError("n_rows must be 'noisy' or a whole number from 1 to 2**53")
+    if parameters.random_state is not None:
+        _check_seed(parameters.random_state)
+    shown = parameters.progress
+    if not (shown is None or isinstance(shown, bool) or callable(shown)):
+        raise ParameterError("progress must be callable, True, False or None")
+    if not isinstance(parameters.budget, Filter | Composition | None):
+        raise ParameterError("budget must be a missdp.Filter, a missdp.Composition or None")
+    return family.parameters(parameters) or {}
+
+
+def _check_budget(parameters: Synthesizer) -> None:
+    for name in ("epsilon", "delta"):
+        value = getattr(parameters, name)
+        if name == "delta" and value is None:
+            continue
+        if not is_number(value):
+            raise ParameterError(f"{name} must be a number, not {type(value).__name__}")
+        if value != value:
+            raise ParameterError(f"{name} must be a number, not nan")
+    check_epsilon(parameters.epsilon)
+
+
+def _check_seed(seed: Any) -> None:
+    if not (is_whole(seed) and seed >= 0):
+        raise ParameterError("random_state must be None or a whole number, at least 0")

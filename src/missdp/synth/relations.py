@@ -1,0 +1,76 @@
+"""Whether noise hides how the columns of a fitted table are related, and what helps."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from missdp.accounting import Cost
+from missdp.errors import ParameterError
+from missdp.schema import Schema
+from missdp.schema.modelled import Modelled
+from missdp.session import Noise
+from missdp.synth.family import Family, Request
+from missdp.synth.learn_pairs import PairRelease
+from missdp.synth.relation_noise import (
+    LARGER_EPSILON,
+    MORE_ROWS,
+    PairNoise,
+    enough_epsilon,
+    mostly_noise,
+)
+
+if TYPE_CHECKING:
+    from missdp.synth.base import Synthesizer
+
+_HIDES_ALL = 1e9  # noise of a count, in rows
+_PAIR = 2  # columns, fewer of which have no relation
+
+
+def noise_of_relations(synthesizer: Synthesizer) -> PairNoise:
+    """Return the noise of tables of pairs, of released values and public facts alone.
+
+    Where not all pairs were released, it is the noise of a tree of pairs if the budget were spent
+    on nothing else: the least that relates all attributes.
+    """
+    fitted = synthesizer.fitted_
+    if isinstance(fitted.tables, PairRelease):
+        return PairNoise.of_tables(fitted.tables.guessed())
+    like = Request(type(synthesizer)(**fitted.parameters), fitted.declared(fitted.schema))
+    left, columns = like.budget.left, [*fitted.modelled.schema]
+    if like.trainings:  # `left` is the first part, and the comparison needs all
+        left = Cost.worth("gdp", float(like.parameters.epsilon), like.delta_to_spend)
+    counts, std = max(1, len(columns) - 1), _HIDES_ALL
+    with suppress(ParameterError):  # raised for more noise than can be drawn
+        std = Noise.worth(replace(left, amount=left.amount / counts)).std
+    shapes = combinations([attribute.extended_size for attribute in columns], 2)
+    return PairNoise.of_counts(shapes, std, fitted.counted_rows)
+
+
+def mostly_noise_of(synthesizer: Synthesizer) -> str | None:
+    """Return one line if most relations of a fitted model are noise; see `mostly_noise`."""
+    fitted, noise = synthesizer.fitted_, noise_of_relations(synthesizer)
+    declared, epsilon = fitted.declared(fitted.schema), float(fitted.parameters["epsilon"])
+    bound = 1 if declared.unit is None else declared.unit.bound
+    remedies = remedies_of(declared, synthesizer.family)
+    if noise.few_rows:
+        remedies = [MORE_ROWS if one == LARGER_EPSILON else one for one in remedies]
+    return mostly_noise(
+        noise.clear,
+        effective=noise.counted / bound * epsilon,
+        enough=enough_epsilon(noise, epsilon),
+        remedies=remedies,
+    )
+
+
+def remedies_of(declared: Schema, family: Family) -> list[str]:
+    """Return what makes relations of a declared schema stand out from noise."""
+    remedies = ["fewer columns"] if len(Modelled(declared.of_rows).schema) > _PAIR else []
+    remedies.append(LARGER_EPSILON)
+    if declared.weight is not None:
+        remedies.append("a smaller weight upper bound")
+    if declared.unit is not None and declared.unit.bound > 1:
+        remedies.append("a smaller max_rows")
+    return [*remedies, *family.rivals]
