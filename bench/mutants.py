@@ -1009,7 +1009,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/statistics/test_table_rows.py"),
     ("statistics", "pure noise for rho is rounded up", "while exactly_written(epsilon) ** 2 > 2 * exactly_written(cost.amount):", "while False:",
      "tests/statistics/test_table_rows.py"),
-    ("statistics", "an observed column that rules may have filled is claimed", "gate = facts.observed - facts.schema.rulebook.filled", "gate = facts.observed",
+    ("statistics", "an observed column that rules may have filled is claimed", "gate = facts.observed - facts.schema.rule_set.filled", "gate = facts.observed",
      "tests/statistics/test_table_rows_with_rules.py"),
     # a fit
     ("accounting", "a part of a budget is reserved by itself", "if not fresh or len({id(self), *map(id, parts)}) <= len(parts):", "if not fresh:",

@@ -21,7 +21,7 @@ from missdp.estimate.formula import parse_question
 from missdp.evaluate import classifier_f1
 from missdp.pricing import load_pipeline
 from missdp.schema import Determined, Impossible, NotApplicable
-from missdp.schema.language import parse_names, parse_where
+from missdp.schema.expressions import parse_names, parse_where
 from missdp.sources import strategy_named
 from refusing import refused, refuses
 

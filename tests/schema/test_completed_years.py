@@ -256,6 +256,6 @@ def test_years_up_to_a_time_of_day_count_its_date(text):
 def test_an_attribute_may_still_be_called_years():
     years = Numeric(name="years", lower=0, upper=99, integer=True)
     other = Numeric(name="twice", lower=0, upper=198, integer=True)
-    assert Schema((years, other), (Equation("2 * years = twice"),)).rulebook.derives.keys() == {
+    assert Schema((years, other), (Equation("2 * years = twice"),)).rule_set.derived.keys() == {
         "twice"
     }

@@ -240,7 +240,7 @@ def test_what_cannot_be_computed_back_is_refused():
 
 
 def test_no_gate_claims_that_one_date_was_observed_because_either_was():
-    assert "in or out" in SCHEMA.rulebook.filled
+    assert "in or out" in SCHEMA.rule_set.filled
     assert all(a.settled for a in SCHEMA.subset(("in or out", "stay")))
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import ParameterError
 from missdp.schema.conditions import MIRRORED, OPERATORS, Compare, Join, Known, Not, decided
-from missdp.schema.language import parse_names
+from missdp.schema.expressions import parse_names
 from missdp.statistics import parse_where
 from refusing import refuses
 

@@ -76,7 +76,7 @@ def test_every_level_of_an_accepted_schema_has_a_row_and_refusals_are_right(book
     for values in itertools.product(*cells):
         row = dict(zip(schema.names, values, strict=True))
         if all(obeys(row) for _, obeys in ruled):
-            for names, impossible in schema.rulebook.impossible.items():
+            for names, impossible in schema.rule_set.impossible.items():
                 assert not impossible[tuple(code_of(schema[n], row[n]) for n in names)]
 
 
@@ -209,7 +209,7 @@ def test_names_of_any_kind_go_in_backticks(name):
         Determined(name, by=f"{name}?", map=(("no", 1), ("yes", 2))),
     ):
         schema = Schema(given, (rule,))
-        assert {name} <= {n for bound in schema.rulebook.bound for n in bound.names}
+        assert {name} <= {n for bound in schema.rule_set.bound for n in bound.names}
         assert Schema.from_json(schema.to_json()) == schema
 
 

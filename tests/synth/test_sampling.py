@@ -70,7 +70,7 @@ def test_an_order_holds_through_a_hole_between():
     schema = Schema(
         (bins("a", 5), bins("b", 5, nullable=True), bins("c", 5)), (Order("a <= b"), Order("b < c"))
     )
-    assert "a <= b and b < c" in [rule.text for rule in schema.rulebook.forbids]
+    assert "a <= b and b < c" in [rule.text for rule in schema.rule_set.forbidden]
     rng = np.random.default_rng(12)
     even = np.full(5, 0.2)
     weights = {"a": even, "b": np.array([*even * 0.5, 0.5]), "c": even}

@@ -73,11 +73,11 @@ def check_settled(table):
     """No row surely breaks a rule, but for cells that may not be missing."""
     schema = table.schema
     known = known_cells(schema, {name: table.column(name) for name in schema.names})
-    for rule in schema.rulebook.bound:
+    for rule in schema.rule_set.bound:
         broken, maybe = rule.broken(known, len(table))
         assert not (broken & ~maybe).any()
         for name in rule.names:
-            if schema[name].nullable and name not in schema.rulebook.filled:
+            if schema[name].nullable and name not in schema.rule_set.filled:
                 assert known[name].hole[broken].all()
         if all(schema[name].nullable for name in rule.names):
             assert not broken.any()
@@ -212,7 +212,7 @@ def test_an_equation_gives_the_one_cell_that_is_missing_whichever_it_is():
         "c": [11, 13, None, 12, 9, None, 7],
         "d": [10, 10, 4, 10, None, None, 3],
     }
-    assert {"a", "b"} <= schema.rulebook.filled
+    assert {"a", "b"} <= schema.rule_set.filled
     check_written_and_read_again(table)
 
 

@@ -36,7 +36,7 @@ def broken_by_hand(schema, row):
 
     What follows must be there if all that it follows from is, a hole if that has one.
     """
-    return [rule.text for rule in schema.rulebook.bound if _breaks(rule, row)]
+    return [rule.text for rule in schema.rule_set.bound if _breaks(rule, row)]
 
 
 def _breaks(rule, row):

@@ -314,7 +314,7 @@ class _Column:
     def __init__(self, model: Synthesizer, name: str) -> None:
         modelled = model.modelled_
         if name not in modelled:
-            rule = model.schema_.rulebook.derives.get(name)
+            rule = model.schema_.rule_set.derived.get(name)
             of = ", ".join(x for x in (rule.reads if rule else ()) if x in modelled)
             raise ParameterError(
                 f"{name!r} follows from other attributes by a rule, and is not modelled itself: "
@@ -505,12 +505,13 @@ def _with_named(asked: Question, number: Numeric, values: Floats, *, whole: bool
     """Return values among which each that is asked for stands: for the next to it, or its piece."""
     values = values.copy()
     for part in asked.where.comparisons() if asked.where is not None else ():
-        if part.sign in ("==", "!=") and isinstance(part.two, float):
-            lies = values[number.encode_values(np.clip([part.two], number.lower, number.upper))[0]]
-            piece = np.searchsorted(number.pieces or (), np.append(lies, part.two), side="right")
-            off = np.abs(lies - part.two)
-            if off.min() > 0 and number.lower <= part.two <= number.upper:
-                lies[(piece[:-1] == piece[-1]) if whole else off == off.min()] = part.two
+        named = part.right
+        if part.operator in ("==", "!=") and isinstance(named, float):
+            lies = values[number.encode_values(np.clip([named], number.lower, number.upper))[0]]
+            piece = np.searchsorted(number.pieces or (), np.append(lies, named), side="right")
+            off = np.abs(lies - named)
+            if off.min() > 0 and number.lower <= named <= number.upper:
+                lies[(piece[:-1] == piece[-1]) if whole else off == off.min()] = named
     return values
 
 

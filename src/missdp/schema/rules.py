@@ -1,73 +1,96 @@
 """Rules: public facts about one row, which hold for every row of a table and of a synthetic one.
 
-A rule is what everybody knows before any data are seen: men are not pregnant, who does not work has
+A rule is known to everybody before any data are seen: men are not pregnant, who does not work has
 no working hours, age and year of birth add up to the year of the survey. No rule is ever read from
-private rows.
+private rows. How the texts of rules are written is in `missdp.schema.expressions`.
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from missdp.errors import SchemaError
+from missdp.errors import SchemaError, did_you_mean
 from missdp.record import Record
-from missdp.schema import language
-from missdp.schema.attributes import MAX_WHOLE, Level, Ordinal, is_number
-from missdp.schema.conditions import Bound, Compare, Derives, Forbids, Routes
+from missdp.schema import expressions
+from missdp.schema.attributes import MAX_WHOLE, Level, is_number
+from missdp.schema.bound_rules import BoundRule, Derived, Forbidden, Routing
 from missdp.schema.dates import Date, completed_years
 from missdp.schema.differences import Difference, EitherDate
+from missdp.schema.expressions import Linear, Years
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.types import Floats
 
-_MOST_NUMBERS = 10_000  # of one attribute
-_MOST_ROWS = 1_000_000  # of a map
-_OPPOSITE = {"<=": ">", "<": ">="}
+MAX_MAP_NUMBERS = 10_000  # whole numbers of one attribute of a map
+MAX_MAP_ROWS = 1_000_000  # rows of a map
+_SHOWN = 200  # characters of a rule that a message quotes
 
-_Found = TypeVar("_Found")
+_Parsed = TypeVar("_Parsed")
 
 
 @dataclass(frozen=True)
 class Rule(Record, abstract=True):
-    """A public fact about one row. Use a subclass."""
+    """A public fact about one row. Use a subclass.
+
+    The kind of a rule is the name of its first field. So a table of a file needs no ``kind``.
+    """
 
     @property
     def text(self) -> str:
         """The rule in words: what its first field says."""
-        return str(getattr(self, fields(self)[0].name))
+        return str(getattr(self, self.kind))
 
     @abstractmethod
-    def bound(self, columns: Columns) -> tuple[Bound, ...]:
+    def bound(self, columns: Columns) -> tuple[BoundRule, ...]:
         """Return the rule as it is computed with; refuse what the schema does not have."""
 
     def about(self, columns: Columns) -> frozenset[str]:
         """Return the attributes that the rule is about."""
         return frozenset(name for bound in self.bound(columns) for name in bound.names)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that are set, as they are written in a ``[[rule]]`` table."""
+        unset = {"kind", *(f.name for f in fields(self) if getattr(self, f.name) is None)}
+        return {name: value for name, value in super().to_dict().items() if name not in unset}
+
+    @classmethod
+    def _kind_of(cls, data: Mapping[str, Any]) -> type[Any]:
+        """Return the class of the one kind that a table names by its first field."""
+        kinds = {kind.kind: kind for kind in (Always, Never, NotApplicable, Determined)}
+        stated = [name for name in kinds if name in data]
+        if len(stated) == 1:
+            return kinds[stated[0]]
+        near = next(filter(None, (did_you_mean(name, kinds) for name in data)), "")
+        raise SchemaError(
+            "a [[rule]] has one of always, never, not_applicable (with unless) and determined "
+            f"(with by and map){near}"
+        )
+
     def _wrong(self, why: str) -> SchemaError:
-        return SchemaError(f"rule {self.text!r}: {why}")
+        text = self.text if len(self.text) <= _SHOWN else f"{self.text[:_SHOWN]}…"
+        return SchemaError(f"rule {text!r}: {why}")
 
     def _reading(self, columns: Columns) -> AbstractContextManager[None]:
-        return language.reading(self.text, columns, self._wrong)
+        return expressions.reading(self.text, columns, self._wrong)
 
     def _parsed(
-        self, grammar: Callable[[str, Columns], _Found], text: Any, columns: Columns
-    ) -> _Found:
-        """Read what is written, by a grammar of the language of rules."""
+        self, parse: Callable[[str, Columns], _Parsed], text: Any, columns: Columns
+    ) -> _Parsed:
+        """Read a text of the rule."""
         if not isinstance(text, str) or not text.strip():
             raise self._wrong("it is written as text, and not empty")
         with self._reading(columns):
-            return grammar(text, columns)
+            return parse(text, columns)
 
     def _attribute(self, columns: Columns, name: Any) -> AnyAttribute:
         with self._reading(columns):
-            return language.attribute_named(columns, name)
+            return expressions.attribute_named(columns, name)
 
     @classmethod
     def _refusal(cls, data: Mapping[str, Any], why: str) -> SchemaError:
@@ -76,29 +99,19 @@ class Rule(Record, abstract=True):
         return SchemaError(f"{subject} is not valid: {why}")
 
 
-def scale_of(attribute: AnyAttribute) -> Hashable:
-    """Return what tells whether values of attributes compare; None if they have no order."""
-    if isinstance(attribute, Date):
-        return attribute.unit, attribute.zoned
-    if isinstance(attribute, Difference):
-        return attribute.unit, attribute.resolution
-    if isinstance(attribute, Numeric):
-        return "numbers"
-    return attribute.levels if isinstance(attribute, Ordinal) else None
-
-
 @dataclass(frozen=True)
 class NotApplicable(Rule):
     """Attributes that have a value only in rows in which a condition holds.
 
-    In all other rows they are not applicable, which is no hole: nothing fills it, and nothing is
-    spent on it. Where the condition depends on a missing cell, either may be.
+    In all other rows they are not applicable. Such a cell is not missing: nothing fills it, and
+    nothing is spent on it. Where the condition depends on a missing cell, either may be.
 
     Parameters
     ----------
-    names : tuple of str, or str
+    not_applicable : tuple of str, or str
+        Names of attributes.
     unless : str
-        The condition, in the language of subpopulations.
+        The condition.
 
     Examples
     --------
@@ -107,48 +120,54 @@ class NotApplicable(Rule):
     """
 
     kind: ClassVar[str] = "not_applicable"
-    names: tuple[str, ...]
+    not_applicable: tuple[str, ...]
     unless: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "names", _several(self.names))
+        object.__setattr__(self, "not_applicable", _several(self.not_applicable))
 
     @property
     def text(self) -> str:
         """The rule in words."""
-        verb = "is" if len(self.names) == 1 else "are"
-        return f"{', '.join(map(str, self.names))} {verb} not applicable unless {self.unless}"
+        names = ", ".join(map(str, self.not_applicable))
+        verb = "is" if len(self.not_applicable) == 1 else "are"
+        return f"{names} {verb} not applicable unless {self.unless}"
 
-    def bound(self, columns: Columns) -> tuple[Bound, ...]:
+    def bound(self, columns: Columns) -> tuple[BoundRule, ...]:
         """Return one bound rule for each attribute."""
-        if not self.names:
+        if not self.not_applicable:
             raise self._wrong("it names no attribute")
-        predicate = self._parsed(language.condition, self.unless, columns)
-        names = [self._attribute(columns, name).name for name in self.names]
-        return tuple(Routes(self.text, name, predicate) for name in names)
+        unless = self._parsed(expressions.condition, self.unless, columns)
+        names = [self._attribute(columns, name).name for name in self.not_applicable]
+        return tuple(Routing(self.text, name, unless) for name in names)
 
 
 @dataclass(frozen=True)
-class Impossible(Rule):
+class Never(Rule):
     """A combination that no row has.
 
     Parameters
     ----------
-    when : str
-        What is impossible, in the language of subpopulations.
+    never : str
+        The condition.
+
+    Examples
+    --------
+    >>> Never("age < 15 and employed = 'yes'").text
+    "never age < 15 and employed = 'yes'"
     """
 
-    kind: ClassVar[str] = "impossible"
-    when: str
+    kind: ClassVar[str] = "never"
+    never: str
 
     @property
     def text(self) -> str:
         """The rule in words."""
-        return f"never {self.when}"
+        return f"never {self.never}"
 
-    def bound(self, columns: Columns) -> tuple[Bound, ...]:
+    def bound(self, columns: Columns) -> tuple[BoundRule, ...]:
         """Return the bound rule."""
-        return (Forbids(self.text, self._parsed(language.condition, self.when, columns)),)
+        return (Forbidden(self.text, self._parsed(expressions.condition, self.never, columns)),)
 
 
 @dataclass(frozen=True)
@@ -157,8 +176,8 @@ class Determined(Rule):
 
     Parameters
     ----------
-    name : str
-        What follows.
+    determined : str
+        The attribute that follows.
     by : tuple of str, or str
         Attributes that it follows from: with levels, or whole numbers within narrow bounds.
     map : tuple of tuples
@@ -171,7 +190,7 @@ class Determined(Rule):
     """
 
     kind: ClassVar[str] = "determined"
-    name: str
+    determined: str
     by: tuple[str, ...]
     map: tuple[tuple[Level | float, ...], ...]
 
@@ -184,28 +203,28 @@ class Determined(Rule):
     @property
     def text(self) -> str:
         """The rule in words."""
-        return f"{self.name} follows from {', '.join(map(str, self.by))}"
+        return f"{self.determined} follows from {', '.join(map(str, self.by))}"
 
-    def bound(self, columns: Columns) -> tuple[Bound, ...]:
+    def bound(self, columns: Columns) -> tuple[BoundRule, ...]:
         """Return the bound rule."""
-        target = self._attribute(columns, self.name)
+        target = self._attribute(columns, self.determined)
         given = [self._attribute(columns, name) for name in self.by]
-        if not given or len(set(self.by)) < len(self.by) or self.name in self.by:
+        if not given or len(set(self.by)) < len(self.by) or self.determined in self.by:
             raise self._wrong("it must follow from other attributes, each named once")
         domains = [self._domain(attribute) for attribute in given]
-        if math.prod(map(len, domains)) > _MOST_ROWS:
-            raise self._wrong(f"the map would need more than {_MOST_ROWS:,} rows")
+        if math.prod(map(len, domains)) > MAX_MAP_ROWS:
+            raise self._wrong(f"the map would need more than {MAX_MAP_ROWS:,} rows")
         lookup = self._lookup(target, given, domains)
         first = tuple(a.lower if isinstance(a, Numeric) else 0.0 for a in given)
-        return (Derives(self.text, target, self.by, lookup=lookup, first=first),)
+        return (Derived(self.text, target, self.by, lookup=lookup, first=first),)
 
     def _domain(self, attribute: AnyAttribute) -> tuple[Level, ...]:
         """Return the values that a map needs a row for."""
         if not isinstance(attribute, Numeric):
             return attribute.levels
-        if not attribute.integer or attribute.upper - attribute.lower >= _MOST_NUMBERS:
+        if not attribute.integer or attribute.upper - attribute.lower >= MAX_MAP_NUMBERS:
             raise self._wrong(
-                f"{attribute.name!r} is not whole, or has more than {_MOST_NUMBERS:,} whole "
+                f"{attribute.name!r} is not whole, or has more than {MAX_MAP_NUMBERS:,} whole "
                 "numbers; a map needs a row for each value"
             )
         return tuple(range(int(attribute.lower), int(attribute.upper) + 1))
@@ -227,8 +246,8 @@ class Determined(Rule):
             lookup[at] = self._value(target, codes, row[-1])
         if np.isnan(lookup).any():
             at = tuple(np.argwhere(np.isnan(lookup))[0])
-            lacking = [domain[place] for domain, place in zip(domains, at, strict=True)]
-            raise self._wrong(f"the map lacks a value for {lacking}")
+            absent = [domain[place] for domain, place in zip(domains, at, strict=True)]
+            raise self._wrong(f"the map lacks a value for {absent}")
         return lookup
 
     def _value(self, target: AnyAttribute, codes: _Places, value: Any) -> float:
@@ -266,56 +285,80 @@ def _several(names: Any) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True)
-class Equation(Rule):
-    """An equation by which one number follows from other attributes of the row.
+class Always(Rule):
+    """A condition or an equation that holds in every row.
 
     Parameters
     ----------
-    equation : str
-        A linear equation, such as ``"age + birth_year = 2024"`` or ``"2 * a - b = c"``; names that
-        are no plain words go in backticks. Or ``"age = years(birth, interview)"``: a whole number
-        is the completed years from one date to another. A year is completed on the anniversary;
-        that of 29 February is 1 March in other years. Dates count as they are written: those of
-        whole months or years are the first day.
+    always : str
+        Statements that are joined by ``and``. Each statement is a condition or an equation.
+
+        * A condition, such as ``"admission <= discharge"``. No row has its opposite. An attribute
+          that is not applicable satisfies no comparison, and so it breaks no condition.
+        * A linear equation of numbers, such as ``"age + birth_year = 2024"`` or
+          ``"2 * a - b = c"``. One of the numbers follows from the other attributes.
+        * ``"age = years(birth, interview)"``: a whole number is the completed years from one date
+          to another. A year is completed on the anniversary. The anniversary of 29 February is
+          1 March in other years. Dates of whole months or years are the first day, as written.
     determines : str, optional
-        Which one follows from the others; by default the last one named. Of completed years, the
-        number always follows.
+        The number that follows from the equation; by default the last one named. Of completed
+        years, the number always follows.
+
+    Examples
+    --------
+    >>> from missdp.schema import Numeric, Schema
+    >>> years = {"lower": 1900, "upper": 2030, "integer": True}
+    >>> start, end = Numeric(name="start", **years), Numeric(name="end", **years)
+    >>> Schema((start, end), (Always("start <= end"),)).rules[0].text
+    'start <= end'
     """
 
-    kind: ClassVar[str] = "equation"
-    equation: str
+    kind: ClassVar[str] = "always"
+    always: str
     determines: str | None = None
 
-    def bound(self, columns: Columns) -> tuple[Bound, ...]:
-        """Return the bound rule."""
-        if self._parsed(language.has_calls, self.equation, columns):
-            return (self._years(columns),)
-        terms, constant = self._parsed(language.equation, self.equation, columns)
+    def bound(self, columns: Columns) -> tuple[BoundRule, ...]:
+        """Return one bound rule for each statement; a forbidden condition is the opposite."""
+        parsed = self._parsed(expressions.statements, self.always, columns)
+        if self.determines is not None and sum(isinstance(p, tuple) for p in parsed) != 1:
+            raise self._wrong("determines is for a rule with one equation")
+        return tuple(self._bound(part, columns) for part in parsed)
+
+    def _bound(self, part: expressions.Statement, columns: Columns) -> BoundRule:
+        if isinstance(part, Linear):
+            return self._linear(dict(part.terms), part.constant, columns)
+        if isinstance(part, Years):
+            return self._years(part)
+        return Forbidden(self.text, part.opposite())
+
+    def _linear(self, terms: dict[str, float], constant: float, columns: Columns) -> Derived:
+        """Return the rule by which one number of a linear equation follows from the others."""
         attributes: dict[str, Numeric] = {}
         for name in terms:
             if not isinstance(attribute := columns[name], Numeric):
                 raise self._wrong(f"{name!r} is not numeric")
             attributes[name] = attribute
-        if len({scale_of(a) for a in attributes.values()} - {"numbers"}) > 1:
+        if len({expressions.scale_of(a) for a in attributes.values()} - {"numbers"}) > 1:
             raise self._wrong("its dates are counted in different units; give them one step")
         name = self.determines if self.determines is not None else next(reversed(terms), "")
         if not isinstance(name, str) or name not in terms:
             raise self._wrong(f"it cannot determine {name!r}, which it does not name")
         if len(terms) < 2 or not all(terms.values()):
             raise self._wrong("it needs at least two attributes, each with a multiple other than 0")
-        target, own = attributes.pop(name), terms.pop(name)
-        multiples = tuple(-times / own for times in terms.values())
-        self._check_sizes(attributes, multiples, constant / own)
+        target, factor = attributes.pop(name), terms.pop(name)
+        multiples = tuple(-times / factor for times in terms.values())
+        start = constant / factor
+        self._check_sizes(attributes, multiples, start)
         if target.integer and not all(a.integer for a in attributes.values()):
             raise self._wrong(
                 f"{name!r} is a whole number; so must be the attributes that it follows from"
             )
-        return (Derives(self.text, target, tuple(terms), terms=multiples, start=constant / own),)
+        return Derived(self.text, target, tuple(terms), terms=multiples, start=start)
 
-    def _years(self, columns: Columns) -> Derives:
+    def _years(self, years: Years) -> Derived:
         """Return the rule by which a number is the completed years between two dates."""
-        number, *dates = self._parsed(language.years, self.equation, columns)
-        earlier, later = (self._date(attribute) for attribute in dates)
+        number = years.number
+        earlier, later = self._date(years.earlier), self._date(years.later)
         if earlier.name == later.name:
             raise self._wrong(f"it names {later.name!r} twice; years() needs two dates")
         if self.determines not in (None, number.name):
@@ -328,7 +371,7 @@ class Equation(Rule):
             )
         self._check_range(number, earlier, later)
         names, units = (earlier.name, later.name), (earlier.unit, later.unit)
-        return Derives(self.text, number, names, units=units)
+        return Derived(self.text, number, names, units=units)
 
     def _date(self, attribute: AnyAttribute) -> Date:
         """Return an attribute that is a date whose day does not depend on the place."""
@@ -364,33 +407,3 @@ class Equation(Rule):
             raise self._wrong("its numbers are too large: what follows must be below 2**53 in size")
         if not all(multiples):
             raise self._wrong("its numbers differ so much in size that some of them vanish")
-
-
-@dataclass(frozen=True)
-class Order(Rule):
-    """Attributes whose values never fall from one to the next.
-
-    Parameters
-    ----------
-    order : str
-        Names with ``<=`` or ``<`` between them, such as ``"start <= end"``. All are numbers,
-        dates in one unit, or ordinal with the same levels.
-    """
-
-    kind: ClassVar[str] = "order"
-    order: str
-
-    def bound(self, columns: Columns) -> tuple[Bound, ...]:
-        """Return one bound rule for each two neighbours: what is forbidden is the opposite."""
-        found = self._parsed(language.order, self.order, columns)
-        attributes = [found[0][0], *(two for _, _, two in found)]
-        if len({attribute.name for attribute in attributes}) < len(attributes):
-            raise self._wrong("it names an attribute twice")
-        scales = {*map(scale_of, attributes)}
-        if None in scales or len(scales) > 1:
-            raise self._wrong(
-                "all must be numeric, all dates in one unit, or all ordinal with the same levels"
-            )
-        return tuple(
-            Forbids(self.text, Compare(one, _OPPOSITE[sign], two)) for one, sign, two in found
-        )
