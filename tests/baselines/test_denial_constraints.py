@@ -18,7 +18,7 @@ from missdp.baselines.denial_constraints import (
     violates_itself,
 )
 from missdp.errors import DataError, ParameterError
-from missdp.schema.conditions import OPERATORS
+from missdp.schema.logic import OPERATORS
 from refusing import refuses
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

@@ -17,7 +17,7 @@ from missdp.accounting import Guarantee
 from missdp.datasets import yrbss
 from missdp.pricing import column_names
 from missdp.pricing.prices import Price
-from missdp.schema import NotApplicable, Order
+from missdp.schema import Always, NotApplicable
 from missdp.statistics import Estimate, ImputedStatistics, run_query, statistics
 from missdp.table import FileRows
 from missdp.table.encode import Column, code_dtype
@@ -239,7 +239,7 @@ def test_rules_that_are_accepted_are_not_refused_by_a_question_about_some(ok, tm
             Numeric(name=name, lower=low, upper=high, integer=True, bins=2, nullable=True)
             for name, (low, high) in bounds.items()
         ),
-        tuple(Order(f"{one} <= {two}") for one, two in pairs),
+        tuple(Always(f"{one} <= {two}") for one, two in pairs),
     )
     facts.to_toml(tmp_path / "facts.toml")
     (tmp_path / "rows.csv").write_text(",".join(bounds) + "\n" + "," * (len(bounds) - 1) + "\n")

@@ -24,7 +24,7 @@ from missdp.ground_truth import (
     ground_truth_guarantee,
     planned_ground_truth,
 )
-from missdp.schema import Determined, Equation, NotApplicable
+from missdp.schema import Always, Determined, NotApplicable
 from missdp.schema.modelled import Modelled
 from missdp.session import CountedRows, Marginal, Noise, SecureNoise, Session
 from missdp.sources import MemorySource, Strategy, strategy_named
@@ -199,7 +199,7 @@ def test_what_may_be_not_applicable_is_in_no_gate_without_a_rule_either():
 
 def test_what_follows_is_settled_although_it_was_masked():
     """Behind the session it is not counted; but it makes known what it follows from."""
-    schema = Schema(AGES, (Equation("age + born = 2024"),))
+    schema = Schema(AGES, (Always("age + born = 2024"),))
     session, _ = session_on(made_up(schema, 50))
     assert session.facts.schema.names == ("age",)
     assert schema.rule_set.filled == {"age", "born"}
@@ -267,7 +267,7 @@ MAP = tuple((born, 2024 - born) for born in range(2015, 2025))
 
 
 @pytest.mark.parametrize(
-    "rule", [Equation("age + born = 2024"), Determined("age", by="born", map=MAP)]
+    "rule", [Always("age + born = 2024"), Determined("age", by="born", map=MAP)]
 )
 def test_a_part_of_a_table_remembers_that_a_rule_may_have_filled_it(rule):
     """The rule is gone with its other attribute; what it filled was not observed all the same."""

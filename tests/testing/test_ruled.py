@@ -8,7 +8,7 @@ import pytest
 from missdp.accounting import Filter, LaplaceEvent
 from missdp.errors import CheckFailedError
 from missdp.schema import Numeric
-from missdp.schema.conditions import Forbids
+from missdp.schema.bound_rules import Forbidden
 from missdp.synth import sampling
 from missdp.table import Table
 from missdp.table.follow import known_cells
@@ -174,8 +174,8 @@ def test_rules_by_hand_agree_with_the_rules_of_the_package():
     assert any(HOLE in row.values() for row in rows)
     assert any(ABSENT in row.values() for row in rows)
     for rule in RULED.rule_set.bound:
-        surely, _ = rule.broken(known, len(table))
+        surely = rule.broken(known, len(table)).is_true
         for row, found, sure in zip(rows, by_hand, surely, strict=True):
             # By hand, what follows must be said, value or not: a hole is no answer.
-            if isinstance(rule, Forbids) or HOLE not in (row[name] for name in rule.names):
+            if isinstance(rule, Forbidden) or HOLE not in (row[name] for name in rule.names):
                 assert (rule.text in found) == sure, (rule.text, row)

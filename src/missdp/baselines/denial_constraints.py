@@ -20,7 +20,7 @@ from typing import TypeAlias
 import numpy as np
 
 from missdp.errors import ParameterError, did_you_mean
-from missdp.schema import Categorical, Numeric, Schema
+from missdp.schema import Numeric, Schema
 from missdp.schema.expressions import are_comparable, parse_where
 from missdp.schema.logic import MIRRORED, OPERATORS, Comparison, Predicate
 from missdp.schema.numeric import AnyAttribute

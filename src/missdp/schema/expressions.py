@@ -136,7 +136,8 @@ class _Reader:
         try:
             return ast.parse(" ".join(source), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            at = self._starts.get((getattr(error, "offset", None) or 1) - 1, len(self._text))
+            offset = getattr(error, "offset", None) or 0  # the first place is 1, the end is 0
+        at = self._starts.get(offset - 1, len(self._text))
         raise _unreadable(self._text[at:])
 
     def _python(self, kind: str, word: str) -> str:

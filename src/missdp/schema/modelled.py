@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from missdp.schema.attributes import Categorical
-from missdp.schema.logic import Cells, Truth
 from missdp.schema.differences import Computed
+from missdp.schema.logic import Cells, Truth
 from missdp.schema.numeric import AnyAttribute
 from missdp.schema.rule_set import ImpossibleCells
 from missdp.schema.schema import Schema

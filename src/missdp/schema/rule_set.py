@@ -145,7 +145,7 @@ class RuleSet:
             if name in self.routing:
                 own, applies = cells[name], self.routing[name].unless.truth(cells, n)
                 cells[name] = Cells(own.low, own.high, own.missing, applies.is_false)
-        for rule in self.forbidden:
+        for rule in self.bound:
             broken |= rule.broken(cells, n).is_true
         return int(n - np.count_nonzero(broken))
 

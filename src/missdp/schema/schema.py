@@ -150,8 +150,8 @@ class Schema(Record):
         if self.rule_set.bound and self.rule_set.surviving_rows() < FEW_ROWS:
             warnings.warn(
                 f"hardly any of {REHEARSED_ROWS:,} rows drawn uniformly from the domains of the "
-                "schema obeys its rules. Check whether two rules contradict each other, or a "
-                "domain is far too wide",
+                "schema obeys its rules. Check whether rules contradict each other. A long order "
+                "of attributes and an equation with narrow domains are other causes.",
                 SchemaWarning,
                 stacklevel=1,  # one place, so that parts of this schema do not warn again
             )

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from missdp.accounting import Cost, Event, Guarantee
 from missdp.errors import DataError, ParameterError, UnprovenError, one_of
 from missdp.schema import Numeric, Schema
-from missdp.schema.logic import Predicate
 from missdp.schema.expressions import parse_where
+from missdp.schema.logic import Predicate
 from missdp.session.measurement import Measurement
 from missdp.session.session import Reservation, Session
 from missdp.statistics.estimates import Beside, Estimate, clip, corners, within

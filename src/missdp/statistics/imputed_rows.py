@@ -179,7 +179,7 @@ class Rows:
         return np.asarray(self.codes(name) >= self.schema[name].missing_code)
 
     def applies(self, name: str) -> Truth:
-        """Tell to which rows an attribute applies; where that is open, it is neither true nor false.
+        """Tell to which rows an attribute applies: neither true nor false where that is open.
 
         By each row's cells as they came: other rows have no say in it, however missing cells are
         filled. Where a value is there it applies; where a cell is missing, the schema's rules
