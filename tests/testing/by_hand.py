@@ -44,7 +44,7 @@ def _breaks(rule, row):
     if isinstance(rule, Derived):
         return _does_not_follow(rule, row)
     if isinstance(rule, Routing):
-        applies, absent = _holds(rule.unless, row), row[rule.target] == ABSENT
+        applies, absent = _holds(rule.unless, row), row[rule.target.name] == ABSENT
         return applies is not None and applies == absent
     return _holds(rule.condition, row) is True
 

@@ -39,7 +39,7 @@ class Routing:
     """A bound rule by which an attribute is not applicable unless a condition holds."""
 
     text: str
-    target: str
+    target: AnyAttribute
     unless: Predicate
 
     @property
@@ -50,11 +50,11 @@ class Routing:
     @property
     def names(self) -> tuple[str, ...]:
         """Attributes that it is about, the target among them."""
-        return (*self.reads, self.target)
+        return (*self.reads, self.target.name)
 
     def broken(self, cells: CellsByName, n: int) -> Truth:
         """Tell which rows break the rule: the target applies, or the condition holds, not both."""
-        applies, stated = self.unless.truth(cells, n), cells[self.target].applies
+        applies, stated = self.unless.truth(cells, n), cells[self.target.name].applies
         return (applies & ~stated) | (~applies & stated)
 
 

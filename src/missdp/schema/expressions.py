@@ -1,9 +1,9 @@
 """Conditions and equations about one row: one syntax for rules, subpopulations and questions.
 
 Python's parser reads a text, and nothing is ever evaluated. The parser sees neither names nor
-constants: each is replaced by a word of our own first. Names are those of attributes, in backticks
-if they hold other characters than letters, digits and ``_``. Constants are checked against the
-public domain.
+constants: a word of our own stands for each. Names are those of attributes, in backticks if they
+hold other characters than letters, digits and ``_``. Constants are checked against the public
+domain.
 
     age >= 20 and age < 30
     20 <= age < 30 and `marital status` in ("married", "widowed")
@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from missdp.errors import MissDPError, ParameterError, SchemaError, did_you_mean, replacing
-from missdp.schema.attributes import Categorical, Level, Ordinal
+from missdp.errors import ParameterError, SchemaError, did_you_mean, replacing
+from missdp.schema.attributes import Categorical, Level
 from missdp.schema.dates import Date
 from missdp.schema.differences import Difference
 from missdp.schema.logic import MIRRORED, Comparison, Junction, Not, Predicate
@@ -32,157 +32,141 @@ if TYPE_CHECKING:
     from missdp.schema.schema import Schema
 
 MAX_LENGTH = 100_000  # characters of one text
-MAX_DEPTH = 50  # conditions inside each other
-MAX_SIGNS = 200  # signs + - * in one text, each of which nests the syntax tree by one level
+MAX_NESTED = 100  # parentheses inside each other, with all words not, + , - and * of a text
 _SHOWN = 40  # characters of a text that a message quotes
-_KEYWORDS = frozenset({"and", "or", "not", "in"})
-_PLAIN = re.compile(r"[^\W\d]\w*")
+_PLAIN = r"[^\W\d]\w*"
+_WORD = re.compile(
+    r"\s*(?:(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
+    rf"""|(?P<text>"[^"]*"|'[^']*')|(?P<name>`[^`]+`|{_PLAIN})"""
+    r"|(?P<sign><=|>=|!=|<>|==|[-+*<>=(),≠≤≥]))"
+)
 _PYTHON: Final = {"=": "==", "<>": "!=", "≠": "!=", "≤": "<=", "≥": ">="}
+_KEYWORDS: Final = ("and", "or", "not", "in")
+_NESTING: Final = {"(": 1, ")": -1, "not": 1, "+": 1, "-": 1, "*": 1}
 _OPERATORS: Final = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
 }  # fmt: skip
-_WORD = re.compile(
-    r"\s*(?:(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
-    r"""|(?P<text>"[^"]*"|'[^']*')"""
-    rf"|(?P<name>`[^`]+`|{_PLAIN.pattern})"
-    r"|(?P<sign><=|>=|!=|<>|==|[-+*<>=(),≠≤≥]))"
-)
+_SUMS = (ast.BinOp, ast.UnaryOp, ast.Call)
+_HINTS: Final[dict[type[ast.expr], str]] = {
+    ast.Name: "; text goes in quotes",
+    ast.BinOp: "; sums such as a + 2 * b stand in rules of the form always = 'a + 2 * b = c'",
+    ast.Call: "; years(earlier, later) stands alone on its side of an equation",
+}
 
-
-class ExpressionError(Exception):
-    """A text is no expression. `reading` puts an error of the library in its place.
-
-    The message quotes the text only, which is public.
-    """
-
-
-class Linear(NamedTuple):
-    """A linear equation: the multiples of attributes on its left, and the number on its right."""
-
-    terms: dict[str, float]
-    constant: float
-
-
-class Years(NamedTuple):
-    """An equation by which a number is the completed years from one date to another."""
-
-    number: AnyAttribute
-    earlier: AnyAttribute
-    later: AnyAttribute
-
-
+#: The multiples of attributes on the left of a linear equation; under "", the number on its right.
+Linear: TypeAlias = dict[str, float]
+#: A number, and the two dates between which it is the completed years.
+Years: TypeAlias = tuple[AnyAttribute, AnyAttribute, AnyAttribute]
 Statement: TypeAlias = Predicate | Linear | Years
+_Parsed = TypeVar("_Parsed")
 
 
-def reading(text: str, names: Collection[str], wrong: Callable[[str], MissDPError]) -> replacing:
-    """Replace ``ExpressionError`` by the error that ``wrong`` makes of its message."""
-    return replacing(ExpressionError, by=lambda error: wrong(f"{error}{_hint(text, names)}"))
+class RuleError(Exception):
+    """A rule or a condition does not fit the schema. A public error takes its place.
 
-
-def _hint(text: str, names: Iterable[str]) -> str:
-    """Return advice for a text in which an odd name stands without backticks."""
-    bare = re.sub(r"`[^`]*`", "` `", text)
-    odd = [n for n in names if not _PLAIN.fullmatch(n) and "`" not in n and n.strip() in bare]
-    if not odd:
-        return ""
-    name = max(odd, key=len)
-    return f"; a name with a blank, a comma or another sign goes in backticks: `{name}`"
+    The message quotes public facts only: the text, and the schema.
+    """
 
 
 def attribute_named(columns: Columns, name: object, *, hint: str = "") -> AnyAttribute:
     """Return the attribute of a name."""
     if not isinstance(name, str) or name not in columns:
         near = did_you_mean(name, columns)
-        raise ExpressionError(f"the schema has no attribute {name!r}{hint}{near}")
+        raise RuleError(f"the schema has no attribute {name!r}{hint}{near}")
     return columns[name]
 
 
 def condition(text: str, columns: Columns) -> Predicate:
     """Read a condition on one row."""
-    reader = _Reader(text, columns)
-    return reader.condition(reader.tree)
+    return _read(text, columns, lambda reader: reader.condition(reader.tree))
 
 
 def statements(text: str, columns: Columns) -> tuple[Statement, ...]:
     """Read what always holds: conditions and equations that are joined by ``and``."""
-    reader = _Reader(text, columns)
-    return tuple(reader.statements(reader.tree))
+    return _read(text, columns, lambda reader: tuple(reader.statements(reader.tree)))
 
 
-class _Reader:
+def _read(text: str, columns: Columns, translate: Callable[[_Reader], _Parsed]) -> _Parsed:
+    """Translate a text; advise backticks if it cannot be read and has an odd name without them."""
+    try:
+        return translate(_Reader(text, columns))
+    except RuleError as error:
+        message = f"{error}{_hint(text, columns)}"
+    raise RuleError(message)
+
+
+def _hint(text: object, names: Iterable[str]) -> str:
+    bare = re.sub(r"`[^`]*`", "` `", str(text))
+    odd = [n for n in names if not re.fullmatch(_PLAIN, n) and "`" not in n and n.strip() in bare]
+    name = max(odd, key=len, default="")
+    advice = "; a name with a blank, a comma or another sign goes in backticks"
+    return f"{advice}: `{name}`" if name else ""
+
+
+class _Reader(ast.NodeTransformer):
     """A text as Python's syntax tree, and the translation of its nodes.
 
     Every node that is not listed here is refused.
     """
 
     def __init__(self, text: str, columns: Columns) -> None:
-        self._text, self._columns = text, columns
-        self._names: dict[str, str] = {}
-        self._constants: dict[str, Level | float] = {}
-        # From the place of a word in the Python text to its place in the original text.
-        self._starts: dict[int, int] = {}
-        self._ends: dict[int, int] = {}
-        self.tree = self._parsed()
-
-    def _parsed(self) -> ast.expr:
-        """Return the syntax tree of the text, with our own words for names and constants."""
-        source, size = [], 0
-        for word in _words(self._text):
-            kind = str(word.lastgroup)
-            source.append(self._python(kind, word[kind]))
-            self._starts[size] = word.start(kind)
-            self._ends[size + len(source[-1])] = word.end(kind)
-            size += len(source[-1]) + 1
+        self._text, self._columns, self._words = text, columns, [*_words(text)]
+        self._source = " ".join(self._python(*word) for word in enumerate(self._words))
         try:
-            return ast.parse(" ".join(source), mode="eval").body
+            tree = ast.parse(self._source, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            offset = getattr(error, "offset", None) or 0  # the first place is 1, the end is 0
-        at = self._starts.get(offset - 1, len(self._text))
-        raise _unreadable(self._text[at:])
+            tree, offset = None, getattr(error, "offset", None) or len(self._source) + 1
+        if tree is None:
+            raise _unreadable(text[self._place(offset - 1) :])
+        self.tree: ast.expr = self.visit(tree)
 
-    def _python(self, kind: str, word: str) -> str:
-        """Return what stands for a word in the Python text."""
-        if kind == "sign":
-            return _PYTHON.get(word, word)
-        if kind == "name" and word.lower() in _KEYWORDS:
-            return word.lower()
-        own = f"_{len(self._names) + len(self._constants)}"
-        if kind == "name" and word.lower() not in ("true", "false"):
-            self._names[own] = word.strip("`")
-        elif kind == "name":
-            self._constants[own] = word.lower() == "true"
-        else:
-            self._constants[own] = float(word) if kind == "number" else word[1:-1]
-        return own
+    @staticmethod
+    def _python(place: int, word: re.Match[str]) -> str:
+        """Return what stands for a word of the text: signs and four words alone are Python's."""
+        plain = word[0].strip()
+        if word["sign"]:
+            return _PYTHON.get(plain, plain)
+        return plain.lower() if plain.lower() in _KEYWORDS else f"_{place}"
 
-    def _error(self, expected: str, node: ast.expr, hint: str = "") -> ExpressionError:
-        start, end = self._starts[node.col_offset], self._ends[node.end_col_offset or 0]
-        return ExpressionError(f"expected {expected}, found {_short(self._text[start:end])}{hint}")
+    def _place(self, offset: int) -> int:
+        """Return where in the text the word begins that is at an offset of the Python text."""
+        index = len(self._source[:offset].split())
+        return self._words[index].start() if index < len(self._words) else len(self._text)
 
-    def _is_name(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Name) and node.id in self._names
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Put a name or a constant back."""
+        word = self._words[int(node.id[1:])]
+        plain = word[0].strip()
+        new: ast.expr = ast.Name(plain.strip("`"))
+        if word["number"] or word["text"]:
+            new = ast.Constant(float(plain) if word["number"] else plain[1:-1])
+        elif plain.lower() in ("true", "false"):
+            new = ast.Constant(plain.lower() == "true")
+        return ast.copy_location(new, node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        """Make one constant of a sign and a number."""
+        match self.generic_visit(node):
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=float(number))):
+                return ast.copy_location(ast.Constant(-number), node)
+            case ast.UnaryOp(op=ast.UAdd(), operand=ast.Constant(value=float()) as constant):
+                return ast.copy_location(constant, node)
+        return node
+
+    def _error(self, expected: str, node: ast.expr) -> RuleError:
+        begin, end = (self._place(at or 0) for at in (node.col_offset, node.end_col_offset))
+        hint = _HINTS.get(type(node), "")
+        return RuleError(f"expected {expected}, found {_short(self._text[begin:end])}{hint}")
 
     def _attribute(self, node: ast.expr, *, hint: str = "") -> AnyAttribute:
-        if isinstance(node, ast.Name) and node.id in self._names:
-            return attribute_named(self._columns, self._names[node.id], hint=hint)
+        if isinstance(node, ast.Name):
+            return attribute_named(self._columns, node.id, hint=hint)
         raise self._error("an attribute", node)
 
     def _constant(self, node: ast.expr) -> Level | float:
-        """Return a number, a text or a truth value."""
-        match node:
-            case ast.Name(id=word) if word in self._constants:
-                return self._constants[word]
-            case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=inner):
-                number = self._constant(inner)
-                if isinstance(number, float):
-                    return -number if isinstance(sign, ast.USub) else number
-        quotes = "; text goes in quotes" if self._is_name(node) else ""
-        raise self._error("number or text or true or false", node, quotes)
-
-    def _is_constant(self, node: ast.expr) -> bool:
-        while isinstance(node, ast.UnaryOp):
-            node = node.operand
-        return isinstance(node, ast.Name) and node.id in self._constants
+        if isinstance(node, ast.Constant) and isinstance(node.value, Level | float):
+            return node.value
+        raise self._error("number or text or true or false", node)
 
     def condition(self, node: ast.expr) -> Predicate:
         """Translate a condition."""
@@ -199,20 +183,17 @@ class _Reader:
     def _comparison(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Predicate:
         if isinstance(op, ast.In | ast.NotIn):
             return self._member(self._attribute(left), right, negated=isinstance(op, ast.NotIn))
-        for side in (left, right):
-            if self._is_arithmetic(side):
-                raise self._error("an attribute or a constant", side, _EQUATIONS_ONLY)
         operator = _OPERATORS[type(op)]
-        if not self._is_name(left):
+        if isinstance(left, ast.Constant):
             left, operator, right = right, MIRRORED[operator], left
         one = self._attribute(left)
-        if not self._is_name(right):
+        if not isinstance(right, ast.Name):
             return comparison(one, operator, self._constant(right))
         two = self._attribute(right, hint="; text goes in quotes")
         if one is two:
-            raise ExpressionError(f"it names {one.name!r} twice in one comparison")
+            raise RuleError(f"it compares {one.name!r} with itself")
         if not are_comparable(one, operator, two):
-            raise ExpressionError(
+            raise RuleError(
                 f"{one.name!r} and {two.name!r} cannot be compared: all must be numeric, all dates "
                 "in one unit, or all ordinal with the same levels"
             )
@@ -222,7 +203,7 @@ class _Reader:
         """Translate ``in`` and ``not in``; one value in parentheses is no tuple in Python."""
         values = listed.elts if isinstance(listed, ast.Tuple) else [listed]
         if not values:
-            raise ExpressionError(f"the list of values of {attribute.name!r} is empty")
+            raise RuleError(f"the list of values of {attribute.name!r} is empty")
         operator = "!=" if negated else "=="
         found = (comparison(attribute, operator, self._constant(value)) for value in values)
         return Junction(tuple(found), all_of=negated)
@@ -242,126 +223,90 @@ class _Reader:
             case _:
                 yield self.condition(node)
 
-    def _is_arithmetic(self, node: ast.expr) -> bool:
-        negated = isinstance(node, ast.UnaryOp) and not self._is_constant(node)
-        return negated or isinstance(node, ast.BinOp | ast.Call)
-
     def _is_equation(self, *sides: ast.expr) -> bool:
         """Tell an equation of numbers from a condition on levels, or on one number."""
-        names = (self._names.get(side.id, "") for side in sides if isinstance(side, ast.Name))
-        numeric = [isinstance(self._columns.get(name), Numeric) for name in names]
-        return any(map(self._is_arithmetic, sides)) or (len(numeric) == 2 and all(numeric))
+        named = (self._columns.get(getattr(side, "id", "")) for side in sides)
+        sums = any(isinstance(side, _SUMS) for side in sides)
+        return sums or all(isinstance(attribute, Numeric) for attribute in named)
 
     def _equation(self, left: ast.expr, right: ast.expr) -> Linear | Years:
         for call, number in ((left, right), (right, left)):
-            if isinstance(call, ast.Call) and self._is_name(number):
-                return Years(self._attribute(number), *self._dates(call))
-        found = Linear({}, 0.0)
-        for side, factor in ((left, 1.0), (right, -1.0)):
-            found = self._linear(side, factor, found)
-        return found
+            match call:
+                case ast.Call(func=ast.Name(id="years"), args=[earlier, later]):
+                    dates = self._attribute(earlier), self._attribute(later)
+                    return self._attribute(number), *dates
+                case ast.Call():
+                    raise self._error("years(earlier, later), the only call in rules", call)
+        terms = {"": 0.0}
+        self._add(left, 1.0, terms)
+        self._add(right, -1.0, terms)
+        return terms
 
-    def _dates(self, call: ast.Call) -> tuple[AnyAttribute, AnyAttribute]:
-        """Return the two dates of ``years(earlier, later)``."""
-        name = self._names.get(getattr(call.func, "id", ""))
-        if name != "years":
-            raise self._error("years(earlier, later), the only call in rules", call)
-        if len(call.args) != 2:
-            raise self._error("two dates in years(earlier, later)", call)
-        earlier, later = map(self._attribute, call.args)
-        return earlier, later
-
-    def _linear(self, node: ast.expr, factor: float, sums: Linear) -> Linear:
+    def _add(self, node: ast.expr, factor: float, terms: Linear) -> None:
         """Add a multiple of a sum to the terms on the left, and to the number on the right."""
         match node:
             case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
-                sums = self._linear(left, factor, sums)
-                return self._linear(right, factor if isinstance(op, ast.Add) else -factor, sums)
-            case ast.UnaryOp(op=ast.USub() | ast.UAdd() as op, operand=inner):
-                return self._linear(inner, -factor if isinstance(op, ast.USub) else factor, sums)
-            case ast.BinOp(left=left, op=ast.Mult(), right=right):
-                number, other = (left, right) if self._is_constant(left) else (right, left)
-                return self._linear(other, factor * self._number(number), sums)
-            case ast.Call():
-                self._dates(node)
-                raise ExpressionError(
-                    "years(earlier, later) stands alone on its side, and one number opposite"
-                )
-            case _ if self._is_constant(node):
-                return Linear(sums.terms, sums.constant - factor * self._number(node))
-        if not self._is_name(node):
-            raise self._error("a number or an attribute", node)
-        name = self._attribute(node).name
-        return Linear({**sums.terms, name: sums.terms.get(name, 0.0) + factor}, sums.constant)
-
-    def _number(self, node: ast.expr) -> float:
-        value = self._constant(node)
-        if isinstance(value, float):
-            return value
-        raise self._error("a number", node)
+                self._add(left, factor, terms)
+                self._add(right, factor if isinstance(op, ast.Add) else -factor, terms)
+            case ast.UnaryOp(op=ast.USub(), operand=inner):
+                self._add(inner, -factor, terms)
+            case ast.BinOp(left=ast.Constant(value=float(number)), op=ast.Mult(), right=inner):
+                self._add(inner, factor * number, terms)
+            case ast.Constant(value=float(number)):
+                terms[""] -= factor * number
+            case _:
+                name = self._attribute(node).name
+                terms[name] = terms.get(name, 0.0) + factor
 
 
-_EQUATIONS_ONLY = "; sums, multiples and years() stand in rules of the form always = 'a + b = c'"
-
-
-def _words(text: str) -> Iterator[re.Match[str]]:
+def _words(text: object) -> Iterator[re.Match[str]]:
     """Yield the words of a text, which is neither too long nor nested too deeply for Python."""
+    if not isinstance(text, str) or not text.strip():
+        raise RuleError("it is written as text, and not empty")
     if len(text) > MAX_LENGTH:
-        raise ExpressionError(f"it has more than {MAX_LENGTH:,} characters. Use several rules")
-    at, text = 0, text.rstrip()
-    depth = prefixes = signs = 0
-    while at < len(text):
+        raise RuleError(f"it has more than {MAX_LENGTH:,} characters. Use several rules")
+    at, nested, end = 0, 0, len(text.rstrip())
+    while at < end:
         word = _WORD.match(text, at)
         if word is None:
             raise _unreadable(text[at:])
-        plain, at = word[0].strip().lower(), word.end()
-        depth += {"(": 1, ")": -1}.get(plain, 0)
-        prefixes = prefixes + 1 if plain in ("not", "-", "+") else 0
-        signs += plain in ("+", "-", "*")
-        if depth + prefixes > MAX_DEPTH:
-            raise ExpressionError(f"more than {MAX_DEPTH} conditions inside each other")
-        if signs > MAX_SIGNS:
-            raise ExpressionError(f"more than {MAX_SIGNS} signs + - * in one text")
+        nested, at = nested + _NESTING.get(word[0].strip().lower(), 0), word.end()
+        if nested > MAX_NESTED:
+            raise RuleError(f"more than {MAX_NESTED} parts inside each other. Use several rules")
         yield word
 
 
 def _neighbours(node: ast.Compare) -> Iterator[tuple[ast.expr, ast.cmpop, ast.expr]]:
-    """Yield each two sides of a chain of comparisons, and what stands between them."""
-    left = node.left
-    for op, right in zip(node.ops, node.comparators, strict=True):
-        yield left, op, right
-        left = right
+    """Return each two sides of a chain of comparisons, with what stands between them."""
+    return zip((node.left, *node.comparators), node.ops, node.comparators, strict=False)
 
 
-def _unreadable(rest: str) -> ExpressionError:
+def _unreadable(rest: str) -> RuleError:
     """Return the error that quotes the rest of a text, from the word that does not fit."""
-    found = f"cannot read {_short(rest.strip())}" if rest.strip() else "found the end of the text"
-    return ExpressionError(
+    found = f"cannot read {_short(rest)}" if rest.strip() else "found the end of the text"
+    return RuleError(
         f"{found}. Write names, constants, = != < <= > >= and in, joined by and, or and not"
     )
 
 
 def _short(text: str) -> str:
+    text = text.strip()
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
 
 
 def scale_of(attribute: AnyAttribute) -> Hashable:
-    """Return the scale on which values of an attribute compare; None if they have no order."""
+    """Return what tells whether values of attributes compare."""
     if isinstance(attribute, Date):
         return attribute.unit, attribute.zoned
     if isinstance(attribute, Difference):
         return attribute.unit, attribute.resolution
-    if isinstance(attribute, Numeric):
-        return "numbers"
-    return attribute.levels if isinstance(attribute, Ordinal) else None
+    return "numbers" if isinstance(attribute, Numeric) else (type(attribute), attribute.levels)
 
 
 def are_comparable(one: AnyAttribute, operator: str, two: AnyAttribute) -> bool:
     """Tell whether values of two attributes are on one scale, ordered if the operator needs it."""
-    if operator in ("==", "!=") and isinstance(one, Categorical) and isinstance(two, Categorical):
-        return one.levels == two.levels
-    scale = scale_of(one)
-    return scale is not None and scale == scale_of(two)
+    has_order = operator in ("==", "!=") or not isinstance(one, Categorical)
+    return has_order and scale_of(one) == scale_of(two)
 
 
 def comparison(attribute: AnyAttribute, operator: str, value: Level | float) -> Comparison:
@@ -370,17 +315,15 @@ def comparison(attribute: AnyAttribute, operator: str, value: Level | float) -> 
         date = attribute.number(value) if isinstance(value, str) else None
         if date is None:
             like = attribute.shown(attribute.lower)
-            raise ExpressionError(
-                f"{attribute.name!r} is compared with a {attribute.kind} like {like!r}"
-            )
+            raise RuleError(f"{attribute.name!r} is compared with a {attribute.kind} like {like!r}")
         return Comparison(attribute, operator, date)
     if isinstance(attribute, Numeric):
         if isinstance(value, (str, bool)):
-            raise ExpressionError(f"{attribute.name!r} is numeric; compare it with a number")
+            raise RuleError(f"{attribute.name!r} is numeric; compare it with a number")
         size = attribute.size_of_unit if isinstance(attribute, Difference) else 1.0
         return Comparison(attribute, operator, float(value) * size)
     if isinstance(attribute, Categorical) and operator not in ("==", "!="):
-        raise ExpressionError(f"{attribute.name!r} has no order; use =, != or in")
+        raise RuleError(f"{attribute.name!r} has no order; use =, != or in")
     level: Level | float = value
     if isinstance(value, float) and value.is_integer():
         whole = isinstance(next(iter(attribute.levels), ""), int)
@@ -388,7 +331,7 @@ def comparison(attribute: AnyAttribute, operator: str, value: Level | float) -> 
     for code, known in enumerate(attribute.levels):
         if type(known) is type(level) and known == level:
             return Comparison(attribute, operator, float(code))
-    raise ExpressionError(attribute.not_a_level(value))
+    raise RuleError(attribute.not_a_level(value))
 
 
 _NAME_IN_LIST = re.compile(r"(?:\s*`([^`]+)`\s*|([^,`]*))(?:,|$)")  # takes linear time
@@ -418,5 +361,5 @@ def parse_where(text: str | None, schema: Schema, *, named: str = "where") -> Pr
         raise ParameterError(f"{named}: a subpopulation is written as text")
     if text is None or not text.strip():
         return Junction((), all_of=True)
-    with reading(text, schema.names, lambda why: ParameterError(f"{named}: {why}")):
+    with replacing(RuleError, by=lambda error: ParameterError(f"{named}: {error}")):
         return condition(text, schema.columns)

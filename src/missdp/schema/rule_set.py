@@ -16,10 +16,9 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from missdp.errors import SchemaError
-from missdp.schema.attributes import Level
 from missdp.schema.bound_rules import BoundRule, Derived, Forbidden, Routing
 from missdp.schema.differences import Difference, EitherDate
-from missdp.schema.logic import Cells, Comparison, Junction, Truth
+from missdp.schema.logic import Cells, Comparison, Truth
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.schema.rules import Rule
 from missdp.types import Flags
@@ -29,11 +28,10 @@ ImpossibleCells: TypeAlias = Mapping[tuple[str, ...], Flags]
 
 MAX_TABLE = 1_000_000  # cells of one table of impossible cells
 MAX_CHECKED = 300_000  # cells of a table that is checked for levels without any row
-MAX_CHECKED_IN_ALL = 4_000_000  # cells of all tables that are checked
 REHEARSED_ROWS = 1_000
 FEW_ROWS = 5  # rows of a rehearsal, below which rules probably contradict each other
 
-_Target = TypeVar("_Target", Derived, Routing)
+_WithTarget = TypeVar("_WithTarget", Derived, Routing)
 
 
 class RuleSet:
@@ -60,9 +58,8 @@ class RuleSet:
             if columns[name].nullable
         )
         #: Attributes that follow or are routed, each after all that it depends on.
-        self.order = self._sorted() if self.bound else ()
+        self.order = self._sorted()
         self._check_nullable()
-        self._check_orders()
         self._check_levels()
 
     @property
@@ -95,9 +92,8 @@ class RuleSet:
     def impossible(self) -> ImpossibleCells:
         """Combinations of levels and bins that no row has, where their tables are not too large."""
         tables: dict[tuple[str, ...], Flags] = {}
-        for rule in self.bound:
-            names = self._table_names(rule)
-            if self._table_size(names) <= MAX_TABLE and (table := self._table(rule, names)).any():
+        for _, names, table in self._tables(MAX_TABLE):
+            if table.any():
                 tables[names] = tables[names] | table if names in tables else table
         return tables
 
@@ -150,15 +146,23 @@ class RuleSet:
         return int(n - np.count_nonzero(broken))
 
     def _sorted(self) -> tuple[str, ...]:
-        """Order what follows after what it depends on, or refuse a circle."""
+        """Order what follows after what it depends on; refuse circles, of orders as well."""
         needs: dict[str, set[str]] = {}
         rules: list[Derived | Routing] = [*self.derived.values(), *self.routing.values()]
         for rule in rules:
-            needs.setdefault(_target_of(rule), set()).update(rule.reads)
+            needs.setdefault(rule.target.name, set()).update(rule.reads)
         names = _in_order(
             needs,
             "follow from each other in a circle; leave one of these rules out, or let an equation "
             "determine another attribute",
+        )
+        above: dict[str, set[str]] = {}
+        for high, low in _orders(self.forbidden):
+            above.setdefault(low, set()).add(high)
+        _in_order(
+            above,
+            "are ordered in a circle; leave one of these orders out (an equation says that two "
+            "numbers are equal)",
         )
         return tuple(name for name in names if name in needs)
 
@@ -171,60 +175,39 @@ class RuleSet:
                     "attribute that it follows from may be missing"
                 )
 
-    def _check_orders(self) -> None:
-        """Refuse orders such as a <= b and b <= a."""
-        above: dict[str, set[str]] = {}
-        for rule in self.forbidden:
-            for high, _, low in _forbidden_order(rule):
-                above.setdefault(low, set()).add(high)
-        _in_order(
-            above,
-            "are ordered in a circle; leave one of these orders out (an equation says that two "
-            "numbers are equal)",
-        )
-
     def _check_levels(self) -> None:
-        """Refuse a rule that alone leaves a level, a bin or "not applicable" without any row."""
-        left = MAX_CHECKED_IN_ALL
-        for rule in self.bound:
-            names = self._table_names(rule)
-            size = self._table_size(names)
-            if size > min(left, MAX_CHECKED):
-                continue
-            left -= size
-            table = self._table(rule, names)
+        """Refuse a rule that alone leaves a level, a bin or "not applicable" without any row.
+
+        The domain of an attribute that follows may be wider, and bins that a fit found are none.
+        """
+        for rule, names, table in self._tables(MAX_CHECKED):
+            if table.all():
+                raise SchemaError(
+                    f"rule {rule.text!r} leaves no row at all. Correct it, or the bounds and "
+                    "levels of its attributes"
+                )
             for axis, name in enumerate(names):
                 others = tuple(i for i in range(len(names)) if i != axis)
-                self._check_level(rule, self._columns[name], np.asarray(table.all(axis=others)))
+                dead, attribute = np.asarray(table.all(axis=others)), self._columns[name]
+                numeric = isinstance(attribute, Numeric)
+                levels = attribute.interval_names if numeric else attribute.levels  # type: ignore[union-attr]
+                wider = name in self.derived or (numeric and attribute.cuts_from is not None)  # type: ignore[union-attr]
+                if dead.any() and not (wider and not dead[: attribute.size].all()):
+                    level = (*levels, "not applicable")[int(np.argmax(dead))]
+                    raise SchemaError(
+                        f"rule {rule.text!r} leaves no row in which {name!r} is {level}. Take it "
+                        "out of the attribute's domain, or correct the rule"
+                    )
 
-    def _check_level(self, rule: BoundRule, attribute: AnyAttribute, dead: Flags) -> None:
-        """Refuse dead levels. A domain may be wider than what follows, and found bins are none."""
-        wider = attribute.name in self.derived
-        if isinstance(attribute, Numeric):
-            wider |= attribute.cuts_from is not None
-            levels: tuple[Level, ...] = attribute.interval_names
-        else:
-            levels = attribute.levels
-        if not dead.any() or (wider and not dead[: attribute.size].all()):
-            return
-        level = (*levels, "not applicable")[int(np.argmax(dead))]
-        raise SchemaError(
-            f"rule {rule.text!r} leaves no row in which {attribute.name!r} is {level}. Take it out "
-            "of the attribute's domain, or correct the rule"
-        )
-
-    def _table_names(self, rule: BoundRule) -> tuple[str, ...]:
-        return tuple(name for name in self._columns if name in rule.names)
-
-    def _table_size(self, names: Iterable[str]) -> int:
-        return math.prod(self._columns[name].missing_code for name in names)
-
-    def _table(self, rule: BoundRule, names: tuple[str, ...]) -> Flags:
-        """Return which combinations of cells surely break a rule, an axis for each attribute."""
-        shape = [self._columns[name].missing_code for name in names]
-        codes = np.indices(shape).reshape(len(shape), -1)
-        cells = {n: Cells.of(self._columns[n], c, None) for n, c in zip(names, codes, strict=True)}
-        return rule.broken(cells, codes.shape[1]).is_true.reshape(shape)
+    def _tables(self, max_cells: int) -> Iterator[tuple[BoundRule, tuple[str, ...], Flags]]:
+        """Yield which combinations of cells surely break a rule, an axis for each attribute."""
+        for rule in self.bound:
+            read = {name: a for name, a in self._columns.items() if name in rule.names}
+            shape = [attribute.missing_code for attribute in read.values()]
+            if math.prod(shape) <= max_cells:
+                codes = np.indices(shape).reshape(len(shape), -1)
+                cells = {n: Cells.of(read[n], c, None) for n, c in zip(read, codes, strict=True)}
+                yield rule, (*read,), rule.broken(cells, codes.shape[1]).is_true.reshape(shape)
 
 
 def _uniform(attribute: AnyAttribute, n: int, rng: np.random.Generator) -> Cells:
@@ -232,9 +215,8 @@ def _uniform(attribute: AnyAttribute, n: int, rng: np.random.Generator) -> Cells
     if not isinstance(attribute, Numeric):
         return Cells.exact(rng.integers(0, attribute.size, n).astype(np.float64))
     values = rng.uniform(attribute.lower, attribute.upper, n)
-    if attribute.integer:
-        values = np.rint(values)
-    return Cells.exact(np.clip(attribute.on_step(values), attribute.lower, attribute.upper))
+    values = attribute.on_step(np.rint(values) if attribute.integer else values)
+    return Cells.exact(np.clip(values, attribute.lower, attribute.upper))
 
 
 def _in_order(after: Mapping[str, Iterable[str]], why: str) -> tuple[str, ...]:
@@ -246,27 +228,23 @@ def _in_order(after: Mapping[str, Iterable[str]], why: str) -> tuple[str, ...]:
     raise SchemaError(f"rules: {circle} {why}")
 
 
-def _forbidden_order(rule: BoundRule) -> Iterator[tuple[str, str, str]]:
-    """Yield the two attributes of a forbidden order ``a > b`` or ``a >= b``."""
-    condition = rule.condition if isinstance(rule, Forbidden) else None
-    if isinstance(condition, Junction) and len(condition.parts) == 1:
-        condition = condition.parts[0]
-    if not isinstance(condition, Comparison) or isinstance(condition.right, float):
-        return
-    one, two = condition.left.name, condition.right.name
-    if condition.operator in (">", ">="):
-        yield one, condition.operator, two
-    elif condition.operator in ("<", "<="):
-        yield two, {"<": ">", "<=": ">="}[condition.operator], one
+def _orders(rules: Iterable[BoundRule]) -> dict[tuple[str, str], tuple[bool, str]]:
+    """Return which attribute lies below another: by their names, if strictly, and by which rule."""
+    orders = {}
+    for rule in rules:
+        forbidden = rule.condition if isinstance(rule, Forbidden) else None
+        if not isinstance(forbidden, Comparison) or isinstance(forbidden.right, float):
+            continue
+        names = forbidden.left.name, forbidden.right.name
+        if forbidden.operator not in ("==", "!="):
+            names = names if ">" in forbidden.operator else names[::-1]
+            orders[names] = "=" in forbidden.operator, rule.text
+    return orders
 
 
 def _through_missing(bound: Iterable[BoundRule], columns: Columns) -> list[Forbidden]:
     """Return what orders say of two attributes when the one between them is missing."""
-    orders = {
-        (one, two): (operator == ">=", rule.text)
-        for rule in bound
-        for one, operator, two in _forbidden_order(rule)
-    }
+    orders = _orders(bound)
     between = [a.name for a in columns.values() if a.nullable and a.not_applicable is None]
     known = dict(orders)
     for via in between:
@@ -283,20 +261,14 @@ def _through_missing(bound: Iterable[BoundRule], columns: Columns) -> list[Forbi
     ]
 
 
-def _target_of(rule: Derived | Routing) -> str:
-    """Return the attribute that a rule is about."""
-    return rule.target if isinstance(rule, Routing) else rule.target.name
-
-
-def _by_target(rules: Iterable[_Target]) -> dict[str, _Target]:
-    targets: dict[str, _Target] = {}
+def _by_target(rules: Iterable[_WithTarget]) -> dict[str, _WithTarget]:
+    targets: dict[str, _WithTarget] = {}
     for rule in rules:
-        name = _target_of(rule)
-        if name in targets:
+        other = targets.setdefault(rule.target.name, rule)
+        if other is not rule:
             verb = "is routed" if isinstance(rule, Routing) else "follows from others"
             raise SchemaError(
-                f"rules: {name!r} {verb} by two rules, {targets[name].text!r} and {rule.text!r}; "
-                "make one of them"
+                f"rules: {rule.target.name!r} {verb} by two rules, {other.text!r} and "
+                f"{rule.text!r}; make one of them"
             )
-        targets[name] = rule
     return targets

@@ -410,7 +410,7 @@ def _not_applicable(columns: Columns, rules: Iterable[Rule]) -> frozenset[str]:
     """Return the attributes that are not applicable to some rows."""
     bound = [b for rule in rules for b in rule.bound(columns)]
     found = {a.name for a in columns.values() if a.not_applicable is not None}
-    found |= {rule.target for rule in bound if isinstance(rule, Routing)}
+    found |= {rule.target.name for rule in bound if isinstance(rule, Routing)}
     derived = [rule for rule in bound if isinstance(rule, Derived)]
     grown = {*found}
     while grown:

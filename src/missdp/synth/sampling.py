@@ -24,11 +24,11 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from missdp.errors import DataError, ParameterError
+from missdp.errors import DataError, ParameterError, replacing
 from missdp.inference.model import related
 from missdp.schema import Categorical, Numeric, Schema
 from missdp.schema.bound_rules import Routing
-from missdp.schema.expressions import attribute_named, comparison, parse_where, reading
+from missdp.schema.expressions import RuleError, attribute_named, comparison, parse_where
 from missdp.schema.logic import Junction, Predicate
 from missdp.schema.modelled import Modelled
 from missdp.schema.numeric import code_dtype
@@ -212,7 +212,7 @@ def _loosened(modelled: Modelled, codes: Codes, share: float, rng: np.random.Gen
 
 def _misrouted(rule: Routing, rows: Rows, *, overrule: bool) -> NDArray[np.bool_]:
     """Tell which rows have no value although the condition holds, or one although it fails."""
-    applies, cells = rule.unless.truth(rows.known, rows.n), rows.known[rule.target]
+    applies, cells = rule.unless.truth(rows.known, rows.n), rows.known[rule.target.name]
     found = applies.is_true & cells.not_applicable
     return np.asarray(found if overrule else found | (applies.is_false & cells.has_value))
 
@@ -317,7 +317,7 @@ class Selection:
     def __init__(self, where: Where, schema: Schema) -> None:
         self.drawn = self.kept = 0
         missing: Iterable[str]
-        with reading("", schema.names, lambda why: ParameterError(f"where: {why}")):
+        with replacing(RuleError, by=lambda error: ParameterError(f"where: {error}")):
             if isinstance(where, str):
                 rest, missing = _without_missing(where)
                 self._predicate = parse_where(rest, schema)

@@ -168,14 +168,14 @@ class Rows:
 
     def route(self, rule: Routing) -> None:
         """Settle where an attribute is not applicable; a hole where that is not known stays."""
-        attribute = self._schema[rule.target]
+        attribute = self._schema[rule.target.name]
         applies = rule.unless.truth(self.known, self.n)
         self._put(attribute, applies.is_false, attribute.size)
         if attribute.nullable:
             # Once a cell that alone tells it is lost, it is not known, as when rows are read again.
-            only_by_rule = self._schema.rule_set.not_applicable_only_by_rule(rule.target)
+            only_by_rule = self._schema.rule_set.not_applicable_only_by_rule(attribute.name)
             wrong = ~applies.is_false if only_by_rule else applies.is_true
-            wrong &= self.known[rule.target].not_applicable
+            wrong &= self.known[attribute.name].not_applicable
             self._put(attribute, wrong, attribute.missing_code)
 
     def lose(self, name: str, where: Flags) -> None:
