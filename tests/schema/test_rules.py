@@ -168,7 +168,11 @@ CONTRADICTIONS = [
 
 WARNED = [
     (Always("a = b"), Always("a < b or work = 'no'"), Always("a < b or work = 'yes'")),
-    (Never("work = 'yes' and a < 9"), Never("work = 'no'  and a < 9"), Never("a = 9 and b > 0")),
+    tuple(
+        Never(f"work = '{work}' and {name} {sign} 4")
+        for work, name in (("yes", "a"), ("no", "b"))
+        for sign in ("<=", ">")
+    ),
 ]
 ACCEPTED = [
     (Always("a <= b"), Never("a > 3 and work = 'no'")),
@@ -193,7 +197,7 @@ def test_rules_that_leave_hardly_any_row_warn(rules):
 
 def test_rehearsal_counts_rows_that_obey_rules():
     schema = Schema(GIVEN, (Always("a <= b"), NotApplicable("real", unless="work = 'yes'")))
-    assert schema.rule_set.surviving_rows(20_000) / 20_000 == pytest.approx(0.55, abs=0.02)
+    assert schema.rule_set.surviving_rows(20_000) / 20_000 == pytest.approx(0.59, abs=0.02)
 
 
 def test_always_is_the_opposite_of_never():

@@ -69,7 +69,27 @@ class RuleError(Exception):
 
 
 def attribute_named(columns: Columns, name: object, *, hint: str = "") -> AnyAttribute:
-    """Return the attribute of a name."""
+    """Return the attribute of a name.
+
+    Parameters
+    ----------
+    columns : dict of str to attribute
+        The attributes of the schema by name.
+    name : object
+        The name as it was written.
+    hint : str, optional
+        Advice in the message if there is no such attribute.
+
+    Returns
+    -------
+    attribute
+        Public.
+
+    Raises
+    ------
+    RuleError
+        If the schema has no attribute of this name.
+    """
     if not isinstance(name, str) or name not in columns:
         near = did_you_mean(name, columns)
         raise RuleError(f"the schema has no attribute {name!r}{hint}{near}")
@@ -304,13 +324,46 @@ def scale_of(attribute: AnyAttribute) -> Hashable:
 
 
 def are_comparable(one: AnyAttribute, operator: str, two: AnyAttribute) -> bool:
-    """Tell whether values of two attributes are on one scale, ordered if the operator needs it."""
+    """Tell whether values of two attributes are on one scale, ordered if the operator needs it.
+
+    Parameters
+    ----------
+    one, two : attribute
+        Two attributes of a schema.
+    operator : str
+        ``"=="``, ``"!="``, ``"<"``, ``"<="``, ``">"`` or ``">="``.
+
+    Returns
+    -------
+    bool
+        False for numbers and dates, or for levels that differ.
+    """
     has_order = operator in ("==", "!=") or not isinstance(one, Categorical)
     return has_order and scale_of(one) == scale_of(two)
 
 
 def comparison(attribute: AnyAttribute, operator: str, value: Level | float) -> Comparison:
-    """Check a constant against the public domain and turn a level into its code."""
+    """Check a constant against the public domain and turn a level into its code.
+
+    Parameters
+    ----------
+    attribute : attribute
+        The left side of the comparison.
+    operator : str
+        ``"=="``, ``"!="``, ``"<"``, ``"<="``, ``">"`` or ``">="``.
+    value : str, bool, int or float
+        The constant. A date is written as text.
+
+    Returns
+    -------
+    Comparison
+        With a number, or the code of a level, on its right.
+
+    Raises
+    ------
+    RuleError
+        If the constant is not a level, a number or a date of the attribute.
+    """
     if isinstance(attribute, Date):
         date = attribute.number(value) if isinstance(value, str) else None
         if date is None:
@@ -356,7 +409,27 @@ def parse_names(text: str, schema: Schema | None = None) -> tuple[str, ...]:
 
 
 def parse_where(text: str | None, schema: Schema, *, named: str = "where") -> Predicate:
-    """Parse a subpopulation."""
+    """Parse a subpopulation.
+
+    Parameters
+    ----------
+    text : str or None
+        A condition on one row. None and blank text stand for all rows.
+    schema : Schema
+        The attributes that the condition may name.
+    named : str, default "where"
+        The parameter that messages name.
+
+    Returns
+    -------
+    Predicate
+        Selects rows by :meth:`~missdp.schema.logic.Predicate.select`.
+
+    Raises
+    ------
+    ParameterError
+        If the text is not a condition, or does not fit the schema.
+    """
     if text is not None and not isinstance(text, str):
         raise ParameterError(f"{named}: a subpopulation is written as text")
     if text is None or not text.strip():

@@ -136,7 +136,20 @@ CellsByName: TypeAlias = Mapping[str, Cells]
 
 
 def compare(a: Cells, sign: str, b: Cells) -> Truth:
-    """Compare two columns; a cell that is not applicable satisfies no comparison."""
+    """Compare two columns; a cell that is not applicable satisfies no comparison.
+
+    Parameters
+    ----------
+    a, b : Cells
+        As many cells each.
+    sign : str
+        ``"=="``, ``"!="``, ``"<"``, ``"<="``, ``">"`` or ``">="``.
+
+    Returns
+    -------
+    Truth
+        Unknown where a cell is missing, or where the bounds of both cells leave it open.
+    """
     if sign in (">", ">="):
         return compare(b, MIRRORED[sign], a)
     if sign == "<":

@@ -108,7 +108,7 @@ class Modelled:
 
     @cached_property
     def kinds(self) -> dict[str, tuple[int, ...]]:
-        """By modelled attribute with holes of several kinds, their codes in the private table."""
+        """By modelled attribute with several kinds of missing, their codes in the private table."""
         found = {}
         for name in self.schema.names:
             attribute = self.whole[name]
@@ -118,14 +118,14 @@ class Modelled:
         return found
 
     def without_absent(self, name: str, law: Floats) -> Floats:
-        """Return the law of a hole: what is not applicable is none, so that is never drawn."""
+        """Return the distribution of a missing cell, which is never "not applicable"."""
         if self.whole[name].not_applicable is None or len(law) == 1:
             return law
         drawn = np.append(law[:-1], 0.0)
         return drawn / drawn.sum() if drawn.sum() > 0 else np.append(np.ones(len(law) - 1), 0.0)
 
     def settled(self, codes: dict[str, Ints]) -> dict[str, Ints]:
-        """Return codes of rows without holes, with what is not applicable in each row said so."""
+        """Return codes of rows without missing cells, with "not applicable" where it holds."""
         found = dict(codes)
         for name, applies in self._routed(found):
             found[name] = np.where(applies.is_false, self.whole[name].size, found[name])

@@ -211,10 +211,16 @@ class RuleSet:
 
 
 def _uniform(attribute: AnyAttribute, n: int, rng: np.random.Generator) -> Cells:
-    """Draw levels, or numbers, each with the same probability."""
+    """Draw levels, or numbers, each with the same probability.
+
+    Half of the numbers are bounds: a uniform draw would hardly ever be 0, say, which is often the
+    most frequent number.
+    """
     if not isinstance(attribute, Numeric):
         return Cells.exact(rng.integers(0, attribute.size, n).astype(np.float64))
     values = rng.uniform(attribute.lower, attribute.upper, n)
+    bounds = rng.choice([attribute.lower, attribute.upper], n)
+    values = np.where(rng.random(n) < 0.5, bounds, values)
     values = attribute.on_step(np.rint(values) if attribute.integer else values)
     return Cells.exact(np.clip(values, attribute.lower, attribute.upper))
 

@@ -1,8 +1,8 @@
 """Rules: public facts about one row, which hold for every row of a table and of a synthetic one.
 
-A rule is known to everybody before any data are seen: men are not pregnant, who does not work has
-no working hours, age and year of birth add up to the year of the survey. No rule is ever read from
-private rows. How the texts of rules are written is in `missdp.schema.expressions`.
+A rule is known to everybody before any data are seen. Men are not pregnant, who does not work has
+no working hours, and age and year of birth add up to the year of the survey. No rule is ever read
+from private rows. How the texts of rules are written is in `missdp.schema.expressions`.
 """
 
 from __future__ import annotations
