@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from missdp import Categorical, Numeric, Ordinal, Schema
 from missdp.errors import SchemaError, SchemaWarning
 from missdp.schema import Always, Determined, Never, NotApplicable
+from missdp.schema.logic import Cells
 from missdp.schema.rule_set import _uniform
 from missdp.schema.schema import _not_applicable
 from refusing import refuses
@@ -193,6 +194,25 @@ def test_rules_that_leave_hardly_any_row_warn(rules):
         warnings.simplefilter("always")
         schema.subset(schema.names)
     assert {str(w.message) for w in again} <= {str(w.message) for w in caught or ()}
+
+
+@pytest.mark.parametrize("text", ["hours <= a", "hours > 3 or hours < a", "not (hours = 2)"])
+def test_a_cell_that_is_not_applicable_breaks_nothing_that_always_holds(text):
+    hours = Numeric(name="hours", lower=0, upper=9, integer=True)
+    columns = {a.name: a for a in (*GIVEN, hours)}
+    cells = {a.name: _uniform(a, 50, np.random.default_rng(0)) for a in columns.values()}
+    every = np.ones(50, dtype=bool)
+    cells["hours"] = Cells(cells["hours"].low, cells["hours"].high, ~every, every)
+    for bound in Always(text).bound(columns):
+        assert bound.broken(cells, 50).is_false.all()
+
+
+def test_a_rule_about_many_attributes_with_one_level_is_read():
+    names = [f"a{i}" for i in range(70)]
+    many = tuple(Categorical(name=name, levels=("x", "y")) for name in names[:1])
+    many += tuple(Categorical(name=name, levels=("x",)) for name in names[1:])
+    rule = Never(" and ".join(f"{name} = 'x'" for name in names))
+    assert Schema(many, (rule,)).rule_set.impossible == {}
 
 
 def test_rehearsal_counts_rows_that_obey_rules():

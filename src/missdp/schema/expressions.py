@@ -191,13 +191,13 @@ class _Reader(ast.NodeTransformer):
     def condition(self, node: ast.expr) -> Predicate:
         """Translate a condition."""
         match node:
-            case ast.BoolOp(op=op, values=parts):
-                return Junction(tuple(map(self.condition, parts)), all_of=isinstance(op, ast.And))
+            case ast.BoolOp(op=op, values=nodes):
+                return Junction(tuple(map(self.condition, nodes)), all_of=isinstance(op, ast.And))
             case ast.UnaryOp(op=ast.Not(), operand=inner):
                 return Not(self.condition(inner))
             case ast.Compare():
-                found = tuple(self._comparison(*pair) for pair in _neighbours(node))
-                return found[0] if len(found) == 1 else Junction(found, all_of=True)
+                parts = [self._comparison(*pair) for pair in _neighbours(node)]
+                return parts[0] if len(parts) == 1 else Junction(tuple(parts), all_of=True)
         raise self._error("comparisons such as age >= 20, joined by and, or and not", node)
 
     def _comparison(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Predicate:
@@ -225,8 +225,8 @@ class _Reader(ast.NodeTransformer):
         if not values:
             raise RuleError(f"the list of values of {attribute.name!r} is empty")
         operator = "!=" if negated else "=="
-        found = (comparison(attribute, operator, self._constant(value)) for value in values)
-        return Junction(tuple(found), all_of=negated)
+        parts = (comparison(attribute, operator, self._constant(value)) for value in values)
+        return Junction(tuple(parts), all_of=negated)
 
     def statements(self, node: ast.expr) -> Iterator[Statement]:
         """Translate what always holds, part by part."""
@@ -236,10 +236,10 @@ class _Reader(ast.NodeTransformer):
                     yield from self.statements(part)
             case ast.Compare():
                 for left, op, right in _neighbours(node):
-                    equal = isinstance(op, ast.Eq) and self._is_equation(left, right)
-                    yield (
-                        self._equation(left, right) if equal else self._comparison(left, op, right)
-                    )
+                    if isinstance(op, ast.Eq) and self._is_equation(left, right):
+                        yield self._equation(left, right)
+                    else:
+                        yield self._comparison(left, op, right)
             case _:
                 yield self.condition(node)
 
@@ -303,9 +303,9 @@ def _neighbours(node: ast.Compare) -> Iterator[tuple[ast.expr, ast.cmpop, ast.ex
 
 def _unreadable(rest: str) -> RuleError:
     """Return the error that quotes the rest of a text, from the word that does not fit."""
-    found = f"cannot read {_short(rest)}" if rest.strip() else "found the end of the text"
+    problem = f"cannot read {_short(rest)}" if rest.strip() else "found the end of the text"
     return RuleError(
-        f"{found}. Write names, constants, = != < <= > >= and in, joined by and, or and not"
+        f"{problem}. Write names, constants, = != < <= > >= and in, joined by and, or and not"
     )
 
 

@@ -28,6 +28,7 @@ ImpossibleCells: TypeAlias = Mapping[tuple[str, ...], Flags]
 
 MAX_TABLE = 1_000_000  # cells of one table of impossible cells
 MAX_CHECKED = 300_000  # cells of a table that is checked for levels without any row
+MAX_AXES = 30  # attributes of a table, of which NumPy has a limit
 REHEARSED_ROWS = 1_000
 FEW_ROWS = 5  # rows of a rehearsal, below which rules probably contradict each other
 
@@ -204,7 +205,7 @@ class RuleSet:
         for rule in self.bound:
             read = {name: a for name, a in self._columns.items() if name in rule.names}
             shape = [attribute.missing_code for attribute in read.values()]
-            if math.prod(shape) <= max_cells:
+            if math.prod(shape) <= max_cells and len(shape) <= MAX_AXES:
                 codes = np.indices(shape).reshape(len(shape), -1)
                 cells = {n: Cells.of(read[n], c, None) for n, c in zip(read, codes, strict=True)}
                 yield rule, (*read,), rule.broken(cells, codes.shape[1]).is_true.reshape(shape)
