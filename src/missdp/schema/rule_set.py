@@ -192,7 +192,8 @@ class RuleSet:
                 dead, attribute = np.asarray(table.all(axis=others)), self._columns[name]
                 numeric = isinstance(attribute, Numeric)
                 levels = attribute.interval_names if numeric else attribute.levels  # type: ignore[union-attr]
-                wider = name in self.derived or (numeric and attribute.cuts_from is not None)  # type: ignore[union-attr]
+                wider = name in self.derived or attribute.settled
+                wider |= getattr(attribute, "cuts_from", None) is not None
                 if dead.any() and not (wider and not dead[: attribute.size].all()):
                     level = (*levels, "not applicable")[int(np.argmax(dead))]
                     raise SchemaError(

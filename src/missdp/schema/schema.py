@@ -249,6 +249,9 @@ class Schema(Record):
             a.plain() if isinstance(a, Computed) and not {*a.dates} <= kept else a for a in chosen
         )
         rules = tuple(rule for rule in self.rules if rule.about(self.columns) <= kept)
+        # Of what follows from attributes that are left out, the domain may be too wide here, too.
+        wide = {name for name, r in self.rule_set.derived.items() if not kept.issuperset(r.names)}
+        attributes = tuple(replace(a, settled=True) if a.name in wide else a for a in attributes)
         facts: dict[str, Any] = {name: getattr(self, name) for name in ("ledger", "unit", "weight")}
         facts["layout"] = Layout(undeclared_marks=self.layout.undeclared_marks)
         found = Schema(attributes, rules, **facts)

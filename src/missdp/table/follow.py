@@ -174,8 +174,8 @@ class Rows:
         if attribute.nullable:
             # Once a cell that alone tells it is lost, it is not known, as when rows are read again.
             only_by_rule = self._schema.rule_set.not_applicable_only_by_rule(attribute.name)
-            wrong = ~applies.is_false if only_by_rule else applies.is_true
-            wrong &= self.known[attribute.name].not_applicable
+            applicable = ~applies.is_false if only_by_rule else applies.is_true
+            wrong = applicable & self.known[attribute.name].not_applicable
             self._put(attribute, wrong, attribute.missing_code)
 
     def lose(self, name: str, where: Flags) -> None:
