@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from missdp import AllPairs, Categorical, Date, Difference, Schema
-from missdp.schema import Order
+from missdp.schema import Always
 
 WARDS = ("surgery", "medicine", "paediatrics")
 DIAGNOSES = tuple("ABCDEFGHIJ")
@@ -29,7 +29,7 @@ PLAIN = Schema(
         Categorical(name="ward", levels=WARDS),
         Categorical(name="diagnosis", levels=DIAGNOSES),
     ),
-    (Order("admission <= discharge"), Order("birth <= admission")),
+    (Always("admission <= discharge"), Always("birth <= admission")),
 )
 DECLARED = Schema((*PLAIN, STAY, AGE), PLAIN.rules)
 

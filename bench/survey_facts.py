@@ -15,7 +15,7 @@ import surveys
 from _data import schema
 
 from missdp import Categorical, Numeric, Ordinal, Schema
-from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
+from missdp.schema import Always, Determined, Never, NotApplicable
 
 SPANS = (20_000, 20261122)  # rows and seed
 
@@ -327,8 +327,8 @@ def spans_declared():
     return declared(
         SPANS_SCHEMA,
         (
-            Equation("age + birth_year = 2024"),
-            Order("start <= end"),
+            Always("age + birth_year = 2024"),
+            Always("start <= end"),
             NotApplicable("hours", unless="employed = 'yes'"),
         ),
         age=kinds(refused=-9),
@@ -346,8 +346,8 @@ def mroz_declared():
         MROZ,
         (
             NotApplicable(("wage", "lwage"), unless="inlf = 1"),
-            Impossible("inlf = 0 and hours > 0"),
-            Impossible("inlf = 1 and hours = 0"),
+            Never("inlf = 0 and hours > 0"),
+            Never("inlf = 1 and hours = 0"),
             Determined("expersq", by="exper", map=tuple((x, x**2) for x in range(51))),
         ),
         wage=whole_column,
@@ -362,12 +362,12 @@ def fertil2_declared():
         (
             NotApplicable(("agefm", "heduc"), unless="evermarr = 1"),
             NotApplicable("agefbrth", unless="ceb >= 1"),
-            Impossible("knowmeth = 0 and usemeth = 1"),
+            Never("knowmeth = 0 and usemeth = 1"),
             Determined("agesq", by="age", map=tuple((x, x**2) for x in range(15, 50))),
             Determined("educ0", by="educ", map=tuple((x, int(x == 0)) for x in range(21))),
-            Order("children <= ceb"),
-            Order("agefm <= age"),
-            Order("agefbrth <= age"),
+            Always("children <= ceb"),
+            Always("agefm <= age"),
+            Always("agefbrth <= age"),
         ),
         agefm=whole_column,
         agefbrth=whole_column,
@@ -398,14 +398,14 @@ def adult_declared():
                 by="education",
                 map=tuple(zip(EDUCATION, range(1, 17), strict=True)),
             ),
-            Impossible("`capital-gain` > 0 and `capital-loss` > 0"),
+            Never("`capital-gain` > 0 and `capital-loss` > 0"),
             NotApplicable("occupation", unless="workclass != 'Never-worked'"),
-            Impossible(f"relationship in ('Husband', 'Wife') and not ({married})"),
-            Impossible(f"relationship = 'Unmarried' and ({married})"),
-            Impossible("relationship = 'Husband' and sex = 'Female'"),
-            Impossible("relationship = 'Wife' and sex = 'Male'"),
-            Impossible("occupation = 'Armed-Forces' and workclass != 'Federal-gov'"),
-            Impossible("occupation = 'Priv-house-serv' and workclass != 'Private'"),
+            Never(f"relationship in ('Husband', 'Wife') and not ({married})"),
+            Never(f"relationship = 'Unmarried' and ({married})"),
+            Never("relationship = 'Husband' and sex = 'Female'"),
+            Never("relationship = 'Wife' and sex = 'Male'"),
+            Never("occupation = 'Armed-Forces' and workclass != 'Federal-gov'"),
+            Never("occupation = 'Priv-house-serv' and workclass != 'Private'"),
         ),
     )
 

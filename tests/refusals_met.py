@@ -12,7 +12,7 @@ from missdp.cli.release_files import Release
 from missdp.evaluate import combine_estimates
 from missdp.files import check_outputs
 from missdp.record import sealed
-from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
+from missdp.schema import Always, Determined, Never, NotApplicable
 from missdp.statistics import CustomQuery, KNNImputation, QueryRequest, open_table, run_query
 from missdp.synth.registry import synthesizer_named
 from missdp.table import draft_schema
@@ -116,13 +116,13 @@ CASES = [
     lambda: schema(outside="drop"),
     lambda: AllPairs(epsilon=1.0).fit(ROWS, schema=draft_schema(ROWS)),
     lambda: AllPairs(epsilon=1.0).fit(ROWS),
-    lambda: Schema((AGE, SEX), (Impossible("age >= 0"),)),
-    lambda: Schema((AGE, SEX), (Impossible("agee < 5"),)),
-    lambda: Schema((AGE, SEX), (Impossible("how old? < 5"),)),
-    lambda: Schema((AGE, SEX), (Order("age <= sex"),)),
+    lambda: Schema((AGE, SEX), (Never("age >= 0"),)),
+    lambda: Schema((AGE, SEX), (Never("agee < 5"),)),
+    lambda: Schema((AGE, SEX), (Never("how old? < 5"),)),
+    lambda: Schema((AGE, SEX), (Always("age <= sex"),)),
     lambda: Schema((AGE, SEX), (NotApplicable("age", unless="sex = 'x'"),)),
     lambda: Schema((AGE, SEX), (Determined("sex", by="age", map=((1, "f"),)),)),
-    lambda: Schema((AGE, SEX), (Equation("age + = 5"),)),
+    lambda: Schema((AGE, SEX), (Always("age + = 5"),)),
     # the table
     lambda: reads(age=140),
     lambda: reads(sex="female"),

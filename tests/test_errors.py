@@ -20,8 +20,8 @@ from missdp.errors import (
 from missdp.estimate.question_text import parse_question
 from missdp.evaluate import classifier_f1
 from missdp.pricing import load_pipeline
-from missdp.schema import Determined, Impossible, NotApplicable
-from missdp.schema.language import parse_names, parse_where
+from missdp.schema import Determined, Never, NotApplicable
+from missdp.schema.expressions import parse_names, parse_where
 from missdp.sources import strategy_named
 from refusing import refused, refuses
 
@@ -58,7 +58,7 @@ MISSPELT = {
         lambda: parse_names("work,agee", SCHEMA),
         lambda: parse_where("agee > 3", SCHEMA),
         lambda: Schema((AGE, WORK), (NotApplicable("agee", unless="work = 'employed'"),)),
-        lambda: Schema((AGE, WORK), (Impossible("agee > 3"),)),
+        lambda: Schema((AGE, WORK), (Never("agee > 3"),)),
     ),
     "'retired'?": (
         lambda: parse_where("work in ('employed', 'retird')", SCHEMA),

@@ -90,10 +90,10 @@ RULED = missdp.Schema(
     ),
     (
         schema.NotApplicable("hours", unless="work = 'yes'"),
-        schema.Equation("hours + free = 60"),
+        schema.Always("hours + free = 60"),
         schema.Determined("rank", by="work", map=(("no", 1), ("yes", 2))),
-        schema.Order("hours <= free"),
-        schema.Impossible("work = 'no' and free > 59"),
+        schema.Always("hours <= free"),
+        schema.Never("work = 'no' and free > 59"),
     ),
 )
 HEADS = Heads(

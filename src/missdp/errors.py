@@ -31,6 +31,7 @@ __all__ = [
     "OutputError",
     "ParameterError",
     "SchemaError",
+    "SchemaWarning",
     "UnprovenError",
     "WeakGuaranteeWarning",
     "check_epsilon",
@@ -89,6 +90,10 @@ class CheckFailedError(MissDPError, AssertionError):
 
 class MissDPWarning(UserWarning):
     """Base class of every warning of this library. Public facts only, like its errors."""
+
+
+class SchemaWarning(MissDPWarning):
+    """The public facts of a schema are valid, and probably not what was meant."""
 
 
 class WeakGuaranteeWarning(MissDPWarning):

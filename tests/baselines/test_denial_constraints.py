@@ -18,7 +18,7 @@ from missdp.baselines.denial_constraints import (
     violates_itself,
 )
 from missdp.errors import DataError, ParameterError
-from missdp.schema.conditions import OPERATORS
+from missdp.schema.logic import OPERATORS
 from refusing import refuses
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -47,8 +47,9 @@ def test_comparisons_are_sorted_into_pairs_and_single_rows():
         "t1&t2&EQ(t2.city,t1.city)&GT(t2.gain-1,t1.loss)&EQ(t1.size,'low')&LT(t2.loss,t2.gain-1)"
     )
     assert found.between == (("==", "city", "city"), ("<", "loss", "gain-1"))
-    assert [part.one.name for part in found.first] == ["size"]
-    assert [(part.pair, part.sign) for part in found.second] == [(("loss", "gain-1"), "<")]
+    assert [part.left.name for part in found.first] == ["size"]
+    (second,) = found.second
+    assert (second.left.name, second.operator, second.right.name) == ("loss", "<", "gain-1")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_comparisons_are_sorted_into_pairs_and_single_rows():
 def test_spellings_of_a_constraint_mean_the_same(text):
     found = one(text)
     assert found.between == (("==", "zip code", "zip code"),)
-    assert [(part.sign, part.two) for part in found.first] == [(">", 3.0)]
+    assert [(part.operator, part.right) for part in found.first] == [(">", 3.0)]
 
 
 def test_constraints_in_one_text_stand_on_lines_or_between_semicolons():

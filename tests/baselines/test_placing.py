@@ -13,7 +13,7 @@ from missdp.baselines.denial_constraints import count_conflicts, read_constraint
 from missdp.baselines.placing import _Placing, place_rows
 from missdp.errors import DataError
 from missdp.evaluate import rule_violations
-from missdp.schema import Determined, Impossible, NotApplicable
+from missdp.schema import Determined, Never, NotApplicable
 from missdp.synth.sampling import followed
 from missdp.testing.made_up import made_up
 from refusing import refuses
@@ -129,7 +129,7 @@ STAFF = (
 RULES = (
     Determined("jahre", by="stufe", map=(("a", 4), ("b", 9), ("c", 13), ("d", 17))),
     NotApplicable("lohn", unless="stufe != 'a'"),
-    Impossible("amt = 'p' and stufe = 'd'"),
+    Never("amt = 'p' and stufe = 'd'"),
 )
 
 

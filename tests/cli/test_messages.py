@@ -214,7 +214,8 @@ MESSAGES = {
         "budget verify --budget sqlite:///b.db --head abc", None,
     ),
     "condition that ends early": (
-        2, "--where: expected a comparison such as = or <, found the end of the text",
+        2, "--where: expected comparisons such as age >= 20, joined by and, or and not, found 'age'"
+        "; text goes in quotes",
         "sample m.json -o x.csv --rows 5 --where age", None,
     ),
     "existing draft": (

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from missdp import Categorical, Guarantee, Numeric, Schema, load
-from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
+from missdp.schema import Always, Determined, Never, NotApplicable
 from missdp.table import draft_columns, units
 
 WHOLE = {"integer": True, "nullable": True}
@@ -34,10 +34,10 @@ FACTS = Schema(
     ),
     (
         NotApplicable("Löhne", unless="arbeitet = 'ja'"),
-        Impossible("degree = 'master' and age < 22"),
+        Never("degree = 'master' and age < 22"),
         Determined("years", by="degree", map=(("none", 9), ("bachelor", 15), ("master", 18))),
-        Equation("age + born = 2024", determines="born"),
-        Order("start <= end"),
+        Always("age + born = 2024", determines="born"),
+        Always("start <= end"),
     ),
 )  # fmt: skip
 RULES = [

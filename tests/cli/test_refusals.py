@@ -118,7 +118,7 @@ REFUSED = [
     (f"{QUERY} --variance age --uncertainty total", 2, "are of noise alone"),
     (f"{QUERY} --questions q.toml --by größe", 2, "--by stand in the file of --questions"),
     (f"{QUERY} --mean age --count", 2, "exactly one"),
-    (f"{QUERY} --proportion 'age >'", 2, "--proportion: expected"),
+    (f"{QUERY} --proportion 'age >'", 2, "--proportion: found the end of the text"),
     (f"{QUERY} --mean age --where 'age >>> 3'", 2, "where"),
     (f"{QUERY} --mean age --where \"__import__('os')\"", 2, ""),
     (f"{QUERY} --mean größe", 2, "numeric"),

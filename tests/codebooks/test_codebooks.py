@@ -110,7 +110,7 @@ def test_a_data_dictionary_of_redcap(written, tmp_path):
     assert [schema[n].kind for n in ("seen", "at")] == ["date", "datetime"]
     for name, cell in (("seen", "2021-02-03"), ("at", "2021-02-03 04:05")):
         assert not Table.read({name: [cell]}, schema.subset([name])).mask(name).any()
-    assert [(rule.names, rule.unless) for rule in schema.rules] == [
+    assert [(rule.not_applicable, rule.unless) for rule in schema.rules] == [
         (("smoker",), "`age` >= 12"),
         (("cigs",), "`smoker` = 1 and (`age` > 17 or `sex` = 2)"),
         (("dose",), "`drugs___2` = 1"),

@@ -24,7 +24,7 @@ from missdp.evaluate import (
     missing_mask,
 )
 from missdp.evaluate.simulators import _draw_exact
-from missdp.schema import Determined, Equation, NotApplicable
+from missdp.schema import Always, Determined, NotApplicable
 
 SCHEMA = Schema(
     (
@@ -235,7 +235,7 @@ def test_mcar_states_its_rates_but_of_what_rules_may_fill():
         Numeric(name="age", lower=0, upper=9, integer=True),
         Numeric(name="born", lower=2015, upper=2024, integer=True),
     )
-    schema = Schema(years, (Equation("age + born = 2024"),))
+    schema = Schema(years, (Always("age + born = 2024"),))
     assert MCAR(rate=0.9, columns=("age",)).observed(schema) == {"age": 1.0, "born": 1.0}
 
 

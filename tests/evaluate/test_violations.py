@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from missdp import Categorical, Numeric, Schema, Table
-from missdp.errors import DataError, ParameterError, SchemaError
+from missdp.errors import DataError, ParameterError, SchemaError, SchemaWarning
 from missdp.evaluate import RuleViolations, rule_violations
-from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
+from missdp.schema import Always, Determined, Never, NotApplicable
 from missdp.table.written import write_blocks
 
 YEAR = {"lower": 1900, "upper": 2030, "integer": True, "nullable": True}
@@ -28,11 +28,11 @@ SCHEMA = Schema(
         Numeric(name="end", **YEAR),
     ),
     (
-        Impossible("sex = 'm' and schwanger = 'ja'"),
+        Never("sex = 'm' and schwanger = 'ja'"),
         NotApplicable("hours", unless="work = 'yes'"),
         Determined("years", by="degree", map=(("none", 9), ("master", 18))),
-        Equation("age + größe = 2024"),
-        Order("start <= end"),
+        Always("age + größe = 2024"),
+        Always("start <= end"),
     ),
 )
 GOOD = {
@@ -90,7 +90,8 @@ def test_a_row_that_breaks_all_counts_once_and_few_rows_or_no_rules_count_for_no
     columns = tuple(Numeric(name=name, lower=0, upper=9) for name in names)
     rising = pd.DataFrame({name: [i / 200, i / 200] for i, name in enumerate(names)})
     rising.loc[1, "x100"] = 9
-    wide = Schema(columns, (Order(" <= ".join(names)),))
+    with pytest.warns(SchemaWarning, match="A long order"):
+        wide = Schema(columns, (Always(" <= ".join(names)),))
     assert rule_violations(rising, schema=wide).broken_rows == 1
     codes = {name: np.zeros(2, dtype=int) for name in SCHEMA.names}  # bins: where they surely do
     table = Table.from_codes(SCHEMA, codes | {"start": [5, 0], "work": [1, 1]})
@@ -115,7 +116,7 @@ def test_undeclared_holes_of_a_table_are_no_levels():
     many = Categorical(name="job", levels=tuple(range(255)))
     routing = NotApplicable("job", unless="work = 'yes'")
     spare = Categorical(name="spare", levels=("a", "b"))
-    never = Impossible("spare = 'a' and job = 0")
+    never = Never("spare = 'a' and job = 0")
     schema = Schema((work, spare, many), (routing, never))
     holed = Schema((work, spare, replace(many, nullable=True)))
     codes = {"work": [1, 1, 0], "spare": [0, 0, 0], "job": [255, 0, 255]}

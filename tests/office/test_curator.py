@@ -17,7 +17,7 @@ from missdp.evaluate.align import align
 from missdp.office.curator import curator_report
 from missdp.office.dossier import write_dossier
 from missdp.office.risk import Attack, Membership, allowed, attacks, membership
-from missdp.schema import Impossible, SurveyWeight, Unit
+from missdp.schema import Never, SurveyWeight, Unit
 from refusing import refused
 
 pytest.importorskip("jinja2")
@@ -39,7 +39,7 @@ SCHEMA = Schema(
         Numeric(name="age", lower=18, upper=98, integer=True, bins=16),
         Numeric(name="pay", lower=0, upper=100, bins=20, nullable=True),
     ),
-    rules=(Impossible("age < 20 and smoker = 'yes'"),),
+    rules=(Never("age < 20 and smoker = 'yes'"),),
 )
 
 

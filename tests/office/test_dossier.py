@@ -28,7 +28,7 @@ from missdp.office.dossier import FILES, About, write_dossier
 from missdp.office.facts import Facts, _cramers_v
 from missdp.office.pages import _labelled
 from missdp.schema import Layout, SurveyWeight, Unit
-from missdp.schema.rules import Determined, Impossible
+from missdp.schema.rules import Determined, Never
 from missdp.synth import SmallTableWarning
 from missdp.testing import check_non_interference
 from refusing import refused, refuses
@@ -39,7 +39,7 @@ SCHEMA = Schema(
         Categorical(name="ill", levels=("no", "yes"), labels={"yes": "ill last year"}),
         Numeric(name="age", lower=0, upper=80, integer=True, bins=4, nullable=True, units="years"),
     ),
-    (Impossible("age < 20 and smoker = 'yes'"),),
+    (Never("age < 20 and smoker = 'yes'"),),
 )
 
 

@@ -187,7 +187,7 @@ def test_holes_that_were_filled_amplify_nothing(missing):
     rows = Table.from_codes(schema, {"a": np.full(2000, 2), "b": full})
     filled = DPImputer(model=model, random_state=0).transform(rows)
     assert (filled.codes("a") == full).mean() > 0.9  # what a gate of a would keep back
-    assert filled.schema.rulebook.filled == {"a", "b"}
+    assert filled.schema.rule_set.filled == {"a", "b"}
     assert same(DPImputer(model=model, random_state=1).fit(filled).transform(filled), filled)
     seldom = MissingCompletelyAtRandom({"a": 0.01, "b": 0.01})
     found = PrivBayes(epsilon=1.0, missing=missing).fit(filled).ground_truth_guarantee(seldom)

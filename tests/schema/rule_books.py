@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal
-from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
+from missdp.schema import Always, Determined, Never, NotApplicable
 
 NONE = "not applicable"
 SCALE = ("low", "mid", "high")
@@ -89,13 +89,13 @@ def rules(draw, given):
         return NotApplicable(target, unless=text), lambda row: (row[target] != NONE) == test(row)
     if kind == "impossible":
         text, test = draw(conditions(given))
-        return Impossible(text), lambda row: not test(row)
+        return Never(text), lambda row: not test(row)
     if kind == "order":
         pool = draw(st.sampled_from([p for p in (numbers, scales) if len(p) > 1]))
         low, high = draw(st.permutations(pool))[:2]
         sign = draw(st.sampled_from(("<", "<=")))
         ordered = lambda r: holds(r[low], sign, r[high])  # noqa: E731
-        rule = Order(f"{quoted(low)} {sign} {quoted(high)}")
+        rule = Always(f"{quoted(low)} {sign} {quoted(high)}")
         return rule, lambda row: NONE in (row[low], row[high]) or ordered(row)
     if kind == "equation":
         one, two = draw(st.permutations(numbers))[:2]
@@ -104,7 +104,7 @@ def rules(draw, given):
         text = text.replace("+ -", "- ")
         text = text if times > 0 else f"{plus} - {quoted(one)} = {quoted(two)}".replace("--", "-")
         follows = lambda x: NONE if x == NONE else times * x + plus  # noqa: E731
-        return Equation(text), lambda row: row[two] == follows(row[one])
+        return Always(text), lambda row: row[two] == follows(row[one])
     target = draw(st.sampled_from(given))
     by = draw(st.sampled_from([a for a in given if a is not target] or given))
     mapping = {level: draw(st.sampled_from(domain(target))) for level in domain(by)}

@@ -13,12 +13,12 @@ from missdp.cli.main import main
 from missdp.errors import SchemaError
 from missdp.evaluate import rule_violations
 from missdp.pricing import DPImputer
-from missdp.schema import Equation
+from missdp.schema import Always
 from missdp.schema.dates import completed_years
 from refusing import refuses
 
 LOOSE = {"nullable": True, "outside": "missing"}
-RULE = Equation("age = years(birth, interview)")
+RULE = Always("age = years(birth, interview)")
 AGE = Numeric(name="age", lower=15, upper=103, integer=True, **LOOSE)
 BIRTH = Date(name="birth", lower="1920-01-01", upper="2006-12-31", **LOOSE)
 INTERVIEW = Date(name="interview", lower="2022-01-01", upper="2024-12-31", **LOOSE)
@@ -208,15 +208,18 @@ WRONG = [
     ("real = years(birth, interview)", "'real' must be numeric with integer = true"),
     ("fives = years(birth, interview)", "'fives' must be numeric with integer = true"),
     ("birth = years(birth, interview)", "'birth' must be numeric with integer = true"),
-    ("child = years(birth, interview)", "15 to 104 years apart .* 'child' are 0 and 9"),
-    ("age = years(interview, birth)", "-105 to -16 years apart"),
+    ("child = years(birth, interview)", "leaves no row at all"),
+    ("age = years(interview, birth)", "leaves no row at all"),
     ("low = years(birth, interview)", r"no row in which 'birth' is \[1920-01-01"),
-    ("age = months(birth, interview)", r"the only call in rules is years\(earlier, later\)"),
+    (
+        "age = months(birth, interview)",
+        r"years\(earlier, later\), the only call in rules, found 'months",
+    ),
     ("age = years(birth, interview) + 1", "stands alone on its side"),
-    ("age + 1 = years(birth, interview)", "expected ="),
-    ("years(birth, interview)", "expected ="),
-    ("age = years(birth)", "expected ,"),
-    ("age = years(birth, interview, work)", r"expected \)"),
+    ("age + 1 = years(birth, interview)", "expected an attribute, found 'age . 1'"),
+    ("years(birth, interview)", "expected comparisons"),
+    ("age = years(birth)", r"expected years\(earlier, later\)"),
+    ("age = years(birth, interview, work)", r"expected years\(earlier, later\)"),
     ("years(birth, interview) = years(birth, interview)", "stands alone"),
 ]
 OTHERS = (
@@ -224,7 +227,7 @@ OTHERS = (
     MOMENT,
     Numeric(name="real", lower=0, upper=120),
     Numeric(name="fives", lower=0, upper=120, integer=True, step=5),
-    Numeric(name="child", lower=0, upper=9, integer=True),
+    Numeric(name="child", lower=0, upper=9, integer=True, nullable=True),
     Numeric(name="low", lower=0, upper=40, integer=True, nullable=True),
 )
 
@@ -232,7 +235,7 @@ OTHERS = (
 @pytest.mark.parametrize(("text", "why"), WRONG)
 def test_years_that_make_no_sense_raise_one_error(text, why):
     with refuses(SchemaError, why):
-        Schema((*SURVEY.attributes, *OTHERS), (Equation(text),))
+        Schema((*SURVEY.attributes, *OTHERS), (Always(text),))
 
 
 def test_years_must_be_nullable_where_a_date_may_be_missing():
@@ -246,7 +249,7 @@ def test_years_must_be_nullable_where_a_date_may_be_missing():
     ["age = years(birth, moment)", "years(birth, moment) = age", "age=years( birth,moment )"],
 )
 def test_years_up_to_a_time_of_day_count_its_date(text):
-    schema = Schema((BIRTH, MOMENT, AGE), (Equation(text),))
+    schema = Schema((BIRTH, MOMENT, AGE), (Always(text),))
     rows = pd.DataFrame({
         "birth": ["2000-05-02", "2000-05-01"], "moment": ["2022-05-01T23:59"] * 2,
         "age": None})  # fmt: skip
@@ -256,6 +259,6 @@ def test_years_up_to_a_time_of_day_count_its_date(text):
 def test_an_attribute_may_still_be_called_years():
     years = Numeric(name="years", lower=0, upper=99, integer=True)
     other = Numeric(name="twice", lower=0, upper=198, integer=True)
-    assert Schema((years, other), (Equation("2 * years = twice"),)).rulebook.derives.keys() == {
+    assert Schema((years, other), (Always("2 * years = twice"),)).rule_set.derived.keys() == {
         "twice"
     }

@@ -19,7 +19,7 @@ from missdp import Categorical, Date, DateTime, Difference, Numeric, Schema, Tab
 from missdp.cli.main import main
 from missdp.engines import SparkSource
 from missdp.errors import DataError, SchemaError
-from missdp.schema import Equation, Impossible, Layout, NotApplicable, Order
+from missdp.schema import Always, Layout, Never, NotApplicable
 from missdp.schema.open_domains import on_grid, pending
 from missdp.sources import DuckDBSource, MemorySource
 from refusing import refuses
@@ -37,7 +37,7 @@ ALL = Schema(
             step="15min", timezone="Europe/Berlin",
         ),
     ),
-    (Order("day <= week"), Impossible("year < '1918' and hour >= '2018-06-01T12:00'")),
+    (Always("day <= week"), Never("year < '1918' and hour >= '2018-06-01T12:00'")),
 )  # fmt: skip
 
 
@@ -77,9 +77,9 @@ def test_wrong_facts_are_refused(facts, why):
 
 
 UNLIKE_UNITS = [
-    *(Impossible(f"day < {value}") for value in ("3", "true", "'2020'", "'01.02.2020'")),
-    *(Impossible("quarter < '2020-01-02'"), Order("day <= hour"), Order("day <= number")),
-    *(Order("hour < day"), Equation("hour - day = number")),
+    *(Never(f"day < {value}") for value in ("3", "true", "'2020'", "'01.02.2020'")),
+    *(Never("quarter < '2020-01-02'"), Always("day <= hour"), Always("day <= number")),
+    *(Always("hour < day"), Always("hour - day = number")),
 ]
 
 
@@ -92,7 +92,7 @@ def test_rules_compare_dates_with_dates_of_their_unit(rule):
 
 def test_rules_about_dates_hold_in_rows_that_are_read():
     came, left = Date(name="came", nullable=True, **YEARS), Date(name="left", **YEARS)
-    rules = Order("came <= left"), Impossible("came = '2020-05-05'")
+    rules = Always("came <= left"), Never("came = '2020-05-05'")
     given_ = {
         "came": ["2020-01-02", "2020-01-01", "2020-05-05"],
         "left": ["2020-01-01", "2020-01-01", "2020-06-06"],
@@ -112,7 +112,7 @@ def test_the_grid_of_dates_is_even_also_around_1970():
 YEAR = {"lower": "2020-01-01", "upper": "2020-12-31", "nullable": True, "outside": "missing"}
 IN, OUT = Date(name="in", **YEAR), Date(name="out", **YEAR)
 STAY = Difference(name="stay", later="out", earlier="in", lower=0, upper=60, outside="missing")
-SCHEMA = Schema((IN, OUT, STAY), (Order("`in` <= out"),))
+SCHEMA = Schema((IN, OUT, STAY), (Always("`in` <= out"),))
 
 dates = st.dates(dt.date(2019, 12, 1), dt.date(2021, 1, 31))
 cells = st.none() | dates.map(str) | st.sampled_from(["2020-02-30", "1.2.2020", "", "x"])
@@ -191,7 +191,7 @@ def test_differences_are_written_and_read_in_their_unit(tmp_path):
             Difference(name="age", later="in", earlier="born", **years),
             Difference(name="wait", later="left", earlier="came", **wait),
         ),
-        (Impossible("age < 18.5 and stay > 30"),),
+        (Never("age < 18.5 and stay > 30"),),
     )
     assert schema["age"].computes == "born"  # of the two, that with wider bounds
     assert (schema["age"].lower, schema["wait"].upper, schema["wait"].step) == (6575, 480, 15)
@@ -240,7 +240,7 @@ def test_what_cannot_be_computed_back_is_refused():
 
 
 def test_no_gate_claims_that_one_date_was_observed_because_either_was():
-    assert "in or out" in SCHEMA.rulebook.filled
+    assert "in or out" in SCHEMA.rule_set.filled
     assert all(a.settled for a in SCHEMA.subset(("in or out", "stay")))
 
 

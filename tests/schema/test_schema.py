@@ -103,8 +103,12 @@ def test_what_is_no_schema_is_refused_with_the_reason():
         ("mapping", *(partial(Schema.from_dict, other) for other in (None, [], "x"))),
         ("an attribute: unknown field 3", partial(read, attribute=[{"kind": "numeric", 3: 4}])),
         (
-            "unknown field 'rule'. Known fields: order.$",
-            partial(read, rule=[{"kind": "order", "rule": ""}]),
+            "unknown field 'rule'. Known fields: never.$",
+            partial(read, rule=[{"never": "a = 1", "rule": ""}]),
+        ),
+        (
+            r"one of always, never, .* and map\). Did you mean 'always'\?$",
+            partial(read, rule=[{"alway": "a = 1"}]),
         ),
         (
             "unknown kind",

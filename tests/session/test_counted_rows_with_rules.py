@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Schema, Table
 from missdp.accounting import Filter
-from missdp.schema import Equation
+from missdp.schema import Always
 from missdp.schema.modelled import Modelled
 from missdp.session import CountedRows, Kinds, Marginal, Noise, Session
 from missdp.sources import DuckDBSource, MemorySource, strategy_named
@@ -133,7 +133,7 @@ SOLVED = Schema(
         *(Numeric(name=name, upper=most, **WHOLE) for name, most in MOST.items()),
         Categorical(name="w", levels=("a", "b"), nullable=True),
     ),
-    (Equation("z = x + y"),),
+    (Always("z = x + y"),),
 )
 
 

@@ -24,7 +24,7 @@ from missdp.accounting import (
 )
 from missdp.errors import DataError, ParameterError, SchemaError
 from missdp.inference.conditionals import fit_conditionals
-from missdp.schema import Determined, Equation, NotApplicable, SurveyWeight, Unit
+from missdp.schema import Always, Determined, NotApplicable, SurveyWeight, Unit
 from missdp.schema.layout import STEPS
 from missdp.schema.modelled import Modelled, complete_schema
 from missdp.session import CountedRows, Marginal, Merged, Noise, SecureNoise, Session
@@ -54,7 +54,7 @@ SURVEY = Schema(
     ),
     rules=(
         NotApplicable("hours", unless="work = 'yes'"),
-        Equation("age + born = 2024"),
+        Always("age + born = 2024"),
         Determined("short", by=("stage",), map=(("a", "k"), ("b", "k"), ("c", "l"))),
     ),
 )

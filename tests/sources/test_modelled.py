@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Schema, Table
-from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
+from missdp.schema import Always, Determined, Never, NotApplicable
 from missdp.schema.modelled import Modelled
 from missdp.session import CountedRows
 from missdp.session.modelled_rows import modelled_source
@@ -32,10 +32,10 @@ SCHEMA = Schema(
     ),
     (
         NotApplicable("hours", unless="work = 'yes'"),
-        Equation("age + born = 2024"),
-        Order("start <= end"),
+        Always("age + born = 2024"),
+        Always("start <= end"),
         Determined("years", by="degree", map=(("a", 9), ("b", 13))),
-        Impossible("age < 15 and work = 'yes'"),
+        Never("age < 15 and work = 'yes'"),
     ),
 )
 CELLS = {
@@ -138,7 +138,7 @@ def routed(unless, *, hours=(), **holes):
         (
             NotApplicable("hours", unless=unless),
             NotApplicable("extra", unless="hours > 30"),
-            Equation("age + born = 2024"),
+            Always("age + born = 2024"),
         ),
     )
     modelled = Modelled(schema)

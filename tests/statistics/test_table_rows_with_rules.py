@@ -112,7 +112,7 @@ def test_all_kinds_of_missing_are_one():
 
 
 def to_whom_hours_apply(rows):
-    return rows.applies("hours")[0]
+    return rows.applies("hours").is_true
 
 
 def test_to_whom_an_attribute_applies_is_read_if_it_is_named():

@@ -15,6 +15,7 @@ from knn_recordings import BOUNDED, Exact, nothing_is_read, totals
 from missdp import Numeric, Ordinal, Schema, Table
 from missdp.accounting import Filter, LaplaceEvent, releases
 from missdp.errors import BudgetExceededError
+from missdp.schema.logic import Truth
 from missdp.statistics import ImputedStatistics, KNNImputation, table_rows
 from missdp.statistics.row_queries import QUANTA
 from missdp.statistics.worst_case import PLACES, _tally, _total_bounds
@@ -89,7 +90,7 @@ def test_sums_of_values_of_either_sign(rows, data):
     surely, maybe, known = (np.array([r[i] for r in rows], dtype=bool) for i in range(3))
     maybe = surely | maybe
     share = np.array([r[3] / 4 for r in rows])
-    parts = {"decide": lambda *_: (surely, maybe), "_portions": lambda *_: (share, known)}
+    parts = {"decide": lambda *_: Truth(surely, ~maybe), "_portions": lambda *_: (share, known)}
     with mock.patch.multiple("missdp.statistics.worst_case", **parts):
         exact_rows = _tally(None, None, None, (), PLACES).sum(axis=0).tolist()
     box = {name: (n, n) for name, n in zip(PLACES, exact_rows, strict=True)}

@@ -11,7 +11,7 @@ from missdp.accounting import MissingCompletelyAtRandom, RowIndependentMissingne
 from missdp.errors import UnprovenError
 from missdp.evaluate import fidelity, missing_fidelity
 from missdp.ground_truth import joint
-from missdp.schema import Impossible, Order
+from missdp.schema import Always, Never
 from missdp.synth.sampling import followed
 from missdp.table.encode import Column
 
@@ -25,7 +25,7 @@ DATES = Schema(
         Date(name="birth", lower="1910-01-01", upper="2024-12-31"),
         Categorical(name="ward", levels=WARDS),
     ),
-    (Order("admission <= discharge"), Order("birth <= admission")),
+    (Always("admission <= discharge"), Always("birth <= admission")),
 )
 SCHEMA = Schema((*DATES, Difference(**STAY), Difference(**AGE, unit="year")), DATES.rules)
 
@@ -116,7 +116,7 @@ def test_a_saved_model_draws_the_same_and_its_cuts_are_written_for_another_table
 )
 def test_other_families_compute_dates_back(family, missing):
     dates = (replace(SCHEMA["admission"], nullable=False), *DATES.attributes[1:])
-    rules = (Impossible("ward = 'surgery' and stay = 0"),)
+    rules = (Never("ward = 'surgery' and stay = 0"),)
     schema = Schema((*dates, Difference(**STAY), Difference(**AGE, unit="year")), rules)
     model = family(epsilon=5, missing=missing, random_state=0)
     model.fit(hospital(500).dropna(subset="admission"), schema=schema)

@@ -24,7 +24,7 @@ from missdp.ground_truth import (
     ground_truth_guarantee,
     planned_ground_truth,
 )
-from missdp.schema import Determined, Equation, NotApplicable
+from missdp.schema import Always, Determined, NotApplicable
 from missdp.schema.modelled import Modelled
 from missdp.session import CountedRows, Marginal, Noise, SecureNoise, Session
 from missdp.sources import MemorySource, Strategy, strategy_named
@@ -199,10 +199,10 @@ def test_what_may_be_not_applicable_is_in_no_gate_without_a_rule_either():
 
 def test_what_follows_is_settled_although_it_was_masked():
     """Behind the session it is not counted; but it makes known what it follows from."""
-    schema = Schema(AGES, (Equation("age + born = 2024"),))
+    schema = Schema(AGES, (Always("age + born = 2024"),))
     session, _ = session_on(made_up(schema, 50))
     assert session.facts.schema.names == ("age",)
-    assert schema.rulebook.filled == {"age", "born"}
+    assert schema.rule_set.filled == {"age", "born"}
     table = made_up(schema, 400)
     np.testing.assert_array_equal(table.mask("age"), table.mask("born"))
     assert table.mask("age").any()
@@ -220,7 +220,7 @@ def test_no_gate_of_a_fit_has_what_rules_may_settle(family, options, missing):
     model = family(epsilon=1.0, missing=missing, **options).fit(made_up(RULED, 600))
     gated = [event for event in releases(model.guarantee_.events) if event.gate]
     gates = {frozenset(event.gate) for event in gated}
-    assert not frozenset().union(*gates) & RULED.rulebook.filled
+    assert not frozenset().union(*gates) & RULED.rule_set.filled
     found = model.ground_truth_guarantee(MissingCompletelyAtRandom(RULED_OBSERVED)).epsilon
     whole, pure = model.guarantee_.epsilon, model.guarantee_.delta == 0
     if missing == "complete-rows":
@@ -258,7 +258,7 @@ def test_a_row_that_breaks_a_rule_is_read_no_more_often_than_its_gate_is_observe
         row = {n: np.array([RULED[n].missing_code]) if n in hidden else c for n, c in codes.items()}
         drawn = Table.from_codes(RULED, row).with_values(np.random.default_rng(0))
         table = _read_again(drawn)
-        for name in {*names} - RULED.rulebook.filled:
+        for name in {*names} - RULED.rule_set.filled:
             if name in hidden:
                 assert table.codes(name)[0] >= RULED[name].missing_code
 
@@ -267,7 +267,7 @@ MAP = tuple((born, 2024 - born) for born in range(2015, 2025))
 
 
 @pytest.mark.parametrize(
-    "rule", [Equation("age + born = 2024"), Determined("age", by="born", map=MAP)]
+    "rule", [Always("age + born = 2024"), Determined("age", by="born", map=MAP)]
 )
 def test_a_part_of_a_table_remembers_that_a_rule_may_have_filled_it(rule):
     """The rule is gone with its other attribute; what it filled was not observed all the same."""
@@ -276,7 +276,7 @@ def test_a_part_of_a_table_remembers_that_a_rule_may_have_filled_it(rule):
     part = Table.read(frame, schema).subset(("age", "other"))
     assert not part.mask("age").any()
     assert [a.settled for a in part.schema] == [True, False]
-    assert part.schema.rulebook.filled == {"age"}
+    assert part.schema.rule_set.filled == {"age"}
     assert Schema.from_json(part.schema.to_json()) == part.schema
     model = PrivBayes(epsilon=1.0, missing="complete-rows").fit(part)
     known = MissingCompletelyAtRandom({"age": 0.01, "other": 1.0})

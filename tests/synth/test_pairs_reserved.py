@@ -13,7 +13,7 @@ from missdp.accounting.measures import gdp_cost
 from missdp.evaluate import marginal_distance
 from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.model import Levels
-from missdp.schema import Impossible
+from missdp.schema import Never
 from missdp.session import Noise
 from missdp.synth import AIM, MST, adaptive, aim, mst
 from missdp.synth.family import Request
@@ -119,7 +119,7 @@ def test_a_tree_with_all_pairs_beside_it_holds_them(holes, monkeypatch):
 def test_impossible_cells_stay_empty():
     rows = rows_that_all_depend_on_each_other(20_000)
     never = ("a = 0 and b = 2", "a = 2 and b = 0", "c = 1 and f = 1")
-    schema = schema_of(dict.fromkeys(NAMES, LEVELS), None, rules=tuple(map(Impossible, never)))
+    schema = schema_of(dict.fromkeys(NAMES, LEVELS), None, rules=tuple(map(Never, never)))
     table = Table.from_codes(schema, dict(zip(NAMES, rows.T, strict=True)))
     model = MST(epsilon=1.0, delta=1e-6, random_state=0).fit(table)
     assert model.model_.tables

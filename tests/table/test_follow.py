@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import SchemaError
-from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
+from missdp.schema import Always, Determined, Never, NotApplicable
 from missdp.sources import DuckDBSource, MemorySource
 from missdp.table.follow import known_cells
 from schema.rule_books import books, domain
@@ -34,13 +34,13 @@ SURVEY = Schema(
     ),
     rules=(
         NotApplicable(("hours", "pay"), unless="work = 'yes'"),
-        Impossible("sex = 'm' and pregnant = 'yes'"),
-        Equation("0.5 * pay = tax"),
-        Equation("age + born = 2024", determines="born"),
+        Never("sex = 'm' and pregnant = 'yes'"),
+        Always("0.5 * pay = tax"),
+        Always("age + born = 2024", determines="born"),
         Determined("years", by="degree", map=(("none", 0), ("school", 10), ("more", 16))),
-        Order("start <= end"),
-        Impossible("years < 10 and pay > 90"),
-        Impossible("born > 2010 and work = 'yes'"),
+        Always("start <= end"),
+        Never("years < 10 and pay > 90"),
+        Never("born > 2010 and work = 'yes'"),
     ),
 )
 
@@ -73,12 +73,13 @@ def check_settled(table):
     """No row surely breaks a rule, but for cells that may not be missing."""
     schema = table.schema
     known = known_cells(schema, {name: table.column(name) for name in schema.names})
-    for rule in schema.rulebook.bound:
-        broken, maybe = rule.broken(known, len(table))
-        assert not (broken & ~maybe).any()
+    for rule in schema.rule_set.bound:
+        truth = rule.broken(known, len(table))
+        broken = truth.is_true
+        assert not (broken & truth.is_false).any()
         for name in rule.names:
-            if schema[name].nullable and name not in schema.rulebook.filled:
-                assert known[name].hole[broken].all()
+            if schema[name].nullable and name not in schema.rule_set.filled:
+                assert known[name].missing[broken].all()
         if all(schema[name].nullable for name in rule.names):
             assert not broken.any()
 
@@ -148,7 +149,7 @@ def test_what_only_a_lost_cell_told_is_not_known_any_more():
     rules = (
         NotApplicable("b", unless="a = 'low'"),
         Determined("d", by=("b",), map=(("low", "x"), ("high", "x"))),
-        Impossible("c = 'high' and a = 'high'"),
+        Never("c = 'high' and a = 'high'"),
     )
     rows = pd.DataFrame({"a": ["high"] * 2, "b": ["low"] * 2, "c": ["low", "high"], "d": ["x"] * 2})
     table = Table.read(rows, Schema(tuple(given_), rules))
@@ -186,7 +187,7 @@ def test_what_follows_is_filled_in_and_what_cannot_be_is_lost():
 def test_a_row_that_cannot_lose_a_cell_stays_as_it_is():
     levels = {"sex": ("f", "m"), "pregnant": ("no", "yes")}
     given_ = tuple(Categorical(name=name, levels=known) for name, known in levels.items())
-    schema = Schema(given_, (Impossible("sex = 'm' and pregnant = 'yes'"),))
+    schema = Schema(given_, (Never("sex = 'm' and pregnant = 'yes'"),))
     table = Table.read(pd.DataFrame({"sex": ["m"], "pregnant": ["yes"]}), schema)
     assert table.to_arrow().to_pylist() == [{"sex": "m", "pregnant": "yes"}]
 
@@ -196,7 +197,7 @@ def test_an_equation_gives_the_one_cell_that_is_missing_whichever_it_is():
     given_ = [Numeric(name="a", lower=0, upper=99, **facts, refused=(-7,))]
     for name, lower, upper in (("b", 0, 99), ("c", 0, 300), ("d", -99, 300)):
         given_.append(Numeric(name=name, lower=lower, upper=upper, **facts))
-    rules = (Equation("a + 2 * b = c"), Equation("c - a = d"), Impossible("a > 90 and b < 50"))
+    rules = (Always("a + 2 * b = c"), Always("c - a = d"), Never("a > 90 and b < 50"))
     schema = Schema(tuple(given_), rules)
     rows = {
         "a": [-7, 3, None, -7, -7, 95, 4],
@@ -212,13 +213,13 @@ def test_an_equation_gives_the_one_cell_that_is_missing_whichever_it_is():
         "c": [11, 13, None, 12, 9, None, 7],
         "d": [10, 10, 4, 10, None, None, 3],
     }
-    assert {"a", "b"} <= schema.rulebook.filled
+    assert {"a", "b"} <= schema.rule_set.filled
     check_written_and_read_again(table)
 
 
 def test_a_row_with_extreme_numbers_warns_of_nothing(recwarn):
     given_ = tuple(Numeric(name=n, lower=-1e12, upper=1e12, **LOOSE) for n in "abc")
-    schema = Schema(given_, (Equation("1e-300 * a + b = c"),))
+    schema = Schema(given_, (Always("1e-300 * a + b = c"),))
     rows = pd.DataFrame({"a": [None, 1.0], "b": [1e12, 5.0], "c": [5.0, None]}, dtype="float64")
     Table.read(rows, schema)
     assert not recwarn.list

@@ -7,7 +7,8 @@ without the other.
 import math
 
 from missdp.schema import Numeric
-from missdp.schema.conditions import OPERATORS, Compare, Derives, Join, Not, Routes
+from missdp.schema.bound_rules import Derived, Routing
+from missdp.schema.logic import OPERATORS, Comparison, Junction, Not
 
 HOLE, ABSENT = "hole", "not applicable"
 
@@ -36,16 +37,16 @@ def broken_by_hand(schema, row):
 
     What follows must be there if all that it follows from is, a hole if that has one.
     """
-    return [rule.text for rule in schema.rulebook.bound if _breaks(rule, row)]
+    return [rule.text for rule in schema.rule_set.bound if _breaks(rule, row)]
 
 
 def _breaks(rule, row):
-    if isinstance(rule, Derives):
+    if isinstance(rule, Derived):
         return _does_not_follow(rule, row)
-    if isinstance(rule, Routes):
-        applies, absent = _holds(rule.unless, row), row[rule.target] == ABSENT
+    if isinstance(rule, Routing):
+        applies, absent = _holds(rule.unless, row), row[rule.target.name] == ABSENT
         return applies is not None and applies == absent
-    return _holds(rule.never, row) is True
+    return _holds(rule.condition, row) is True
 
 
 def _does_not_follow(rule, row):
@@ -63,13 +64,13 @@ def _does_not_follow(rule, row):
 
 def _holds(what, row):
     """Whether a condition holds; None if that depends on a hole."""
-    if isinstance(what, Compare):
-        two = what.two if isinstance(what.two, float) else row[what.two.name]
-        return _compared(row[what.one.name], what.sign, two)
+    if isinstance(what, Comparison):
+        two = what.right if isinstance(what.right, float) else row[what.right.name]
+        return _compared(row[what.left.name], what.operator, two)
     if isinstance(what, Not):
         inner = _holds(what.part, row)
         return None if inner is None else not inner
-    if isinstance(what, Join):
+    if isinstance(what, Junction):
         parts = [_holds(part, row) for part in what.parts]
         decisive = not what.all_of
         if decisive in parts:

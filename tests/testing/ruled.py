@@ -109,7 +109,7 @@ def gates(on):
 
 def costs_nothing(on):
     """What follows from others is in no release and no gate; nothing is spent on it."""
-    model, derived = on.fitted(n_rows=300), on.schema.rulebook.derives
+    model, derived = on.fitted(n_rows=300), on.schema.rule_set.derived
     for name in derived:
         word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
         for event in releases(model.guarantee_.events):

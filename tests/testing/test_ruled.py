@@ -8,7 +8,7 @@ import pytest
 from missdp.accounting import Filter, LaplaceEvent
 from missdp.errors import CheckFailedError
 from missdp.schema import Numeric
-from missdp.schema.conditions import Forbids
+from missdp.schema.bound_rules import Forbidden
 from missdp.synth import sampling
 from missdp.table import Table
 from missdp.table.follow import known_cells
@@ -145,7 +145,7 @@ def test_made_up_tables_have_every_kind_and_break_rules_before_they_are_read():
     for attribute in RULED:
         for kind in attribute.kinds:
             assert raw.mask(attribute.name, kind).any()
-    assert broken_by(raw) == {rule.text for rule in RULED.rulebook.bound}
+    assert broken_by(raw) == {rule.text for rule in RULED.rule_set.bound}
     table = _read_again(raw)
     # What is never missing stays as it is, and so does what does not follow any more.
     assert broken_by(table) <= {"never stufe = 'c' and wohnt = true", "alter + geburt = 2024"}
@@ -180,9 +180,9 @@ def test_rules_by_hand_agree_with_the_rules_of_the_package():
     by_hand = [broken_by_hand(RULED, row) for row in rows]
     assert any(HOLE in row.values() for row in rows)
     assert any(ABSENT in row.values() for row in rows)
-    for rule in RULED.rulebook.bound:
-        surely, _ = rule.broken(known, len(table))
+    for rule in RULED.rule_set.bound:
+        surely = rule.broken(known, len(table)).is_true
         for row, found, sure in zip(rows, by_hand, surely, strict=True):
             # By hand, what follows must be said, value or not: a hole is no answer.
-            if isinstance(rule, Forbids) or HOLE not in (row[name] for name in rule.names):
+            if isinstance(rule, Forbidden) or HOLE not in (row[name] for name in rule.names):
                 assert (rule.text in found) == sure, (rule.text, row)

@@ -20,11 +20,10 @@ from typing import TypeAlias
 import numpy as np
 
 from missdp.errors import ParameterError, did_you_mean
-from missdp.schema import Categorical, Numeric, Schema
-from missdp.schema.conditions import MIRRORED, OPERATORS, Compare, Predicate
-from missdp.schema.language import parse_where
+from missdp.schema import Numeric, Schema
+from missdp.schema.expressions import are_comparable, parse_where
+from missdp.schema.logic import MIRRORED, OPERATORS, Comparison, Predicate
 from missdp.schema.numeric import AnyAttribute
-from missdp.schema.rules import scale_of
 from missdp.table import Table
 from missdp.types import Flags, Floats, Ints
 
@@ -202,7 +201,7 @@ class _Reader:
             self.within[row].append(parse_where(condition, self.schema, named=place))
             return
         other = self._attribute(other_name)
-        if not _are_comparable(attribute, sign, other):
+        if not are_comparable(attribute, sign, other):
             if attribute is other:
                 raise self._error(
                     f"{attribute.name!r} has no order. Compare it by EQ or IQ, or declare its "
@@ -213,7 +212,7 @@ class _Reader:
                 "numbers of one unit, and attributes with the same levels"
             )
         if row == other_row:
-            self.within[row].append(Compare(attribute, sign, other))
+            self.within[row].append(Comparison(attribute, sign, other))
         else:
             self.between.append((sign, attribute.name, other.name))
 
@@ -227,14 +226,6 @@ class _Reader:
     def _error(self, why: str) -> ParameterError:
         place = f", at {self.part!r}" if self.part else ""
         return ParameterError(f"constraint {self.text!r}{place}: {why}")
-
-
-def _are_comparable(one: AnyAttribute, sign: str, two: AnyAttribute) -> bool:
-    """Tell whether values of two attributes are on one scale, ordered if the sign needs it."""
-    if sign in ("==", "!=") and isinstance(one, Categorical) and isinstance(two, Categorical):
-        return one.levels == two.levels
-    scale = scale_of(one)
-    return scale is not None and scale == scale_of(two)
 
 
 def count_conflicts(

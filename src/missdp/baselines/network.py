@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from missdp.inference.model import cell_index, draw, draw_each, finite
 from missdp.inference.raking import raked_rows
 from missdp.record import Record
-from missdp.schema.rulebook import ImpossibleCells
+from missdp.schema.rule_set import ImpossibleCells
 from missdp.session import Clique
 from missdp.types import Flags, Floats, Ints
 

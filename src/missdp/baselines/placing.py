@@ -112,7 +112,7 @@ class _Placing:
 
     def arranged(self, rows: Table) -> Table:
         """Return rows that obey the constraints with a direct solution, unless these collide."""
-        changed, fixed = rows, {*rows.schema.rulebook.derives}
+        changed, fixed = rows, {*rows.schema.rule_set.derived}
         last = len(self.place)
         dependencies = [c.dependency for c in self.constraints if c.dependency is not None]
         # A determined attribute may determine another one, which is drawn later.

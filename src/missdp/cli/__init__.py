@@ -64,13 +64,14 @@ class Run:
             complain(self._held.pop(0))
 
     def note_warning(self, text: str) -> None:
-        """Say a warning, and keep it for the JSON document.
+        """Say a warning once, and keep it for the JSON document.
 
         Between the charge and the release it may tell of what is released: it waits for that.
         """
         line = f"missdp: warning: {text}"
-        if text not in self.warnings:
-            self.warnings.append(text)
+        if text in self.warnings:
+            return
+        self.warnings.append(text)
         if self.cost and not self.released:
             self._held.append(line)
         else:

@@ -284,7 +284,7 @@ def simulate(
         if output_schema is not None:
             found.to_toml(output_schema)
     say(f"Wrote {output}: {mechanism} holes at rate {rate:g}, seed {seed}.")
-    if mended := sorted(facts.rulebook.may_fill):
+    if mended := sorted(facts.rule_set.rule_fillable):
         say(f"Fewer in what rules fill, or make not applicable: {', '.join(mended)}.")
 
 
@@ -438,7 +438,7 @@ def _public_facts(
         kinds = missingness_by_kind(truth, other, schema=facts)
         document["kinds"] = kinds.to_dict()
         parts.append(str(kinds))
-    if facts.rulebook.bound:
+    if facts.rule_set.bound:
         true, made = (rule_violations(source, schema=facts) for source in sources)
         document["rules"] = {"truth": true.to_dict(), "synthetic": made.to_dict()}
         parts += [f"synthetic table: {made}", f"private table: {true}"]

@@ -25,7 +25,7 @@ from missdp.cli.options import (
 from missdp.errors import MissDPError, ParameterError, check_epsilon, replacing
 from missdp.progress import working
 from missdp.schema import Schema
-from missdp.schema.language import parse_names
+from missdp.schema.expressions import parse_names
 from missdp.schema.layout import PLAIN
 from missdp.schema.open_domains import check_found
 from missdp.schema.undeclared import domain_conditions
@@ -246,7 +246,7 @@ def _needed(facts: Schema, requests: Sequence[QueryRequest]) -> tuple[Schema, se
         valued = {*first.imputation(facts).impute}
         valued = valued.union(*(request.question(facts).reads(facts) for request in requests))
         if valued | shared <= {*facts.names} and not facts.undeclared:
-            wanted = facts.rulebook.reached(valued | shared)
+            wanted = facts.rule_set.connected_by_rules(valued | shared)
             some = facts.subset(name for name in facts.names if name in wanted)
             return some, {*some.names} if some.rules else valued
     return facts, None

@@ -186,7 +186,7 @@ class CodeBook:
         return tuple(
             f"{name} has a value only where: {rule.unless}"
             for rule in self._rules(fitting=False)
-            for name in rule.names
+            for name in rule.not_applicable
         )
 
     def _rules(self, *, fitting: bool = True) -> Iterator[NotApplicable]:

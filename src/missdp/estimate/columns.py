@@ -25,7 +25,7 @@ class Column:
     def __init__(self, model: Synthesizer, name: str) -> None:
         modelled = model.modelled_
         if name not in modelled:
-            rule = model.schema_.rulebook.derives.get(name)
+            rule = model.schema_.rule_set.derived.get(name)
             of = ", ".join(x for x in (rule.reads if rule else ()) if x in modelled)
             raise ParameterError(
                 f"{name!r} follows from other attributes by a rule, and is not modelled itself: "

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from missdp.errors import ParameterError, did_you_mean, replacing
 from missdp.schema import Schema
-from missdp.schema.conditions import Predicate
-from missdp.schema.language import parse_names, parse_where
+from missdp.schema.expressions import parse_names, parse_where
+from missdp.schema.logic import Predicate
 
 _ARGUMENTS = {"mean": 1, "sd": 1, "median": 1, "quantile": 2, "share": 1, "correlation": 2}
 # Words that people write for a statistic, in other programs and in prose.

@@ -15,7 +15,7 @@ from missdp.estimate.columns import Column
 from missdp.estimate.question_text import Question
 from missdp.estimate.released import Tables
 from missdp.schema import Numeric
-from missdp.schema.conditions import Known, decided
+from missdp.schema.logic import Cells
 from missdp.types import Floats, Ints
 
 Values = tuple[Floats, Floats]
@@ -72,8 +72,8 @@ def _selected(
 ) -> Floats:
     """Return 1 where codes, and numbers if it is one, satisfy the condition of a share, else 0."""
     assert question.where is not None
-    cells = {first.name: Known.of(first.attribute, codes, numbers)}
-    return decided(question.where, cells, len(codes))[0].astype(np.float64)
+    cells = {first.name: Cells.of(first.attribute, codes, numbers)}
+    return question.where.truth(cells, len(codes)).is_true.astype(np.float64)
 
 
 def _with_named_values(question: Question, number: Numeric, values: Floats) -> Floats:
@@ -83,13 +83,14 @@ def _with_named_values(question: Question, number: Numeric, values: Floats) -> F
     """
     values = values.copy()
     for part in question.where.comparisons() if question.where is not None else ():
-        if part.sign in ("==", "!=") and isinstance(part.two, float):
-            lies = values[number.encode_values(np.clip([part.two], number.lower, number.upper))[0]]
-            piece = np.searchsorted(number.pieces or (), np.append(lies, part.two), side="right")
-            off = np.abs(lies - part.two)
-            if off.min() > 0 and number.lower <= part.two <= number.upper:
+        value = part.right
+        if part.operator in ("==", "!=") and isinstance(value, float):
+            lies = values[number.encode_values(np.clip([value], number.lower, number.upper))[0]]
+            piece = np.searchsorted(number.pieces or (), np.append(lies, value), side="right")
+            off = np.abs(lies - value)
+            if off.min() > 0 and number.lower <= value <= number.upper:
                 same = piece[:-1] == piece[-1] if question.covers_pieces else off == off.min()
-                lies[same] = part.two
+                lies[same] = value
     return values
 
 

@@ -186,7 +186,7 @@ class MCAR(MissingMechanism):
             raise UnprovenError("exact hole counts couple the rows; use rates='expected'")
         missing = self.missing_rates(schema)
         found = {name: 1.0 - missing.get(name, 0.0) for name in schema.names}
-        return found | dict.fromkeys(schema.rulebook.may_fill, 1.0)
+        return found | dict.fromkeys(schema.rule_set.rule_fillable, 1.0)
 
     def observed_at_most(self, schema: Schema) -> dict[str, float]:
         """Bound each attribute's probability of being observed; see :meth:`observed`."""
@@ -259,10 +259,10 @@ class DeclaredMechanism(MissingMechanism):
         bounds = dict.fromkeys(schema.names, 1.0)
         for name, scores in self._scores(schema).items():
             least = {driver: float(score.min()) for driver, score in scores.items()}
-            none = schema.rulebook.not_everywhere(least)  # what is not applicable weighs 0
+            none = schema.rule_set.not_everywhere(least)  # what is not applicable weighs 0
             lowest = sum(min(x, 0.0) if driver in none else x for driver, x in least.items())
             bounds[name] = float(expit(-(self.intercepts[name] + lowest)))
-        return bounds | dict.fromkeys(schema.rulebook.may_fill, 1.0)
+        return bounds | dict.fromkeys(schema.rule_set.rule_fillable, 1.0)
 
     def _probabilities(self, table: Table, rng: np.random.Generator) -> Probabilities:
         from scipy.special import expit
@@ -575,7 +575,7 @@ def _with_open(schema: Schema, names: Iterable[str]) -> set[str]:
     """Return attributes that may have holes, and those that follow from them by a rule."""
     found = set(names)
     while (
-        grown := {name for name, rule in schema.rulebook.derives.items() if found & {*rule.by}}
+        grown := {name for name, rule in schema.rule_set.derived.items() if found & {*rule.by}}
         - found
     ):
         found |= grown

@@ -81,11 +81,11 @@ def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolation
     --------
     >>> import pandas as pd
     >>> from missdp import Numeric, Schema
-    >>> from missdp.schema import Order
+    >>> from missdp.schema import Always
     >>> year = {"lower": 1900, "upper": 2030, "integer": True}
     >>> columns = (Numeric(name="start", **year), Numeric(name="end", **year))
     >>> frame = pd.DataFrame({"start": [1999, 2005], "end": [2001, 2001]})
-    >>> rule_violations(frame, schema=Schema(columns, (Order("start <= end"),))).broken
+    >>> rule_violations(frame, schema=Schema(columns, (Always("start <= end"),))).broken
     {'start <= end': 1}
     """
     schema = schema_of(data, schema=schema)
@@ -96,7 +96,9 @@ def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolation
         cells = known_cells(plain, {name: table.column(name) for name in plain.names})
         any_rule = np.zeros(len(table), dtype=bool)
         for rule in schema.rules:
-            parts = [bound.broken(cells, len(table))[0] for bound in rule.bound(schema.columns)]
+            parts = [
+                bound.broken(cells, len(table)).is_true for bound in rule.bound(schema.columns)
+            ]
             if not parts:
                 continue
             surely = np.logical_or.reduce(parts)

@@ -248,7 +248,7 @@ def _compared(
     verdict = [(kept.verdict, False), (beside, worse)]
     if holes.verdict:
         verdict.append((holes.verdict, True))
-    if schema.rulebook.bound:
+    if schema.rule_set.bound:
         ours, theirs = (rule_violations(source, schema=schema) for source in sources)
         facts["rules"] = [(t, f"{c:,}", f"{theirs.broken[t]:,}") for t, c in ours.broken.items()]
         said = f"{theirs.broken_rows:,} synthetic rows break a rule; {ours.broken_rows:,} real do."

@@ -331,7 +331,7 @@ def with_dates(
     if not differences:
         return found
     fits = np.ones(len(next(iter(columns.values())).codes), dtype=bool)
-    places = {name: place for place, name in enumerate(schema.rulebook.order)}
+    places = {name: place for place, name in enumerate(schema.rule_set.order)}
     for difference in sorted(differences, key=lambda a: places[a.target]):
         base, between = found[difference.base].values, found[difference.name].values
         assert base is not None

@@ -191,7 +191,7 @@ def column_names(schema: Schema) -> tuple[str, ...]:
 def check_fillable(values: Any) -> None:
     """Refuse to fill a table where some attribute is not applicable to all; reads no cell."""
     schema = values.schema if isinstance(values, Table) else values
-    if isinstance(schema, Schema) and (names := schema.rulebook.not_everywhere(schema.names)):
+    if isinstance(schema, Schema) and (names := schema.rule_set.not_everywhere(schema.names)):
         raise SchemaError(
             f"{', '.join(map(repr, names))} {'is' if len(names) == 1 else 'are'} not applicable to "
             "some rows, and preprocessing would fill every cell that has no value. Leave such "

@@ -1,8 +1,8 @@
 """Public facts about columns and rows.
 
 * `attributes`, `numeric`, `dates` (formats too), `differences`, `open_domains`: kinds of columns.
-* `rules`: facts about rows as people write them, in the one `language`; `conditions`,
-  `rulebook`: as they are computed with.
+* `rules`: facts about rows as people write them, in the one syntax of `expressions`; `logic`,
+  `bound_rules`, `rule_set`: as they are computed with.
 * `layout`: how a file is laid out, units, weights. `schema`: all of it, and its TOML file.
 * `undeclared`: conditions of guarantees that follow from a schema. `cliques`: which attributes are
   counted together.
@@ -23,11 +23,10 @@ from missdp.schema.layout import SurveyWeight as SurveyWeight
 from missdp.schema.layout import Unit as Unit
 from missdp.schema.numeric import AnyAttribute as AnyAttribute
 from missdp.schema.numeric import Numeric as Numeric
+from missdp.schema.rules import Always as Always
 from missdp.schema.rules import Determined as Determined
-from missdp.schema.rules import Equation as Equation
-from missdp.schema.rules import Impossible as Impossible
+from missdp.schema.rules import Never as Never
 from missdp.schema.rules import NotApplicable as NotApplicable
-from missdp.schema.rules import Order as Order
 from missdp.schema.rules import Rule as Rule
 from missdp.schema.schema import Schema as Schema
 

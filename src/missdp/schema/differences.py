@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, TypeAlias, get_args
 
 import numpy as np
 
-from missdp.schema.conditions import Derives
+from missdp.schema.bound_rules import Derived
 from missdp.schema.dates import UNIT_NAMES, Date, Resolution
 from missdp.schema.numeric import Columns, Numeric
 from missdp.types import Floats
@@ -139,7 +139,7 @@ class Difference(Numeric):
             spikes=tuple(map(steps, self.spikes)),
         )
 
-    def computing(self, columns: Columns) -> Derives:
+    def computing(self, columns: Columns) -> Derived:
         """Return the rule by which one of the dates follows."""
         if any(columns[name].not_applicable is not None for name in self.dates):
             raise self._not_valid("its dates must apply to every row")
@@ -148,7 +148,7 @@ class Difference(Numeric):
         by = (self.base, self.name)
         eithers = (a for a in columns.values() if isinstance(a, EitherDate))
         instead = next((e.name for e in eithers if {*e.dates} == {*self.dates}), None)
-        return Derives(text, columns[self.target], by, terms=(1.0, sign), instead=instead)
+        return Derived(text, columns[self.target], by, terms=(1.0, sign), instead=instead)
 
     def either(self, columns: Columns) -> EitherDate | None:
         """Return what is modelled for rows without the base; None if all have it."""

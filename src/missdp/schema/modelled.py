@@ -17,10 +17,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from missdp.schema.attributes import Categorical
-from missdp.schema.conditions import Known, Verdict, decided
 from missdp.schema.differences import Computed
+from missdp.schema.logic import Cells, Truth
 from missdp.schema.numeric import AnyAttribute
-from missdp.schema.rulebook import ImpossibleCells
+from missdp.schema.rule_set import ImpossibleCells
 from missdp.schema.schema import Schema
 from missdp.types import Flags, Floats, Ints
 
@@ -33,7 +33,7 @@ class Modelled:
     def __init__(self, schema: Schema) -> None:
         #: Public facts about the private rows.
         self.whole = schema
-        kept = [a for a in schema if a.name not in schema.rulebook.derives]
+        kept = [a for a in schema if a.name not in schema.rule_set.derived]
         plain = tuple(map(_plain, kept))
         same = len(kept) == len(schema) and all(a is b for a, b in zip(plain, schema, strict=True))
         #: Public facts about what is modelled.
@@ -47,14 +47,14 @@ class Modelled:
     @property
     def filled(self) -> frozenset[str]:
         """Attributes that a row may have settled although no value of them was observed."""
-        return self.whole.rulebook.filled
+        return self.whole.rule_set.filled
 
     @cached_property
     def impossible(self) -> ImpossibleCells:
         """Combinations of modelled levels that no row has, also of some of a rule's attributes."""
         names = {*self.schema.names}
         found: dict[_Clique, Flags] = {}
-        for clique, table in self.whole.rulebook.impossible.items():
+        for clique, table in self.whole.rule_set.impossible.items():
             if names.issuperset(clique):
                 for part, never in _parts(clique, table):
                     found[part] = found[part] | never if part in found else never
@@ -72,10 +72,10 @@ class Modelled:
     @property
     def told(self) -> dict[int, tuple[int, ...]]:
         """By position of an attribute, those by which alone a rule makes it not applicable."""
-        book, names = self.whole.rulebook, self.schema.names
+        book, names = self.whole.rule_set, self.schema.names
         found: dict[int, tuple[int, ...]] = {}
         for place, name in enumerate(names):
-            if name in book.routes and book.told_by_rules(name):
+            if name in book.routing and book.not_applicable_only_by_rule(name):
                 by = self._tell(name)
                 others = (i for i, other in enumerate(names) if other in by)
                 tell = tuple(i for i in others if self.schema[names[i]].nullable)
@@ -84,10 +84,10 @@ class Modelled:
 
     def _tell(self, name: str) -> set[str]:
         """Return the modelled attributes by which a rule tells that one is not applicable."""
-        book, names = self.whole.rulebook, {*self.schema.names}
-        by = {*book.routes[name].names} - {name}
-        while follow := by & {*book.derives} - names:
-            by = by.difference(follow).union(*(book.derives[other].by for other in follow))
+        book, names = self.whole.rule_set, {*self.schema.names}
+        by = {*book.routing[name].names} - {name}
+        while follow := by & {*book.derived} - names:
+            by = by.difference(follow).union(*(book.derived[other].by for other in follow))
         return by
 
     @property
@@ -103,12 +103,12 @@ class Modelled:
     @property
     def never_filled(self) -> dict[int, int]:
         """By position of an attribute, the level "not applicable", where no rule says when."""
-        names, routes = self.schema.names, self.whole.rulebook.routes
+        names, routes = self.schema.names, self.whole.rule_set.routing
         return {place: code for place, code in self.absent.items() if names[place] not in routes}
 
     @cached_property
     def kinds(self) -> dict[str, tuple[int, ...]]:
-        """By modelled attribute with holes of several kinds, their codes in the private table."""
+        """By modelled attribute with several kinds of missing, their codes in the private table."""
         found = {}
         for name in self.schema.names:
             attribute = self.whole[name]
@@ -118,36 +118,36 @@ class Modelled:
         return found
 
     def without_absent(self, name: str, law: Floats) -> Floats:
-        """Return the law of a hole: what is not applicable is none, so that is never drawn."""
+        """Return the distribution of a missing cell, which is never "not applicable"."""
         if self.whole[name].not_applicable is None or len(law) == 1:
             return law
         drawn = np.append(law[:-1], 0.0)
         return drawn / drawn.sum() if drawn.sum() > 0 else np.append(np.ones(len(law) - 1), 0.0)
 
     def settled(self, codes: dict[str, Ints]) -> dict[str, Ints]:
-        """Return codes of rows without holes, with what is not applicable in each row said so."""
+        """Return codes of rows without missing cells, with "not applicable" where it holds."""
         found = dict(codes)
-        for name, (_, maybe) in self._routed(found):
-            found[name] = np.where(maybe, found[name], self.whole[name].size)
+        for name, applies in self._routed(found):
+            found[name] = np.where(applies.is_false, self.whole[name].size, found[name])
         return found
 
     def lacking(self, codes: dict[str, Ints]) -> dict[str, Flags]:
         """Tell where an attribute is said to be not applicable although it surely is."""
-        found = self._routed(codes)
         return {
-            name: surely & (codes[name] == self.whole[name].size) for name, (surely, _) in found
+            name: applies.is_true & (codes[name] == self.whole[name].size)
+            for name, applies in self._routed(codes)
         }
 
-    def _routed(self, codes: dict[str, Ints]) -> Iterator[tuple[str, Verdict]]:
+    def _routed(self, codes: dict[str, Ints]) -> Iterator[tuple[str, Truth]]:
         """Yield the attributes that rules route, and where they are applicable."""
-        n, book = len(next(iter(codes.values()), ())), self.whole.rulebook
+        n, book = len(next(iter(codes.values()), ())), self.whole.rule_set
         for name in book.order:
-            if name in book.routes and {*book.routes[name].names} <= {*codes}:
-                known = {
-                    other: Known.of(self.whole[other], codes[other], None)
-                    for other in book.routes[name].names
+            if name in book.routing and {*book.routing[name].names} <= {*codes}:
+                cells = {
+                    other: Cells.of(self.whole[other], codes[other], None)
+                    for other in book.routing[name].names
                 }
-                yield name, decided(book.routes[name].unless, known, n)
+                yield name, book.routing[name].unless.truth(cells, n)
 
 
 def _parts(clique: _Clique, table: Flags) -> Iterator[tuple[_Clique, Flags]]:

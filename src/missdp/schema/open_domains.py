@@ -129,7 +129,7 @@ def is_open(attribute: Attribute) -> TypeGuard[OpenCategorical]:
 def open_attributes(schema: Schema) -> tuple[OpenCategorical, ...]:
     """Return the attributes whose levels are still to be found; refuse one that a rule names."""
     wanted = tuple(a for a in schema if is_open(a))
-    book = schema.rulebook
+    book = schema.rule_set
     named = {name for rule in book.bound for name in rule.names}
     for attribute in wanted:
         if attribute.name in named:
@@ -199,7 +199,7 @@ def pending(schema: Schema, names: Iterable[str]) -> Schema:
 
     Each has as many codes as it can have once it is cut. Few numbers are a bin each.
     """
-    wanted = {*names} - {*schema.rulebook.derives}
+    wanted = {*names} - {*schema.rule_set.derived}
     cut = (a for a in schema if isinstance(a, Numeric) and a.cuts_from == _FOUND)
     earlier = {a.name: replace(a, cuts_from="an earlier fit") for a in cut}
     return schema.replaced(

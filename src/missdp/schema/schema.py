@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,11 +15,11 @@ from typing import Any, Self, get_args
 
 import tomli_w
 
-from missdp.errors import MissDPError, SchemaError, did_you_mean, replacing
+from missdp.errors import MissDPError, SchemaError, SchemaWarning, did_you_mean, replacing
 from missdp.files import write_atomically
 from missdp.record import Record
 from missdp.schema.attributes import KINDS, MAX_WHOLE, Attribute
-from missdp.schema.conditions import Derives, Routes
+from missdp.schema.bound_rules import Derived, Routing
 from missdp.schema.differences import Computed, Difference, EitherDate
 from missdp.schema.layout import (
     EACH_UNIT,
@@ -31,7 +32,7 @@ from missdp.schema.layout import (
     Unit,
 )
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
-from missdp.schema.rulebook import RuleBook
+from missdp.schema.rule_set import FEW_ROWS, REHEARSED_ROWS, RuleSet
 from missdp.schema.rules import Rule
 
 FILE = "[file]"
@@ -54,9 +55,9 @@ class Schema(Record):
     attributes : tuple of Categorical, Ordinal or Numeric
         At least one; names must be distinct.
     rules : tuple of Rule, default ()
-        Public facts about single rows: :class:`NotApplicable`, :class:`Impossible`,
-        :class:`Determined`, :class:`Equation`, :class:`Order`. An attribute that a rule makes not
-        applicable to some rows gets that fact by itself.
+        Public facts about single rows: :class:`Always`, :class:`Never`, :class:`NotApplicable`,
+        :class:`Determined`. An attribute that a rule makes not applicable to some rows gets that
+        fact by itself.
     layout : Layout, optional
         Columns that are never read, keys among them; and how text files are written.
     ledger : str, default ""
@@ -70,7 +71,13 @@ class Schema(Record):
     Raises
     ------
     SchemaError
-        If there are no attributes, two have the same name, or the rules contradict each other.
+        If there are no attributes, two have the same name, rules follow from each other or order
+        attributes in a circle, or a rule leaves a level without any row.
+
+    Warns
+    -----
+    SchemaWarning
+        If hardly any row that is drawn uniformly from the public domain obeys the rules.
 
     Examples
     --------
@@ -131,9 +138,7 @@ class Schema(Record):
         if isinstance(self.rules, list):
             object.__setattr__(self, "rules", tuple(self.rules))
         if not isinstance(self.rules, tuple) or not all(isinstance(r, Rule) for r in self.rules):
-            raise SchemaError(
-                "rules must be a list of NotApplicable, Impossible, Determined, Equation and Order"
-            )
+            raise SchemaError("rules must be a list of Always, Never, NotApplicable and Determined")
         columns = {a.name: a for a in self.attributes}
         absent = _not_applicable(columns, self.rules) if self.rules else ()
         marked = (
@@ -141,12 +146,20 @@ class Schema(Record):
             for a in self.attributes
         )
         object.__setattr__(self, "attributes", tuple(marked))
-        _ = self.rulebook  # refused now, if it contradicts itself
+        # Contradictions are errors now, not later.
+        if self.rule_set.bound and self.rule_set.surviving_rows() < FEW_ROWS:
+            warnings.warn(
+                f"hardly any of {REHEARSED_ROWS:,} rows drawn uniformly from the domains of the "
+                "schema obeys its rules. Check whether rules contradict each other. A long order "
+                "of attributes and an equation with narrow domains are other causes.",
+                SchemaWarning,
+                stacklevel=1,  # one place, so that parts of this schema do not warn again
+            )
 
     @cached_property
-    def rulebook(self) -> RuleBook:
+    def rule_set(self) -> RuleSet:
         """The rules as they are computed with."""
-        return RuleBook(self.columns, self.rules)
+        return RuleSet(self.columns, self.rules)
 
     @cached_property
     def columns(self) -> Columns:
@@ -228,7 +241,7 @@ class Schema(Record):
         that nobody has declared public stay marked.
         """
         wanted = tuple(names)
-        whole = (r for r in self.rulebook.derives.values() if {*r.by, r.target.name} <= {*wanted})
+        whole = (r for r in self.rule_set.derived.values() if {*r.by, r.target.name} <= {*wanted})
         beside = (rule.instead for rule in whole if rule.instead is not None)
         chosen = tuple(self[name] for name in dict.fromkeys((*wanted, *beside)))
         kept = {attribute.name for attribute in chosen}
@@ -236,10 +249,13 @@ class Schema(Record):
             a.plain() if isinstance(a, Computed) and not {*a.dates} <= kept else a for a in chosen
         )
         rules = tuple(rule for rule in self.rules if rule.about(self.columns) <= kept)
+        # Of what follows from attributes that are left out, the domain may be too wide here, too.
+        wide = {name for name, r in self.rule_set.derived.items() if not kept.issuperset(r.names)}
+        attributes = tuple(replace(a, settled=True) if a.name in wide else a for a in attributes)
         facts: dict[str, Any] = {name: getattr(self, name) for name in ("ledger", "unit", "weight")}
         facts["layout"] = Layout(undeclared_marks=self.layout.undeclared_marks)
         found = Schema(attributes, rules, **facts)
-        lost = (self.rulebook.filled & kept) - found.rulebook.filled
+        lost = (self.rule_set.filled & kept) - found.rule_set.filled
         marked = (replace(a, settled=True) if a.name in lost else a for a in found)
         return replace(found, attributes=tuple(marked)) if lost else found
 
@@ -397,8 +413,8 @@ def _not_applicable(columns: Columns, rules: Iterable[Rule]) -> frozenset[str]:
     """Return the attributes that are not applicable to some rows."""
     bound = [b for rule in rules for b in rule.bound(columns)]
     found = {a.name for a in columns.values() if a.not_applicable is not None}
-    found |= {rule.target for rule in bound if isinstance(rule, Routes)}
-    derived = [rule for rule in bound if isinstance(rule, Derives)]
+    found |= {rule.target.name for rule in bound if isinstance(rule, Routing)}
+    derived = [rule for rule in bound if isinstance(rule, Derived)]
     grown = {*found}
     while grown:
         grown = {r.target.name for r in derived if found & {*r.by}} - found
@@ -550,7 +566,7 @@ def write_tables(
     file: dict[str, Any] = {name: stated[name] for name in FILE_FACTS if name in stated}
     if layout.undeclared_marks:
         file["undeclared"] = list(layout.undeclared_marks)
-    facts = [{k: v for k, v in rule.to_dict().items() if v is not None} for rule in rules]
+    facts = [rule.to_dict() for rule in rules]
     document: dict[str, Any] = {"format": _FORMAT} | _weight_as_said(unit, weight)
     document |= {"ledger": ledger} if ledger else {}
     document |= {"ignore": ignored} if ignored else {}

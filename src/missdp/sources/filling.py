@@ -22,7 +22,6 @@ from numpy.typing import ArrayLike
 from missdp.errors import ParameterError
 from missdp.inference.conditionals import Conditionals
 from missdp.schema import AnyAttribute, Date, Numeric, Schema
-from missdp.schema.conditions import decided
 from missdp.schema.dates import completed_years, moved_by_years
 from missdp.schema.modelled import Modelled, complete_schema
 from missdp.schema.numeric import code_dtype
@@ -402,8 +401,8 @@ class _Block:
         """Tell which rows break a rule by what was observed, whatever their holes are."""
         part, found = self._table.take(rows), np.zeros(len(rows), dtype=bool)
         known = known_cells(part.schema, {n: part.column(n) for n in part.schema.names})
-        for rule in part.schema.rulebook.bound:
-            found |= rule.broken(known, len(rows))[0]
+        for rule in part.schema.rule_set.bound:
+            found |= rule.broken(known, len(rows)).is_true
         return found
 
 
@@ -427,22 +426,23 @@ def _with_cells(
 def _ruled(part: Table, columns: dict[str, Column]) -> tuple[dict[str, Column], Flags]:
     """Let rules settle what follows from cells that were filled; tell which rows disobey."""
     schema, n = part.schema, len(part)
-    book, broken = schema.rulebook, np.zeros(n, dtype=bool)
+    book, broken = schema.rule_set, np.zeros(n, dtype=bool)
     if not book.bound:
         return columns, broken
     rows = Rows(schema, _at_observed_years(part, _but_one_term(part, columns)))
     for rule in book.solved:
         rows.solve(rule)
     for target in book.order:
-        if target in book.derives:
-            rows.follow(book.derives[target], holes_only=True)
-        if target in book.routes:
-            surely, maybe = decided(book.routes[target].unless, rows.known, n)
+        if target in book.derived:
+            rows.follow(book.derived[target], holes_only=True)
+        if target in book.routing:
+            applies = book.routing[target].unless.truth(rows.known, n)
             cell, observed = rows.known[target], ~part.mask(target)
-            broken |= (surely & cell.absent) | (~maybe & cell.present & observed)
-            rows.route(book.routes[target])
+            broken |= applies.is_true & cell.not_applicable
+            broken |= applies.is_false & cell.has_value & observed
+            rows.route(book.routing[target])
     for bound in book.bound:
-        broken |= bound.broken(rows.known, n)[0]
+        broken |= bound.broken(rows.known, n).is_true
     found = {name: rows.column(name) for name in schema.names}
     for attribute in schema:
         broken |= found[attribute.name].codes >= attribute.missing_code
@@ -452,7 +452,7 @@ def _ruled(part: Table, columns: dict[str, Column]) -> tuple[dict[str, Column], 
 def _but_one_term(part: Table, columns: dict[str, Column]) -> dict[str, Column]:
     """Take back one filled term of each equation whose sum was observed: it follows."""
     schema, found = part.schema, dict(columns)
-    for target, rule in schema.rulebook.derives.items():
+    for target, rule in schema.rule_set.derived.items():
         if not rule.is_linear:
             continue
         open_ = ~part.mask(target)
@@ -472,7 +472,7 @@ def _at_observed_years(part: Table, columns: dict[str, Column]) -> dict[str, Col
     Otherwise only one filling in a hundred or so would agree with the age that was observed.
     """
     schema, found = part.schema, dict(columns)
-    for target, rule in schema.rulebook.derives.items():
+    for target, rule in schema.rule_set.derived.items():
         cells = [found[name].values for name in (*rule.by, target)]
         if rule.units is None or any(values is None for values in cells):
             continue

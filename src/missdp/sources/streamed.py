@@ -67,7 +67,7 @@ class StreamedSource(CountingSource):
 
     def _needed(self, counted: Clique) -> Clique:
         """Columns to read: those counted and, the first time, those that may refuse a cell."""
-        read = self.schema.rulebook.reached((*counted, *self._observed))
+        read = self.schema.rule_set.connected_by_rules((*counted, *self._observed))
         needed = self.schema.read_for(
             a.name for a in self.schema if a.name in read or (a.refuses and not self._validated)
         )

@@ -11,7 +11,7 @@ Estimates that need no private rows, from a released model, are in `missdp.estim
 """
 
 from missdp.exports import exported
-from missdp.schema.language import parse_where as parse_where
+from missdp.schema.expressions import parse_where as parse_where
 from missdp.statistics.asking import Statistic as Statistic
 from missdp.statistics.estimates import Estimate as Estimate
 from missdp.statistics.estimates import Histogram as Histogram

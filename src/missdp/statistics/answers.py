@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
 from missdp.schema import Numeric
-from missdp.schema.conditions import Predicate
+from missdp.schema.logic import Predicate
 from missdp.statistics.asking import NOBODY, Asking, Paid, members, middle_and_half
 from missdp.statistics.estimates import Estimate, Histogram, clip, corners, within
 from missdp.statistics.imputed_rows import Rows

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from missdp.accounting import Cost, Event, Guarantee
 from missdp.errors import DataError, ParameterError, UnprovenError, one_of
 from missdp.schema import Numeric, Schema
-from missdp.schema.conditions import Predicate
-from missdp.schema.language import parse_where
+from missdp.schema.expressions import parse_where
+from missdp.schema.logic import Predicate
 from missdp.session.measurement import Measurement
 from missdp.session.session import Reservation, Session
 from missdp.statistics.estimates import Beside, Estimate, clip, corners, within
@@ -222,7 +222,7 @@ class Asking:
                 raise DataError(f"attribute {name!r} has no numeric values in this table")
         for name in () if self.kind == "histogram" else self.names:
             check_range(self.schema[name])
-        self.applicable = self.schema.rulebook.not_everywhere(sorted({*of}))
+        self.applicable = self.schema.rule_set.not_everywhere(sorted({*of}))
         # Attributes that may be missing after imputation.
         self.holes = tuple(name for name in self.names if name not in self.filled)
         self.rough = bool(reads & self.filled)  # noise follows a private bound
@@ -368,7 +368,7 @@ class Asking:
         if not self._wants_total:
             return {}
         every = self.question.reads(self.schema)
-        about: Names = self.schema.rulebook.not_everywhere(sorted(every))
+        about: Names = self.schema.rule_set.not_everywhere(sorted(every))
         reads, applies = self.where.names, frozenset(about)
 
         def possible(label: str, lacking: Names) -> RowCounts:
@@ -585,8 +585,8 @@ def _products(
 
 def _possible(rows: Rows, where: Predicate, lacking: Names, about: Names) -> NDArray[np.bool_]:
     """Tell which rows may be in a subpopulation, and lack one of some attributes, if any."""
-    found = decide(where, rows)[1] & _applicable(rows, about)
-    holes = [rows.holes(name) & rows.applies(name)[0] for name in lacking]
+    found = ~decide(where, rows).is_false & _applicable(rows, about)
+    holes = [rows.holes(name) & rows.applies(name).is_true for name in lacking]
     return np.asarray(found & np.logical_or.reduce(holes) if holes else found)
 
 
@@ -594,11 +594,11 @@ def _applicable(rows: Rows, about: Names) -> NDArray[np.bool_]:
     """Tell to which rows all of some attributes surely apply."""
     found = np.ones(len(rows), dtype=bool)
     for name in about:
-        found &= rows.applies(name)[0]
+        found &= rows.applies(name).is_true
     return found
 
 
 def _squares(rows: Rows, where: Predicate, name: str, centre: float) -> NDArray[np.float64]:
     """Return squared deviations of observed values, of rows that are surely in a subpopulation."""
-    there = decide(where, rows)[0] & ~rows.mask(name)
+    there = decide(where, rows).is_true & ~rows.mask(name)
     return np.where(there, np.square(rows.values(name) - centre), 0.0)

@@ -131,8 +131,8 @@ _STATES = np.array([[0, FAR, FAR], [FAR, 0, FAR], [0, 0, FAR]], dtype=np.int32)
 
 def _state(rows: Rows, name: str) -> NDArray[np.int64]:
     """Tell of each row whether an attribute applies (0), does not (1), or may (2)."""
-    surely, maybe = rows.applies(name)
-    return np.where(surely, 0, np.where(maybe, _OPEN, _ABSENT))
+    applies = rows.applies(name)
+    return np.where(applies.is_true, 0, np.where(applies.is_false, _ABSENT, _OPEN))
 
 
 def _with_zeros(off: ArrayLike, size: int) -> NDArray[np.int32]:
@@ -209,7 +209,7 @@ class Layout:
             lacks, valued, whole = (np.full(len(part), start) for start in (False, False, True))
             for name in names:
                 hole = part.holes(name)
-                lacks |= hole & part.applies(name)[0]
+                lacks |= hole & part.applies(name).is_true
                 valued |= ~part.mask(name)
                 whole &= ~hole
             give[where], take[where] = whole & valued, lacks

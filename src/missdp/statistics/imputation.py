@@ -176,7 +176,7 @@ class KNNImputation:
             check_range(schema[name])
             self.aggregate_of(name, schema)
             self.default_of(name, schema)
-        together = schema.rulebook.not_everywhere(self.impute) if len(self.impute) > 1 else ()
+        together = schema.rule_set.not_everywhere(self.impute) if len(self.impute) > 1 else ()
         assert isinstance(self.match_on, Mapping)  # made one
         return build_metric(
             schema, match_on=self.match_on, group=tuple(self.group), metric=self.metric,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError
 from missdp.schema import Numeric, Schema
-from missdp.schema.conditions import Known, Verdict
+from missdp.schema.logic import Cells, Truth
 from missdp.shelf import blocks, in_portions, pick, room, runs
 from missdp.table import Table
 from missdp.table.encode import Column
@@ -178,8 +178,8 @@ class Rows:
         """Return True where the cell is missing. A cell that is not applicable is not missing."""
         return np.asarray(self.codes(name) >= self.schema[name].missing_code)
 
-    def applies(self, name: str) -> Verdict:
-        """Tell to which rows an attribute surely applies, and to which it may.
+    def applies(self, name: str) -> Truth:
+        """Tell to which rows an attribute applies: neither true nor false where that is open.
 
         By each row's cells as they came: other rows have no say in it, however missing cells are
         filled. Where a value is there it applies; where a cell is missing, the schema's rules
@@ -187,8 +187,8 @@ class Rows:
         """
         if name not in self._reads | self._asks:
             raise ParameterError("a function reads only the attributes that it named")
-        surely, maybe = self._cells.applies(name)
-        return _view(surely), _view(maybe)
+        applies = self._cells.applies(name)
+        return Truth(_view(applies.is_true), _view(applies.is_false))
 
     def values(self, name: str) -> Floats:
         """Values of a numeric attribute; its lower bound where missing."""
@@ -214,7 +214,7 @@ class ImputedRows:
             for name, column in columns.items()
         ) or not (made.ways is None or made.ways.fits(size)):
             raise DataError("the imputation did not return what it should")
-        self.table, self._known, self.profile = table, dict[str, Known](), made.profile
+        self.table, self._known, self.profile = table, dict[str, Cells](), made.profile
         self.ways = made.ways
         self._columns = {name: self._only_holes(name, column) for name, column in columns.items()}
 
@@ -253,7 +253,7 @@ class ImputedRows:
         """Return one of each kind of rows that are filled, and how many there are of it."""
         kind = np.asarray(ways.lists, dtype=np.int64)
         # Whether an attribute applies follows from the attributes that rules are about.
-        for name in sorted(names.union(*(rule.names for rule in self.schema.rulebook.bound))):
+        for name in sorted(names.union(*(rule.names for rule in self.schema.rule_set.bound))):
             column = self.table.column(name)
             for array in (column.codes, column.values):
                 if array is not None:
@@ -299,15 +299,15 @@ class ImputedRows:
         numbers = np.nan_to_num(filled.astype(np.float64), nan=attribute.lower)
         return np.asarray(np.clip(numbers, attribute.lower, attribute.upper))
 
-    def applies(self, name: str) -> Verdict:
-        """Tell to which rows, as they came, an attribute surely applies, and to which it may."""
-        return self.schema.rulebook.applies(self._known_cells, name)
+    def applies(self, name: str) -> Truth:
+        """Tell to which rows, as they came, an attribute applies."""
+        return self.schema.rule_set.applies(self._known_cells, name)
 
-    def _known_cells(self, name: str) -> Known:
+    def _known_cells(self, name: str) -> Cells:
         if name not in self._known:
             column = self.table.column(name)
             codes = column.codes.astype(np.int64)
-            self._known[name] = Known.of(self.schema[name], codes, column.values)
+            self._known[name] = Cells.of(self.schema[name], codes, column.values)
         return self._known[name]
 
     def _only_holes(self, name: str, filled: ImputedCells) -> ImputedCells:
@@ -315,12 +315,13 @@ class ImputedRows:
         if self.schema[name].not_applicable is None:
             return filled
         if len(self) <= PART_ROWS:
-            return filled.where(self.applies(name)[0][filled.rows])
+            return filled.where(self.applies(name).is_true[filled.rows])
         keep = room(len(filled.rows), bool)
         for part in blocks(len(self), PART_ROWS):
             came = ImputedRows(self._cut(part.start, part.stop), ImputationResult())
             here = filled.places(part.start, part.stop)
-            keep[here] = came.applies(name)[0][filled.rows[here].astype(np.int64) - part.start]
+            applies = came.applies(name).is_true
+            keep[here] = applies[filled.rows[here].astype(np.int64) - part.start]
         return filled if keep.all() else filled.where(keep)
 
 

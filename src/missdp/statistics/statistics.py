@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 from missdp.accounting import Cost, Filter, PureEvent
 from missdp.errors import BudgetExceededError, DataError, ParameterError, number
 from missdp.schema import Numeric, Schema
-from missdp.schema.language import parse_names
+from missdp.schema.expressions import parse_names
 from missdp.statistics.answers import answered, check_width
 from missdp.statistics.asking import Asking, Statistic, Uncertainty, check_kind
 from missdp.statistics.estimates import Estimate, Histogram

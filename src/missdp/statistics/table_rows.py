@@ -314,7 +314,7 @@ class TableRows:
             return self._release(query, smooth, event, averaged=facts.averaged)
         noise = _plain_noise(query, mechanism)
         # Nothing is claimed of cells that rules may have filled.
-        gate = facts.observed - facts.schema.rulebook.filled
+        gate = facts.observed - facts.schema.rule_set.filled
         plain = noise.event(query.own_sensitivity, gate=gate or None, label=label)
         return self._release(query, noise, plain, averaged=False)
 

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema import Numeric, Schema
-from missdp.schema.conditions import Known, Predicate, Verdict, decided
+from missdp.schema.logic import Cells, Predicate, Truth
 from missdp.statistics.imputed_rows import Rows
 from missdp.statistics.row_queries import QUANTA, RowSums
 
@@ -63,7 +63,7 @@ class MissingCells:
         """The places that public facts leave open; the others hold no row."""
         nullable, portions = set(self.schema.nullable), self._portions
         shut = set() if self.of is not None else {"low"}  # all portions of a count are 1
-        if not (self.schema.rulebook.may_be_open(portions) or nullable & self.where.names):
+        if not (self.schema.rule_set.may_be_open(portions) or nullable & self.where.names):
             shut.add("may")
         if not nullable & portions:
             shut.add("unknown")
@@ -72,7 +72,7 @@ class MissingCells:
     @property
     def query(self) -> RowSums:
         """What is asked of the rows as they came."""
-        about = self.schema.rulebook.not_everywhere(sorted(self._portions))
+        about = self.schema.rule_set.not_everywhere(sorted(self._portions))
         return RowSums(
             label="missing cells", function=_tally, reads=self.where.names | self._portions,
             given=(self.where, self.of, about, self.places), numbers=len(self.places),
@@ -105,14 +105,13 @@ def _tally(
     names: Names,
 ) -> NDArray[np.float64]:
     """Return how much of each row, in 1 / `QUANTA`, is in each of some places, by what it lacks."""
-    surely, maybe = decide(where, rows)
+    truth = decide(where, rows)
     for name in about:
-        here, perhaps = rows.applies(name)
-        surely, maybe = surely & here, maybe & perhaps
+        truth &= rows.applies(name)
     portion, known = _portions(rows, of)
     high = np.where(known, np.rint(np.clip(portion, 0.0, 1.0) * QUANTA) / QUANTA, 0.0)
     parts = {"high": high, "low": np.where(known, 1 - high, 0.0), "unknown": np.where(known, 0, 1)}
-    inside = {"in": surely, "may": maybe & ~surely}
+    inside = {"in": truth.is_true, "may": ~(truth.is_true | truth.is_false)}
     columns = [parts[part] * inside[place] for place, part in (name.split("_") for name in names)]
     return columns[0] if len(names) == 1 else np.stack(columns, axis=1)
 
@@ -125,16 +124,16 @@ def _portions(
         return np.ones(len(rows)), np.ones(len(rows), dtype=bool)
     if isinstance(of, Numeric):
         return (rows.values(of.name) - of.lower) / (of.upper - of.lower), ~rows.mask(of.name)
-    surely, maybe = decide(of, rows)
-    return surely.astype(np.float64), surely | ~maybe
+    truth = decide(of, rows)
+    return truth.is_true.astype(np.float64), truth.is_true | truth.is_false
 
 
-def decide(predicate: Predicate, rows: Rows) -> Verdict:
-    """Tell which rows belong whatever their missing cells hold, and which ones may."""
+def decide(predicate: Predicate, rows: Rows) -> Truth:
+    """Tell which rows belong; where missing cells leave it open, it is neither true nor false."""
     read = [rows.schema[name] for name in sorted(predicate.names)]
     values = {a.name: rows.values(a.name) if isinstance(a, Numeric) else None for a in read}
-    cells = {a.name: Known.of(a, rows.codes(a.name), values[a.name]) for a in read}
-    return decided(predicate, cells, len(rows))
+    cells = {a.name: Cells.of(a, rows.codes(a.name), values[a.name]) for a in read}
+    return predicate.truth(cells, len(rows))
 
 
 def _average_bounds(box: Mapping[str, Interval]) -> Interval:

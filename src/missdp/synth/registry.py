@@ -15,7 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from missdp.errors import DataError, ParameterError, did_you_mean, replacing
 from missdp.schema import Schema
-from missdp.schema.language import parse_names
+from missdp.schema.expressions import parse_names
 from missdp.session import RowProducts
 from missdp.synth.base import Synthesizer
 from missdp.synth.fitted import read_document

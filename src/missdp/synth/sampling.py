@@ -24,11 +24,12 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from missdp.errors import DataError, ParameterError
+from missdp.errors import DataError, ParameterError, replacing
 from missdp.inference.model import related
 from missdp.schema import Categorical, Numeric, Schema
-from missdp.schema.conditions import Join, Predicate, Routes, decided
-from missdp.schema.language import attribute_named, compare, parse_where, reading
+from missdp.schema.bound_rules import Routing
+from missdp.schema.expressions import RuleError, attribute_named, comparison, parse_where
+from missdp.schema.logic import Junction, Predicate
 from missdp.schema.modelled import Modelled
 from missdp.schema.numeric import code_dtype
 from missdp.synth.first_parts import KindShares
@@ -175,26 +176,26 @@ def followed(table: Table, *, overrule: bool = False) -> tuple[Table, NDArray[np
     """
     schema, n = table.schema, len(table)
     rows = Rows(schema, {name: table.column(name) for name in schema.names})
-    book = schema.rulebook
+    book = schema.rule_set
     broken = np.zeros(n, dtype=bool)
     for target in book.order:
-        if target in book.derives:
-            rule = book.derives[target]
-            derived = rule.derived(rows.known, n)
+        if target in book.derived:
+            rule = book.derived[target]
+            derived = rule.compute(rows.known, n)
             broken |= rule.outside(derived)
             rows.follow(rule)
             if rule.instead is not None:  # without the first, there is no difference
-                rows.lose(rule.by[1], rows.known[rule.by[0]].hole)
+                rows.lose(rule.by[1], rows.known[rule.by[0]].missing)
             if schema[target].nullable:
-                rows.lose(target, derived.hole)
+                rows.lose(target, derived.missing)
             else:
-                broken |= derived.hole
-        if target in book.routes:
-            broken |= _misrouted(book.routes[target], rows, overrule=overrule)
-            rows.route(book.routes[target])
+                broken |= derived.missing
+        if target in book.routing:
+            broken |= _misrouted(book.routing[target], rows, overrule=overrule)
+            rows.route(book.routing[target])
     known = rows.known
     for bound in book.bound:
-        broken |= bound.broken(known, n)[0]
+        broken |= bound.broken(known, n).is_true
     return Table(
         schema, {name: rows.column(name) for name in schema.names}, kind=table.kind
     ), broken
@@ -209,11 +210,11 @@ def _loosened(modelled: Modelled, codes: Codes, share: float, rng: np.random.Gen
     return found
 
 
-def _misrouted(rule: Routes, rows: Rows, *, overrule: bool) -> NDArray[np.bool_]:
+def _misrouted(rule: Routing, rows: Rows, *, overrule: bool) -> NDArray[np.bool_]:
     """Tell which rows have no value although the condition holds, or one although it fails."""
-    surely, maybe = decided(rule.unless, rows.known, rows.n)
-    found = surely & rows.known[rule.target].absent
-    return np.asarray(found if overrule else found | (~maybe & rows.known[rule.target].present))
+    applies, cells = rule.unless.truth(rows.known, rows.n), rows.known[rule.target.name]
+    found = applies.is_true & cells.not_applicable
+    return np.asarray(found if overrule else found | (applies.is_false & cells.has_value))
 
 
 def put(
@@ -316,7 +317,7 @@ class Selection:
     def __init__(self, where: Where, schema: Schema) -> None:
         self.drawn = self.kept = 0
         missing: Iterable[str]
-        with reading("", schema.names, lambda why: ParameterError(f"where: {why}")):
+        with replacing(RuleError, by=lambda error: ParameterError(f"where: {error}")):
             if isinstance(where, str):
                 rest, missing = _without_missing(where)
                 self._predicate = parse_where(rest, schema)
@@ -324,7 +325,7 @@ class Selection:
                 asked = {attribute_named(schema.columns, n).name: v for n, v in where.items()}
                 missing = [name for name, value in asked.items() if value is None]
                 parts = (_compared(schema, n, v) for n, v in asked.items() if v is not None)
-                self._predicate = Join(tuple(parts), all_of=True)
+                self._predicate = Junction(tuple(parts), all_of=True)
             else:
                 raise ParameterError("where must be a condition in text, or a mapping of names")
             self.missing = tuple(attribute_named(schema.columns, n).name for n in missing)
@@ -397,5 +398,5 @@ def _compared(schema: Schema, name: str, value: Any) -> Predicate:
     values = [v.item() if isinstance(v, np.generic) else v for v in (value if several else [value])]
     if isinstance(value, tuple) and len(value) == 2 and not isinstance(attribute, Categorical):
         ends = zip((">=", "<="), values, strict=True)
-        return Join(tuple(compare(attribute, sign, v) for sign, v in ends), all_of=True)
-    return Join(tuple(compare(attribute, "==", v) for v in values), all_of=False)
+        return Junction(tuple(comparison(attribute, sign, v) for sign, v in ends), all_of=True)
+    return Junction(tuple(comparison(attribute, "==", v) for v in values), all_of=False)

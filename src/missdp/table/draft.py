@@ -71,8 +71,7 @@ _NOT_TEXT = re.compile("[\ud800-\udfff]")
 _RULES = """
 # Rules are public facts about single rows. None is ever guessed from the rows; one looks like this:
 # [[rule]]
-# kind = "not_applicable"
-# names = ["hours"]
+# not_applicable = ["hours"]
 # unless = "employed = 'yes'"
 """
 

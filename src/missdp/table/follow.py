@@ -16,17 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema import AnyAttribute, Numeric, Schema
-from missdp.schema.conditions import Derives, Known, Routes, decided
+from missdp.schema.bound_rules import Derived, Routing
 from missdp.schema.differences import Computed
+from missdp.schema.logic import Cells
 from missdp.schema.numeric import code_dtype
-from missdp.schema.rulebook import RuleBook
+from missdp.schema.rule_set import RuleSet
 from missdp.table.encode import Column, Encoder
 from missdp.types import Flags, Floats
 
 
-def known_cells(schema: Schema, columns: Mapping[str, Column]) -> dict[str, Known]:
+def known_cells(schema: Schema, columns: Mapping[str, Column]) -> dict[str, Cells]:
     """Return what columns tell about their cells."""
-    return {n: Known.of(schema[n], c.codes.astype(np.int64), c.values) for n, c in columns.items()}
+    return {n: Cells.of(schema[n], c.codes.astype(np.int64), c.values) for n, c in columns.items()}
 
 
 def follow_rules(
@@ -39,7 +40,7 @@ def follow_rules(
         read = follow_rules(schema.stored, kept)
         found = {**columns, **read, **computed(schema, read)}
         return {name: found[name] for name in wanted}
-    book = schema.rulebook
+    book = schema.rule_set
     if not book.bound or not columns:
         return {name: columns[name] for name in wanted}
     with np.errstate(all="ignore"):  # a warning would tell of a row
@@ -65,7 +66,7 @@ def _values_or_nan(attribute: AnyAttribute, column: Column) -> Floats | None:
     return None if column.values is None else np.where(missing, np.nan, column.values)
 
 
-def _settle(rows: Rows, book: RuleBook, *, passes: int) -> None:
+def _settle(rows: Rows, book: RuleSet, *, passes: int) -> None:
     """Apply the rules until nothing changes: a cell that nothing fills is lost once at most."""
     _solved(rows, book)
     for _ in range(passes):
@@ -74,22 +75,22 @@ def _settle(rows: Rows, book: RuleBook, *, passes: int) -> None:
             return
 
 
-def _passed(rows: Rows, book: RuleBook) -> bool:
+def _passed(rows: Rows, book: RuleSet) -> bool:
     """Apply every rule once; return whether a row lost a cell, or an equation was solved."""
     changed = False
     for target in book.order:
-        if target in book.derives and rows.has(book.derives[target].names):
-            changed |= rows.derive(book.derives[target])
-        if target in book.routes and rows.has(book.routes[target].names):
-            rows.route(book.routes[target])
+        if target in book.derived and rows.has(book.derived[target].names):
+            changed |= rows.derive(book.derived[target])
+        if target in book.routing and rows.has(book.routing[target].names):
+            rows.route(book.routing[target])
     changed |= _solved(rows, book)
     for rule in book.bound:
         if rows.has(rule.names):
-            changed |= rows.blank(rule.names, rule.broken(rows.known, rows.n)[0])
+            changed |= rows.blank(rule.names, rule.broken(rows.known, rows.n).is_true)
     return changed
 
 
-def _solved(rows: Rows, book: RuleBook) -> bool:
+def _solved(rows: Rows, book: RuleSet) -> bool:
     """Fill the one missing cell of each equation; return whether there was any."""
     filled = [rows.solve(rule) for rule in book.solved if rows.has(rule.names)]
     return any(filled)
@@ -100,7 +101,7 @@ class Rows:
 
     def __init__(self, schema: Schema, columns: Mapping[str, Column]) -> None:
         self._schema, self._columns = schema, dict(columns)
-        read = {name for rule in schema.rulebook.bound for name in rule.names}
+        read = {name for rule in schema.rule_set.bound for name in rule.names}
         #: What is known of the cells that rules read.
         self.known = known_cells(schema, {n: c for n, c in columns.items() if n in read})
         self.n = len(next(iter(columns.values())).codes)
@@ -121,59 +122,61 @@ class Rows:
             for name, old in columns.items()
         )
 
-    def derive(self, rule: Derives) -> bool:
+    def derive(self, rule: Derived) -> bool:
         """Fill in what follows; a row in which it is outside the domain breaks the rule."""
         derived = self.follow(rule)
         target = rule.target.name
         if (
-            self._schema.rulebook.told_by_rules(target)
-            and target not in self._schema.rulebook.routes
+            self._schema.rule_set.not_applicable_only_by_rule(target)
+            and target not in self._schema.rule_set.routing
         ):
-            self.lose(target, derived.hole & self.known[target].absent)
+            self.lose(target, derived.missing & self.known[target].not_applicable)
         return self.blank(rule.names, rule.outside(derived))
 
-    def follow(self, rule: Derives, *, holes_only: bool = False) -> Known:
+    def follow(self, rule: Derived, *, holes_only: bool = False) -> Cells:
         """Fill in what follows, where it is in the domain, or its holes alone; and return it."""
         every = np.ones(self.n, dtype=bool)
-        where = self.known[rule.target.name].hole if holes_only else every
-        derived = rule.derived(self.known, self.n)
+        where = self.known[rule.target.name].missing if holes_only else every
+        derived = rule.compute(self.known, self.n)
         self._fill(rule, derived, where)
-        self._put(self._schema[rule.target.name], where & derived.absent, rule.target.size)
+        self._put(self._schema[rule.target.name], where & derived.not_applicable, rule.target.size)
         return derived
 
-    def solve(self, rule: Derives) -> bool:
+    def solve(self, rule: Derived) -> bool:
         """Fill holes with what an equation leaves for them; tell if any was."""
-        hole = self.known[rule.target.name].hole
-        return bool(hole.any()) and self._fill(rule, rule.derived(self.known, self.n), hole)
+        hole = self.known[rule.target.name].missing
+        return bool(hole.any()) and self._fill(rule, rule.compute(self.known, self.n), hole)
 
-    def _fill(self, rule: Derives, derived: Known, where: Flags) -> bool:
+    def _fill(self, rule: Derived, derived: Cells, where: Flags) -> bool:
         """Fill in some cells, where what follows is in the domain; tell if any was."""
-        sure = derived.present & ~rule.outside(derived) & (derived.least == derived.greatest)
+        sure = derived.has_value & ~rule.outside(derived) & derived.are_exact
         sure &= where
         attribute = self._schema[rule.target.name]
         column = self._columns[attribute.name]
         values = column.values
         if isinstance(attribute, Numeric):
-            inside = np.where(sure, np.clip(derived.least, attribute.lower, attribute.upper), 0.0)
+            inside = np.where(sure, np.clip(derived.low, attribute.lower, attribute.upper), 0.0)
             inside = np.where(sure, inside, attribute.lower) + 0.0  # one zero only
             codes = attribute.encode_values(inside)
             if values is not None:
                 values = np.where(sure, inside, values)
         else:
-            codes = np.where(sure, derived.least, 0).astype(np.int64)
+            codes = np.where(sure, derived.low, 0).astype(np.int64)
         codes = np.where(sure, codes, column.codes)
         self._set(attribute, codes, values)
         return bool(sure.any())
 
-    def route(self, rule: Routes) -> None:
+    def route(self, rule: Routing) -> None:
         """Settle where an attribute is not applicable; a hole where that is not known stays."""
-        attribute = self._schema[rule.target]
-        surely, maybe = decided(rule.unless, self.known, self.n)
-        self._put(attribute, ~maybe, attribute.size)
+        attribute = self._schema[rule.target.name]
+        applies = rule.unless.truth(self.known, self.n)
+        self._put(attribute, applies.is_false, attribute.size)
         if attribute.nullable:
             # Once a cell that alone tells it is lost, it is not known, as when rows are read again.
-            untold = maybe if self._schema.rulebook.told_by_rules(rule.target) else surely
-            self._put(attribute, untold & self.known[rule.target].absent, attribute.missing_code)
+            only_by_rule = self._schema.rule_set.not_applicable_only_by_rule(attribute.name)
+            applicable = ~applies.is_false if only_by_rule else applies.is_true
+            wrong = applicable & self.known[attribute.name].not_applicable
+            self._put(attribute, wrong, attribute.missing_code)
 
     def lose(self, name: str, where: Flags) -> None:
         """Make the cells of one attribute plainly missing in the rows that ``where`` marks."""
@@ -187,7 +190,7 @@ class Rows:
         lost = False
         for name in names if broken.any() else ():
             attribute = self._schema[name]
-            where = broken & ~self.known[name].hole
+            where = broken & ~self.known[name].missing
             if attribute.nullable and where.any():
                 self._put(attribute, where, attribute.missing_code)
                 self.blank(self._derived_from(name), where)
@@ -198,7 +201,7 @@ class Rows:
         """Attributes that an equation derives from one that may be missing."""
         return [
             other
-            for other, rule in self._schema.rulebook.derives.items()
+            for other, rule in self._schema.rule_set.derived.items()
             if rule.is_linear and name in rule.by and other in self.known
         ]
 

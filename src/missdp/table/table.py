@@ -369,7 +369,7 @@ def read_columns(
     stream = rows_of(stream, schema)
     stream.check(schema.stored.names)
     wanted = tuple(schema.names if names is None else names)
-    reached = schema.rulebook.reached(wanted)
+    reached = schema.rule_set.connected_by_rules(wanted)
     needed = schema.read_for(
         a.name for a in schema if a.name in reached or (refusing and a.refuses)
     )

@@ -351,7 +351,7 @@ def lost_cells(stream: RowStream, schema: Schema) -> dict[str, tuple[str, ...]]:
     cell but codes of missing; or a cell looks like a number that is not read as one, or is neither
     text, number nor true/false.
     """
-    filled, by, schema = schema.rulebook.may_fill, schema.weight, schema.stored
+    filled, by, schema = schema.rule_set.rule_fillable, schema.weight, schema.stored
     if by is not None:  # nor is a row refused for a weight that cannot be read
         own = Numeric(name=by.column, lower=0, upper=by.upper, nullable=True, outside="clamp")
         schema = replace(schema, attributes=(*schema.attributes, own), weight=None)

@@ -164,7 +164,7 @@ def _keeping_holes(on: Subject) -> None:
             model.sample(10, missing_values="keep")
         return
     kept = model.sample_table(1000, missing_values="keep")
-    ruled = {name for rule in on.schema.rulebook.bound for name in rule.names}
+    ruled = {name for rule in on.schema.rule_set.bound for name in rule.names}
     for attribute in on.schema:
         if attribute.name in ruled and attribute.nullable:  # other rows may be made of them
             continue

@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema import (
+    Always,
     Categorical,
     Determined,
-    Equation,
-    Impossible,
+    Never,
     NotApplicable,
     Numeric,
-    Order,
     Ordinal,
     Schema,
 )
@@ -58,11 +57,11 @@ RULED = Schema(
     rules=(
         NotApplicable(("stunden",), unless="arbeit = 'ja'"),
         NotApplicable(("erste stelle",), unless="arbeit != 'nein' and alter >= 10"),
-        Order("`erste stelle` <= alter"),
-        Equation("alter + geburt = 2024"),
+        Always("`erste stelle` <= alter"),
+        Always("alter + geburt = 2024"),
         Determined("jahre", by=("stufe",), map=(("a", 4), ("b", 9), ("c", 13))),
-        Impossible("alter < 15 and arbeit = 'ja'"),
-        Impossible("stufe = 'c' and wohnt = true"),
+        Never("alter < 15 and arbeit = 'ja'"),
+        Never("stufe = 'c' and wohnt = true"),
     ),
 )
 """A schema with every kind of missing and of rule."""
