@@ -30,7 +30,7 @@ class Steps:
 
     def __init__(self, shared=None, *, plan=None, unread=True, fails=""):
         self.shared, self.unread, self.fails, self.log = shared, unread, fails, []
-        facts = {"label": "fit", "epsilon": 1.0, "delta": 0.0, "own": Filter(1.0)}
+        facts = {"label": "fit", "epsilon": 1.0, "delta": 0.0, "cap": Filter(1.0)}
         self.plan = FitPlan(**facts | (plan or {}))
 
     def note(self, phase):
@@ -57,7 +57,7 @@ class Steps:
 
     def fit(self, opened):
         self.note("fit")
-        rows = Rows(self.plan.own)
+        rows = Rows(self.plan.cap)
         return opened(rows).measure("query").value
 
 
@@ -68,9 +68,9 @@ def phases(steps, budget=None):
 @pytest.mark.parametrize(
     "plan",
     [
-        {"own": Filter(1.1)},
-        {"own": Filter(1.0, 1e-6, measure="zcdp")},
-        {"own": Filter(1.0, 1e-6, measure="zcdp"), "delta": 1e-6, "failures": (FAILS,)},
+        {"cap": Filter(1.1)},
+        {"cap": Filter(1.0, 1e-6, measure="zcdp")},
+        {"cap": Filter(1.0, 1e-6, measure="zcdp"), "delta": 1e-6, "failures": (FAILS,)},
     ],
 )
 def test_fit_whose_parts_are_larger_than_the_whole_reads_nothing(plan):
@@ -130,7 +130,7 @@ def test_fit_seed_must_be_a_seed():
 
 
 def test_fit_states_failures_and_charges_them():
-    plan = {"epsilon": 2.0, "delta": 1e-6, "own": Filter(2.0, 9e-7), "failures": (FAILS,)}
+    plan = {"epsilon": 2.0, "delta": 1e-6, "cap": Filter(2.0, 9e-7), "failures": (FAILS,)}
     shared = Filter(4.0, 1e-5, measure="gdp", failure=1e-6)
     _, guarantee = phases(Steps(shared, plan=plan), shared)
     assert guarantee.delta == 1e-6
@@ -140,13 +140,13 @@ def test_fit_states_failures_and_charges_them():
 
 
 def test_fit_states_trainings_and_proves_them_first():
-    plan = {"epsilon": 2.5, "delta": 1e-6, "own": Filter(2.0, 1e-6), "trainings": (TRAINING,)}
+    plan = {"epsilon": 2.5, "delta": 1e-6, "cap": Filter(2.0, 1e-6), "trainings": (TRAINING,)}
     _, guarantee = phases(Steps(plan=plan))
     assert guarantee.epsilon == 2.5
     assert TRAINING in guarantee.events
     assert {FixedSchedule(), FloatingPointTraining()} <= {*guarantee.conditions}
     assert proven_epsilon(guarantee.events, 1e-6) <= 2.5
-    steps = Steps(plan=plan | {"epsilon": 2.0, "own": Filter(2.0, 1e-6)})
+    steps = Steps(plan=plan | {"epsilon": 2.0, "cap": Filter(2.0, 1e-6)})
     with pytest.raises(BudgetExceededError):
         phases(steps)
     assert [phase for phase, _ in steps.log] == ["refuse"]
@@ -157,12 +157,12 @@ def test_fit_sessions_spend_the_filter_of_the_plan_within_the_limit():
 
     class Limited(Steps):
         def fit(self, opened):
-            rows = Rows(self.plan.own)
+            rows = Rows(self.plan.cap)
             opened(rows, limit=limited.append).measure("query")
             opened(rows, limit=limited.append).measure("query")
 
     steps = Limited()
     phases(steps)
     assert limited == [EVENT, EVENT]
-    assert steps.plan.own.events == (EVENT, EVENT)
-    assert steps.plan.own.left.amount == 0.5
+    assert steps.plan.cap.events == (EVENT, EVENT)
+    assert steps.plan.cap.left.amount == 0.5

@@ -58,7 +58,7 @@ class FitPlan:
         Of the whole fit.
     delta : float
         Of the whole fit, failures included.
-    own : Filter
+    cap : Filter
         Pays for every measurement of the fit; fresh.
     failures : tuple of ApproximateEvent
         What the filter does not count: a rare level may leave with a small probability.
@@ -69,19 +69,19 @@ class FitPlan:
     label: str
     epsilon: float
     delta: float
-    own: Filter
+    cap: Filter
     failures: tuple[ApproximateEvent, ...] = ()
     trainings: tuple[SampledGaussianEvent, ...] = ()
 
     @property
-    def beside(self) -> tuple[Event, ...]:
-        """What is charged beside the cap of the filter."""
+    def uncounted(self) -> tuple[Event, ...]:
+        """What the filter does not count, and is charged beside its cap."""
         return (*self.failures, *self.trainings)
 
     def check(self) -> None:
         """Refuse a plan whose filter may spend more than the fit as a whole states."""
-        delta = exact(self.own.delta) + sum(exact(event.delta) for event in self.failures)
-        if not (self.own.epsilon <= self.epsilon and delta <= exact(self.delta)):
+        delta = exact(self.cap.delta) + sum(exact(event.delta) for event in self.failures)
+        if not (self.cap.epsilon <= self.epsilon and delta <= exact(self.delta)):
             raise ParameterError("the filter of a fit is larger than the fit as a whole may be")
 
     def composed(self) -> TrainingPlan | None:
@@ -92,9 +92,9 @@ class FitPlan:
         BudgetExceededError
             If they cost more than the epsilon of the fit.
         """
-        return TrainingPlan(self.own, self.trainings, self.epsilon) if self.trainings else None
+        return TrainingPlan(self.cap, self.trainings, self.epsilon) if self.trainings else None
 
-    def fits(self, shared: Filter | Composition) -> bool:
+    def is_affordable_within(self, shared: Filter | Composition) -> bool:
         """Whether a shared budget covers the fit.
 
         Raises
@@ -103,7 +103,7 @@ class FitPlan:
             If the budget counts in another privacy measure than the fit.
         """
         try:
-            return shared.can_afford(self.own.filter(), *self.beside)
+            return shared.can_afford(self.cap.filter(), *self.uncounted)
         except UnprovenError:
             if not self.trainings and shared.delta > 0:
                 raise
@@ -113,21 +113,21 @@ class FitPlan:
         """Charge a shared budget with everything that the fit may cost, or with nothing."""
         trained = (FloatingPointTraining(),) if self.trainings else ()
         shared.reserve(
-            self.own, label=self.label, conditions=(*conditions, *trained), beside=self.beside
+            self.cap, label=self.label, conditions=(*conditions, *trained), beside=self.uncounted
         )
 
     def guarantee(self, conditions: Iterable[Condition]) -> Guarantee:
         """Return what the fit guarantees; it is proven from the events when it is made."""
-        spent = self.own.spent
+        spent = self.cap.spent
         conditions = (*spent.conditions, *conditions)
-        if not self.beside:
+        if not self.uncounted:
             return replace(spent, conditions=conditions)
         trained = (FixedSchedule(), FloatingPointTraining()) if self.trainings else ()
         return Guarantee(
             self.epsilon if self.trainings else spent.epsilon,
-            self.delta if self.failures else self.own.delta,
+            self.delta if self.failures else self.cap.delta,
             conditions=(*conditions, *trained),
-            events=(self.own.filter(), *self.trainings, *self.failures),
+            events=(self.cap.filter(), *self.trainings, *self.failures),
         )
 
 
@@ -190,22 +190,22 @@ def fit(
     noise, plan = NoiseSource.of(random_state), steps.refuse()
     plan.check()
     trainings = plan.composed()
-    if budget is not None and not plan.fits(budget):
+    if budget is not None and not plan.is_affordable_within(budget):
         raise BudgetExceededError(
             f"the fit does not fit into {budget!r}; nothing was read or recorded. "
             + steps.remedy(budget, plan)
         )
-    first = budget is not None and budget.charged_first and steps.unread
-    if budget is not None and first:
+    charged_before_reading = budget is not None and budget.charged_first and steps.unread
+    if budget is not None and charged_before_reading:
         steps.refuse_unread()
         plan.charge(budget, (*steps.conditions(), RowFunctionsTested()))
     steps.read()
     conditions = (*steps.conditions(), RowFunctionsTested())
-    if budget is not None and not first:
+    if budget is not None and not charged_before_reading:
         plan.charge(budget, conditions)
 
     def opened(rows: PrivateRows, limit: Callable[[Event], None] | None = None) -> Session:
-        return Session(rows, budget=plan.own, noise=noise, limit=limit, trainings=trainings)
+        return Session(rows, budget=plan.cap, noise=noise, limit=limit, trainings=trainings)
 
     learned = steps.fit(opened)
     return learned, plan.guarantee(conditions)

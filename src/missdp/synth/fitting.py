@@ -172,7 +172,7 @@ class _Fitting:
             label=f"{type(parameters).__name__}({parameters.missing})",
             epsilon=float(parameters.epsilon),
             delta=delta,
-            own=request.budget,
+            cap=request.budget,
             failures=failures(delta, request.opened),
             trainings=request.trainings,
         )
@@ -254,7 +254,7 @@ class _Fitting:
         request, source, limit = self.request, self._source, limit_of(self._plan.limits)
         schema, self._tails = request.schema, dict[str, Floats]()
         if offers(source, "paid_by"):
-            source = source.paid_by(self._costs.own)  # type: ignore[attr-defined]
+            source = source.paid_by(self._costs.cap)  # type: ignore[attr-defined]
         known: dict[str, Any] = {"declared_rows": self._rows, "unit_sums": self._sums}
         if not any(map(is_pending, schema)):
             if schema is not source.schema and recodable(source):
