@@ -39,7 +39,7 @@ from missdp.session import Marginal, Noise
 from missdp.synth import adaptive, fitting, steps
 from missdp.synth.adaptive import AdaptiveFit
 from missdp.synth.family import Request
-from missdp.synth.split import BudgetPlan, Spending, ground_truth_parts
+from missdp.synth.split import CHOICES, MASKS, BudgetPlan, Spending, ground_truth_parts
 from refusing import refuses
 from synth.tables import chosen_caps, rows_of, schema_of
 
@@ -162,6 +162,21 @@ def test_every_fit_keeps_to_its_caps(family, holed, n):
     assert max(alone.values()) <= share * chosen * (1 + 1e-6)
     if family is MST:
         assert share < 0.25
+
+
+@pytest.mark.parametrize("family", [AIM, MST])
+def test_selections_keep_to_their_part_where_no_masks_are_released(family, monkeypatch):
+    started, start = [], adaptive._start
+
+    def noting(session, plan, *rest):
+        started.append((plan, fit := start(session, plan, *rest)))
+        return fit
+
+    monkeypatch.setattr(adaptive, "_start", noting)
+    fitted(family, "joint", n=100, epsilon=0.2)
+    ((plan, fit),) = started
+    assert MASKS in plan and not fit.marginals.masks and not fit.reserve
+    assert fit.for_selections <= plan.cost(CHOICES).amount
 
 
 def test_pairs_outside_a_small_tree_may_get_more_than_its_edges():
