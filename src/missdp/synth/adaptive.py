@@ -145,9 +145,10 @@ class AdaptiveFit:
             for clique in rest:
                 self.measure(clique, noise)
 
-    def selection_cost(self, share: float, cost: float) -> float:
-        """Return the part of the cost of a round that a selection gets."""
-        return min(share * cost, self.for_selections) if len(self.workload) > 1 else 0.0
+    def selection_cost(self, share: float, cost: float, *, rounds: int = 1) -> float:
+        """Return the part of the cost of each of some rounds that its selection gets."""
+        most = self.for_selections / rounds
+        return min(share * cost, most) if len(self.workload) > 1 else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
