@@ -25,8 +25,8 @@ from missdp.errors import DataError
 from missdp.schema.attributes import KINDS, read_number
 from missdp.schema.open_domains import at_most
 from missdp.synth.noisy_counts import SmallTableWarning
-from missdp.table import draft_columns, draft_schema
-from missdp.table.tally import odd_spelling
+from missdp.table import distinct_cells, draft_columns, draft_schema
+from missdp.table.number_styles import number_style
 from refusing import refuses
 
 D = decimal.Decimal
@@ -202,13 +202,21 @@ def test_dates_are_drafted_in_the_format_that_reads_all_of_them(written, facts, 
 
 
 @pytest.mark.long
-def test_very_many_dates_and_dates_that_stand_for_none_are_read_by_their_draft():
+def test_very_many_dates_and_dates_that_stand_for_none_are_read_by_their_draft(monkeypatch):
     days = pd.date_range("1905-03-01", periods=23_000, freq="D").strftime("%Y-%m-%d")
-    days = [*days[::-1], "1899-01-01"]  # the last of which is not among those that are kept
+    days = [*days[::-1], "1905-02-01"]
     table = {"day": ["9999-12-31", *days]}
     (found,) = draft_columns(table).attributes
-    assert (found.missing_codes, found.outside) == (("9999-12-31",), "missing")
-    assert Table.read(table, Schema((found,))).mask("day").sum() == 2
+    assert (found.missing_codes, found.outside) == (("9999-12-31",), "error")
+    assert found.shown(found.lower) == "1905-02-01"
+    assert Table.read(table, Schema((found,))).mask("day").sum() == 1
+    monkeypatch.setattr(distinct_cells, "MAX_CELLS", 1000)  # most of which are left out
+    moments = pd.Series(pd.date_range("2001-03-15", periods=3000, freq="37h"))
+    shuffled = moments.sample(frac=1, random_state=0).dt.strftime("%d.%m.%Y %H:%M")
+    table = {"seen": [*shuffled]}
+    (found,) = draft_columns(table).attributes
+    assert (found.format, found.outside) == ("%d.%m.%Y %H:%M", "missing")
+    assert not Table.read(table, Schema((found,))).mask("seen").any()
 
 
 ORDERS = [
@@ -464,7 +472,7 @@ TOGETHER = [
 
 @pytest.mark.parametrize(("texts", "said"), TOGETHER)
 def test_all_cells_tell_together_what_a_comma_means(texts, said):
-    found, _ = odd_spelling(texts, every=True) or ("None: ", ())
+    found = number_style(texts, every=True) or "None: "
     assert found.removeprefix("looks like numbers with ").startswith(f"{said}: ")
 
 
