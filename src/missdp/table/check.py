@@ -21,9 +21,19 @@ from missdp.table.streams import RowStream, rows_of
 def lost_cells(stream: RowStream, schema: Schema) -> dict[str, tuple[str, ...]]:
     """Return the columns of which a schema loses cells without a word, by what is lost. Private.
 
-    No cell is in the declared domain (but of columns that rules may fill), or nothing stands in any
-    cell but codes of missing; or a cell looks like a number that is not read as one, or is neither
-    text, number nor true/false.
+    Parameters
+    ----------
+    stream : RowStream
+        The private rows.
+    schema : Schema
+
+    Returns
+    -------
+    dict of str to tuple of str
+        ``without_values``: no cell is in the declared domain, and no rule may fill the column.
+        ``blank``: all cells are empty, or codes of missing cells. ``other_styles``: a cell looks
+        like a number that is not read as a number. ``unreadable``: a cell is neither text, nor a
+        number, nor true or false.
     """
     filled, by, schema = schema.rulebook.may_fill, schema.weight, schema.stored
     if by is not None:  # nor is a row refused for a weight that cannot be read

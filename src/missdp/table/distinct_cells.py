@@ -57,7 +57,7 @@ class DistinctCells:
     ----------
     cells : Arrow array of shape (n_cells,)
         Texts, or numbers if the column has no text.
-    values : ndarray of shape (n_cells,)
+    numbers : ndarray of shape (n_cells,)
         The number that each cell is, NaN for other texts.
     counts : ndarray of shape (n_cells,)
         Number of rows of each cell.
@@ -74,7 +74,7 @@ class DistinctCells:
     """
 
     cells: pa.Array
-    values: Floats
+    numbers: Floats
     counts: Ints
     rows: int = 0
     missing: bool = False
@@ -83,7 +83,7 @@ class DistinctCells:
     sampled: bool = False
 
     def __len__(self) -> int:
-        return len(self.values)
+        return len(self.numbers)
 
     @cached_property
     def texts(self) -> list[str]:
@@ -94,7 +94,7 @@ class DistinctCells:
     @cached_property
     def words(self) -> list[str]:
         """The texts that are not numbers."""
-        return self.where(np.isnan(self.values)).texts
+        return self.where(np.isnan(self.numbers)).texts
 
     @cached_property
     def word_codes(self) -> Proposed:
@@ -111,7 +111,7 @@ class DistinctCells:
         import pyarrow as pa
 
         cells = self.cells.filter(pa.array(flags))
-        return replace(self, cells=cells, values=self.values[flags], counts=self.counts[flags])
+        return replace(self, cells=cells, numbers=self.numbers[flags], counts=self.counts[flags])
 
     def without(self, codes: Proposed) -> DistinctCells:
         """Return the cells that are no codes of missing cells."""
@@ -121,7 +121,7 @@ class DistinctCells:
         if not codes:
             return self
         listed = [code for given in codes.values() for code in given]
-        coded = np.isin(self.values, [code for code in listed if not isinstance(code, str)])
+        coded = np.isin(self.numbers, [code for code in listed if not isinstance(code, str)])
         if self.in_text:
             texts = [code.strip() for code in listed if isinstance(code, str)]
             coded |= np.asarray(pc.is_in(self.cells, pa.array(texts, pa.string())))
@@ -135,7 +135,7 @@ class DistinctCells:
         pairs = zip(self.texts, numbers, strict=True)
         texts = [text if number is None else number_text(number) for text, number in pairs]
         cells = pa.array(texts, pa.string())
-        return replace(self, cells=cells, values=read_numbers(cells)[0])
+        return replace(self, cells=cells, numbers=read_numbers(cells)[0])
 
 
 def distinct_cells(rows: RowStream, names: tuple[str, ...]) -> dict[str, DistinctCells]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain, count
 from pathlib import Path
@@ -137,7 +137,6 @@ class _Unread(NamedTuple):
     kind: Literal["key", "ignore"] = "ignore"
     advice: str = _IGNORED
     doubtful: bool = False  # whether its cells may be dates or numbers in another spelling
-    codes: tuple[tuple[Kind, tuple[str | float, ...]], ...] = ()
 
 
 _IDENTIFIERS: Final = {
@@ -249,7 +248,7 @@ def _draft_of(
     read = {a.name: _reason(a, columns[a.name]) for a in attributes}
     read |= {n: f"Numbers in text as [file] declares. {read[n]}" for n in spelled if n in read}
     left = {name: f"This column {a.why}. {a.advice}" for name, a in unread.items()}
-    codes = {name: _codes_of(chosen[name]) for name in doubts}
+    codes = {name: _code_facts(columns[name].word_codes) for name in doubts}
     kinds = {k: tuple(n for n, a in unread.items() if a.kind == k) for k in ("key", "ignore")}
     return Draft(
         attributes,
@@ -395,14 +394,6 @@ def _odd(texts: list[str], *, every: bool) -> _Note | None:
     return None if style is None else _Note(style, *_NUMBERS)
 
 
-def _codes_of(attribute: AnyAttribute | _Unread) -> dict[str, Any]:
-    """Return the codes of missing cells that the block of a column declares."""
-    if isinstance(attribute, _Unread):
-        return {_fact(kind): list(codes) for kind, codes in attribute.codes}
-    given = {_fact(kind): list(attribute.codes_of(kind)) for kind in attribute.kinds}
-    return {name: codes for name, codes in given.items() if codes}
-
-
 def draft_schema(data: Any) -> Schema:
     """Return a draft of a schema; every fact read from the cells is marked ``undeclared``.
 
@@ -502,8 +493,8 @@ def _proposals(cells: DistinctCells) -> Iterator[Proposed]:
     texts = cells.word_codes
     known = cells.without(texts)
     if len(known) and not known.words:
-        finite = known.where(np.isfinite(known.values))
-        values, places = np.unique(finite.values, return_inverse=True)
+        finite = known.where(np.isfinite(known.numbers))
+        values, places = np.unique(finite.numbers, return_inverse=True)
         counts = np.bincount(places, finite.counts).astype(float)
         more = number_codes(values, counts, total=known.rows if known.sampled else None)
         if more:
@@ -518,23 +509,25 @@ def _draft_with(name: str, known: DistinctCells, codes: Proposed) -> AnyAttribut
         marks, alone = ("levels", "not_applicable"), tuple(chain.from_iterable(codes.values()))
         return Categorical(name=name, levels=(), not_applicable=alone, undeclared=marks)
     nullable = known.missing or bool({*codes} - {"not_applicable"})
-    facts: dict[str, Any] = {"name": name, "nullable": nullable}
-    facts |= {_fact(kind): codes[kind] for kind in KINDS if kind in codes}
-    facts["undeclared"] = ("nullable", *(_fact(kind) for kind in KINDS if kind in codes))
+    facts: dict[str, Any] = {"name": name, "nullable": nullable, **_code_facts(codes)}
     if (dates := date_facts(known)) is not None:
-        return _draft_dates(*dates, facts)
+        kind, read = dates
+        if never := read.pop("missing_codes", ()):
+            facts |= {"nullable": True, "missing_codes": (*facts.get("missing_codes", ()), *never)}
+        return _marked(kind, read | facts)
     if not known.words and not (known.in_text and any(map(_is_padded, known.texts))):
         return _draft_numeric(known, facts)
     return _draft_levels(known, facts)
 
 
-def _draft_dates(kind: type[Date], found: dict[str, Any], facts: dict[str, Any]) -> Date:
-    marks = {"lower", "upper", *facts["undeclared"]}
-    if "missing_codes" in found:
-        found["missing_codes"] = (*facts.get("missing_codes", ()), *found["missing_codes"])
-        marks |= {"missing_codes"}
-        found["nullable"] = True
-    return kind(**{**facts, **found, "undeclared": tuple(sorted(marks))})
+def _marked(kind: Callable[..., AnyAttribute], facts: Mapping[str, Any]) -> AnyAttribute:
+    """Return an attribute of which each fact was read from cells, and is marked."""
+    return kind(**facts, undeclared=tuple(fact for fact in facts if fact != "name"))
+
+
+def _code_facts(codes: Proposed) -> dict[str, Any]:
+    """Return codes by the facts of an attribute that declare them."""
+    return {_fact(kind): codes[kind] for kind in KINDS if kind in codes}
 
 
 def _fact(kind: Kind) -> str:
@@ -551,7 +544,7 @@ def _is_padded(cell: object) -> bool:
 
 
 def _draft_numeric(known: DistinctCells, facts: dict[str, Any]) -> AnyAttribute | _Unread:
-    finite = known.values[np.isfinite(known.values)]
+    finite = known.numbers[np.isfinite(known.numbers)]
     if not len(finite):
         return _Unread("has no finite numbers")
     if np.max(np.abs(finite)) >= MAX_WHOLE - 1:
@@ -561,21 +554,12 @@ def _draft_numeric(known: DistinctCells, facts: dict[str, Any]) -> AnyAttribute 
         return _Unread(why)
     endless = len(finite) < len(known)
     if {*finite} == {0.0, 1.0} and not endless:
-        return Categorical(
-            levels=(0, 1), **{**facts, "undeclared": ("levels", *facts["undeclared"])}
-        )
+        return _marked(Categorical, {"levels": (0, 1), **facts})
     lower, upper = float(finite.min()) + 0.0, float(finite.max()) + 0.0  # no -0.0
-    step = _step(finite)
-    marks = ("lower", "upper", "integer", *facts["undeclared"])
-    marks += ("outside",) * endless + ("step",) * (step is not None)
-    return Numeric(
-        lower=lower,
-        upper=upper if upper > lower else lower + 1,
-        integer=bool(np.all(finite == np.floor(finite))),
-        step=step,
-        outside="clamp" if endless else "error",
-        **{**facts, "undeclared": marks},
-    )
+    read: dict[str, Any] = {"lower": lower, "upper": upper if upper > lower else lower + 1}
+    read |= {"integer": bool(np.all(finite == np.floor(finite)))} | facts
+    read |= {"outside": "clamp"} if endless else {}
+    return _marked(Numeric, read | ({"step": step} if (step := _step(finite)) else {}))
 
 
 def _step(numbers: Floats) -> float | None:
@@ -599,11 +583,10 @@ def _draft_levels(known: DistinctCells, facts: dict[str, Any]) -> AnyAttribute |
     levels: tuple[str, ...] | tuple[bool, ...] = tuple(sorted({*known.texts}))
     if all(str(level).lower() in ("true", "false") for level in levels):
         levels = (False, True)
-    marked = {**facts, "undeclared": ("levels", *facts["undeclared"])}
     if len(levels) > _MAX_DRAFT_LEVELS:
-        return _draft_many(known, marked)
+        return _draft_many(known, facts)
     ordered = in_order([level for level in levels if isinstance(level, str)])
-    return Ordinal(levels=ordered, **marked) if ordered else Categorical(levels=levels, **marked)
+    return _marked(Ordinal if ordered else Categorical, {"levels": ordered or levels, **facts})
 
 
 def _draft_many(known: DistinctCells, facts: dict[str, Any]) -> AnyAttribute | _Unread:
@@ -612,17 +595,16 @@ def _draft_many(known: DistinctCells, facts: dict[str, Any]) -> AnyAttribute | _
     if not _mostly_different(known):
         taken = {*known.texts}
         names = chain((_OTHER, "any other"), (f"other {k}" for k in count(2)))
-        facts = facts | {"other": next(name for name in names if name not in taken)}
-        if facts["other"] != _OTHER:  # private cells decided it
-            facts["undeclared"] = ("other", *facts["undeclared"])
-        return OpenCategorical(**facts)
+        other = next(name for name in names if name not in taken)
+        read = {"other": other} if other != _OTHER else {}  # which private cells decided
+        drafted = _marked(OpenCategorical, read | facts)
+        return replace(drafted, undeclared=("levels", *drafted.undeclared))
     digits = all(map(str.isdecimal, known.texts))
     if is_key_name(facts["name"]) or digits:
         zeros = ", some with zeros in front" * digits
         return _Unread(f"{many}{zeros}: it looks like an identifier", "key", _FRESH, digits)
-    codes = tuple((kind, facts[_fact(kind)]) for kind in KINDS if _fact(kind) in facts)
     why = f"{many}, few of them in several rows: it looks like names or free text"
-    return _Unread(why, doubtful=True, codes=codes)
+    return _Unread(why, doubtful=True)
 
 
 def _mostly_different(cells: DistinctCells) -> bool:

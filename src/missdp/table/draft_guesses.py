@@ -66,7 +66,7 @@ def date_facts(cells: DistinctCells) -> tuple[type[Date], dict[str, Any]] | None
     """Return the kind of dates, and their format, bounds and codes; None for other cells."""
     codes = [text for text in cells.texts if _NEVER.search(text)] if cells.in_text else []
     dates = cells.without({"missing": tuple(codes)}) if codes else cells
-    if not dates.in_text or not len(dates) or not np.isnan(dates.values).all():
+    if not dates.in_text or not len(dates) or not np.isnan(dates.numbers).all():
         return None
     for form, zoned in product(_FORMATS, (False, True)):
         if not _reads(form, dates.texts[:_FIRST_CELLS], zoned=zoned).all():
@@ -136,7 +136,7 @@ def identifies(name: str, cells: DistinctCells) -> Literal["row", "unit"] | None
     if len(cells) < _MIN_KEYS:
         return None
     if (cells.counts == 1).all():
-        whole = not cells.missing and bool(np.all(cells.values % 1 == 0))
+        whole = not cells.missing and bool(np.all(cells.numbers % 1 == 0))
         return "row" if whole and is_key_name(name) else None
     several = len(cells) <= 0.9 * cells.counts.sum()
     return "unit" if several and _UNIT.search(_words(name)) else None

@@ -64,7 +64,21 @@ def text_codes(texts: Iterable[str]) -> dict[Kind, tuple[str | float, ...]]:
 def number_codes(
     numbers: Floats, counts: Floats, *, total: int | None = None
 ) -> dict[Kind, tuple[str | float, ...]]:
-    """Return which of the distinct numbers of a column usually stand for a kind of missing."""
+    """Return the distinct numbers of a column that usually stand for a kind of missing.
+
+    Parameters
+    ----------
+    numbers : ndarray of shape (n_numbers,)
+        Distinct finite numbers. Private.
+    counts : ndarray of shape (n_numbers,)
+        Number of rows of each number.
+    total : int, optional
+        Number of rows with a number, if there are more numbers; by default the sum of the counts.
+
+    Returns
+    -------
+    dict of kind to tuple of int
+    """
     found: dict[Kind, list[int]] = {}
     whole = float(total or counts.sum())
     low = _low(numbers, counts, whole)

@@ -79,7 +79,7 @@ def date_style(texts: Collection[str]) -> str | None:
 
 def layout_of(texts: Collection[str]) -> Layout:
     """Return the first layout in which all texts are numbers; the plain one if there is none."""
-    return next((x for x in _LAYOUTS if all(x.number(t) is not None for t in texts)), PLAIN)
+    return next((x for x in _LAYOUTS if all(_is_number(text, x) for text in texts)), PLAIN)
 
 
 def _styles(text: str) -> set[str] | None:
@@ -88,15 +88,15 @@ def _styles(text: str) -> set[str] | None:
     signs = {_SIGN} if bare != text else set[str]()
     if read_number(bare) is not None:
         return signs
-    layouts = [x for x in _LAYOUTS if _groups_well(bare, x) and x.number(bare) is not None]
-    ways = {frozenset(_marks_in(bare, layout)) for layout in layouts}
+    ways = {frozenset(_marks_in(bare, x)) for x in _LAYOUTS if _is_number(bare, x)}
     if not ways:
         return None
     return signs | (ways.pop() if len(ways) == 1 else {_EITHER})
 
 
-def _groups_well(text: str, layout: Layout) -> bool:
-    return not (layout.thousands and layout.thousands in text and _ZERO.match(text))
+def _is_number(text: str, layout: Layout) -> bool:
+    grouped = layout.thousands and layout.thousands in text
+    return layout.number(text) is not None and not (grouped and _ZERO.match(text))
 
 
 def _marks_in(text: str, layout: Layout) -> Iterable[str]:
