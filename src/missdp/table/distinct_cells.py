@@ -21,6 +21,7 @@ from missdp.schema import Layout
 from missdp.schema.attributes import LONGEST, MISSING, number_text
 from missdp.shelf import memory_in_force
 from missdp.table.cells import Cells, Plain, Unreadable, dated, distinct, read_numbers
+from missdp.table.csv_files import NO_EXTENSIONS
 from missdp.table.missing_codes import Proposed, text_codes
 from missdp.table.streams import RowStream
 from missdp.types import Flags, Floats, Ints
@@ -33,7 +34,6 @@ MAX_CELLS = 100_000  # distinct cells of a column that a draft looks at, about
 _END_CELLS = 200  # lowest cells that a sample keeps, and as many highest ones
 _FREQUENT_CELLS = 2000  # most frequent cells that a sample keeps
 _MEMORY_SHARE: Final = 3  # DuckDB may take one third of the limit of memory
-_SETTINGS: Final = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
 _SAMPLE: Final = """
 WITH counted AS (
     SELECT {0}, count(*) AS rows, coalesce({1}, TRY_CAST({2} AS DOUBLE)) AS value
@@ -164,7 +164,7 @@ def _connected() -> Iterator[duckdb.DuckDBPyConnection]:
 
     with tempfile.TemporaryDirectory(prefix="missdp-") as folder:
         room = f"{memory_in_force() // _MEMORY_SHARE // 10**6}MB"
-        settings: dict[str, Any] = {**_SETTINGS, "temp_directory": folder, "memory_limit": room}
+        settings: dict[str, Any] = {**NO_EXTENSIONS, "temp_directory": folder, "memory_limit": room}
         with duckdb.connect(config=settings) as connection:
             yield connection
 
