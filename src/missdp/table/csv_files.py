@@ -42,7 +42,8 @@ _BATCH_ROWS = 32_768
 _QUERY: Final = """
 SELECT {columns} FROM read_csv({path}, auto_detect = false, all_varchar = true, header = {header},
     delim = {separator}, quote = '"', escape = '"', columns = {names}, strict_mode = true,
-    null_padding = false, compression = {compression}, max_line_size = {longest})
+    null_padding = false, compression = {compression},
+    max_line_size = {longest}, buffer_size = {longest})
 """
 
 

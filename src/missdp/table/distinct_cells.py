@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MAX_CELLS = 100_000  # distinct cells of a column that a draft looks at, about
 _END_CELLS = 200  # lowest cells that a sample keeps, and as many highest ones
 _FREQUENT_CELLS = 2000  # most frequent cells that a sample keeps
-_MEMORY_SHARE: Final = 3  # DuckDB may take one third of the limit of memory
+_MEMORY_SHARE: Final = 5  # DuckDB may take one fifth of the limit of memory
 _SAMPLE: Final = """
 WITH counted AS (
     SELECT {0}, count(*) AS rows, coalesce({1}, TRY_CAST({2} AS DOUBLE)) AS value
