@@ -5,6 +5,7 @@ import datetime as dt
 import decimal
 import json
 import random
+import time
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -359,6 +360,22 @@ def test_many_codes_with_zeros_in_front_are_no_numbers(form, tmp_path):
     (digits,) = blocks(as_file(draft, tmp_path))
     first = pd.DataFrame({"zip": [code[0] for code in codes]})
     assert not Table.read(first, Schema((digits,))).mask("zip").any()
+
+
+@pytest.mark.slow
+def test_draft_of_60000_rows_and_30_columns_takes_seconds(tmp_path):
+    rng, n = np.random.default_rng(0), 60_000
+    columns = {f"number{k}": rng.normal(50, 10, n).round(k % 7) for k in range(14)}
+    columns |= {f"level{k}": rng.choice([f"l{j}" for j in range(3 + 5 * k)], n) for k in range(10)}
+    days = pd.Series(np.datetime64("2015-01-01") + rng.integers(0, 3000, n))
+    columns |= {"day": days.astype(str), "other": days.dt.strftime("%d.%m.%Y")}
+    columns |= {"id": rng.permutation(n), "zip": [f"{k:05}" for k in rng.integers(999, 99_999, n)]}
+    columns |= {"name": [f"person {k}" for k in range(n)], "code": rng.choice([1, 2, 3, -9], n)}
+    pd.DataFrame(columns).to_csv(tmp_path / "rows.csv", index=False)
+    start = time.process_time()
+    draft = draft_columns(tmp_path / "rows.csv")
+    assert time.process_time() - start < 4  # 1.9 here
+    assert (len(draft.attributes), draft.layout.keys) == (27, ("id", "zip"))
 
 
 def test_many_numbers_stay_numbers():

@@ -85,7 +85,17 @@ def read_header(path: Path, layout: Layout = PLAIN) -> Header:
 def csv_batches(path: Path, header: Header, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     """Yield the named columns as text, a batch of rows at a time; empty fields are null.
 
-    DuckDB's errors quote cells: the caller replaces them.
+    Parameters
+    ----------
+    path : Path
+    header : Header
+    names : tuple of str
+        Columns of the header, in any order.
+
+    Yields
+    ------
+    pyarrow.RecordBatch
+        Private. DuckDB's errors quote cells: the caller replaces them.
     """
     places = [header.names.index(name) for name in names]
     query = _QUERY.format(

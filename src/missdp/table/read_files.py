@@ -66,6 +66,19 @@ def file_batches(
 
     The header line of a CSV file decides what separates its fields; quotes are double; cells stay
     text here, because the schema says how to read them. Empty fields are null.
+
+    Parameters
+    ----------
+    path : Path
+    names : tuple of str
+        Columns of the file, in any order.
+    layout : Layout, optional
+        How a text file is written.
+
+    Yields
+    ------
+    pyarrow.RecordBatch or HeldBatch
+        Private. An error quotes no cell.
     """
     import pyarrow as pa
 
