@@ -286,6 +286,6 @@ def test_a_draft_holds_no_more_cells_for_more_rows(kind, monkeypatch):
 def test_a_number_that_a_sampled_draft_did_not_see_is_found_by_reading_all_rows(monkeypatch):
     monkeypatch.setattr(distinct_cells, "MAX_CELLS", 100)
     cells = [*range(20_000), "50x"]  # of which one is no number
-    rows = {"x": [*map(str, cells)], "y": ["a", "b", "c"] * 6667}
+    rows = pa.table({"x": [*map(str, cells)], "y": ["a", "b", "c"] * 6667})
     drafted = draft_columns(rows)
     Table.read(rows, Schema(drafted.attributes, layout=drafted.layout))

@@ -183,6 +183,8 @@ def _load(
         arrays: dict[str, pa.Array] = {}
         for k, name in enumerate(names):
             cells = batch.column(k)
+            if isinstance(cells, pa.ChunkedArray):
+                cells = cells.combine_chunks()
             size = len(cells)
             arrays[f"n{k}"], arrays[f"t{k}"] = (
                 pa.nulls(size, pa.float64()),
@@ -232,8 +234,6 @@ def _objects(cells: Cells) -> tuple[pa.Array, bool]:
     """Return the texts that cells are read as, and whether all can be read."""
     import pyarrow as pa
 
-    if isinstance(cells, pa.ChunkedArray):
-        cells = pa.concat_arrays(cells.chunks) if cells.num_chunks else pa.array([], cells.type)
     values, places = distinct(cells, dated)
     texts = [_text(value) for value in values]
     readable = all(t is not None or v is None for t, v in zip(texts, values, strict=True))
