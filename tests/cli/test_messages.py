@@ -81,7 +81,7 @@ TRUTH_NEEDS = (
 )
 CSV = (
     "cannot parse 'data.csv' as CSV: there is no header line, a row has too many or too few "
-    "fields, a quote is not closed, or the file is not UTF-8."
+    "fields or is longer than 16 MiB, a quote is not closed, or lines end in different ways."
 )
 STATISTICS = "mean, sd, median, quantile, share, correlation, difference"
 MODEL = "is not a missdp model. Expected a .model.json file written by `missdp synthesize`."

@@ -16,8 +16,9 @@ import missdp
 from missdp import Categorical, Numeric, Schema, Table
 from missdp.sources import DuckDBSource
 from missdp.synth import sampling
-from missdp.table import FileRows, PartRows, draft_columns, memory_limit, tally
+from missdp.table import FileRows, PartRows, distinct_cells, draft_columns, memory_limit
 from missdp.table.memory import fits_into_memory
+from missdp.table.streams import HeldRows
 
 SCHEMA = Schema(
     (
@@ -260,24 +261,31 @@ def test_a_draft_of_very_many_numbers_is_that_of_all_of_them(tmp_path, monkeypat
     table.loc[5, "x"] = None
     table.to_csv(tmp_path / "t.csv", index=False)
     table.to_parquet(tmp_path / "t.parquet", index=False)
-    monkeypatch.setattr(tally, "_SAMPLED", 300)
     for path in (tmp_path / "t.csv", tmp_path / "t.parquet"):
         drafts = []
-        for few in (600, 10**9):
-            monkeypatch.setattr(tally, "_FEW", few)
+        for most in (400, 10**9):
+            monkeypatch.setattr(distinct_cells, "MAX_CELLS", most)
             drafts.append(draft_columns(path))
         some, every = drafts
         assert (some.attributes, some.unread) == (every.attributes, every.unread)
 
 
-def test_a_tally_holds_no_more_for_more_rows(monkeypatch):
-    for name, value in (("_FEW", 1000), ("_SAMPLED", 500), ("_TEXTS", 500)):
-        monkeypatch.setattr(tally, name, value)
-    found = tally.Tally()
-    for start in range(0, 100_000, 10_000):
-        found.add(pa.array([str(i / 7) for i in range(start, start + 10_000)]))
-        found.add(pa.array([f"t{i}" for i in range(start, start + 10_000)]))
-        assert len(found.found()) < 25_000
-    assert found.numbers == 100_000
-    numbers = [x for x, _ in found.found() if isinstance(x, float)]
-    assert (min(numbers), max(numbers)) == (0.0, 99_999 / 7)
+@pytest.mark.parametrize("kind", ["numbers", "numbers in text", "texts"])
+def test_a_draft_holds_no_more_cells_for_more_rows(kind, monkeypatch):
+    monkeypatch.setattr(distinct_cells, "MAX_CELLS", 1000)
+    read = {"numbers": float, "numbers in text": str, "texts": "t{}".format}[kind]
+    cells = {"x": [read(k / 7) for k in range(100_000)]}
+    found = distinct_cells.distinct_cells(HeldRows(cells), ("x",))["x"]
+    assert found.sampled
+    assert 500 < len(found) < 5_000
+    assert found.rows == 100_000
+    if kind != "texts":
+        assert (found.numbers.min(), found.numbers.max()) == (0.0, 99_999 / 7)
+
+
+def test_a_number_that_a_sampled_draft_did_not_see_is_found_by_reading_all_rows(monkeypatch):
+    monkeypatch.setattr(distinct_cells, "MAX_CELLS", 100)
+    cells = [*range(20_000), "50x"]  # of which one is no number
+    rows = pa.table({"x": [*map(str, cells)], "y": ["a", "b", "c"] * 6667})
+    drafted = draft_columns(rows)
+    Table.read(rows, Schema(drafted.attributes, layout=drafted.layout))

@@ -39,10 +39,10 @@ from missdp.schema.attributes import KINDS
 from missdp.schema.open_domains import at_most, is_open, uncut
 from missdp.schema.schema import FILE
 from missdp.table import FileRows, RowStream, Table, draft_columns
+from missdp.table.check import lost_cells
 from missdp.table.memory import fits_into_memory
 from missdp.table.streams import HeldRows
 from missdp.table.table import in_sizes, read_columns
-from missdp.table.tally import lost_cells
 from missdp.table.units import rows_of_units
 from missdp.table.written import check_holds, holes_in, output_format, write_blocks
 

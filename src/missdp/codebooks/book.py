@@ -14,7 +14,7 @@ from missdp.schema import AnyAttribute, Categorical, Date, DateTime, Numeric, Or
 from missdp.schema.attributes import KINDS, Kind, Level, number_text, read_number
 from missdp.schema.rules import NotApplicable
 from missdp.schema.schema import comment, write_tables
-from missdp.table.tally import text_codes
+from missdp.table.missing_codes import text_codes
 
 Domain: TypeAlias = Literal[
     "levels", "ordered", "number", "whole", "date", "datetime", "boolean", "key", "other"

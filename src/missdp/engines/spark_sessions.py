@@ -134,7 +134,7 @@ def spark_frame(
             found = file_columns(path, names, layout=Layout(ignore=ignore))
             paths = [_url(path)]
             if is_csv(path):
-                for _ in file_batches(path, found[:1]):  # Spark takes any quote for closed
+                for _ in file_batches(path, found):  # Spark takes any quote for closed
                     pass
                 with quiet():
                     return _csv(paths[0], found, csv_separator(path), session)

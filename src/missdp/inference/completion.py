@@ -280,7 +280,19 @@ def _learned(
 def moved(
     before: Mapping[Pair, Floats], after: Mapping[Pair, Floats], variances: Mapping[Pair, Floats]
 ) -> float:
-    """By how many standard deviations of their noise tables have moved, on average over pairs."""
+    """By how many standard deviations of their noise tables have moved, on average over pairs.
+
+    Parameters
+    ----------
+    before, after : mapping of (int, int) to ndarray
+        Tables of pairs of attributes, in shares of rows.
+    variances : mapping of (int, int) to ndarray
+        Variance of the noise of each share.
+
+    Returns
+    -------
+    float
+    """
     moves = [
         float(np.square(table - before[pair]).mean()) / max(_NOTHING, float(variances[pair].mean()))
         for pair, table in after.items()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import math
+import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.schema import Layout
 from missdp.schema.attributes import LONGEST, MISSING, OUTSIDE, number_text, read_number
 from missdp.schema.dates import ORIGINS, Date, DateTime, in_units
 from missdp.types import Flags, Floats
@@ -187,11 +189,12 @@ def without_long_cells(data: pa.Array) -> pa.Array:
         cells = data.dictionary
         short = without_long_cells(cells)
         return data if short is cells else pa.DictionaryArray.from_arrays(data.indices, short)
-    if not _is(data, "binary", "string"):
+    if not _is(data, "binary", "string") or not len(data):
+        return data
+    ends = np.frombuffer(data.buffers()[1], np.int32)[data.offset : data.offset + len(data) + 1]
+    if np.diff(ends).max() <= LONGEST_BYTES:
         return data
     long = pc.greater(pc.binary_length(data), LONGEST_BYTES)
-    if not pc.any(long).as_py():
-        return data
     return pc.if_else(long, pa.scalar(b"\xff", pa.large_binary()), data.cast(pa.large_binary()))
 
 
@@ -289,23 +292,49 @@ def read_numbers(data: Chunk, codes: Mapping[str, int] = {}) -> tuple[Floats, Ma
     return _distinct_numbers(data, codes)
 
 
-def spelled(data: Cells, number: Callable[[str], float | None]) -> Cells:
-    """Return cells with the number that each text is, as ``number`` reads it; other text stays."""
+def spelled(data: Cells, layout: Layout) -> Cells:
+    """Return cells with numbers in text as Python spells them; other text stays.
+
+    A number that is spelled otherwise than declared is unreadable. Each cell is read by itself.
+    """
     import pyarrow as pa
 
     if isinstance(data, pa.ChunkedArray):
         data = pa.concat_arrays(data.chunks) if data.num_chunks else pa.array([], data.type)
     if _is(data, "integer", "floating", "decimal"):
         return data
+    if _is(data, "string", "large_string"):
+        return _spelled_texts(data, layout)
     cells, rows = distinct(data)
-    read = [_spelled(cell, number) if isinstance(cell, str) else cell for cell in cells]
+    read = [_spelled(cell, layout) if isinstance(cell, str) else cell for cell in cells]
     return Coded(np.fromiter(read, dtype=object, count=len(read)), rows)
 
 
-def _spelled(text: str, number: Callable[[str], float | None]) -> Plain:
-    found = number(text.strip())
-    if found is not None:
-        return found
+def _spelled_texts(data: Any, layout: Layout) -> pa.Array:
+    """Return texts: those that Arrow reads as Python would, and then all others."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    group, mark = re.escape(layout.thousands), re.escape(layout.decimal)
+    grouped = rf"[0-9]{{1,3}}(?:{group}[0-9]{{3}})+|" if group else ""
+    easy = pc.match_substring_regex(data, rf"^-?(?:{grouped}[0-9]+)(?:{mark}[0-9]+)?$")
+    bare = pc.replace_substring(data, layout.thousands, "") if group else data
+    texts = pc.if_else(easy, pc.replace_substring(bare, layout.decimal, "."), data)
+    others = pc.invert(easy).fill_null(False)
+    if not pc.any(others).as_py():
+        return texts
+    cells, rows = distinct(data.filter(others))
+    read = [_spelled(cell, layout) if isinstance(cell, str) else cell for cell in cells]
+    found = [number_text(cell) if isinstance(cell, float) else cell for cell in read]
+    raw = [cell.encode() if isinstance(cell, str) else b"\xff" for cell in found]
+    placed = pa.array(raw, pa.large_binary()).take(pa.array(rows))
+    return pc.replace_with_mask(texts.cast(pa.large_binary()), others, placed)
+
+
+def _spelled(text: str, layout: Layout) -> Plain:
+    number = layout.number(text.strip())
+    if number is not None:
+        return number
     return text if read_number(text.strip()) is None else UNREADABLE
 
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from itertools import chain, count, product
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -35,29 +34,23 @@ from missdp.schema import (
 )
 from missdp.schema.attributes import KINDS, MAX_WHOLE, Kind, number_text, read_number
 from missdp.schema.layout import PLAIN
-from missdp.schema.numeric import decimals
 from missdp.schema.schema import write_tables
-from missdp.table.cells import Iso, Plain, Unreadable
-from missdp.table.encode import Encoder
-from missdp.table.likely import (
-    between,
+from missdp.table.distinct_cells import DistinctCells, distinct_cells
+from missdp.table.draft_guesses import (
     date_facts,
+    differences,
     identifies,
     in_order,
     is_key_name,
+    is_weight_name,
     other_format,
 )
+from missdp.table.encode import Encoder
+from missdp.table.missing_codes import Proposed, number_codes, text_codes
+from missdp.table.number_styles import date_style, has_sign, layout_of, number_style
 from missdp.table.packages import Described
 from missdp.table.read_files import is_csv, numbered_columns
 from missdp.table.streams import FileRows, RowStream, rows_of
-from missdp.table.tally import (
-    Proposed,
-    Tally,
-    is_padded,
-    number_codes,
-    odd_spelling,
-    text_codes,
-)
 from missdp.types import Floats
 
 _MAX_DRAFT_LEVELS = 100
@@ -65,8 +58,7 @@ _OTHER: Final = OpenCategorical.other  # the name of the bucket that no cell dec
 _FEWEST = 10  # distinct numbers, whose step tells something
 _MOST_DIGITS = 4  # behind the point, of a step
 _WHOLE_STEPS = (1000.0, 100.0, 10.0)  # that whole numbers are rounded to
-_MANY = 10_000  # distinct texts, of which a tally leaves out further ones
-_THOUSANDS = ("", ",", ".", "'", "\u2019", " ", "\u00a0", "\u202f", "_")
+_STYLED = 300  # distinct texts of a column that decide whether it looks like dates or numbers
 _NOT_TEXT = re.compile("[\ud800-\udfff]")
 _RULES = """
 # Rules are public facts about single rows. None is ever guessed from the rows; one looks like this:
@@ -109,6 +101,8 @@ _ALONE: Final = (
 _CODES_ALONE: Final = "Only codes of missing cells occur, and no value: no synthetic row has one."
 _FEW: Final = "Few numbers occur: if no others can, list those that can as spikes."
 _CENTURIES: Final = ("1900-01-01", "2099-12-31")
+
+
 _STAY = """\
 {later!r} is never before {earlier!r} in these rows. This models what lies between; both stay
 declared, and one is computed from the other:
@@ -142,7 +136,6 @@ class _Unread(NamedTuple):
     kind: Literal["key", "ignore"] = "ignore"
     advice: str = _IGNORED
     doubtful: bool = False  # whether its cells may be dates or numbers in another spelling
-    codes: tuple[tuple[Kind, tuple[str | float, ...]], ...] = ()
 
 
 _IDENTIFIERS: Final = {
@@ -226,51 +219,41 @@ def draft_columns(data: Any, *, header: bool = True) -> Draft:
     rows.check(names)
     if any(not name or _NOT_TEXT.search(name) for name in names):
         raise DataError("the name of a column is empty or no text that a file can hold: rename it")
-    tallies = _tallies(rows, names)
-    if not tallies[names[0]].found():
+    columns = distinct_cells(rows, names)
+    if not columns:
         raise DataError("the data has no rows to draft a schema from, only the names of columns")
-    in_text = isinstance(rows, FileRows) and is_csv(rows.paths[0])
-    spelled, marks = _spelled_columns(tallies, in_text=in_text)
-    if spelled:
+    spelled, marks = _spelled_columns(columns)
+    if marks:
         layout = replace(layout, **marks, undeclared_marks=tuple(marks))  # type: ignore[arg-type]
-        numbers = (Numeric(name=name, lower=0, upper=1) for name in spelled)
-        rows = rows.laid_out(Schema(tuple(numbers), layout=layout))
-        tallies |= _tallies(rows, spelled)
-    return _draft_of(_chosen(rows, tallies), rows, tallies, layout, spelled)
-
-
-def _tallies(rows: RowStream, names: tuple[str, ...]) -> dict[str, Tally]:
-    """Count the distinct cells of some columns."""
-    tallies = {name: Tally() for name in names}
-    for batch in rows.batches(names):
-        for place, tally in enumerate(tallies.values()):
-            tally.add(batch.column(place))
-    return tallies
+        numbers = [n for n, c in columns.items() if _may_have_marks(c) and _are_numbers(c, layout)]
+        columns |= {name: columns[name].respelled(layout) for name in numbers}
+    chosen = _chosen(rows, columns, layout)
+    dates = (a for a in chosen.values() if isinstance(a, Date))
+    notes = "".join(map(_difference_note, differences(rows, dates)))
+    return _draft_of(chosen, columns, layout, spelled, notes)
 
 
 def _draft_of(
     chosen: Mapping[str, AnyAttribute | _Unread],
-    rows: RowStream,
-    tallies: Mapping[str, Tally],
+    columns: Mapping[str, DistinctCells],
     layout: Layout,
     spelled: tuple[str, ...],
+    notes: str,
 ) -> Draft:
-    """Return the draft of columns of which each has a block by now."""
+    """Return the draft of columns, of which each has a block by now."""
     attributes = tuple(a for a in chosen.values() if not isinstance(a, _Unread))
     unread = {name: a for name, a in chosen.items() if isinstance(a, _Unread)}
-    doubts = {n: note for n, a in chosen.items() if (note := _doubt(a, tallies[n].found()))}
-    read = {a.name: _reason(a, tallies[a.name].found()) for a in attributes}
+    doubts = {n: note for n, a in chosen.items() if (note := _doubt(a, columns[n]))}
+    read = {a.name: _reason(a, columns[a.name]) for a in attributes}
     read |= {n: f"Numbers in text as [file] declares. {read[n]}" for n in spelled if n in read}
     left = {name: f"This column {a.why}. {a.advice}" for name, a in unread.items()}
-    codes = {name: _codes_of(chosen[name]) for name in doubts}
-    notes = "".join(note.text(name, codes[name]) for name, note in doubts.items())
-    notes += "".join(map(_difference_note, between(rows, attributes)))
+    codes = {name: _code_facts(columns[name].word_codes) for name in doubts}
     kinds = {k: tuple(n for n, a in unread.items() if a.kind == k) for k in ("key", "ignore")}
     return Draft(
         attributes,
         {name: f"column {name!r} {a.why}" for name, a in unread.items()},
         {name: f"column {name!r} {note.why}" for name, note in doubts.items()},
-        notes,
+        "".join(note.text(name, codes[name]) for name, note in doubts.items()) + notes,
         {name: said.strip() for name, said in {**read, **left}.items() if said},
         replace(layout, keys=kinds["key"], ignore=kinds["ignore"], undeclared=tuple(unread)),
     )
@@ -287,16 +270,15 @@ def _opened(data: Any, *, header: bool) -> tuple[RowStream, Layout]:
     return FileRows(rows.paths[0], layout=layout), layout
 
 
-def _chosen(rows: RowStream, tallies: Mapping[str, Tally]) -> dict[str, AnyAttribute | _Unread]:
+def _chosen(
+    rows: RowStream, columns: Mapping[str, DistinctCells], layout: Layout
+) -> dict[str, AnyAttribute | _Unread]:
     """Return the first draft of each column that reads all its cells, or why it is not read."""
     said = rows.described()
-    drafts = {n: _drafts(n, tally, said.get(n, Described())) for n, tally in tallies.items()}
-    chosen = {name: next(tried) for name, tried in drafts.items()}
-    waiting = {name: a for name, a in chosen.items() if not isinstance(a, _Unread)}
-    while waiting:
-        unread = _unread_by(waiting, rows)
-        chosen |= {name: next(drafts[name]) for name in unread}
-        waiting = {name: a for name in unread if not isinstance(a := chosen[name], _Unread)}
+    chosen: dict[str, AnyAttribute | _Unread] = {}
+    for name, cells in columns.items():
+        drafts = _drafts(name, cells, said.get(name, Described()))
+        chosen[name] = next(a for a in drafts if _reads(a, cells, rows, layout))
     if all(isinstance(a, _Unread) for a in chosen.values()):  # a schema needs an attribute
         name = next(iter(chosen))
         chosen[name] = OpenCategorical(name=name, nullable=True, undeclared=("levels", "nullable"))
@@ -308,97 +290,93 @@ def _difference_note(facts: Mapping[str, Any]) -> str:
     return _commented(f"{said}[[attribute]]\n{tomli_w.dumps({**facts, 'kind': 'difference'})}")
 
 
+def _reads(
+    drafted: AnyAttribute | _Unread, cells: DistinctCells, rows: RowStream, layout: Layout
+) -> bool:
+    """Whether a draft reads every cell: the distinct ones, or those of all rows."""
+    if isinstance(drafted, _Unread | OpenCategorical):
+        return True
+    chunks = iter([cells.cells])
+    if cells.sampled or cells.typed:
+        again = rows.laid_out(Schema((drafted,), layout=layout))
+        chunks = (batch.column(0) for batch in again.batches((drafted.name,)))
+    try:
+        for chunk in chunks:
+            Encoder(drafted).encode(chunk)
+    except (SchemaError, DataError):
+        return False
+    return True
+
+
 def _spelled_columns(
-    tallies: Mapping[str, Tally], *, in_text: bool
+    columns: Mapping[str, DistinctCells],
 ) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """Return the columns of numbers with marks besides a point, and marks that read all numbers.
 
-    A file has one decimal mark. So no other mark is drafted if a column has a point. Unless all
-    cells are ``in_text``, cells that are numbers by type have no mark.
+    A file has one decimal mark. So no other mark is drafted if a column has a point. Cells that are
+    numbers by type have no mark.
     """
-    known = {name: _number_texts(tally, in_text=in_text) for name, tally in tallies.items()}
-    odd = tuple(n for n, texts in known.items() if texts and not _are_plain(texts))
-    layout = _layout_of({text for name in odd for text in known[name] or ()}) if odd else PLAIN
-    texts = {text for found in known.values() for text in found or ()}
-    if layout.plain or any(layout.number(text) is None for text in texts):
+    known = {name: cells.without(cells.word_codes) for name, cells in columns.items()}
+    odd = tuple(name for name, cells in known.items() if _are_spelled(cells.words))
+    layout = layout_of([text for name in odd for text in known[name].texts]) if odd else PLAIN
+    plain = (cells for cells in known.values() if _may_have_marks(cells) and not cells.words)
+    if layout.plain or not all(_are_numbers(cells, layout) for cells in plain):
         return (), {}
     marks = {"decimal": layout.decimal, "thousands": layout.thousands}
     return odd, {name: mark for name, mark in marks.items() if mark != getattr(PLAIN, name)}
 
 
-def _number_texts(tally: Tally, *, in_text: bool) -> tuple[str, ...] | None:
-    """Return the texts of a column whose cells are numbers, in whichever spelling, or missing."""
-    found = tally.found()
-    counted = _known(found, text_codes(cell for cell, _ in found if isinstance(cell, str)))
-    texts = [_as_text(cell) for cell, _ in counted if in_text or isinstance(cell, str)]
-    if not texts or any(isinstance(cell, bool | Unreadable) for cell, _ in counted):
-        return None
-    if _are_plain(texts):
-        return tuple(texts)
-    style = odd_spelling(texts, every=True)
-    whole = style is not None and len(style[1] or ()) == len(texts)
-    return tuple(texts) if whole else None
+def _may_have_marks(cells: DistinctCells) -> bool:
+    """Whether cells are texts, and no codes with zeros in front."""
+    return cells.in_text and not any(map(_is_padded, cells.texts))
 
 
-def _are_plain(texts: Collection[str]) -> bool:
-    return all(read_number(text) is not None for text in texts)
+def _are_spelled(texts: list[str]) -> bool:
+    """Whether all texts are numbers in another spelling."""
+    spelled = number_style(texts[:_STYLED], every=True) and number_style(texts, every=True)
+    return bool(spelled) and not any(map(has_sign, texts))
 
 
-def _layout_of(texts: Collection[str]) -> Layout:
-    """Return the layout in which all texts are numbers; the plain one if there is no such."""
-    for decimal, thousands in product((".", ","), _THOUSANDS):
-        if decimal != thousands:
-            layout = Layout(decimal=decimal, thousands=thousands)
-            if all(layout.number(text) is not None for text in texts):
-                return layout
-    return PLAIN
+def _are_numbers(cells: DistinctCells, layout: Layout) -> bool:
+    """Whether all cells but codes of missing are numbers in a layout."""
+    texts = cells.without(cells.word_codes).texts
+    return all(layout.number(text) is not None for text in texts)
 
 
-def _reason(attribute: AnyAttribute, found: list[tuple[Plain, int]]) -> str:
+def _reason(attribute: AnyAttribute, cells: DistinctCells) -> str:
     """Say in a line what its cells were taken for, where that is more than what it says itself."""
     coded = any(attribute.codes_of(kind) for kind in attribute.kinds)
     codes = " Codes of missing cells are usual ones: look each up in the code book." * coded
     if isinstance(attribute, Date):
         written = f"as {attribute.format}" if attribute.format else "by type or in ISO 8601"
-        other = other_format([cell for cell, _ in found], attribute.format)
+        other = other_format(cells.texts, attribute.format)
         doubt = f", or as well as {other}" if other else ""
         return f"Dates, written {written}{doubt}.{codes}"
     if isinstance(attribute, Numeric):
-        rows = sum(n for _, n in found)
-        few = not attribute.integer and len(found) < min(_FEWEST, rows / _FEWEST)
-        return (_WEIGHT * _is_weight(attribute.name) + _FEW * few + codes).strip()
+        few = not attribute.integer and len(cells) < min(_FEWEST, cells.rows / _FEWEST)
+        return (_WEIGHT * is_weight_name(attribute.name) + _FEW * few + codes).strip()
     if isinstance(attribute, OpenCategorical):
-        return f"{_ALONE if _mostly_different(found) else _OPEN}{codes}"
+        return f"{_ALONE if _mostly_different(cells) else _OPEN}{codes}"
     if attribute.levels == (0, 1) and not isinstance(attribute.levels[0], bool):
         return f"0 and 1 are two levels here, no number.{codes}"
     if isinstance(attribute, Ordinal) and not attribute.labels:
         return f'Words in an order, lowest first; if they have none, kind = "categorical".{codes}'
-    if any(is_padded(cell) for cell in attribute.levels if isinstance(cell, str)):
+    if any(map(_is_padded, attribute.levels)):
         return f"Codes with zeros in front, which numbers would lose.{codes}"
     if not attribute.levels and attribute.not_applicable:
         return _CODES_ALONE
     return codes.strip()
 
 
-_WEIGHS = re.compile(
-    r"(?:^|[\W_])(?:[a-z]*weights?|(?:final|[a-z])?wts?|[a-z]*wgts?|wt(?:mec|int)\w*)\d*$"
-)
-
-
-def _is_weight(name: str) -> bool:
-    """Whether a column has a name that survey weights have: ``wt``, ``pweight``, ``WTMEC2YR``."""
-    return _WEIGHS.search(name.lower()) is not None
-
-
-def _doubt(attribute: AnyAttribute | _Unread, found: list[tuple[Plain, int]]) -> _Note | None:
+def _doubt(attribute: AnyAttribute | _Unread, cells: DistinctCells) -> _Note | None:
     """Say that levels, or cells that are not read, look like dates, numbers or parts of codes."""
     if isinstance(attribute, Numeric) or (
         isinstance(attribute, _Unread) and not attribute.doubtful
     ):
         return None
     if isinstance(attribute, _Unread | OpenCategorical):
-        texts = _texts(found)
-        if all(text.isdecimal() for text in texts):
+        texts = cells.without(cells.word_codes).texts
+        if all(map(str.isdecimal, texts)):
             return _Note("has codes, some with zeros in front", *_DIGITS)
         return _odd(texts, every=False)
     if not (attribute.levels and isinstance(attribute.levels[0], str)):
@@ -406,26 +384,13 @@ def _doubt(attribute: AnyAttribute | _Unread, found: list[tuple[Plain, int]]) ->
     return _odd([str(level) for level in attribute.levels], every=True)
 
 
-def _texts(found: list[tuple[Plain, int]]) -> list[str]:
-    """Return the texts of the cells that have a value."""
-    codes = text_codes(cell for cell, _ in found if isinstance(cell, str))
-    return [_as_text(cell) for cell, _ in _known(found, codes)]
-
-
 def _odd(texts: list[str], *, every: bool) -> _Note | None:
     """Say that most texts are dates, or that most or all are numbers in an odd spelling."""
-    if (found := odd_spelling(texts, every=every)) is None:
-        return None
-    style, numbers = found
-    return _Note(style, *(_YEARS if numbers is None else _NUMBERS))
-
-
-def _codes_of(attribute: AnyAttribute | _Unread) -> dict[str, Any]:
-    """Return the codes of missing cells that the block of a column declares."""
-    if isinstance(attribute, _Unread):
-        return {_fact(kind): list(codes) for kind, codes in attribute.codes}
-    given = {_fact(kind): list(attribute.codes_of(kind)) for kind in attribute.kinds}
-    return {name: codes for name, codes in given.items() if codes}
+    some = texts[:: len(texts) // _STYLED + 1]
+    if style := date_style(some):
+        return _Note(style, *_YEARS)
+    style = number_style(some, every=every)
+    return None if style is None else _Note(style, *_NUMBERS)
 
 
 def draft_schema(data: Any) -> Schema:
@@ -459,34 +424,21 @@ def draft_schema(data: Any) -> Schema:
     return Schema(draft.attributes, layout=draft.layout)
 
 
-def _unread_by(drafted: Mapping[str, AnyAttribute], rows: RowStream) -> list[str]:
-    """Return the columns that their drafts do not read."""
-    drafted = {n: a for n, a in drafted.items() if not isinstance(a, OpenCategorical)}
-    lost: set[str] = set()
-    for batch in rows.batches(tuple(drafted)) if drafted else ():
-        for place, (name, attribute) in enumerate(drafted.items()):
-            try:
-                Encoder(attribute).encode(batch.column(place))
-            except (SchemaError, DataError):
-                lost.add(name)
-    return [name for name in drafted if name in lost]
-
-
-def _drafts(name: str, tally: Tally, said: Described) -> Iterator[AnyAttribute | _Unread]:
+def _drafts(name: str, cells: DistinctCells, said: Described) -> Iterator[AnyAttribute | _Unread]:
     """Yield attributes that may read the cells, the one that says most first; then why none is."""
-    found = tally.found()
-    if any(isinstance(cell, Unreadable) for cell, _ in found):
+    if cells.unreadable:
         yield _NO_TEXT
         return
-    if (what := identifies(name, found)) is not None:
+    if (what := identifies(name, cells)) is not None:
         yield _IDENTIFIERS[what]
         return
     stated = [_stated_codes(said)] if said.codes else []
-    for codes in chain(stated, _proposals(found, tally.numbers)):
+    for codes in chain(stated, _proposals(cells)):
         with contextlib.suppress(SchemaError, DataError):
-            drafted = _labelled(_draft_with(name, found, codes), said, _known(found, codes))
+            known = cells.without(codes)
+            drafted = _labelled(_draft_with(name, known, codes), said, known)
             yield drafted
-            if isinstance(drafted, Date):  # of very many, some are not in the tally
+            if isinstance(drafted, Date) and cells.sampled:
                 yield _of_two_centuries(drafted)
     yield _Unread("has values that a schema cannot hold")
 
@@ -511,7 +463,7 @@ def _plain(code: str | float) -> str | float:
 
 
 def _labelled(
-    drafted: AnyAttribute | _Unread, said: Described, known: list[tuple[Plain, int]]
+    drafted: AnyAttribute | _Unread, said: Described, known: DistinctCells
 ) -> AnyAttribute | _Unread:
     """Return a draft with the labels of a file; numbers that all have one are levels."""
     if isinstance(drafted, _Unread) or not (said.label or said.labels):
@@ -519,10 +471,10 @@ def _labelled(
     if isinstance(drafted, OpenCategorical):  # its levels, which may have labels, are not known
         mark = ("label",) * bool(said.label)
         return replace(drafted, label=said.label, undeclared=(*drafted.undeclared, *mark))
-    labels = {_as_text(code): label for code, label in said.labels.items()}
-    codes = {_as_text(code) for kind in drafted.kinds for code in drafted.codes_of(kind)}
+    labels = {_code_text(code): label for code, label in said.labels.items()}
+    codes = {_code_text(code) for kind in drafted.kinds for code in drafted.codes_of(kind)}
     levels = [key for key in labels if key not in codes and (read_number(key) or 0.5).is_integer()]
-    cells = {_as_text(cell) for cell, _ in known}
+    cells = {*known.texts} if labels else set[str]()
     if isinstance(drafted, Numeric) and cells <= {*levels}:
         shared = {f.name for f in fields(Attribute)}
         facts = {name: getattr(drafted, name) for name in shared}
@@ -535,110 +487,86 @@ def _labelled(
     return replace(drafted, **more, undeclared=(*drafted.undeclared, *marks))
 
 
-def _proposals(found: list[tuple[Plain, int]], numbers_in_all: int) -> Iterator[Proposed]:
+def _proposals(cells: DistinctCells) -> Iterator[Proposed]:
     """Yield codes of kinds of missing: all that are usual, then fewer, in case they do not fit."""
-    texts = text_codes(cell for cell, _ in found if isinstance(cell, str))
-    known = _known(found, texts)
-    numbers = [(x, n) for cell, n in known if (x := _as_number(cell)) is not None]
-    usable = np.array([pair for pair in numbers if math.isfinite(pair[0])]).reshape(-1, 2)
-    if len(numbers) == len(known) and len(usable):
-        values, places = np.unique(usable[:, 0], return_inverse=True)
-        counts = np.bincount(places, usable[:, 1]).astype(float)
-        more = number_codes(values, counts, total=numbers_in_all or None)
+    texts = cells.word_codes
+    known = cells.without(texts)
+    if len(known) and not known.words:
+        finite = known.where(np.isfinite(known.numbers))
+        values, places = np.unique(finite.numbers, return_inverse=True)
+        counts = np.bincount(places, finite.counts).astype(float)
+        more = number_codes(values, counts, total=known.rows if known.sampled else None)
         if more:
             yield {k: (*texts.get(k, ()), *more.get(k, ())) for k in {**texts, **more}}
     yield texts
     yield {}
 
 
-def _known(found: list[tuple[Plain, int]], codes: Proposed) -> list[tuple[Plain, int]]:
-    """Return the cells that have a value, and how often."""
-    taken = {code for given in codes.values() for code in given}
-    return [
-        (cell, n)
-        for cell, n in found
-        if not _is_missing(cell) and cell not in taken and _as_number(cell) not in taken
-    ]
-
-
-def _draft_with(
-    name: str, found: list[tuple[Plain, int]], codes: Proposed
-) -> AnyAttribute | _Unread:
-    counted = _known(found, codes)
-    if not counted:
+def _draft_with(name: str, known: DistinctCells, codes: Proposed) -> AnyAttribute | _Unread:
+    """Draft a column of which some cells are codes and the others are known."""
+    if not len(known):
         marks, alone = ("levels", "not_applicable"), tuple(chain.from_iterable(codes.values()))
         return Categorical(name=name, levels=(), not_applicable=alone, undeclared=marks)
-    holes = any(_is_missing(cell) for cell, _ in found)
-    facts: dict[str, Any] = {"name": name, "nullable": holes or bool({*codes} - {"not_applicable"})}
-    facts |= {_fact(kind): codes[kind] for kind in KINDS if kind in codes}
-    facts["undeclared"] = ("nullable", *(_fact(kind) for kind in KINDS if kind in codes))
-    if (dates := date_facts([cell for cell, _ in counted])) is not None:
-        return _draft_dates(*dates, facts)
-    numbers = [x for cell, _ in counted if (x := _as_number(cell)) is not None]
-    if len(numbers) == len(counted) and not any(is_padded(cell) for cell, _ in counted):
-        return _draft_numeric(np.array(numbers), facts, counted)
-    return _draft_levels(counted, facts)
+    nullable = known.missing or bool({*codes} - {"not_applicable"})
+    facts: dict[str, Any] = {"name": name, "nullable": nullable, **_code_facts(codes)}
+    if (dates := date_facts(known)) is not None:
+        kind, read = dates
+        if never := read.pop("missing_codes", ()):
+            facts |= {"nullable": True, "missing_codes": (*facts.get("missing_codes", ()), *never)}
+        return _marked(kind, read | facts)
+    if not known.words and not (known.in_text and any(map(_is_padded, known.texts))):
+        return _draft_numeric(known, facts)
+    return _draft_levels(known, facts)
 
 
-def _draft_dates(kind: type[Date], found: dict[str, Any], facts: dict[str, Any]) -> Date:
-    marks = {"lower", "upper", *facts["undeclared"]}
-    if "missing_codes" in found:
-        found["missing_codes"] = (*facts.get("missing_codes", ()), *found["missing_codes"])
-        marks |= {"missing_codes"}
-        found["nullable"] = True
-    return kind(**{**facts, **found, "undeclared": tuple(sorted(marks))})
+def _marked(kind: Callable[..., AnyAttribute], facts: Mapping[str, Any]) -> AnyAttribute:
+    """Return an attribute of which each fact was read from cells, and is marked."""
+    return kind(**facts, undeclared=tuple(fact for fact in facts if fact != "name"))
+
+
+def _code_facts(codes: Proposed) -> dict[str, Any]:
+    """Return codes by the facts of an attribute that declare them."""
+    return {_fact(kind): codes[kind] for kind in KINDS if kind in codes}
 
 
 def _fact(kind: Kind) -> str:
     return "missing_codes" if kind == "missing" else kind
 
 
-def _is_missing(cell: Plain) -> bool:
-    number = _as_number(cell)
-    return cell is None or cell == "" or (number is not None and math.isnan(number))
+def _code_text(code: str | float) -> str:
+    return code if isinstance(code, str) else number_text(float(code))
 
 
-def _as_number(cell: Plain) -> float | None:
-    if isinstance(cell, str):
-        return read_number(cell)
-    return cell if isinstance(cell, float) else None
+def _is_padded(cell: object) -> bool:
+    """Whether digits begin with a zero that a number would lose, as in postal codes."""
+    return isinstance(cell, str) and len(cell) > 1 and cell[0] == "0" and cell.isdecimal()
 
 
-def _draft_numeric(
-    numbers: Floats, facts: dict[str, Any], counted: list[tuple[Plain, int]]
-) -> AnyAttribute | _Unread:
-    finite = numbers[np.isfinite(numbers)]
+def _draft_numeric(known: DistinctCells, facts: dict[str, Any]) -> AnyAttribute | _Unread:
+    finite = known.numbers[np.isfinite(known.numbers)]
     if not len(finite):
         return _Unread("has no finite numbers")
     if np.max(np.abs(finite)) >= MAX_WHOLE - 1:
         why = "has numbers too large to be told apart"
-        if _mostly_different(counted) or is_key_name(facts["name"]):
+        if _mostly_different(known) or is_key_name(facts["name"]):
             return _Unread(f"{why}: it looks like an identifier", "key", _FRESH)
         return _Unread(why)
-    if {*finite} == {0.0, 1.0} and len(finite) == len(numbers):
-        return Categorical(
-            levels=(0, 1), **{**facts, "undeclared": ("levels", *facts["undeclared"])}
-        )
+    endless = len(finite) < len(known)
+    if {*finite} == {0.0, 1.0} and not endless:
+        return _marked(Categorical, {"levels": (0, 1), **facts})
     lower, upper = float(finite.min()) + 0.0, float(finite.max()) + 0.0  # no -0.0
-    endless = len(finite) < len(numbers)
-    step = _step(finite)
-    marks = ("lower", "upper", "integer", *facts["undeclared"])
-    marks += ("outside",) * endless + ("step",) * (step is not None)
-    return Numeric(
-        lower=lower,
-        upper=upper if upper > lower else lower + 1,
-        integer=bool(np.all(finite == np.floor(finite))),
-        step=step,
-        outside="clamp" if endless else "error",
-        **{**facts, "undeclared": marks},
-    )
+    read: dict[str, Any] = {"lower": lower, "upper": upper if upper > lower else lower + 1}
+    read |= {"integer": bool(np.all(finite == np.floor(finite)))} | facts
+    read |= {"outside": "clamp"} if endless else {}
+    return _marked(Numeric, read | ({"step": step} if (step := _step(finite)) else {}))
 
 
 def _step(numbers: Floats) -> float | None:
     """Return the step on which all numbers lie, such as 0.01, 0.5 or 100; None if there is none."""
     numbers = np.unique(numbers)
-    digits = decimals(*numbers.tolist())
-    if len(numbers) < _FEWEST or digits > _MOST_DIGITS:
+    scaled = ((d, np.rint(numbers * 10.0**d) / 10.0**d) for d in range(_MOST_DIGITS + 1))
+    digits = next((d for d, rounded in scaled if np.array_equal(rounded, numbers)), None)
+    if len(numbers) < _FEWEST or digits is None:
         return None
     units = np.rint((numbers - numbers[0]) * 10**digits)
     if units[-1] >= MAX_WHOLE:
@@ -650,54 +578,34 @@ def _step(numbers: Floats) -> float | None:
     return next((step for step in _WHOLE_STEPS if common % int(step) == 0), None)
 
 
-def _draft_levels(
-    counted: list[tuple[Plain, int]], facts: dict[str, Any]
-) -> AnyAttribute | _Unread:
-    known = [cell for cell, _ in counted]
-    levels: tuple[str, ...] | tuple[bool, ...] = tuple(sorted({_as_text(cell) for cell in known}))
+def _draft_levels(known: DistinctCells, facts: dict[str, Any]) -> AnyAttribute | _Unread:
+    levels: tuple[str, ...] | tuple[bool, ...] = tuple(sorted({*known.texts}))
     if all(str(level).lower() in ("true", "false") for level in levels):
         levels = (False, True)
-    marked = {**facts, "undeclared": ("levels", *facts["undeclared"])}
     if len(levels) > _MAX_DRAFT_LEVELS:
-        return _draft_many(counted, marked)
+        return _draft_many(known, facts)
     ordered = in_order([level for level in levels if isinstance(level, str)])
-    return Ordinal(levels=ordered, **marked) if ordered else Categorical(levels=levels, **marked)
+    return _marked(Ordinal if ordered else Categorical, {"levels": ordered or levels, **facts})
 
 
-def _draft_many(counted: list[tuple[Plain, int]], facts: dict[str, Any]) -> AnyAttribute | _Unread:
+def _draft_many(known: DistinctCells, facts: dict[str, Any]) -> AnyAttribute | _Unread:
     """Draft a column with too many values to be listed: open, a key, or ignored."""
     many = f"has more than {_MAX_DRAFT_LEVELS} distinct values"
-    if not _mostly_different(counted):
-        # Of very many texts, some are not in the tally; an empty one may be among them.
-        holes = facts["nullable"] or len(counted) >= _MANY
-        facts = facts | {"nullable": holes, "other": _bucket(counted)}
-        if facts["other"] != _OTHER:  # private cells decided it
-            facts["undeclared"] = ("other", *facts["undeclared"])
-        return OpenCategorical(**facts)
-    digits = all(_as_text(cell).isdecimal() for cell, _ in counted)
+    if not _mostly_different(known):
+        taken = {*known.texts}
+        names = chain((_OTHER, "any other"), (f"other {k}" for k in count(2)))
+        other = next(name for name in names if name not in taken)
+        read = {"other": other} if other != _OTHER else {}  # which private cells decided
+        drafted = _marked(OpenCategorical, read | facts)
+        return replace(drafted, undeclared=("levels", *drafted.undeclared))
+    digits = all(map(str.isdecimal, known.texts))
     if is_key_name(facts["name"]) or digits:
         zeros = ", some with zeros in front" * digits
         return _Unread(f"{many}{zeros}: it looks like an identifier", "key", _FRESH, digits)
-    codes = tuple((kind, facts[_fact(kind)]) for kind in KINDS if _fact(kind) in facts)
     why = f"{many}, few of them in several rows: it looks like names or free text"
-    return _Unread(why, doubtful=True, codes=codes)
+    return _Unread(why, doubtful=True)
 
 
-def _mostly_different(counted: list[tuple[Plain, int]]) -> bool:
+def _mostly_different(cells: DistinctCells) -> bool:
     """Whether most values are those of one row, so that a fit finds hardly any of them."""
-    return 2 * len(counted) > sum(n for _, n in counted)
-
-
-def _bucket(counted: list[tuple[Plain, int]]) -> str:
-    """Return a name for rare values that is none of the values."""
-    taken = {_as_text(cell) for cell, _ in counted}
-    names = chain((_OTHER, "any other"), (f"other {k}" for k in count(2)))
-    return next(name for name in names if name not in taken)
-
-
-def _as_text(cell: Plain) -> str:
-    if isinstance(cell, bool):
-        return str(cell).lower()
-    if isinstance(cell, Iso):
-        return cell.removesuffix("T00:00:00")
-    return number_text(cell) if isinstance(cell, float) else str(cell)
+    return bool(2 * len(cells) > cells.counts.sum())

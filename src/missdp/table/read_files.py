@@ -1,29 +1,24 @@
 """Files, by their suffix: the names of their columns, and their rows in batches.
 
 Nothing about a cell is guessed here: Parquet files keep their types, and the cells of CSV files
-stay bytes. Errors of the engines, which may quote a cell, are replaced.
+stay text. Errors of the engines, which may quote a cell, are replaced.
 """
 
 from __future__ import annotations
 
 import contextlib
 import csv
-import gzip
-import io
-import secrets
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from missdp.errors import DataError, MissDPError, replacing
 from missdp.schema import Layout
 from missdp.schema.layout import PLAIN
 from missdp.table.cells import HeldBatch, without_long_cells
+from missdp.table.csv_files import csv_batches, line_not_utf8, read_header
 from missdp.table.frames import check_columns
 from missdp.table.memory import batch_room
 from missdp.table.packages import (
@@ -44,13 +39,7 @@ BATCH_ROWS = 65_536
 _CSV, _PARQUET, _FEATHER = (".csv", ".csv.gz", ".tsv"), (".parquet", ".pq"), (".feather", ".arrow")
 _EXCEL = (".xlsx",)
 READABLE = (*_CSV, *_PARQUET, *_FEATHER, *_EXCEL, *STAT_FILES)
-_HEADER_BYTES = 2**20
-_BLOCK_BYTES = 2**22
-_MAX_BLOCK_BYTES = 2**31 - 1
-# Arrow reads 32 blocks of a CSV file ahead, and takes as much again to make columns of a few.
-_BLOCKS, _LEAST_BLOCKS = 80, 40  # that there is room for, of usual rows and of very long ones
 _COPIES = 5.2  # of the cells of a Parquet file, while they are read
-_QUOTE = ord('"')
 _SHORT = 64  # bytes of a cell that nobody calls long
 
 
@@ -76,7 +65,20 @@ def file_batches(
     """Yield the named columns of a file, a batch of rows at a time.
 
     The header line of a CSV file decides what separates its fields; quotes are double; cells stay
-    bytes here, because the schema says how to read them. Empty fields are null.
+    text here, because the schema says how to read them. Empty fields are null.
+
+    Parameters
+    ----------
+    path : Path
+    names : tuple of str
+        Columns of the file, in any order.
+    layout : Layout, optional
+        How a text file is written.
+
+    Yields
+    ------
+    pyarrow.RecordBatch or HeldBatch
+        Private. An error quotes no cell.
     """
     import pyarrow as pa
 
@@ -124,12 +126,13 @@ def stated_rows(path: Path) -> int | None:
 def csv_separator(path: Path) -> str:
     """Return what separates the fields of a CSV file, by its header line."""
     with _readable(path):
-        return _read_header(path).separator
+        return read_header(path).separator
 
 
 @contextlib.contextmanager
 def _readable(path: Path, layout: Layout = PLAIN) -> Iterator[None]:
     """Replace errors about the content of a file, which may quote cells."""
+    import duckdb
     import pyarrow as pa
 
     _check_is_file(path)
@@ -142,19 +145,40 @@ def _readable(path: Path, layout: Layout = PLAIN) -> Iterator[None]:
         if isinstance(error, MissDPError):
             return error
         if is_csv(path):
-            header = "" if layout.columns else "there is no header line, "
-            return DataError(
-                f"cannot parse {str(path)!r} as CSV: {header}a row has too many or too few fields, "
-                "a quote is not closed, or the file is not UTF-8."
-            )
+            return _malformed_csv(path, layout)
         noun = _format_of(path, layout).noun
         return DataError(f"cannot read {str(path)!r}: it is not a well-formed {noun}")
 
     # Other libraries have errors of many kinds.
-    known = (pa.ArrowException, csv.Error, OSError, EOFError, zlib.error, UnicodeError)
+    known = (
+        duckdb.Error,
+        pa.ArrowException,
+        csv.Error,
+        OSError,
+        EOFError,
+        zlib.error,
+        UnicodeError,
+    )
     others = path.name.lower().endswith((*_EXCEL, *STAT_FILES))
     with replacing(*((Exception,) if others else known), by=malformed):
         yield
+
+
+def _malformed_csv(path: Path, layout: Layout) -> DataError:
+    """Say why a CSV file cannot be read; quotes no cell."""
+    line = None
+    with contextlib.suppress(OSError, EOFError, zlib.error):
+        line = line_not_utf8(path)
+    if line is not None:
+        return DataError(
+            f"cannot parse {str(path)!r} as CSV: line {line} is not UTF-8. "
+            "Convert the file to UTF-8"
+        )
+    header = "" if layout.columns else "there is no header line, "
+    return DataError(
+        f"cannot parse {str(path)!r} as CSV: {header}a row has too many or too few fields or is "
+        "longer than 16 MiB, a quote is not closed, or lines end in different ways."
+    )
 
 
 def _check_is_file(path: Path) -> None:
@@ -177,24 +201,14 @@ def _unnamed(path: Path, names: tuple[str, ...]) -> str:
     return f"the header line of {str(path)!r} has a column without a name; name or delete it"
 
 
-@dataclass(frozen=True)
-class _Header:
-    """The first record of a CSV file."""
-
-    separator: str
-    names: tuple[str, ...]
-    rows_follow: bool
-    declared: bool = False  # there is no such record: its names are known
-
-
 def _format_of(path: Path, layout: Layout = PLAIN) -> FileFormat:
     """Return how a file with one of the suffixes is read."""
     name = path.name.lower()
     if name.endswith(_CSV):
         noun = f"CSV file in UTF-8 with{'out' * bool(layout.columns)} a header line"
-        header = partial(_read_header, layout=layout)
+        header = partial(read_header, layout=layout)
         return FileFormat(
-            noun, lambda p: header(p).names, lambda p, names: _csv_batches(p, header(p), names)
+            noun, lambda p: header(p).names, lambda p, names: csv_batches(p, header(p), names)
         )
     if name.endswith(_PARQUET):
         return FileFormat("Parquet file", _parquet_names, _parquet_batches)
@@ -228,78 +242,17 @@ def _feather_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBa
             yield reader.get_batch(place).select(list(names))
 
 
-def opened(path: Path) -> Any:
-    """Open a CSV file to read its bytes."""
-    return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
-
-
-def _read_header(path: Path, layout: Layout = PLAIN) -> _Header:
-    """Return separator and column names: those of the separator that finds most names.
-
-    One by which a quoted name would be followed by more than a separator counts only if all do so;
-    one by which a quote in the header is never closed does not count.
-    """
-    with opened(path) as file:
-        start: bytes = file.read(_HEADER_BYTES)
-    if layout.columns:
-        separator = "\t" if path.suffix.lower() == ".tsv" else layout.separator
-        return _Header(separator, layout.columns, bool(start), declared=True)
-    text = start.decode("utf-8-sig", "surrogateescape")
-    if len(start) < _HEADER_BYTES:  # the end of the file, which a quote that is open swallows
-        text += "." if text.endswith(("\n", "\r")) else "\n."
-    found: list[_Header] = []
-    for strict in (True, False):
-        for separator in "" if found else "\t" if path.suffix.lower() == ".tsv" else ",;\t|":
-            lines = io.StringIO(text, newline="")
-            with contextlib.suppress(csv.Error):
-                names = next(csv.reader(lines, delimiter=separator, strict=strict), [])
-                if rest := lines.read(2):
-                    found.append(_Header(separator, tuple(names), len(rest) > 1))
-    header = max(found, key=lambda one: len(one.names), default=_Header("", (), False))
-    if not header.names:
-        raise csv.Error("no header line")
-    "".join(header.names).encode("utf-8")  # only here: a cell that is not UTF-8 is for its reader
-    return header
-
-
 def numbered_columns(path: Path) -> Layout:
     """Return the layout of a CSV file without a header line, whose columns are numbered."""
     with _readable(path):
-        first = _read_header(path)
+        first = read_header(path)
     columns = tuple(f"column{k + 1}" for k in range(len(first.names)))
     return Layout(columns=columns, separator=first.separator.replace("\t", ","))  # .tsv has tabs
 
 
-def _csv_batches(path: Path, header: _Header, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Parse; if a row is longer than a block, go on from there with longer blocks."""
-    import pyarrow as pa
-
-    room = batch_room()
-    longest = min(_MAX_BLOCK_BYTES, room // _LEAST_BLOCKS)
-    whole = path.suffix.lower() != ".gz" and path.stat().st_size < longest
-    done, block = 0, min(_BLOCK_BYTES, room // _BLOCKS)
-    while header.rows_follow:
-        skip = done
-        file = _Ended(path, header)
-        try:
-            with _open_csv(file, header, names, block) as reader:
-                for batch in file.without_end(reader):
-                    fresh = batch.slice(skip)
-                    skip -= min(skip, batch.num_rows)
-                    done += fresh.num_rows
-                    yield fresh
-            return
-        except pa.ArrowInvalid as error:
-            if "CSV parse error" in str(error) or (whole and block == longest):
-                raise
-        if block == longest:
-            raise _too_long(path)
-        block = min(4 * block, longest)
-
-
 def _too_long(path: Path) -> DataError:
     return DataError(
-        f"cannot read {str(path)!r}: a cell, or a quote that is never closed, is longer than the "
+        f"cannot read {str(path)!r}: a cell is longer than the "
         "limit of memory has room for; shorten it, or raise the limit (--memory, memory_limit)"
     )
 
@@ -327,117 +280,3 @@ def _parquet_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBa
     rows = max(1, min(BATCH_ROWS, int(batch_room() / _COPIES / max(1, width))))
     batches: Iterator[pa.RecordBatch] = file.iter_batches(rows, columns=list(names))
     return batches
-
-
-class _Quotes:
-    """Watches whether every quote opens a cell, closes one, or is doubled inside one.
-
-    If not, a quote that one row leaves open could be closed by a quote of another row, and all rows
-    between the two would be one cell. If so, every quote turns the state, and a row with an even
-    number of them leaves it as it was for the others; a row with an odd number of them leaves the
-    end of the file inside a cell, and is refused there.
-    """
-
-    def __init__(self, separator: str) -> None:
-        self._edges = np.isin(np.arange(256), [*separator.encode(), *b"\r\n"])
-        self._seen = b"\n"  # the last byte that was looked at, and the one behind it
-        self._inside = self._closed = False  # a cell in quotes; by the last quote
-        self.misplaced = False
-
-    def see(self, block: bytes) -> None:
-        """Look at the next bytes of a file; at the last of them once it is known what follows."""
-        if self._seen == b"\n":
-            block = block.removeprefix(b"\xef\xbb\xbf")
-        data = np.frombuffer(self._seen + block, np.uint8)
-        self._seen = data[-2:].tobytes()
-        places = np.flatnonzero(data[1:-1] == _QUOTE) + 1
-        before, after = data[places - 1], data[places + 1]
-        opens, closes = self._edges[before], self._edges[after] | (after == _QUOTE)
-        again = before == _QUOTE  # the second one of a doubled quote
-        again[:1] &= self._closed
-        inside = (np.arange(len(places)) + self._inside) % 2 == 1
-        if np.where(inside, closes, opens | again).all():
-            self._closed = bool(inside[-1]) if len(places) else self._closed
-            self._inside ^= len(places) % 2 == 1
-            return
-        for opening, closing, doubled in zip(opens, closes, before == _QUOTE, strict=True):
-            self.misplaced |= bool(self._inside and not closing)
-            opened = not self._inside and (opening or (doubled and self._closed))
-            self.misplaced |= not (self._inside or opened)
-            self._closed, self._inside = self._inside, bool(opened)
-
-
-class _Ended:
-    """A CSV file with one more row, which no file has: it is there unless a quote swallows it."""
-
-    closed = False
-
-    def __init__(self, path: Path, header: _Header) -> None:
-        import pyarrow as pa
-
-        self._path = path
-        kind = "gzip" if path.suffix.lower() == ".gz" else None
-        self._file = pa.input_stream(str(path), compression=kind)
-        self._cell, self._newline = secrets.token_hex(16), b""
-        self._end = header.separator.join([self._cell] * len(header.names)).encode()
-        self._quotes = _Quotes(header.separator)
-
-    def read(self, size: int) -> bytes:
-        """Return the next bytes."""
-        found: bytes = self._file.read(size)
-        if found:
-            self._newline = b"" if found.endswith((b"\n", b"\r")) else b"\n"
-        else:
-            end, self._end = self._end, b""
-            found = end and self._newline + end
-        self._quotes.see(found)
-        return found
-
-    def close(self) -> None:
-        """Close the file."""
-        self.closed = True
-        self._file.close()
-
-    def without_end(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the file."""
-        last = None
-        for batch in batches:
-            if batch.num_rows:
-                if last is not None:
-                    yield last
-                last = batch
-        ends = [column[-1].as_py() for column in last.columns] if last is not None else []
-        lost = last is None or any(cell != self._cell.encode() for cell in ends)
-        if last is None or lost or self._quotes.misplaced:
-            raise DataError(
-                f"cannot read {str(self._path)!r}: a quote is never closed, or a cell goes on "
-                "behind the quote that closes it; put cells with quotes into quotes, and double "
-                "the quotes that are part of them"
-            )
-        yield last.slice(0, last.num_rows - 1)
-
-
-def _open_csv(file: _Ended, header: _Header, names: tuple[str, ...], block: int) -> Any:
-    import pyarrow as pa
-    import pyarrow.csv
-
-    return pa.csv.open_csv(
-        pa.PythonFile(file, mode="r"),
-        read_options=pa.csv.ReadOptions(
-            block_size=block, column_names=list(header.names) if header.declared else None
-        ),
-        parse_options=pa.csv.ParseOptions(
-            delimiter=header.separator,
-            newlines_in_values=True,
-            # In a file of one column an empty line is a row whose only cell is missing.
-            ignore_empty_lines=len(header.names) > 1,
-        ),
-        convert_options=pa.csv.ConvertOptions(
-            column_types={name: pa.binary() for name in header.names},
-            include_columns=list(names),
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=True,
-            check_utf8=False,
-        ),
-    )

@@ -24,6 +24,7 @@ from missdp.schema import Date, Layout, Numeric, Schema
 from missdp.schema.layout import PLAIN
 from missdp.shelf import memory_in_force
 from missdp.table.cells import LONGEST_BYTES, Cells, HeldBatch, spelled
+from missdp.table.csv_files import opened
 from missdp.table.frames import check_columns, columns_from_native
 from missdp.table.packages import Described
 from missdp.table.read_files import (
@@ -32,7 +33,6 @@ from missdp.table.read_files import (
     file_columns,
     file_facts,
     is_csv,
-    opened,
     stated_rows,
 )
 
@@ -322,7 +322,7 @@ class _LaidOut(RowStream):
             yield HeldBatch(columns, batch.num_rows)
 
     def _cells(self, name: str, cells: Cells) -> Cells:
-        return spelled(cells, self._layout.number) if name in self._numbers else cells
+        return spelled(cells, self._layout) if name in self._numbers else cells
 
 
 def stream_of(data: Any, schema: Schema | None = None) -> RowStream | None:

@@ -1,0 +1,278 @@
+"""Distinct cells of private rows, counted by DuckDB, for drafts of schemas.
+
+The rows are copied into a table of DuckDB, of each column its numbers and its texts. ``SUMMARIZE``
+says about how many distinct cells there are. A column with very many of them keeps the lowest and
+the highest, the most frequent, and an even sample of the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from missdp.errors import DataError, replacing
+from missdp.schema import Layout
+from missdp.schema.attributes import LONGEST, MISSING, number_text
+from missdp.shelf import memory_in_force
+from missdp.table.cells import Cells, Plain, Unreadable, dated, distinct, read_numbers
+from missdp.table.csv_files import NO_EXTENSIONS
+from missdp.table.missing_codes import Proposed, text_codes
+from missdp.table.streams import RowStream
+from missdp.types import Flags, Floats, Ints
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+MAX_CELLS = 100_000  # distinct cells of a column that a draft looks at, about
+_END_CELLS = 200  # lowest cells that a sample keeps, and as many highest ones
+_FREQUENT_CELLS = 2000  # most frequent cells that a sample keeps
+_MEMORY_SHARE: Final = 5  # DuckDB may take one fifth of the limit of memory
+_SAMPLE: Final = """
+WITH counted AS (
+    SELECT {0}, count(*) AS rows, coalesce({1}, TRY_CAST({2} AS DOUBLE)) AS value
+    FROM cells GROUP BY ALL
+), ends AS (
+    SELECT list_max(min(value, {3})) AS low, list_min(max(value, {3})) AS high,
+        list_max(min({2}, {3})) AS first, list_min(max({2}, {3})) AS last,
+        list_min(max(rows, {4})) AS often
+    FROM counted
+)
+SELECT {0}, rows FROM counted, ends WHERE hash({0}) % {5} = 0 OR rows > often
+    OR value <= low OR value >= high OR {2} <= first OR {2} >= last OR value IS NULL AND {2} IS NULL
+"""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DistinctCells:
+    """Distinct cells of one column that have a value, without blanks around them. Private.
+
+    Parameters
+    ----------
+    cells : Arrow array of shape (n_cells,)
+        Texts, or numbers if the column has no text.
+    numbers : ndarray of shape (n_cells,)
+        The number that each cell is, NaN for other texts.
+    counts : ndarray of shape (n_cells,)
+        Number of rows of each cell.
+    rows : int, default 0
+        Number of rows of the table.
+    missing : bool, default False
+        Whether some row has no value.
+    unreadable : bool, default False
+        Whether some cell is neither short text, nor a number, nor true or false.
+    typed : bool, default False
+        Whether some cells are not texts or numbers, but dates, say. A draft is tried on the rows.
+    sampled : bool, default False
+        Whether cells are left out, since there are too many. A draft is tried on the rows, too.
+    """
+
+    cells: pa.Array
+    numbers: Floats
+    counts: Ints
+    rows: int = 0
+    missing: bool = False
+    unreadable: bool = False
+    typed: bool = False
+    sampled: bool = False
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """The cells as text."""
+        cells: list[str | float] = self.cells.to_pylist()
+        return [cell if isinstance(cell, str) else number_text(cell) for cell in cells]
+
+    @cached_property
+    def words(self) -> list[str]:
+        """The texts that are not numbers."""
+        return self.where(np.isnan(self.numbers)).texts
+
+    @cached_property
+    def word_codes(self) -> Proposed:
+        """The texts that usually stand for a kind of missing."""
+        return text_codes(self.words)
+
+    @property
+    def in_text(self) -> bool:
+        """Whether the cells are texts."""
+        return bool(self.cells.type == "string")
+
+    def where(self, flags: Flags) -> DistinctCells:
+        """Return some of the cells."""
+        import pyarrow as pa
+
+        cells = self.cells.filter(pa.array(flags))
+        return replace(self, cells=cells, numbers=self.numbers[flags], counts=self.counts[flags])
+
+    def without(self, codes: Proposed) -> DistinctCells:
+        """Return the cells that are no codes of missing cells."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if not codes:
+            return self
+        listed = [code for given in codes.values() for code in given]
+        coded = np.isin(self.numbers, [code for code in listed if not isinstance(code, str)])
+        if self.in_text:
+            texts = [code.strip() for code in listed if isinstance(code, str)]
+            coded |= np.asarray(pc.is_in(self.cells, pa.array(texts, pa.string())))
+        return self.where(~coded)
+
+    def respelled(self, layout: Layout) -> DistinctCells:
+        """Return the cells with numbers in text read as a layout declares."""
+        import pyarrow as pa
+
+        numbers = [layout.number(text) for text in self.texts]
+        pairs = zip(self.texts, numbers, strict=True)
+        texts = [text if number is None else number_text(number) for text, number in pairs]
+        cells = pa.array(texts, pa.string())
+        return replace(self, cells=cells, numbers=read_numbers(cells)[0])
+
+
+def distinct_cells(rows: RowStream, names: tuple[str, ...]) -> dict[str, DistinctCells]:
+    """Return the distinct cells of columns; none of a table without rows."""
+    import duckdb
+
+    failed = DataError("the rows cannot be summarized: there is too little memory or disk space")
+    with replacing(duckdb.Error, by=failed), _connected() as connection:
+        total, unreadable, typed = _load(connection, rows, names)
+        if not total:
+            return {}
+        query = "SELECT column_name, approx_unique FROM (SUMMARIZE cells)"
+        sizes = dict(connection.execute(query).fetchall())
+        found = (
+            _counted(connection, k, sizes[f"n{k}"] + sizes[f"t{k}"]) for k in range(len(names))
+        )
+        return {
+            name: replace(cells, rows=total, unreadable=name in unreadable, typed=name in typed)
+            for name, cells in zip(names, found, strict=True)
+        }
+
+
+@contextlib.contextmanager
+def _connected() -> Iterator[duckdb.DuckDBPyConnection]:
+    import duckdb
+
+    with tempfile.TemporaryDirectory(prefix="missdp-") as folder:
+        room = f"{memory_in_force() // _MEMORY_SHARE // 10**6}MB"
+        settings: dict[str, Any] = {**NO_EXTENSIONS, "temp_directory": folder, "memory_limit": room}
+        with duckdb.connect(config=settings) as connection:
+            yield connection
+
+
+def _load(
+    connection: duckdb.DuckDBPyConnection, rows: RowStream, names: tuple[str, ...]
+) -> tuple[int, set[str], set[str]]:
+    """Copy rows; return their number, and the columns with cells of no type and of other types."""
+    import pyarrow as pa
+
+    columns = ", ".join(f"n{k} DOUBLE, t{k} VARCHAR" for k in range(len(names)))
+    connection.execute(f"CREATE TABLE cells ({columns})")
+    total, unreadable, typed = 0, set[str](), set[str]()
+    for batch in rows.batches(names):
+        total += batch.num_rows
+        arrays: dict[str, pa.Array] = {}
+        for k, name in enumerate(names):
+            cells = batch.column(k)
+            if isinstance(cells, pa.ChunkedArray):
+                cells = cells.combine_chunks()
+            size = len(cells)
+            arrays[f"n{k}"], arrays[f"t{k}"] = (
+                pa.nulls(size, pa.float64()),
+                pa.nulls(size, pa.string()),
+            )
+            if (numbers := _numbers(cells)) is not None:
+                arrays[f"n{k}"] = numbers
+            elif (texts := _texts(cells)) is not None:
+                arrays[f"t{k}"] = texts
+            else:
+                arrays[f"t{k}"], readable = _objects(cells)
+                typed.add(name)
+                unreadable |= set() if readable else {name}
+        connection.register("batch", pa.table(arrays))
+        connection.execute("INSERT INTO cells SELECT * FROM batch")
+    return total, unreadable, typed
+
+
+def _numbers(cells: Any) -> pa.Array | None:
+    """Return cells that are numbers by their type."""
+    import pyarrow as pa
+
+    if isinstance(cells, pa.ExtensionArray) or not isinstance(cells, pa.Array):
+        return None
+    if not (pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)):
+        return None
+    values, marks = read_numbers(cells)
+    return pa.array(values, mask=marks < 0)
+
+
+def _texts(cells: Any) -> pa.Array | None:
+    """Return cells that are short texts by their type, without blanks around them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kinds = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+    if not isinstance(cells, pa.Array) or cells.type not in kinds:
+        return None
+    with contextlib.suppress(pa.ArrowInvalid):  # which is not UTF-8
+        texts = pc.utf8_trim_whitespace(cells.cast(pa.string()))
+        if (pc.max(pc.binary_length(texts)).as_py() or 0) <= LONGEST:
+            return texts
+    return None
+
+
+def _objects(cells: Cells) -> tuple[pa.Array, bool]:
+    """Return the texts that cells are read as, and whether all can be read."""
+    import pyarrow as pa
+
+    values, places = distinct(cells, dated)
+    texts = [_text(value) for value in values]
+    readable = all(t is not None or v is None for t, v in zip(texts, values, strict=True))
+    rows = pa.array(np.where(places < 0, len(texts), places))
+    return pa.array([*texts, None], pa.string()).take(rows), readable
+
+
+def _text(cell: Plain) -> str | None:
+    """Return the text that a cell is read as; None if there is none."""
+    if cell is None or isinstance(cell, Unreadable):
+        return None
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    if isinstance(cell, float):
+        return number_text(cell)
+    text = cell.strip().removesuffix("T00:00:00.000000").removesuffix("T00:00:00")
+    return None if any("\ud800" <= c <= "\udfff" for c in text) else text
+
+
+def _counted(connection: duckdb.DuckDBPyConnection, place: int, size: int) -> DistinctCells:
+    """Return the distinct cells of a column with about so many of them."""
+    import pyarrow as pa
+
+    number, text = f"n{place}", f"t{place}"
+    both = f"{number}, {text}"
+    query = f"SELECT {both}, count(*) AS rows FROM cells GROUP BY ALL"
+    if sampled := size > MAX_CELLS:
+        part = size // MAX_CELLS + 1
+        query = _SAMPLE.format(both, number, text, _END_CELLS, _FREQUENT_CELLS, part)
+    table = connection.sql(query).to_arrow_table().combine_chunks()
+    cells, texts, counts = (table[name].combine_chunks() for name in (number, text, "rows"))
+    values, marks = read_numbers(cells)
+    if texts.null_count < len(texts):
+        pairs = zip(texts.to_pylist(), values, strict=True)
+        if (marks == 0).any():  # some rows have numbers by type, others have texts
+            texts = pa.array([number_text(x) if t is None and x == x else t for t, x in pairs])
+        cells = texts
+        values, marks = read_numbers(cells)
+    known = marks != MISSING
+    missing = not known.all()
+    rows = np.asarray(counts, np.int64)
+    return DistinctCells(cells, values, rows, missing=missing, sampled=sampled).where(known)
