@@ -38,7 +38,7 @@ class Steps:
         if phase == self.fails:
             raise DataError("failed")
 
-    def refuse(self):
+    def checked_plan(self):
         self.note("refuse")
         return self.plan
 
@@ -55,7 +55,7 @@ class Steps:
     def conditions(self):
         return (DOMAIN,)
 
-    def fit(self, opened):
+    def learn(self, opened):
         self.note("fit")
         rows = Rows(self.plan.cap)
         return opened(rows).measure("query").value
@@ -156,7 +156,7 @@ def test_fit_sessions_spend_the_filter_of_the_plan_within_the_limit():
     limited = []
 
     class Limited(Steps):
-        def fit(self, opened):
+        def learn(self, opened):
             rows = Rows(self.plan.cap)
             opened(rows, limit=limited.append).measure("query")
             opened(rows, limit=limited.append).measure("query")

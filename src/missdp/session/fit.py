@@ -41,9 +41,9 @@ from missdp.session.sampling import NoiseSource
 from missdp.session.session import PrivateRows, Session
 from missdp.session.training import TrainingPlan
 
-Learned = TypeVar("Learned", covariant=True)
-Opened: TypeAlias = Callable[..., Session]
-"""Opens a session on rows: ``opened(rows, limit=None)``."""
+Result = TypeVar("Result", covariant=True)
+OpenSession: TypeAlias = Callable[..., Session]
+"""Opens a session on rows: ``open_session(rows, limit=None)``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class FitPlan:
     cap : Filter
         Pays for every measurement of the fit; fresh.
     failures : tuple of ApproximateEvent
-        What the filter does not count: a rare level may leave with a small probability.
+        What the filter does not count: a rare level may be released with a small probability.
     trainings : tuple of SampledGaussianEvent
         Trainings of networks, which follow the measurements.
     """
@@ -131,7 +131,7 @@ class FitPlan:
         )
 
 
-class FitSteps(Protocol, Generic[Learned]):
+class FitSteps(Protocol, Generic[Result]):
     """The steps of a fit, which a synthesizer brings. None of them is trusted but by its contract.
 
     Attributes
@@ -142,7 +142,7 @@ class FitSteps(Protocol, Generic[Learned]):
 
     unread: bool
 
-    def refuse(self) -> FitPlan:
+    def checked_plan(self) -> FitPlan:
         """Return the plan; refuse the fit by parameters and public facts alone."""
 
     def remedy(self, shared: Filter | Composition, plan: FitPlan) -> str:
@@ -157,13 +157,13 @@ class FitSteps(Protocol, Generic[Learned]):
     def conditions(self) -> Iterable[Condition]:
         """Return what the guarantee rests on, by public facts."""
 
-    def fit(self, opened: Opened) -> Learned:
-        """Measure rows in sessions, which ``opened`` opens, and learn from what they release."""
+    def learn(self, open_session: OpenSession) -> Result:
+        """Measure rows in sessions, which ``open_session`` makes, and learn from releases."""
 
 
 def fit(
-    steps: FitSteps[Learned], *, budget: Filter | Composition | None, random_state: int | None
-) -> tuple[Learned, Guarantee]:
+    steps: FitSteps[Result], *, budget: Filter | Composition | None, random_state: int | None
+) -> tuple[Result, Guarantee]:
     """Refuse, charge, read, release, fit; return what was learned, and its guarantee.
 
     Parameters
@@ -178,7 +178,7 @@ def fit(
     Returns
     -------
     learned : object
-        What ``steps.fit`` returned.
+        What ``steps.learn`` returned.
     guarantee : Guarantee
         Of everything that the fit released.
 
@@ -187,7 +187,7 @@ def fit(
     BudgetExceededError
         If the shared budget does not cover the fit. Nothing is charged, and nothing is read.
     """
-    noise, plan = NoiseSource.of(random_state), steps.refuse()
+    noise, plan = NoiseSource.of(random_state), steps.checked_plan()
     plan.check()
     trainings = plan.composed()
     if budget is not None and not plan.is_affordable_within(budget):
@@ -204,8 +204,8 @@ def fit(
     if budget is not None and not charged_before_reading:
         plan.charge(budget, conditions)
 
-    def opened(rows: PrivateRows, limit: Callable[[Event], None] | None = None) -> Session:
+    def open_session(rows: PrivateRows, limit: Callable[[Event], None] | None = None) -> Session:
         return Session(rows, budget=plan.cap, noise=noise, limit=limit, trainings=trainings)
 
-    learned = steps.fit(opened)
+    learned = steps.learn(open_session)
     return learned, plan.guarantee(conditions)

@@ -149,7 +149,7 @@ class Request(Generic[P]):
             self.unit,
             self.weight,
             tuple(self.observed_gate((name,)) for name in pending),
-            tuple(self.modelled.kinds) if self.strategy.models_holes else (),  # else none are
+            tuple(self.modelled.kinds) if self.strategy.models_holes else (),
         )
 
     def plan(self) -> BudgetPlan:
@@ -211,7 +211,7 @@ class Learned:
     complete : Total, optional
         The number of complete rows, if they alone were learned from.
     schema : Schema, optional
-        The schema of the fit, with more than bins found.
+        The schema of the fit, if the family changed more of it than bins.
     """
 
     model: Any
@@ -220,6 +220,13 @@ class Learned:
     measured: tuple[tuple[str, ...], ...] = ()
     complete: Total | None = None
     schema: Schema | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.total, Total):
+            raise TypeError(
+                f"total of Learned must be a Total, not {type(self.total).__name__}: "
+                "missdp.synth.noisy_counts.row_count(session, noise) returns one"
+            )
 
 
 def plain_budget(request: Request[Any]) -> Filter:
@@ -247,7 +254,7 @@ def _no_trainings(request: Request[Any]) -> tuple[SampledGaussianEvent, ...]:  #
     return ()
 
 
-def _as_given(parameters: Any) -> None:
+def _no_check(parameters: Any) -> None:
     """Refuse no parameters."""
 
 
@@ -298,7 +305,7 @@ class Family:
     sample: Callable[[Fitted, int, np.random.Generator, bool], Codes]
     model: Any = Any
     tables: Any = NoneType
-    parameters: Callable[[Any], Mapping[str, Any] | None] = _as_given
+    parameters: Callable[[Any], Mapping[str, Any] | None] = _no_check
     plan: Callable[[Request[Any]], list[Part]] = _no_parts
     budget: Callable[[Request[Any]], Filter] = plain_budget
     trainings: Callable[[Request[Any]], tuple[SampledGaussianEvent, ...]] = _no_trainings
@@ -311,7 +318,11 @@ class Family:
 
     def strategy(self, missing: str) -> Strategy:
         """Return the strategy that a word of ``strategies`` stands for in this family."""
-        known = strategy_named(missing)
-        if self.reads_masks and known.name == "observed":
-            return replace(known, rows="extended", gates="none")
-        return known
+        strategy = strategy_named(missing)
+        if self.reads_masks and strategy.name == "observed":
+            return replace(strategy, rows="extended", gates="none")
+        return strategy
+
+    def __post_init__(self) -> None:
+        for name in self.strategies:
+            strategy_named(name)

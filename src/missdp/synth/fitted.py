@@ -125,7 +125,10 @@ class Fitted(Record):
         return self.tails.keys() <= {*self.schema.names} and shaped and finite(self.tails.values())
 
     def _size_fits(self) -> bool:
-        """Whether it is stated where units do not count alike, and caps where there is a filter."""
+        """Whether `size` is stated exactly where units or weights count unequally.
+
+        Limits are stated only with a filter.
+        """
         guarantee = self.guarantee
         weighed = any(isinstance(c, WeightsOfRows) for c in guarantee.conditions)
         as_one = guarantee.max_rows == 1 or counted_as_one(guarantee.events)

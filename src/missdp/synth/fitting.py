@@ -39,7 +39,7 @@ from missdp.schema.schema import check_schema
 from missdp.schema.undeclared import domain_conditions
 from missdp.session import CountedRows, Recoded, Session, Total
 from missdp.session.counting import offers
-from missdp.session.fit import FitPlan, Opened
+from missdp.session.fit import FitPlan, OpenSession
 from missdp.session.fit import fit as fit_in_order
 from missdp.session.open_levels import OpenRows
 from missdp.sources import (
@@ -112,13 +112,17 @@ def fit(
     # Refuse, charge, read, release, learn: in this order.
     learned, guarantee = fit_in_order(steps, budget=budget, random_state=random_state)
     total = steps.total(learned)
-    rows = whole_rows(total, epsilon=synthesizer.epsilon)
+    rows = whole_rows(
+        total,
+        epsilon=synthesizer.epsilon,
+        declarable=not (steps.request.unit or steps.request.weight),
+    )
     synthesizer.adopt(steps.fitted(learned, guarantee, rows))
-    # What was released may be spoken about.
+    # From here on, warnings follow from released numbers alone.
     if not is_declared(synthesizer.n_rows):
         warn_if_weak(0.0, steps.request.delta, n=synthesizer.n_rows_)
     warn_if_hardly_complete(learned.complete, rows=rows)
-    # Else the warning of too few rows said it.
+    # A very small table was already warned of.
     if total.value >= 3 * total.std and (noisy := mostly_noise_of(synthesizer)) is not None:
         warnings.warn(noisy, SmallTableWarning, stacklevel=4)
 
@@ -139,7 +143,7 @@ class _Fitting:
             schema = data.schema
         self.unread = schema is not None and not isinstance(data, Table) and not is_source(data)
         self._engine = counting_engine(data)
-        # Of parameters as they are now, whatever is set while the fit goes on.
+        # A copy, so that later changes of parameters do not affect this fit.
         parameters = type(synthesizer)(**synthesizer.get_params(deep=False))
         self.request: Request[Any] = Request(parameters, schema, progress=progress)
         self._schema = schema
@@ -153,7 +157,7 @@ class _Fitting:
 
     # Refuse
 
-    def refuse(self) -> FitPlan:
+    def checked_plan(self) -> FitPlan:
         """Return the plan; refuse the fit by parameters and public facts alone."""
         parameters, schema = self.request.parameters, self.request.declared
         if self._undeclared not in ("refuse", "accept"):
@@ -162,13 +166,13 @@ class _Fitting:
             check_paid(check_schema(schema).ledger, parameters.budget)
             schema = self._schema = schema.without_ledger()
             self.request = replace(self.request, declared=schema)
-        self._steps = check_unit(self.request)
+        self._steps_per_row = check_unit(self.request)
         if schema is not None and (engine := engine_of(self._data)) is not None:
             engine.check(schema)
         request, delta = self.request, self.request.delta
         check_open(request)
         warn_if_weak(parameters.epsilon, delta, n=self._rows)
-        self._costs = FitPlan(
+        self._fit_plan = FitPlan(
             label=f"{type(parameters).__name__}({parameters.missing})",
             epsilon=float(parameters.epsilon),
             delta=delta,
@@ -176,7 +180,7 @@ class _Fitting:
             failures=failures(delta, request.opened),
             trainings=request.trainings,
         )
-        return self._costs
+        return self._fit_plan
 
     def remedy(self, shared: Filter | Composition, plan: FitPlan) -> str:
         """Say what helps if a shared budget does not cover the fit."""
@@ -207,7 +211,7 @@ class _Fitting:
         reads = self.request.family.reads
         opened = () if self._schema is None else open_attributes(self._schema)
         self._data, schema, self._frame, self._sums = _as_rows(self._data, self._schema, opened)
-        # As many levels are planned with as a fit may find; which they are, is found later.
+        # The plan is made for as many levels as a fit may find; it finds later which these are.
         public = at_most(schema) if opened and schema else schema
         self._source = source = _open_data(self._data, public, reads)
         self._schema = schema if opened and schema else source.schema
@@ -216,8 +220,8 @@ class _Fitting:
         self.request.strategy.check(readable(source, reads))
         self.request = self._counting(source.schema.without_ledger())
         self._grid = on_grid(self.request.schema)  # refused now, if it cannot be
-        self._plan = self.request.plan()
-        self._plan.check(steps=self._steps)
+        self._budget_plan = self.request.plan()
+        self._budget_plan.check(steps=self._steps_per_row)
 
     def _counting(self, schema: Schema) -> Request[Any]:
         """Return the request for rows that are counted, with marks where bins are to be found."""
@@ -226,15 +230,15 @@ class _Fitting:
 
     # Release, and learn
 
-    def fit(self, opened: Opened) -> Learned:
+    def learn(self, open_session: OpenSession) -> Learned:
         """Measure what the levels and bins are, if they are open, and let the family learn."""
         self._synthesizer.adopt(None)
-        self._find_levels(opened)
-        session = self._find_bins(opened)
+        self._find_levels(open_session)
+        session = self._find_bins(open_session)
         self._count_units_and_kinds(session)
-        return self.request.family.fit(session, self._plan, self.request)
+        return self.request.family.fit(session, self._budget_plan, self.request)
 
-    def _find_levels(self, opened: Opened) -> None:
+    def _find_levels(self, open_session: OpenSession) -> None:
         """Find the levels of open attributes, and open the rows again with these."""
         request, facts = self.request, self._schema
         if not request.opened:
@@ -242,28 +246,28 @@ class _Fitting:
         assert facts is not None
         request.report("finding levels", 0.0)
         attributes = open_attributes(facts)
-        failure = sum(event.delta for event in self._costs.failures)
-        session = opened(OpenRows(tuple(attributes), self._data, failure))
-        closed = release_levels(session, facts, attributes, self._plan, delta=request.delta)
+        failure = sum(event.delta for event in self._fit_plan.failures)
+        session = open_session(OpenRows(tuple(attributes), self._data, failure))
+        closed = release_levels(session, facts, attributes, self._budget_plan, delta=request.delta)
         self._source = _open_data(self._data, closed, request.family.reads)
         self.request = self._counting(closed)
         self._grid = on_grid(self.request.schema)
 
-    def _find_bins(self, opened: Opened) -> Session:
+    def _find_bins(self, open_session: OpenSession) -> Session:
         """Return a session on the rows, in the bins that are declared or, for a charge, found."""
-        request, source, limit = self.request, self._source, limit_of(self._plan.limits)
+        request, source, limit = self.request, self._source, limit_of(self._budget_plan.limits)
         schema, self._tails = request.schema, dict[str, Floats]()
         if offers(source, "paid_by"):
-            source = source.paid_by(self._costs.cap)  # type: ignore[attr-defined]
+            source = source.paid_by(self._fit_plan.cap)  # type: ignore[attr-defined]
         known: dict[str, Any] = {"declared_rows": self._rows, "unit_sums": self._sums}
         if not any(map(is_pending, schema)):
             if schema is not source.schema and recodable(source):
                 source = source.coded_as(schema)  # type: ignore[attr-defined]
-            return opened(CountedRows.of(source, request.strategy, **known), limit)
+            return open_session(CountedRows.of(source, request.strategy, **known), limit)
         source = source.coded_as(self._grid)  # type: ignore[attr-defined]
-        session = opened(CountedRows.of(source, request.strategy, **known), limit)
+        session = open_session(CountedRows.of(source, request.strategy, **known), limit)
         request.report("finding bins", 0.0)
-        schema, self._tails = release_cuts(session, self._grid, schema, self._plan)
+        schema, self._tails = release_cuts(session, self._grid, schema, self._budget_plan)
         self.request = request.with_schema(schema)
         schema = self.request.schema
         cells = {
@@ -276,7 +280,7 @@ class _Fitting:
 
     def _count_units_and_kinds(self, session: Session) -> None:
         """Count how much units count together, and the kinds of missing values."""
-        request, plan = self.request, self._plan
+        request, plan = self.request, self._budget_plan
         self._size = release_sizes(session, plan, request.unit, request.weight)
         self._kinds = release_kinds(session, request.modelled.kinds, plan)
 
@@ -307,7 +311,7 @@ class _Fitting:
             kinds=self._kinds,
             tails=self._tails,
             size=size,
-            limits=self._plan.limits,
+            limits=self._budget_plan.limits,
             draws="even",
             release=None,
         )
@@ -335,10 +339,10 @@ def to_be_cut(parameters: Synthesizer, schema: Schema, names: Iterable[str]) -> 
 def _as_rows(
     data: Any, schema: Schema | None, opened: Sequence[OpenCategorical]
 ) -> tuple[Any, Schema | None, FrameKind, Ints | None]:
-    """Return data, a schema of rows that stand for themselves, and the kind of frame it was.
+    """Return the data, a schema of rows by themselves, the kind of frame, and sums of units.
 
-    Where levels are open it can be read again. Where a schema declares a unit, of each as many rows
-    as take part have been chosen, and it is known how much units count; else that is None.
+    With a unit, at most ``max_rows`` rows of each unit are chosen. The last value has how much each
+    unit counts; it is None without a unit. Data with open levels can be read again.
     """
     if schema is not None and schema.of_rows is not schema:
         if (engine := engine_of(data)) is not None:
@@ -467,7 +471,7 @@ def fit_conditions(
     undeclared: str,
     random_state: int | None,
     n_rows: int | Literal["noisy"],
-    whole: Schema | None = None,
+    declared: Schema | None = None,
     *,
     engine: str = "",
 ) -> list[Condition]:
@@ -483,7 +487,7 @@ def fit_conditions(
         A number is a condition: the noise is seeded.
     n_rows : int or "noisy"
         A number is a condition: it is public.
-    whole : Schema, optional
+    declared : Schema, optional
         The declared schema, with its unit and its weight.
     engine : str
         The engine that counts rows in place of the kernel; empty if the kernel counts.
@@ -503,7 +507,7 @@ def fit_conditions(
         conditions.append(ExplicitSeed())
     if is_declared(n_rows):
         conditions.append(DeclaredRowCount(n=int(n_rows)))
-    unit, weight = (None, None) if whole is None else (whole.unit, whole.weight)
+    unit, weight = (None, None) if declared is None else (declared.unit, declared.weight)
     if unit is not None and unit.missing == "own":
         conditions.append(RowsWithoutUnit(unit.column))
     if weight is not None:

@@ -69,14 +69,28 @@ def least_squares_total(totals: Iterable[Total], floors: Iterable[Total] = ()) -
     return Total(weighted / weight, variance if known else 1 / weight)
 
 
-def whole_rows(total: Total, *, epsilon: float) -> int:
-    """Return how many rows to draw by default, at least one; warn if there may be none."""
+def whole_rows(total: Total, *, epsilon: float, declarable: bool = True) -> int:
+    """Return how many rows to draw by default, at least one; warn if there may be none.
+
+    Parameters
+    ----------
+    total : Total
+        The released number of rows.
+    epsilon : float
+        Of the fit.
+    declarable : bool, default True
+        Whether the number of rows may be declared; with units or weights it is private.
+
+    Returns
+    -------
+    int
+    """
     if total.value < _SMALL * total.std:
+        declare = ", or declare the row count if it is public" if declarable else ""
         warnings.warn(
             f"{TOO_FEW_ROWS} = {epsilon:g}: released row count "
             f"{max(0.0, total.value):.0f} ± {2 * total.std:.0f} (2 SD). Results will be mostly "
-            "noise. Use a larger epsilon or coarser levels, or declare the row count if it is "
-            "public.",
+            f"noise. Use a larger epsilon or coarser levels{declare}.",
             SmallTableWarning,
             stacklevel=4,
         )

@@ -324,6 +324,9 @@ class BudgetPlan:
 
     def noise(self, name: str) -> Noise:
         """Return the noise of each of the counts that share a part evenly."""
+        if name not in self:
+            names = ", ".join(repr(part.name) for part in self.parts)
+            raise ParameterError(f"the plan has no part {name!r}; it has {names}")
         return Noise.worth(self.costs(name)[0])
 
     def check(self, *, steps: int = 1) -> None:
