@@ -353,11 +353,16 @@ class CountedOutsideTheKernel(Condition):
 
 @dataclass(frozen=True)
 class RefusalsNotPrivate(Condition):
-    """The schema refuses tables with cells outside the domain (``outside="error"``)."""
+    """Tables are refused for what is in a row.
+
+    That is a cell outside the domain, where a schema says ``outside="error"``, or a row of a CSV
+    file that is malformed.
+    """
 
     holds_for_every_mask = True
     sentence = (
-        "The guarantee does not cover a refusal: a table with a cell outside the domain is refused."
+        "The guarantee does not cover a refusal: a table is refused for a malformed row of a CSV "
+        "file, or for a cell outside the domain if the schema says so."
     )
 
 

@@ -105,6 +105,12 @@ def test_an_error_names_the_constraint_and_the_place(text, told):
     assert repr(text) in str(caught.value)
 
 
+def test_an_error_about_many_blanks_takes_no_time():
+    blanks = " " * 20_000
+    with refuses(ParameterError, "EQ, IQ, LT"):
+        read_constraints([f"t1&t2&EQ(t1.city{blanks},t2.city{blanks}("], PLACES)
+
+
 @settings(max_examples=200)
 @given(st.text(alphabet="t12.&EQIL()T,'\"`3a x;\n-", max_size=40))
 def test_any_text_is_read_or_raises_a_typed_error(text):

@@ -5,6 +5,7 @@ Random schemas with small domains are compared with brute force over all rows of
 
 import itertools
 import math
+import time
 import tomllib
 import warnings
 from contextlib import nullcontext
@@ -330,3 +331,20 @@ def test_the_rules_of_the_documentation_are_read():
     schema = Schema.from_dict({"attribute": attributes, "rule": rules})
     kinds = {"not_applicable", "never", "determined", "always"}
     assert {rule.kind for rule in schema.rules} == kinds
+
+
+def test_long_chains_of_orders_are_closed_quickly_or_refused():
+    def chain(n):
+        names = [f"a{k}" for k in range(n)]
+        columns = tuple(
+            Numeric(name=a, lower=0, upper=9, integer=True, nullable=True) for a in names
+        )
+        return Schema(columns, rules=(Always(" <= ".join(names)),))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        start = time.process_time()
+        assert len(chain(120).rule_set.bound) >= 119
+    assert time.process_time() - start < 5
+    with refuses(SchemaError, "more than 30,000 pairs"):
+        chain(300)

@@ -7,12 +7,14 @@ import pickle
 from importlib.util import find_spec
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import missdp
 from missdp import AllPairs, Categorical, Filter, Numeric, PrivBayes, Schema, Table
+from missdp.accounting import RefusalsNotPrivate
 from missdp.errors import (
     BudgetExceededError,
     DataError,
@@ -269,3 +271,43 @@ def test_a_model_fitted_within_a_budget_travels_without_it():
     assert again.guarantee_ == model.guarantee_
     again.set_params(budget=Filter(2.0, 1e-4, measure="pure")).fit(make_table())
     assert again.budget.events
+
+
+def test_every_copy_of_a_model_without_its_budget_refuses_to_be_fitted_again():
+    model = AllPairs(epsilon=1.0, budget=Filter(3.0, 1e-4)).fit(make_table())
+    again = pickle.loads(pickle.dumps(model))
+    copies = [
+        copy.copy(again),
+        copy.deepcopy(again),
+        pickle.loads(pickle.dumps(again)),
+        *again.uncertain_models(2),
+    ]
+    for copied in copies:
+        with refuses(ParameterError, "did not travel"):
+            copied.fit(make_table())
+
+
+def test_a_fit_that_failed_does_not_forget_that_the_budget_is_elsewhere():
+    model = AllPairs(epsilon=1.0, budget=Filter(3.0, 1e-4)).fit(make_table())
+    again = pickle.loads(pickle.dumps(model))
+
+    def failing(stage, share):
+        raise RuntimeError(stage)
+
+    again.set_params(budget=Filter(3.0, 1e-4), progress=failing)
+    with pytest.raises(RuntimeError):
+        again.fit(make_table())
+    again.set_params(budget=None, progress=None)
+    with refuses(ParameterError, "did not travel"):
+        again.fit(make_table())
+
+
+def test_a_csv_file_may_be_refused_for_a_row_and_the_guarantee_says_so(tmp_path):
+    loose = {"levels": ("x", "y"), "nullable": True, "outside": "missing"}
+    schema = Schema(tuple(Categorical(name=name, **loose) for name in "ab"))
+    frame = pd.DataFrame({"a": ["x", "y"] * 500, "b": ["x", "y"] * 500})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    frame.to_parquet(tmp_path / "rows.parquet", index=False)
+    for name, condition in (("rows.csv", True), ("rows.parquet", False)):
+        model = AllPairs(epsilon=1.0).fit(tmp_path / name, schema=schema)
+        assert (RefusalsNotPrivate() in model.guarantee_.conditions) is condition

@@ -33,7 +33,8 @@ Constraints: TypeAlias = str | Sequence[str]
 MAX_DIFFERENT = 6  # comparisons by IQ in one constraint, each of which doubles the time
 _SIGNS = {"EQ": "==", "IQ": "!=", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
 _BEGIN = re.compile(r"\s*t1\s*&\s*t2\s*&")
-_SIDE = r"""\s*(?:(t[12])\.(`[^`]+`|[^`"'&(),]+)|("[^"]*"|'[^']*'|[-+\w.]+))\s*"""
+_NAME = r"""`[^`]+`|[^`"'&(),\s](?:[^`"'&(),]*[^`"'&(),\s])?"""
+_SIDE = rf"""\s*(?:(t[12])\.({_NAME})|("[^"]*"|'[^']*'|[-+\w.]+))\s*"""
 _COMPARISON = re.compile(rf"\s*([A-Z]+)\({_SIDE},{_SIDE}\)\s*(?:&(?=\s*\S)|$)")
 
 

@@ -65,6 +65,7 @@ from missdp.synth.registry import (
 )
 from missdp.synth.sampling import Selection
 from missdp.table import Holes, PartRows, RowStream, Table, Values
+from missdp.table.streams import is_read_as_text
 from missdp.table.written import check_holds, holes_in, output_format, write_each
 from missdp.words import in_a_line
 
@@ -197,7 +198,13 @@ def synthesize(
             events = synthesizer.planned_parts(facts)[0].events
             counted_by = "" if engine == "missdp" else "Spark"
             rests_on = fit_conditions(
-                facts, undeclared, seed, synthesizer.n_rows, facts, engine=counted_by
+                facts,
+                undeclared,
+                seed,
+                synthesizer.n_rows,
+                facts,
+                engine=counted_by,
+                reads_text=not counted_by and is_read_as_text(data),
             )
             if charge.files(events, facts, rests_on, as_json=as_json):
                 return

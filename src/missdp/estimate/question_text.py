@@ -29,6 +29,7 @@ _SYNONYMS = {
 _CALL = re.compile(
     r"\s*(?P<what>\w+)\s*\((?P<of>.*)\)\s*(?:by\b(?P<by>(?:`[^`]*`|[^()`])*))?\s*", re.DOTALL
 )
+_NESTED = re.compile(r"\s*difference\s*\(")
 _IS_MISSING = re.compile(r"\s*(?P<of>`[^`]+`|\w+)\s+is\s+(missing|null|na)\s*", re.IGNORECASE)
 _NAME = r"(?:`[^`]+`|[^\W\d]\w*)"
 _TERM = rf"\s*(?:C\s*\(\s*{_NAME}\s*\)|{_NAME})\s*"
@@ -107,6 +108,8 @@ def parse_question(text: str, schema: Schema, by: str | Sequence[str] = ()) -> Q
     by = (by,) if isinstance(by, str) else tuple(by)
     groups = (*by, *parse_names(call["by"] or "", schema))
     if call["what"] == "difference":
+        if _NESTED.match(call["of"]):
+            raise ParameterError("difference(...) is of a statistic, not of another difference")
         inner = parse_question(call["of"], schema, groups)
         if inner.contrast or not inner.by:
             raise ParameterError(

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
+from itertools import product
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -28,6 +29,8 @@ ImpossibleCells: TypeAlias = Mapping[tuple[str, ...], Flags]
 
 MAX_TABLE = 1_000_000  # cells of one table of impossible cells
 MAX_CHECKED = 300_000  # cells of a table that is checked for levels without any row
+MAX_ORDERS = 30_000  # pairs of attributes, of which one lies below the other
+MAX_COMPARED = 20_000_000  # cells of a table, times the comparisons of the rule that it checks
 MAX_AXES = 30  # attributes of a table, of which NumPy has a limit
 REHEARSED_ROWS = 1_000
 FEW_ROWS = 5  # rows of a rehearsal, below which rules probably contradict each other
@@ -206,10 +209,20 @@ class RuleSet:
         for rule in self.bound:
             read = {name: a for name, a in self._columns.items() if name in rule.names}
             shape = [attribute.missing_code for attribute in read.values()]
-            if math.prod(shape) <= max_cells and len(shape) <= MAX_AXES:
+            size = math.prod(shape)
+            fits = size <= max_cells and size * _n_comparisons(rule) <= MAX_COMPARED
+            if fits and len(shape) <= MAX_AXES:
                 codes = np.indices(shape).reshape(len(shape), -1)
                 cells = {n: Cells.of(read[n], c, None) for n, c in zip(read, codes, strict=True)}
                 yield rule, (*read,), rule.broken(cells, codes.shape[1]).is_true.reshape(shape)
+
+
+def _n_comparisons(rule: BoundRule) -> int:
+    """Return how many comparisons decide a rule in each row."""
+    if isinstance(rule, Derived):
+        return 1
+    condition = rule.condition if isinstance(rule, Forbidden) else rule.unless
+    return sum(1 for _ in condition.comparisons())
 
 
 def _uniform(attribute: AnyAttribute, n: int, rng: np.random.Generator) -> Cells:
@@ -256,12 +269,18 @@ def _through_missing(bound: Iterable[BoundRule], columns: Columns) -> list[Forbi
     between = [a.name for a in columns.values() if a.nullable and a.not_applicable is None]
     known = dict(orders)
     for via in between:
-        for (one, near), (strict, text) in list(known.items()):
-            for (far, two), (also, more) in list(known.items()) if near == via else ():
-                old = known.get((one, two), (False, ""))
-                if far == via and one != two and not (old[1] and old[0] >= (strict or also)):
-                    joined = text if more == text else f"{text} and {more}"
-                    known[one, two] = strict or also, joined
+        above = [(one, of) for (one, near), of in known.items() if near == via]
+        below = [(two, of) for (far, two), of in known.items() if far == via]
+        for (one, (strict, text)), (two, (also, more)) in product(above, below):
+            old = known.get((one, two), (False, ""))
+            if one != two and not (old[1] and old[0] >= (strict or also)):
+                joined = text if more == text else f"{text} and {more}"
+                known[one, two] = strict or also, joined
+        if len(known) > MAX_ORDERS:
+            raise SchemaError(
+                f"rules: orders of attributes that may be missing make more than {MAX_ORDERS:,} "
+                "pairs of attributes; use fewer of them"
+            )
     return [
         Forbidden(text, Comparison(columns[one], ">=" if strict else ">", columns[two]))
         for (one, two), (strict, text) in known.items()

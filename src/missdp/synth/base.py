@@ -96,7 +96,8 @@ class Synthesizer(Estimator):
     random_state : int or None
         None draws noise from the operating system's cryptographic source. A number is for tests:
         the guarantee then says that it holds only against those who do not know the seed. A
-        generator is refused: whoever goes on drawing from it could tell the noise.
+        generator is refused: whoever goes on drawing from it could tell the noise. A pickle of the
+        model holds the seed, and the file that `save` writes does not.
     budget : Filter, Composition or None
         A budget shared with other releases from the same table. It is charged before any
         computation and is shared, never copied, by clones and copies. A fitted model can be
@@ -174,6 +175,7 @@ class Synthesizer(Estimator):
             )
         with reported(self.progress) as progress:
             fit(self, data, schema, undeclared, progress)
+        self._budget_left = False
         return self
 
     # What a fit leaves behind
@@ -187,7 +189,7 @@ class Synthesizer(Estimator):
 
     def adopt(self, fitted: Fitted | None) -> None:
         """Take over all that a fit left behind, or forget it: as a whole."""
-        self._fitted, self._budget_left = fitted, False
+        self._fitted = fitted
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._fitted is not None
@@ -784,6 +786,5 @@ def _copied(
 ) -> Any:
     """Return a synthesizer with these parameters, and with what a fit left behind."""
     another = cls(**parameters)
-    another.adopt(fitted)
-    another._budget_left = budget_left
+    another._fitted, another._budget_left = fitted, budget_left
     return another

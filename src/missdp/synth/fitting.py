@@ -68,7 +68,7 @@ from missdp.synth.relations import mostly_noise_of
 from missdp.synth.split import limit_of
 from missdp.table import Table
 from missdp.table.frames import engine_of, frame_kind
-from missdp.table.streams import rows_of
+from missdp.table.streams import is_read_as_text, rows_of
 from missdp.table.units import UnitRows, rows_of_units
 from missdp.types import Floats, FrameKind, Ints
 from missdp.words import warn_if_weak
@@ -142,7 +142,7 @@ class _Fitting:
         if schema is None and isinstance(data, Table):
             schema = data.schema
         self.unread = schema is not None and not isinstance(data, Table) and not is_source(data)
-        self._engine = counting_engine(data)
+        self._engine, self._reads_text = counting_engine(data), is_read_as_text(data)
         # A copy, so that later changes of parameters do not affect this fit.
         parameters = type(synthesizer)(**synthesizer.get_params(deep=False))
         self.request: Request[Any] = Request(parameters, schema, progress=progress)
@@ -202,6 +202,7 @@ class _Fitting:
             parameters.n_rows,
             self.request.declared,
             engine=self._engine,
+            reads_text=self._reads_text,
         )
 
     # Read
@@ -474,6 +475,7 @@ def fit_conditions(
     declared: Schema | None = None,
     *,
     engine: str = "",
+    reads_text: bool = False,
 ) -> list[Condition]:
     """Return the conditions of a fit's guarantee.
 
@@ -491,6 +493,8 @@ def fit_conditions(
         The declared schema, with its unit and its weight.
     engine : str
         The engine that counts rows in place of the kernel; empty if the kernel counts.
+    reads_text : bool, default False
+        Whether rows are read from CSV files, which are refused if a row is malformed.
 
     Returns
     -------
@@ -501,7 +505,7 @@ def fit_conditions(
     conditions.append(RowFunctionsTested())
     if engine:
         conditions.append(CountedOutsideTheKernel(engine))
-    if any(attribute.refuses for attribute in schema):
+    if reads_text or any(attribute.refuses for attribute in schema):
         conditions.append(RefusalsNotPrivate())
     if random_state is not None:
         conditions.append(ExplicitSeed())

@@ -207,7 +207,9 @@ def check_columns(
             if any(name.startswith("__index_level_") for name in extra)
             else "declare them, say that they are not read (ignore), or drop them"
         )
-        raise DataError(f"the data has columns that the schema does not declare: {extra}; {remedy}")
+        # A quote that is left open in the header makes cells of the first rows part of a name.
+        shown = [name.splitlines()[0] if name else name for name in extra]
+        raise DataError(f"the data has columns that the schema does not declare: {shown}; {remedy}")
 
 
 def native_from_arrow(table: pa.Table, kind: FrameKind) -> Any:

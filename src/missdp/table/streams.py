@@ -348,6 +348,13 @@ def rows_of(data: Any, schema: Schema | None = None) -> RowStream:
     return held.laid_out(schema)
 
 
+def is_read_as_text(data: Any) -> bool:
+    """Whether rows come from CSV files, which are refused as a whole if a row is malformed."""
+    if isinstance(data, str | Path):
+        return is_csv(Path(data)) or Path(data).is_dir()
+    return isinstance(data, FileRows) and any(map(is_csv, data.paths))
+
+
 def _parts(place: Path) -> tuple[Path, ...]:
     """Return the Parquet files of a folder or a pattern, in the order of their names."""
     found: list[Path] = []
