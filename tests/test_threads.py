@@ -15,9 +15,10 @@ from missdp import MST, DPImputer
 from missdp.datasets import yrbss
 from missdp.estimate import intervals, released
 from missdp.evaluate import classifier_f1
+from missdp.inference.models import PairModel
 from missdp.pricing import MeanImputer, PricedPipeline, PrivateMean, model_imputer
 from missdp.sources import filling
-from missdp.synth import uncertain
+from missdp.synth import adaptive, uncertain
 from missdp.threads import one_blas_thread
 
 TABLE = yrbss().table().take(np.arange(300))
@@ -90,8 +91,8 @@ def model():
 
 ROWS = np.random.default_rng(0).uniform(-1, 1, (40, 2))
 HEAVY = {
-    "fit": (MST, "_fit", lambda _: MST(epsilon=2.0, delta=1e-6, random_state=0).fit(TABLE)),
-    "sample": (MST, "_sample", lambda model: model.sample(50)),
+    "fit": (adaptive, "_fit", lambda _: MST(epsilon=2.0, delta=1e-6, random_state=0).fit(TABLE)),
+    "sample": (PairModel, "sample", lambda model: model.sample(50)),
     "multiple": (uncertain, "fit_heads", lambda model: model.sample(20, multiple=2)),
     "laws of imputing": (model_imputer, "fit_conditionals", lambda m: DPImputer(model=m).fit()),
     "estimate": (intervals, "estimates_of", lambda model: model.estimate("mean(weight)")),

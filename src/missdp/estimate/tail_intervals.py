@@ -44,7 +44,7 @@ def representative_values(attribute: Numeric) -> Floats:
 def as_counted(model: Synthesizer, name: str) -> Numeric:
     """Return a number whose values lie as they were counted, and nowhere where noise hides rows.
 
-    The moments of the number are read by `WithinBins`, with their noise.
+    The moments of the number are read by ``WithinBins``, with their noise.
     """
     attribute = model.schema_[name]
     assert isinstance(attribute, Numeric)
