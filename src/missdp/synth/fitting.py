@@ -504,7 +504,7 @@ def fit_conditions(
     if is_declared(n_rows):
         conditions.append(DeclaredRowCount(n=int(n_rows)))
     unit, weight = (None, None) if whole is None else (whole.unit, whole.weight)
-    if unit is not None and unit.missing == "own":
+    if unit is not None and unit.if_missing == "own_unit":
         conditions.append(RowsWithoutUnit(unit.column))
     if weight is not None:
         conditions.append(WeightsOfRows(weight.column))
