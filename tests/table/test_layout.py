@@ -20,8 +20,7 @@ from refusing import refuses
 
 PAY = Numeric(name="pay", lower=0, upper=9999, nullable=True, outside="missing", bins=4)
 SEX = Categorical(name="sex", levels=("f", "m"))
-LAYOUT = Layout(ignore=("note",), keys=("id",))
-SCHEMA = Schema((PAY, SEX), layout=LAYOUT)
+SCHEMA = Schema((PAY, SEX), ignore=("note",), keys=("id",))
 CELLS = {"pay": [1.5, None, 3.0], "sex": ["f", "m", "f"]}
 TABLE = Table.read(CELLS, SCHEMA)
 
@@ -62,7 +61,7 @@ def test_a_query_computes_no_column_that_is_left_out():
     assert Table.read(duckdb.sql(QUERY), SCHEMA).codes("sex").tolist() == [0]
     key = Numeric(name="id", lower=0, upper=1)
     with refuses(DataError, "malformed or the query fails"):
-        Table.read(duckdb.sql(QUERY), Schema((PAY, SEX, key), layout=Layout(ignore=("note",))))
+        Table.read(duckdb.sql(QUERY), Schema((PAY, SEX, key), ignore=("note",)))
 
 
 @pytest.mark.parametrize("suffix", sorted({*READABLE} - {".zsav", ".sas7bdat", ".arrow"}))
@@ -73,7 +72,7 @@ def test_every_file_has_fresh_keys_from_block_to_block_and_is_read_again(suffix,
     again = Table.read(path, SCHEMA)
     assert again.codes("sex").tolist() == [0, 1, 0] * 2
     key = Numeric(name="id", lower=0, upper=9, integer=True)
-    keys = Table.read(path, Schema((key,), layout=Layout(ignore=("pay", "sex"))))
+    keys = Table.read(path, Schema((key,), ignore=("pay", "sex")))
     assert keys.values("id").tolist() == [1, 2, 3, 4, 5, 6]
 
 
@@ -105,7 +104,7 @@ READ = [
 
 
 def test_numbers_are_read_as_the_file_declares_each_by_itself():
-    schema, texts = Schema((PAY,), layout=COMMA), [text for text, _ in READ]
+    schema, texts = Schema((PAY,), file=COMMA), [text for text, _ in READ]
     wanted = [float(number or 0) for _, number in READ]
     for cells in (texts, pa.array(texts).dictionary_encode(), pa.array(texts, pa.large_string())):
         held = {"pay": cells} if isinstance(cells, list) else pa.table({"pay": cells})
@@ -118,42 +117,54 @@ def test_numbers_are_read_as_the_file_declares_each_by_itself():
 
 
 TEXTS = [
-    Layout(decimal=",", keys=("id",)),
-    Layout(decimal=",", thousands=".", columns=("note", "pay", "id", "sex"), keys=("id",),
-           ignore=("note",), separator=";"),
-    Layout(columns=("pay", "sex")),
-]  # fmt: skip
+    {"file": Layout(decimal=","), "keys": ("id",)},
+    {
+        "file": Layout(
+            decimal=",", thousands=".", header=("note", "pay", "id", "sex"), delimiter=";"
+        ),
+        "keys": ("id",),
+        "ignore": ("note",),
+    },
+    {"file": Layout(header=("pay", "sex"))},
+]
 
 
-@pytest.mark.parametrize("layout", TEXTS)
+@pytest.mark.parametrize("facts", TEXTS)
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".tsv"])
-def test_text_is_written_as_it_is_read(layout, suffix, tmp_path):
+def test_text_is_written_as_it_is_read(facts, suffix, tmp_path):
     path = tmp_path / f"rows{suffix}"
     coded = Numeric(name="pay", lower=0, upper=9999, nullable=True, refused=("n.a.",))
-    schema = Schema((coded, SEX), layout=layout)
+    schema = Schema((coded, SEX), **facts)
     schema.to_toml(tmp_path / "s.toml")
     assert Schema.from_toml(tmp_path / "s.toml") == schema == Schema.from_dict(schema.to_dict())
     rows = Table.read({"pay": [1234.5, None, "n.a."], "sex": ["f", "m", "f"]}, schema)
     write_each([path], [[rows.to_arrow(holes="codes")]], schema=schema)
     content = path.read_bytes()
     content = gzip.decompress(content) if suffix == ".csv.gz" else content
-    assert len(content.splitlines()) == 3 + (not layout.columns)
-    assert (b"1234,5" in content) == (layout.decimal == ",")
+    assert len(content.splitlines()) == 3 + (not schema.file.header)
+    assert (b"1234,5" in content) == (schema.file.decimal == ",")
     assert Table.read(path, schema).to_arrow(holes="codes").equals(rows.to_arrow(holes="codes"))
 
 
 def test_a_row_of_another_length_in_a_file_without_a_header_is_refused(tmp_path):
     (tmp_path / "rows.csv").write_text("1,f\n2,m,secret\n")
     with refuses(DataError, "too many or too few fields"):
-        Table.read(tmp_path / "rows.csv", Schema((PAY, SEX), layout=Layout(columns=("pay", "sex"))))
+        Table.read(tmp_path / "rows.csv", Schema((PAY, SEX), file=Layout(header=("pay", "sex"))))
 
 
 WRONG = [
+    ({"header": ("a", "a")}, "once"), ({"decimal": ";"}, "decimal"), ({"delimiter": "x"}, "deli"),
+    ({"thousands": "x"}, "thousands"), ({"thousands": "."}, "thousands"),
+    ({"header": "a"}, "header must be a list of texts"), ({"decimal": 1}, "decimal must be a text"),
+    ({"undeclared": ("ignore",)}, "undeclared must list some of delimiter, encoding"),
+    ({"undeclared": ("decimals",)}, "Did you mean 'decimal'"),
+    ({"encoding": "latin1x"}, "encoding 'latin1x' cannot be read.*Did you mean 'latin_1'"),
+]  # fmt: skip
+WRONG_UNREAD = [
     ({"ignore": "note"}, "ignore must be a list"), ({"keys": ("",)}, "keys must be a list"),
     ({"ignore": ("a", "a")}, "each column once"), ({"ignore": ("a",), "keys": ("a",)}, "once"),
-    ({"columns": ("a", "a")}, "once"), ({"decimal": ";"}, "decimal"), ({"separator": "x"}, "sep"),
-    ({"thousands": "x"}, "thousands"), ({"thousands": "."}, "thousands"),
-    ({"undeclared_marks": ("ignore",)}, r"undeclared in \[file\] marks columns, separator"),
+    ({"ignore": ("pay",)}, "'pay' is an attribute, and left unread"),
+    ({"undeclared_columns": ("a",)}, "columns of ignore and keys only"),
 ]  # fmt: skip
 
 
@@ -162,8 +173,9 @@ def test_layouts_that_say_nothing_clear_are_refused(tmp_path):
     for facts, said in WRONG:
         with pytest.raises(SchemaError, match=said):
             Layout(**facts)
-    with pytest.raises(SchemaError, match="no attributes"):
-        Schema((PAY,), layout=Layout(ignore=("pay",)))
+    for facts, said in WRONG_UNREAD:
+        with pytest.raises(SchemaError, match=said):
+            Schema((PAY,), **facts)
     attribute = '[[attribute]]\nname = "a"\nkind = "categorical"\nlevels = ["x"]\n'
     for text, said in (
         ("[file]\nheader = false\n", r"\[file\] has columns"),

@@ -11,7 +11,7 @@ import difflib
 import encodings
 import pkgutil
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from typing import Any, ClassVar, Final, Literal, Self, cast, get_args, get_origin, get_type_hints
@@ -69,7 +69,7 @@ class SchemaTable(Record, abstract=True):
             raise SchemaError(f"[{cls.table}]: unknown field {unknown[0]!r}{end}")
         needed = [f.name for f in fields(cls) if f.default is MISSING and f.name not in data]
         if needed:
-            raise SchemaError(f"[{cls.table}]: {needed[0]} is required. {_MEANINGS[needed[0]]}")
+            raise SchemaError(f"[{cls.table}]: {needed[0]} is required: {_MEANINGS[needed[0]]}")
         with replacing(MissDPError, by=lambda error: SchemaError(f"[{cls.table}]: {error}")):
             return cls(**data)
 
@@ -97,8 +97,8 @@ def _expected(value: Any, hint: Any) -> str:
 
 
 _MEANINGS: Final = {
-    "column": "It names a column.",
-    "upper": "It is the largest weight that counts, a public fact.",
+    "column": "the name of a column",
+    "upper": "the largest weight that counts, a public fact",
 }
 
 
@@ -205,8 +205,9 @@ def _decodes_row_by_row(encoding: str) -> bool:
 
 
 def _encodings() -> list[str]:
-    """Return the names of encodings that Python knows."""
-    return [one.name for one in pkgutil.iter_modules(encodings.__path__)]
+    """Return the names of encodings that can be read."""
+    known = (one.name for one in pkgutil.iter_modules(encodings.__path__))
+    return [name for name in known if _decodes_row_by_row(name)]
 
 
 PLAIN: Final = Layout()
@@ -326,8 +327,8 @@ TABLES: Final[dict[str, type[SchemaTable]]] = {
 """The tables of a schema's TOML file about a whole table, and their classes."""
 
 
-def place_of(key: str) -> str:
-    """Return which table has the field that an unknown key above all tables means; empty if none.
+def place_of(key: str, known: Iterable[str] = ()) -> str:
+    """Return what an unknown key above all tables means: a field of a table, or a known key.
 
     >>> place_of("max_rows"), place_of("weight_upper")
     (". Write 'max_rows' in the table [unit].", ". Write 'upper' in the table [weight].")
@@ -337,8 +338,5 @@ def place_of(key: str) -> str:
         for f in fields(kind):
             for spelling in (f.name, f"{name}_{f.name}", f"{f.name}_{name}"):
                 places.setdefault(spelling, f". Write {f.name!r} in the table [{name}].")
-    near = difflib.get_close_matches(key, places, n=1, cutoff=_CUTOFF)
-    return places[near[0]] if near else ""
-
-
-_CUTOFF: Final = 0.75  # similarity of two words, by which one may be meant as the other
+    near = [key] if key in places else difflib.get_close_matches(key, [*known, *places], n=1)
+    return places.get(near[0]) or f". Did you mean {near[0]!r}?" if near else ""

@@ -475,7 +475,7 @@ def _check_keys(data: Mapping[str, Any]) -> None:
     """Refuse an unknown table or field; say in which table it belongs."""
     known = {"kind", *_TOML_KEYS, *(_JSON_KEYS if "attributes" in data else ())}
     if unknown := sorted({*data} - known, key=str):
-        near = did_you_mean(unknown[0], _TOML_KEYS) or place_of(str(unknown[0]))
+        near = place_of(str(unknown[0]), _TOML_KEYS)
         listed = f". Known: {', '.join(_TOML_KEYS)}."
         raise SchemaError(f"unknown table or field {unknown[0]!r} in a schema{near or listed}")
 
