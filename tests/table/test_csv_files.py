@@ -140,7 +140,7 @@ def test_line_that_is_not_utf8_is_found_wherever_chunks_end(tmp_path, monkeypatc
         monkeypatch.setattr(csv_files, "_CHUNK_BYTES", size)
         for tail, line in ((b"", None), (b"\xff\n", 4), (b"\n\xe9", 5), (b"\n\n\xe9\n", 6)):
             (tmp_path / "x.csv").write_bytes(content.encode() + tail)
-            assert csv_files.line_not_utf8(tmp_path / "x.csv") == line
+            assert csv_files.undecodable_line(tmp_path / "x.csv") == line
 
 
 def test_column_that_is_not_read_may_have_any_bytes(tmp_path):

@@ -444,7 +444,7 @@ def test_a_draft_of_two_decimal_marks_declares_none():
     assert draft.file.plain
     assert "a decimal comma" in draft.doubts["two"]
     typed = pd.DataFrame({"one": AMOUNTS, "two": comma})  # what is a number has no mark
-    assert draft_columns(typed).layout.decimal == ","
+    assert draft_columns(typed).file.decimal == ","
 
 
 def test_a_draft_of_a_decimal_comma_has_steps_and_codes(tmp_path):

@@ -1,6 +1,9 @@
 """What lies around columns: those that are never read, files without a header, decimal commas."""
 
 import gzip
+import re
+import tomllib
+from dataclasses import fields
 
 import duckdb
 import numpy as np
@@ -13,6 +16,7 @@ from missdp import AllPairs, Categorical, Numeric, Schema, Table, load
 from missdp.errors import DataError, SchemaError
 from missdp.evaluate import fidelity
 from missdp.schema import Layout
+from missdp.schema.layout import TABLES
 from missdp.table import FileRows
 from missdp.table.read_files import READABLE
 from missdp.table.written import write_each
@@ -178,7 +182,7 @@ def test_layouts_that_say_nothing_clear_are_refused(tmp_path):
             Schema((PAY,), **facts)
     attribute = '[[attribute]]\nname = "a"\nkind = "categorical"\nlevels = ["x"]\n'
     for text, said in (
-        ("[file]\nheader = false\n", r"\[file\] has columns"),
+        ("[file]\nheader = false\n", r"\[file\]: header must be a list of texts"),
         ('[[attribute]]\nname = "id"\nkind = "key"\nnullable = true\n', "never read"),
         ('[[attribute]]\nkind = "key"\n', "keys must be"),
         ("wrong = 1\n", "Known: format, ledger, ignore"),
@@ -186,3 +190,61 @@ def test_layouts_that_say_nothing_clear_are_refused(tmp_path):
         (tmp_path / "s.toml").write_text(text + attribute)
         with pytest.raises(SchemaError, match=said):
             Schema.from_toml(tmp_path / "s.toml")
+
+
+# -- the tables of a file, which are its classes --------------------------------------------------
+KNOWN = ", ".join(("delimiter", "encoding", "decimal", "thousands", "header", "undeclared"))
+REFUSED = {
+    "[unit]\nmax_row = 3": "[unit]: unknown field 'max_row'. Did you mean 'max_rows'?",
+    "[unit]\nmax_rows = 3": "[unit]: column is required: the name of a column",
+    '[unit]\ncolumn = "p"\nmax_rows = "3"': "[unit]: max_rows must be a whole number",
+    '[unit]\ncolumn = "p"\nmax_rows = 0': "[unit]: max_rows must be a whole number of at least 1",
+    '[unit]\ncolumn = "p"\nmissing_codes = [1]': "[unit]: missing_codes must be a list of texts",
+    '[unit]\ncolumn = "p"\ncounts_as = "ones"': (
+        "[unit]: counts_as must be one of 'rows', 'one'. Did you mean 'one'?"
+    ),
+    '[unit]\ncolumn = "p"\nkind = "Unit"': "[unit]: unknown field 'kind'. Known fields: column,",
+    '[unit]\ncolumn = "p"\nignore = ["x"]': (
+        "[unit]: unknown field 'ignore'. Write it above the first table of the file."
+    ),
+    'unit = "p"': "unit must be a table: write [unit] and its fields below, which are column, max",
+    '[[unit]]\ncolumn = "p"': "unit must be a table: write [unit]",
+    "max_rows = 3": "'max_rows' in a schema. Write 'max_rows' in the table [unit].",
+    'missing_unit = "own"': "Write 'if_missing' in the table [unit].",
+    'unit_missing_codes = ["NA"]': "Write 'missing_codes' in the table [unit].",
+    '[units]\ncolumn = "p"': "unknown table or field 'units' in a schema. Did you mean 'unit'?",
+    'weight = "wt"': "weight must be a table: write [weight] and its fields below",
+    "weight_upper = 4": "Write 'upper' in the table [weight].",
+    "weight_default = 4": "Write 'default' in the table [weight].",
+    '[weight]\ncolumn = "w"': "[weight]: upper is required: the largest weight that counts",
+    '[weight]\ncolumn = "w"\nupper = -1': "[weight]: upper must be a number above 0",
+    '[weight]\ncolumn = "w"\nupper = "9"': "[weight]: upper must be a number",
+    'delimiter = ";"': "Write 'delimiter' in the table [file].",
+    '[file]\nseparator = ";"': f"[file]: unknown field 'separator'. Known fields: {KNOWN}.",
+    '[file]\ndelimeter = ";"': "[file]: unknown field 'delimeter'. Did you mean 'delimiter'?",
+    '[file]\nencoding = "latn-1"': "Did you mean 'latin_1'?",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_errors_in_a_table_name_it_the_field_and_a_remedy(text, tmp_path):
+    attribute = '[[attribute]]\nname = "a"\nkind = "categorical"\nlevels = ["x"]\n'
+    (tmp_path / "s.toml").write_text(f"{text}\n{attribute}")
+    with refuses(SchemaError, re.escape(REFUSED[text])):
+        Schema.from_toml(tmp_path / "s.toml")
+
+
+@pytest.mark.parametrize("kind", TABLES.values())
+def test_a_table_has_the_fields_of_its_class(kind, tmp_path):
+    facts = {
+        "column": "p", "max_rows": 3, "if_missing": "refuse", "missing_codes": ("NA",),
+        "counts_as": "one", "upper": 4.0, "default": 1.0, "delimiter": ";", "encoding": "latin-1",
+        "decimal": ",", "thousands": ".", "header": ("p", "sex"), "undeclared": ("decimal",),
+    }  # fmt: skip
+    made = kind(**{f.name: facts[f.name] for f in fields(kind)})
+    schema = Schema((SEX,), **{kind.table: made})
+    schema.to_toml(tmp_path / "s.toml")
+    stated = tomllib.loads((tmp_path / "s.toml").read_text())[kind.table]
+    assert stated == schema.to_dict()[kind.table] == made.to_table()
+    assert [*stated] == [f.name for f in fields(kind)]
+    assert getattr(Schema.from_toml(tmp_path / "s.toml"), kind.table) == made

@@ -189,7 +189,7 @@ class Layout(SchemaTable):
 
 # ASCII, with the sequences that mean something else in encodings whose state lasts beyond a row,
 # such as UTF-7 and ISO-2022, and in encodings of single names, such as IDNA.
-_PROBE: Final = bytes(range(128)) + b"\\u0041\\x41 +AGE- ~{<:~} \x1b$B0!\x1b(B .xn--9ca."
+_PROBES: Final = (b"\\u0041", bytes(range(128)) + b" +AGE- ~{<:~} \x1b$B0!\x1b(B .xn--9ca.")
 _WIDE: Final = re.compile("utf-(16|32)(-[lb]e)?")
 
 
@@ -199,7 +199,7 @@ def _decodes_row_by_row(encoding: str) -> bool:
     try:
         if _WIDE.fullmatch(codecs.lookup(encoding).name):
             return True
-        return _PROBE.decode(encoding) == _PROBE.decode("ascii")
+        return all(probe.decode(encoding) == probe.decode("ascii") for probe in _PROBES)
     except (LookupError, ValueError):  # there is no such encoding, or it is none of text
         return False
 

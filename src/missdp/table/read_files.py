@@ -177,8 +177,8 @@ def _malformed_csv(path: Path, layout: Layout) -> DataError:
     if line is not None:
         return DataError(
             f"cannot parse {str(path)!r} as CSV: line {line} is not {layout.encoding.upper()}. "
-            "State the encoding of the file in the table [file] of the schema (encoding = "
-            '"latin-1", say), or convert the file to UTF-8'
+            'State the encoding of the file, as encoding = "latin-1" in the table [file] of the '
+            "schema or as --encoding latin-1 of a draft, or convert the file to UTF-8"
         )
     header = "" if layout.header else "there is no header line, "
     return DataError(
