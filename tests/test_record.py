@@ -112,8 +112,12 @@ STAYS = missdp.Schema(
 )
 VISITS = missdp.Schema(
     (missdp.Categorical(name="ward", levels=("a", "b")),),
-    layout=schema.Layout(ignore=("note",), keys=("visit",), decimal=","),
-    unit=schema.Unit("person", max_rows=3, missing="own", missing_codes=("NA",), counts="unit"),
+    file=schema.Layout(decimal=","),
+    ignore=("note",),
+    keys=("visit",),
+    unit=schema.Unit(
+        "person", max_rows=3, if_missing="own_unit", missing_codes=("NA",), counts_as="one"
+    ),
     weight=schema.SurveyWeight("wt", upper=9.5, default=1.0),
 )
 NUMBER = Coordinate(np.array([0, 1]), TABLE[0], TABLE[1], -9.0, 9.0, 0.5, 2.0, 2.5, 6.0)
@@ -125,7 +129,7 @@ PLANNED = Planned(
 SINGLE = [
     EVENT,
     accounting.FilterEvent(capacity=PURE, log=[accounting.PureEvent(epsilon=0.5)]),
-    accounting.UnitEvent(unit="person", rows=3, counts="unit", capacity=PURE),
+    accounting.UnitEvent(unit="person", rows=3, counts_as="one", capacity=PURE),
     EffectiveSize(total=9.0, square=4.0, std=1.5, bound=3.0, weight=VISITS.weight),
     AmplifiedEvent(events=[EVENT], assumption=HALF, structure=FixedGates()),
     FixedGates(),
@@ -140,7 +144,7 @@ SINGLE = [
     STAY,
     STAYS,
     VISITS,
-    VISITS.layout,
+    VISITS.file,
     VISITS.unit,
     VISITS.weight,
     *(a for a in STAYS if a.name != "stay"),
@@ -208,7 +212,7 @@ SINGLE = [
     Report("me", (Finding("habits", "saves", "joint", True),)),
     Finding("habits", "saves", "joint", False, "no"),
     accounting.RDPEvent(orders=(2.0, 4.0), epsilons=(0.1, 0.2)),
-    schema.Layout(ignore=("note",), keys=("id",), decimal=",", thousands="."),
+    schema.Layout(decimal=",", thousands=".", encoding="latin-1", header=("a", "b")),
     Risk.of(GUARANTEE, prior=0.1),
     Attack("copies", 12, 10, 1000),
     Membership(20, 12, 3, 0.46),

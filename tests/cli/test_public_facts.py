@@ -195,7 +195,8 @@ def test_constraints_between_rows_hold_in_synthesized_rows(folder, ok):
 
 
 # -- units and weights ---------------------------------------------------------------------------
-UNIT, WEIGHT = 'unit = "person"\nmax_rows = 3\n', 'weight = "wt"\nweight_upper = 40\n'
+UNIT = '[unit]\ncolumn = "person"\nmax_rows = 3\n'
+WEIGHT = '[weight]\ncolumn = "wt"\nupper = 40\n'
 PEOPLE = Schema(
     (
         Categorical(name="sex", levels=("f", "m")),
@@ -226,10 +227,10 @@ def made(tmp_path_factory):
     for name, columns, facts in (
         *(("rows", ["sex", "age"], ""), ("unit", ["sex", "age"], UNIT), ("s", ["sex", "ill"], "")),
         ("wt", ["sex", "ill"], WEIGHT),
-        ("house", ["sex", "ill"], 'unit = "house"\nmax_rows = 1\n' + WEIGHT),
+        ("house", ["sex", "ill"], '[unit]\ncolumn = "house"\nmax_rows = 1\n' + WEIGHT),
     ):
         PEOPLE.subset(columns).to_toml(path := place / f"{name}.toml")
-        path.write_text(facts + path.read_text())
+        path.write_text(path.read_text() + facts)
     return place
 
 
@@ -323,18 +324,22 @@ def test_evaluate_chooses_the_rows_of_a_unit_once(at, told, monkeypatch):
 
 def test_units_that_count_as_one_are_asked_for_beside_weights(at, told, fails):
     fit = f"synthesize {at}/houses.csv --schema {at}/s.toml --unit house --max-rows 2 --epsilon 1"
-    said = told(f"{fit} -o o.csv --weight unit --weight wt --weight-upper 40")
-    assert said["guarantee"]["events"][0]["counts"] == "unit"
+    said = told(f"{fit} -o o.csv --counts-as one --weight wt --weight-upper 40")
+    assert said["guarantee"]["events"][0]["counts_as"] == "one"
     assert load("o.model.json").population_ == pytest.approx(37_500, rel=0.2)
-    fails(3, "weight_upper", f"{fit} -o p.csv --weight wt")
+    fails(3, "[weight]: upper is required", f"{fit} -o p.csv --weight wt")
     fails(2, "--weight-upper is for", f"{fit} -o p.csv --weight-upper 9")
-    declared = f"{at}/weighted.csv --schema {at}/wt.toml --weight wt --weight-upper 9"
-    fails(2, "leave --weight out", f"synthesize {declared} -o p.csv --epsilon 1")
+    declared = f"{at}/weighted.csv --schema {at}/wt.toml --weight age --weight-upper 9"
+    fails(
+        2,
+        "declares another weight: 'wt'. Leave --weight out",
+        f"synthesize {declared} -o p.csv --epsilon 1",
+    )
 
 
 def test_what_may_be_a_weight_is_marked_and_what_a_generous_upper_end_costs_is_said(at, ok, fails):
     asked = f"plan {at}/wt.toml --rows 3000 --epsilons 1"
-    assert "A row counts 10.0% of weight_upper on average" in ok(f"{asked} --mean-weight 4")
+    assert "A row counts 10.0% of the largest weight on average" in ok(f"{asked} --mean-weight 4")
     fails(2, "--mean-weight must be above 0", f"{asked} --mean-weight 41")
     draft_columns({"pweight": [1.5, 2.5] * 100, "age": [31, 70] * 100}).to_toml("d.toml")
-    assert Path("d.toml").read_text().count("write weight = and its name") == 1
+    assert Path("d.toml").read_text().count("write [weight] and") == 1

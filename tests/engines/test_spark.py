@@ -21,7 +21,7 @@ from missdp.engines.spark import _add_up, occurring, of_units
 from missdp.engines.spark_sessions import _LOGGERS, quiet
 from missdp.engines.spark_tasks import CountTask, merged
 from missdp.errors import DataError, ParameterError, SchemaError
-from missdp.schema import Layout, SurveyWeight, Unit
+from missdp.schema import SurveyWeight, Unit
 from missdp.schema.layout import STEPS
 from missdp.session.counting import Counter
 from missdp.sources import MemorySource, open_source
@@ -192,11 +192,11 @@ def test_columns_may_have_any_name_and_any_order(spark):
         open_source(source, schema.subset(["a"]))
     found = source.counts([(n,) for n in names], rows="observed")
     assert [found[n,].tolist() for n in names] == [[0, 1] if n == "a" else [1, 0] for n in names]
-    ignoring = Schema(tuple(schema)[1:], layout=Layout(ignore=("a.b",)))
+    ignoring = Schema(tuple(schema)[1:], ignore=("a.b",))
     source = open_source(spark.createDataFrame(cells), ignoring)
     assert source.counts([("a",)], rows="observed")["a",].tolist() == [0, 1]
     with refuses(SchemaError, "makes no keys"):
-        open_source(spark.range(1), Schema(tuple(schema), layout=Layout(keys=("id",))))
+        open_source(spark.range(1), Schema(tuple(schema), keys=("id",)))
     with refuses(DataError, "the data does not have"):
         SparkSource(spark.range(1), schema)
     with refuses(DataError, "does not declare"):
@@ -476,13 +476,16 @@ def test_rows_without_an_identifier_and_those_with_one_that_cannot_be_read(spark
     codes = {"missing_codes": ("NA",)}
     frame = spark.createDataFrame(table)
     assert counted_units(*of_units(frame, with_unit(**codes)))["last",].sum() == 2
-    assert counted_units(*of_units(frame, with_unit(missing="own", **codes)))["last",].sum() == 5
+    assert (
+        counted_units(*of_units(frame, with_unit(if_missing="own_unit", **codes)))["last",].sum()
+        == 5
+    )
     with pytest.raises(DataError, match="a row has no identifier in the column 'p'"):
-        of_units(frame, with_unit(missing="refuse", **codes))
+        of_units(frame, with_unit(if_missing="refuse", **codes))
     unread = spark.createDataFrame(
         [([1], 1.0, "no"), (None, 2.0, "no")], "p array<int>, who double, last string"
     )
-    assert counted_units(*of_units(unread, with_unit(missing="own")))["who",].nonzero()[
+    assert counted_units(*of_units(unread, with_unit(if_missing="own_unit")))["who",].nonzero()[
         0
     ].tolist() == [2]
     with pytest.raises(DataError, match="the data does not have"):
@@ -502,7 +505,7 @@ def test_weights_are_refused_before_anything_is_charged(spark):
         charged_first = True
 
     for schema in (
-        with_unit(max_rows=2, counts="unit"),
+        with_unit(max_rows=2, counts_as="one"),
         Schema((WHO, LAST), weight=SurveyWeight("p", upper=4)),
     ):
         budget = Ledger(9.0, 1e-3)

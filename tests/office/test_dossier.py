@@ -122,8 +122,8 @@ def test_a_schema_made_from_rows_is_refused(tmp_path):
     model = PrivBayes(epsilon=1.0).fit(data, schema=Schema((drafted,)), undeclared="accept")
     refused(SchemaError, "x were read from the private table", write_dossier, model, tmp_path / "d")
     public = Categorical(name="x", levels=("a", "b"))
-    layout = Layout(decimal=",", undeclared_marks=("decimal",))
-    model.fit(data, schema=Schema((public,), layout=layout), undeclared="accept")
+    layout = Layout(decimal=",", undeclared=("decimal",))
+    model.fit(data, schema=Schema((public,), file=layout), undeclared="accept")
     said = r"\[file\] were read from the private table"
     refused(SchemaError, said, write_dossier, model, tmp_path / "d")
     assert not any(tmp_path.iterdir())

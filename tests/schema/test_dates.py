@@ -19,7 +19,7 @@ from missdp import Categorical, Date, DateTime, Difference, Numeric, Schema, Tab
 from missdp.cli.main import main
 from missdp.engines import SparkSource
 from missdp.errors import DataError, SchemaError
-from missdp.schema import Always, Layout, Never, NotApplicable
+from missdp.schema import Always, Never, NotApplicable
 from missdp.schema.open_domains import on_grid, pending
 from missdp.sources import DuckDBSource, MemorySource
 from refusing import refuses
@@ -248,7 +248,7 @@ MOMENT = DateTime(name="in", lower="2020-01-01", upper="2020-02-01", timezone="U
 FOR_SPARK = [
     (SCHEMA, "Spark counts no differences of dates: ['stay', 'in or out']"),
     (Schema((MOMENT,)), "no moments with a time zone: ['in']"),
-    (Schema((OUT,), layout=Layout(keys=("in",))), "makes no keys"),
+    (Schema((OUT,), keys=("in",)), "makes no keys"),
 ]
 
 

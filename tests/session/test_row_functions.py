@@ -334,9 +334,9 @@ def test_changed_rows_keep_their_unit_weight_and_ledger(fact, value):
 UNITS = st.lists(st.integers(0, 3), max_size=12)
 
 
-@given(UNITS, UNITS, st.integers(1, 3), st.sampled_from(["rows", "unit"]))
+@given(UNITS, UNITS, st.integers(1, 3), st.sampled_from(["rows", "one"]))
 def test_units_of_one_table_change_nothing_for_those_of_another(one, two, most, counts):
-    unit = Unit("p", max_rows=most, counts=counts)
+    unit = Unit("p", max_rows=most, counts_as=counts)
 
     def released(units, shares):
         kept = chosen(units, unit)

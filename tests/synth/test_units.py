@@ -118,7 +118,7 @@ def test_one_budget_protects_one_unit():
 def test_rows_without_an_identifier_may_each_stand_alone():
     frame = visits(each=2)
     frame.loc[frame["person"] < 5, "person"] = None
-    model = MST(epsilon=1.0).fit(frame, schema=with_unit(2, missing="own"))
+    model = MST(epsilon=1.0).fit(frame, schema=with_unit(2, if_missing="own_unit"))
     assert "No two rows without a person belong together" in str(model.guarantee_)
 
 
@@ -190,4 +190,4 @@ def test_evidence_that_takes_rows_for_independent_is_not_shown_of_units():
 
 WEIGHT = SurveyWeight("w", upper=3.0)
 THREE = Unit("person", max_rows=3)
-ONE = replace(THREE, counts="unit")
+ONE = replace(THREE, counts_as="one")

@@ -38,7 +38,7 @@ SURVEY = SurveyWeight("wt", upper=4.0)
 
 
 def schema_of(most=None, counts="rows", weight=None, attributes=(SEX, ILL)):
-    unit = None if most is None else Unit("person", max_rows=most, counts=counts)
+    unit = None if most is None else Unit("person", max_rows=most, counts_as=counts)
     return Schema(attributes, unit=unit, weight=weight)
 
 
@@ -84,7 +84,7 @@ def moved(family, schema, *, more, holes=False, missing="joint"):
 
 @pytest.mark.parametrize("holes", [False, True])
 @pytest.mark.parametrize("most", [1, 3, 10])
-@pytest.mark.parametrize("counts", ["rows", "unit"])
+@pytest.mark.parametrize("counts", ["rows", "one"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_unit_moves_all_answers_by_what_is_claimed_and_hardly_less(family, counts, most, holes):
     schema = schema_of(most, counts, attributes=ALL)
@@ -98,7 +98,7 @@ def test_a_unit_moves_all_answers_by_what_is_claimed_and_hardly_less(family, cou
 @pytest.mark.parametrize("missing", ["observed", "complete-rows", "impute-first"])
 @pytest.mark.parametrize("family", [AllPairs, AIM])
 def test_whatever_becomes_of_missing_values_a_unit_moves_no_more(family, missing):
-    schema = schema_of(3, "unit", SURVEY, attributes=ALL)
+    schema = schema_of(3, "one", SURVEY, attributes=ALL)
     for holes in (False, True):
         found, claim, exceeding, _ = moved(family, schema, more=5, holes=holes, missing=missing)
         assert found <= claim
@@ -108,7 +108,7 @@ def test_whatever_becomes_of_missing_values_a_unit_moves_no_more(family, missing
 @pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_row_of_the_largest_weight_moves_what_one_row_does(family):
-    for most, counts, more in ((None, "rows", 1), (3, "rows", 5), (3, "unit", 5)):
+    for most, counts, more in ((None, "rows", 1), (3, "rows", 5), (3, "one", 5)):
         schema = schema_of(most, counts, SURVEY, attributes=ALL)
         found, claim, exceeding, least = moved(family, schema, more=more)
         assert least * claim <= found <= claim
@@ -120,7 +120,7 @@ def test_a_row_of_the_largest_weight_moves_what_one_row_does(family):
 def test_audits_find_what_would_be_wrong(family, monkeypatch):
     rounded = "missdp.table.units._weights_of_units"
     with broken(monkeypatch, {rounded: lambda units: -(-STEPS // np.bincount(units)[units])}):
-        assert moved(family, schema_of(3, "unit", attributes=ALL), more=3)[2]
+        assert moved(family, schema_of(3, "one", attributes=ALL), more=3)[2]
     for most, wrong in ((2, EVERY_ROW), (4, BY_THE_ROW)):
         with broken(monkeypatch, wrong):
             schema = schema_of(most, weight=SURVEY, attributes=ALL)
@@ -139,11 +139,11 @@ ROWS = st.lists(
 
 
 @pytest.mark.long
-@given(ROWS, st.integers(1, 4), st.sampled_from(["rows", "unit"]), st.booleans())
+@given(ROWS, st.integers(1, 4), st.sampled_from(["rows", "one"]), st.booleans())
 def test_no_unit_moves_counts_by_more_than_its_bound(rows, most, counts, weighed):
     """Exactly, in small worlds: with each unit left out, and rows that were chosen before."""
     table = pd.DataFrame(rows, columns=["person", "sex", "ill", "wt"])
-    unit = Unit("person", max_rows=most, counts=counts)
+    unit = Unit("person", max_rows=most, counts_as=counts)
     kept = table.groupby("person").head(most).reset_index(drop=True)
 
     def counted(frame):
@@ -203,7 +203,7 @@ def test_how_many_rows_come_out_is_what_the_target_says():
     assert kept.n_rows_ == pytest.approx(3000, rel=0.02)
     assert kept.effective_size_ == pytest.approx(1000, rel=0.02)
     assert len(kept.sample(multiple=2, random_state=1)[0]) == round(kept.effective_size_)
-    units = AllPairs(epsilon=50.0, random_state=1).fit(frame, schema=schema_of(3, "unit"))
+    units = AllPairs(epsilon=50.0, random_state=1).fit(frame, schema=schema_of(3, "one"))
     assert units.n_rows_ == pytest.approx(1000, rel=0.02)
     assert "count as one together" in str(units.guarantee_).replace("\n", " ")
 
@@ -219,7 +219,7 @@ def test_rows_of_a_unit_that_are_alike_make_intervals_wider():
 
 
 def test_a_model_keeps_what_its_rows_counted(tmp_path):
-    schema = schema_of(3, "unit", SURVEY)
+    schema = schema_of(3, "one", SURVEY)
     model = AIM(epsilon=1.0).fit(visits(schema), schema=schema)
     model.save(tmp_path / "model.json")
     again = load(tmp_path / "model.json")
@@ -272,6 +272,9 @@ def test_weights_that_are_none_count_nothing(wrong):
     assert AllPairs(epsilon=1.0).fit(frame, schema=WITH).n_rows_ >= 1
 
 
+ONE = '[unit]\ncolumn = "p"\ncounts_as = "one"\n'
+
+
 def test_people_write_weights_in_a_file(tmp_path):
     attribute = '[[attribute]]\nname = "sex"\nkind = "categorical"\nlevels = ["f", "m"]\n'
 
@@ -280,9 +283,9 @@ def test_people_write_weights_in_a_file(tmp_path):
         return Schema.from_toml(tmp_path / "s.toml")
 
     for text, unit, weight in (
-        ('weight = "wt"\nweight_upper = 4.0', None, SURVEY),
-        ('unit = "p"\nweight = ["unit", "wt"]\nweight_upper = 4', Unit("p", counts="unit"), SURVEY),
-        ('unit = "p"\nweight = "unit"', Unit("p", counts="unit"), None),
+        ('[weight]\ncolumn = "wt"\nupper = 4.0', None, SURVEY),
+        (f'{ONE}[weight]\ncolumn = "wt"\nupper = 4', Unit("p", counts_as="one"), SURVEY),
+        (ONE, Unit("p", counts_as="one"), None),
     ):
         schema = read(text)
         assert (schema.unit, schema.weight) == (unit, weight)
@@ -290,14 +293,14 @@ def test_people_write_weights_in_a_file(tmp_path):
         assert Schema.from_toml(tmp_path / "again.toml") == schema
         assert Schema.from_dict(schema.to_dict()) == schema
     for text, says in (
-        ('weight = "unit"\nweight_upper = 4.0', "needs a 'unit'"),
-        ('weight = ["a", "b"]\nweight_upper = 4.0', "one column"),
-        ('weight = "wt"', "needs weight_upper"),
-        ("weight_upper = 4.0", "one column"),
+        ('weight = "unit"', r"weight must be a table: write \[weight\] and its fields"),
+        ('[weight]\ncolumn = ["a", "b"]\nupper = 4.0', r"\[weight\]: column must be a text"),
+        ('[weight]\ncolumn = "wt"', r"\[weight\]: upper is required"),
+        ("weight_upper = 4.0", r"'upper' in the table \[weight\]"),
     ):
         with pytest.raises(SchemaError, match=says):
             read(text)
-    german = read('weight = "wt"\nweight_upper = 4\n[file]\nseparator = ";"\ndecimal = ","')
+    german = read('[weight]\ncolumn = "wt"\nupper = 4\n[file]\ndelimiter = ";"\ndecimal = ","')
     (tmp_path / "t.csv").write_text("sex;wt\nf;1,5\nm;3\n")
     rows = rows_of_units(tmp_path / "t.csv", german)
     assert (rows.weights / STEPS).tolist() == [0.375, 0.75]
@@ -317,7 +320,7 @@ def test_a_family_of_strangers_gets_nothing_that_is_not_proven():
     named = Schema((Numeric(name="_sums", lower=0, upper=9), SEX))
     for asks, schema, says in (
         (sums_of, named, "does not identify units"),
-        (steps_of, schema_of(3, "unit"), "not proven where rows count different"),
+        (steps_of, schema_of(3, "one"), "not proven where rows count different"),
     ):
         family = replace(AIM.family, fit=lambda session, plan, request, asks=asks: asks(session))
         strange = type("Strange", (AIM,), {"family": family})
@@ -355,9 +358,9 @@ def test_noise_hides_how_many_units_are_full():
     [
         (schema_of(3), "of the rows that took part belong to a person with 3 of them"),
         (schema_of(weight=SURVEY), "may be of rows whose weight is at the largest that counts"),
-        (schema_of(3, "unit"), "How many rows of a person did not take part is not known"),
+        (schema_of(3, "one"), "How many rows of a person did not take part is not known"),
         (schema_of(1), "How many rows of a person did not take part is not known"),
-        (schema_of(3, "unit", SURVEY), "did not take part, or how much weight was cut off, is not"),
+        (schema_of(3, "one", SURVEY), "did not take part, or how much weight was cut off, is not"),
         (schema_of(), "No row was left out for its unit"),
     ],
 )

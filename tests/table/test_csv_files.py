@@ -140,7 +140,7 @@ def test_line_that_is_not_utf8_is_found_wherever_chunks_end(tmp_path, monkeypatc
         monkeypatch.setattr(csv_files, "_CHUNK_BYTES", size)
         for tail, line in ((b"", None), (b"\xff\n", 4), (b"\n\xe9", 5), (b"\n\n\xe9\n", 6)):
             (tmp_path / "x.csv").write_bytes(content.encode() + tail)
-            assert csv_files.line_not_utf8(tmp_path / "x.csv") == line
+            assert csv_files.undecodable_line(tmp_path / "x.csv") == line
 
 
 def test_column_that_is_not_read_may_have_any_bytes(tmp_path):
@@ -158,7 +158,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("content", "names"), NAMES)
-def test_header_record_gives_names_and_separator(content, names, tmp_path):
+def test_header_record_gives_names_and_delimiter(content, names, tmp_path):
     path = tmp_path / "x.csv"
     path.write_bytes(content)
     assert file_columns(path) == names
@@ -173,7 +173,7 @@ def test_header_record_that_is_not_utf8_is_refused_with_its_line(tmp_path):
 
 
 def test_file_without_a_header_line_has_the_declared_names(tmp_path):
-    path, layout = tmp_path / "x.csv", Layout(columns=("a", "b"), separator=";")
+    path, layout = tmp_path / "x.csv", Layout(header=("a", "b"), delimiter=";")
     for content, rows in (
         (b"1;x\n2;y\n", [["1", "x"], ["2", "y"]]),
         (b"", []),
@@ -207,13 +207,11 @@ MARKS = [
 
 @pytest.mark.parametrize(("text", "number"), MARKS)
 def test_marks_of_a_number_are_read_in_each_cell_by_itself(text, number, tmp_path):
-    path, layout = tmp_path / "x.csv", Layout(ignore=("b",), decimal=",", thousands=".")
+    path, layout = tmp_path / "x.csv", Layout(decimal=",", thousands=".")
     pay = Numeric(name="pay", lower=-10, upper=9999, nullable=True, outside="missing")
     others = ["2,5", "bad", "3.000", "", "1e3", "4"]
     path.write_text("pay;b\n" + "".join(f"{cell};1\n" for cell in [text, *others]))
-    table = Table.read(
-        path, Schema((pay,), layout=Layout(ignore=("b",), decimal=",", thousands="."))
-    )
+    table = Table.read(path, Schema((pay,), file=layout, ignore=("b",)))
     values, missing = table.values("pay").tolist(), table.mask("pay").tolist()
     assert missing == [number is None, False, True, False, True, False, False]
     assert values[0] == (pay.lower if number is None else number)

@@ -57,8 +57,8 @@ def read_by_its_draft(data, folder):
     document = tomllib.loads(as_file(draft, folder))
     assert all(attribute["undeclared"] for attribute in document["attribute"])
     schema = Schema.from_dict(document)
-    of_file = ["[file]"] * bool(schema.layout.undeclared_marks)
-    assert {*schema.undeclared} == {*schema.names, *schema.layout.unread, *of_file}
+    of_file = ["[file]"] * bool(schema.file.undeclared)
+    assert {*schema.undeclared} == {*schema.names, *schema.unread, *of_file}
     Table.read(data, at_most(schema))
 
 
@@ -109,7 +109,7 @@ def test_a_draft_leaves_odd_columns_unread_and_reads_others(tmp_path):
     assert set(draft.unread) == {"big", "odd\nname"}
     written = as_file(draft, tmp_path)
     again = Schema.from_toml(tmp_path / "d.toml")
-    assert (again.layout.keys, again.layout.ignore) == (("big",), ("odd\nname",))
+    assert (again.keys, again.ignore) == (("big",), ("odd\nname",))
     assert again.undeclared["big"] == again.undeclared["odd\nname"] == ("kind",)
     assert again.declare_public().undeclared == {}
     assert again.names == ("age", "none", "born", "price", "yes")
@@ -283,10 +283,10 @@ def test_every_block_works_when_pasted_and_says_in_a_line_why(header, tmp_path):
         ["year", ["lower", "upper"], names["birth"], names["admission"]],
     ]
     schema = pasting(text)
-    layout = schema.layout
+    layout = schema.file
     assert (layout.decimal, layout.thousands) == (",", ".")
-    assert layout.keys == ((names["patient_id"],) if header else ())
-    assert layout.ignore == (names["name"],)
+    assert schema.keys == ((names["patient_id"],) if header else ())
+    assert schema.ignore == (names["name"],)
     assert schema[names["pay"]].step == 0.01
     pay = replace(schema[names["pay"]], upper=10**5)
     schema = replace(schema, attributes=tuple(pay if a.name == pay.name else a for a in schema))
@@ -309,7 +309,7 @@ NAMES_OF_KEYS = ["patient_id", "CaseNo", "hhid", "persid", "idno", "pid", "HHID2
 @pytest.mark.parametrize("cells", [range(200), [f"P{k:03}" for k in range(200)]])
 def test_a_draft_of_a_key_is_never_read(name, cells):
     draft = draft_columns({name: [*cells], "age": [*range(40)] * 5})
-    assert (draft.layout.keys, draft.layout.undeclared) == ((name,), (name,))
+    assert (draft.keys, draft.schema().undeclared_columns) == ((name,), (name,))
     assert "fresh keys are written in its place" in draft.reasons[name]
 
 
@@ -317,9 +317,9 @@ def test_a_draft_of_a_key_is_never_read(name, cells):
 def test_a_draft_of_whose_rows_they_are_is_a_key(name):
     for cells in ([*range(200)] * 2, [f"P{k}" for k in range(200)] * 2):
         draft = draft_columns({name: cells, "age": [*range(40)] * 10})
-        assert draft.layout.keys == (name,)
+        assert draft.keys == (name,)
         assert "looks like whose rows they are" in draft.unread[name]
-        assert "write unit = " in draft.reasons[name]
+        assert "write [unit] and" in draft.reasons[name]
 
 
 def test_a_draft_of_numbers_without_a_key_name_reads_them():
@@ -356,7 +356,7 @@ def test_many_codes_with_zeros_in_front_are_no_numbers(form, tmp_path):
         frame = pa.table({"zip": column, "other": ["a"] * len(codes)})
     draft = draft_columns(frame)
     assert "some with zeros in front: it looks like an identifier" in draft.unread["zip"]
-    assert draft.layout.keys == ("zip",)
+    assert draft.keys == ("zip",)
     (digits,) = blocks(as_file(draft, tmp_path))
     first = pd.DataFrame({"zip": [code[0] for code in codes]})
     assert not Table.read(first, Schema((digits,))).mask("zip").any()
@@ -375,7 +375,7 @@ def test_draft_of_60000_rows_and_30_columns_takes_seconds(tmp_path):
     start = time.process_time()
     draft = draft_columns(tmp_path / "rows.csv")
     assert time.process_time() - start < 4  # 1.9 here
-    assert (len(draft.attributes), draft.layout.keys) == (27, ("id", "zip"))
+    assert (len(draft.attributes), draft.keys) == (27, ("id", "zip"))
 
 
 def test_many_numbers_stay_numbers():
@@ -427,13 +427,13 @@ def test_a_draft_reads_numbers_in_other_spellings(written, said):
     for draft in (many, few):
         pay = next((a for a in draft.attributes if a.name == "pay"), None)
         if said is None or SIGN in said:
-            assert draft.layout.plain
+            assert draft.file.plain
             why = f"column 'pay' looks like numbers with {said}: write"
             assert draft.doubts == {} if said is None else why in draft.doubts["pay"]
             assert draft is many or (pay.kind == "numeric") == (written == "{:.2f}")
             continue
         assert (pay.kind, draft.doubts) == ("numeric", {})
-        assert draft.layout.number(cells[0]) == pytest.approx(AMOUNTS[0], abs=1)
+        assert draft.file.number(cells[0]) == pytest.approx(AMOUNTS[0], abs=1)
     assert ("pay" in many.unread) == (written[0] == "p" or SIGN in str(said))
 
 
@@ -441,10 +441,10 @@ def test_a_draft_of_two_decimal_marks_declares_none():
     amounts = [f"{x:.2f}" for x in AMOUNTS]
     comma = [text.replace(".", ",") for text in amounts]
     draft = draft_columns(pd.DataFrame({"one": amounts, "two": comma}, dtype=object))
-    assert draft.layout.plain
+    assert draft.file.plain
     assert "a decimal comma" in draft.doubts["two"]
     typed = pd.DataFrame({"one": AMOUNTS, "two": comma})  # what is a number has no mark
-    assert draft_columns(typed).layout.decimal == ","
+    assert draft_columns(typed).file.decimal == ","
 
 
 def test_a_draft_of_a_decimal_comma_has_steps_and_codes(tmp_path):

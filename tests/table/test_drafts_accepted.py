@@ -107,8 +107,8 @@ def test_an_accepted_draft_of_any_frame_runs(names, n, separator, seed, tmp_path
     if separator is not None:
         data.to_csv(tmp_path / "rows.csv", index=False, sep=separator)
     schema, rows = accepted(data if separator is None else tmp_path / "rows.csv", tmp_path)
-    assert {*schema.names, *schema.layout.unread} == {*names}
-    assert {*rows.columns} == {*names} - {*schema.layout.ignore}
+    assert {*schema.names, *schema.unread} == {*names}
+    assert {*rows.columns} == {*names} - {*schema.ignore}
 
 
 @pytest.mark.long
@@ -120,8 +120,8 @@ def test_an_accepted_draft_of_all_odd_columns_runs(tmp_path):
     )
     schema, _ = accepted(path, tmp_path)
     assert {*schema.undeclared} == {*COLUMNS}
-    assert schema.layout.keys == ("ids", "hhid", "idno", "huge", "zip")
-    assert {"text", "long text", "percent", "infinite"} <= {*schema.layout.ignore}
+    assert schema.keys == ("ids", "hhid", "idno", "huge", "zip")
+    assert {"text", "long text", "percent", "infinite"} <= {*schema.ignore}
     opened = {a.name for a in schema if a.kind == "open"}
     assert opened == {"zip repeated", "many levels", "bucket's name"}
     assert schema["bucket's name"].other == "any other"
@@ -182,9 +182,9 @@ def test_the_marks_of_the_file_layout_stop_a_release(tmp_path, capsys):
 
 
 def test_marks_of_the_file_layout_stay_in_all_forms(tmp_path):
-    layout = Layout(decimal=",", thousands=".", undeclared_marks=("decimal", "thousands"))
+    layout = Layout(decimal=",", thousands=".", undeclared=("decimal", "thousands"))
     named = [Numeric(name=name, lower=0, upper=9) for name in ("a", "[file]")]
-    schema = Schema((named[0], replace(named[1], undeclared=("lower",))), layout=layout)
+    schema = Schema((named[0], replace(named[1], undeclared=("lower",))), file=layout)
     marked = {"[file]": ("lower", "decimal", "thousands")}
     schema.to_toml(tmp_path / "s.toml")
     again = Schema.from_toml(tmp_path / "s.toml")
@@ -211,7 +211,7 @@ def test_a_block_of_an_unread_column_is_read_and_written(block, tmp_path):
     path.write_text(f'{AGE}[[attribute]]\nname = "x"\n{block}\n')
     schema = Schema.from_toml(path)
     keys, ignored, marked = BLOCKS[block]
-    assert schema.layout == Layout(keys=keys, ignore=ignored, undeclared=marked)
+    assert (schema.keys, schema.ignore, schema.undeclared_columns) == (keys, ignored, marked)
     assert schema.undeclared == dict.fromkeys(marked, ("kind",))
     schema.to_toml(path)
     assert Schema.from_toml(path) == schema

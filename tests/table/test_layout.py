@@ -1,6 +1,9 @@
 """What lies around columns: those that are never read, files without a header, decimal commas."""
 
 import gzip
+import re
+import tomllib
+from dataclasses import fields
 
 import duckdb
 import numpy as np
@@ -13,6 +16,7 @@ from missdp import AllPairs, Categorical, Numeric, Schema, Table, load
 from missdp.errors import DataError, SchemaError
 from missdp.evaluate import fidelity
 from missdp.schema import Layout
+from missdp.schema.layout import TABLES
 from missdp.table import FileRows
 from missdp.table.read_files import READABLE
 from missdp.table.written import write_each
@@ -20,8 +24,7 @@ from refusing import refuses
 
 PAY = Numeric(name="pay", lower=0, upper=9999, nullable=True, outside="missing", bins=4)
 SEX = Categorical(name="sex", levels=("f", "m"))
-LAYOUT = Layout(ignore=("note",), keys=("id",))
-SCHEMA = Schema((PAY, SEX), layout=LAYOUT)
+SCHEMA = Schema((PAY, SEX), ignore=("note",), keys=("id",))
 CELLS = {"pay": [1.5, None, 3.0], "sex": ["f", "m", "f"]}
 TABLE = Table.read(CELLS, SCHEMA)
 
@@ -62,7 +65,7 @@ def test_a_query_computes_no_column_that_is_left_out():
     assert Table.read(duckdb.sql(QUERY), SCHEMA).codes("sex").tolist() == [0]
     key = Numeric(name="id", lower=0, upper=1)
     with refuses(DataError, "malformed or the query fails"):
-        Table.read(duckdb.sql(QUERY), Schema((PAY, SEX, key), layout=Layout(ignore=("note",))))
+        Table.read(duckdb.sql(QUERY), Schema((PAY, SEX, key), ignore=("note",)))
 
 
 @pytest.mark.parametrize("suffix", sorted({*READABLE} - {".zsav", ".sas7bdat", ".arrow"}))
@@ -73,7 +76,7 @@ def test_every_file_has_fresh_keys_from_block_to_block_and_is_read_again(suffix,
     again = Table.read(path, SCHEMA)
     assert again.codes("sex").tolist() == [0, 1, 0] * 2
     key = Numeric(name="id", lower=0, upper=9, integer=True)
-    keys = Table.read(path, Schema((key,), layout=Layout(ignore=("pay", "sex"))))
+    keys = Table.read(path, Schema((key,), ignore=("pay", "sex")))
     assert keys.values("id").tolist() == [1, 2, 3, 4, 5, 6]
 
 
@@ -105,7 +108,7 @@ READ = [
 
 
 def test_numbers_are_read_as_the_file_declares_each_by_itself():
-    schema, texts = Schema((PAY,), layout=COMMA), [text for text, _ in READ]
+    schema, texts = Schema((PAY,), file=COMMA), [text for text, _ in READ]
     wanted = [float(number or 0) for _, number in READ]
     for cells in (texts, pa.array(texts).dictionary_encode(), pa.array(texts, pa.large_string())):
         held = {"pay": cells} if isinstance(cells, list) else pa.table({"pay": cells})
@@ -118,42 +121,54 @@ def test_numbers_are_read_as_the_file_declares_each_by_itself():
 
 
 TEXTS = [
-    Layout(decimal=",", keys=("id",)),
-    Layout(decimal=",", thousands=".", columns=("note", "pay", "id", "sex"), keys=("id",),
-           ignore=("note",), separator=";"),
-    Layout(columns=("pay", "sex")),
-]  # fmt: skip
+    {"file": Layout(decimal=","), "keys": ("id",)},
+    {
+        "file": Layout(
+            decimal=",", thousands=".", header=("note", "pay", "id", "sex"), delimiter=";"
+        ),
+        "keys": ("id",),
+        "ignore": ("note",),
+    },
+    {"file": Layout(header=("pay", "sex"))},
+]
 
 
-@pytest.mark.parametrize("layout", TEXTS)
+@pytest.mark.parametrize("facts", TEXTS)
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".tsv"])
-def test_text_is_written_as_it_is_read(layout, suffix, tmp_path):
+def test_text_is_written_as_it_is_read(facts, suffix, tmp_path):
     path = tmp_path / f"rows{suffix}"
     coded = Numeric(name="pay", lower=0, upper=9999, nullable=True, refused=("n.a.",))
-    schema = Schema((coded, SEX), layout=layout)
+    schema = Schema((coded, SEX), **facts)
     schema.to_toml(tmp_path / "s.toml")
     assert Schema.from_toml(tmp_path / "s.toml") == schema == Schema.from_dict(schema.to_dict())
     rows = Table.read({"pay": [1234.5, None, "n.a."], "sex": ["f", "m", "f"]}, schema)
     write_each([path], [[rows.to_arrow(holes="codes")]], schema=schema)
     content = path.read_bytes()
     content = gzip.decompress(content) if suffix == ".csv.gz" else content
-    assert len(content.splitlines()) == 3 + (not layout.columns)
-    assert (b"1234,5" in content) == (layout.decimal == ",")
+    assert len(content.splitlines()) == 3 + (not schema.file.header)
+    assert (b"1234,5" in content) == (schema.file.decimal == ",")
     assert Table.read(path, schema).to_arrow(holes="codes").equals(rows.to_arrow(holes="codes"))
 
 
 def test_a_row_of_another_length_in_a_file_without_a_header_is_refused(tmp_path):
     (tmp_path / "rows.csv").write_text("1,f\n2,m,secret\n")
     with refuses(DataError, "too many or too few fields"):
-        Table.read(tmp_path / "rows.csv", Schema((PAY, SEX), layout=Layout(columns=("pay", "sex"))))
+        Table.read(tmp_path / "rows.csv", Schema((PAY, SEX), file=Layout(header=("pay", "sex"))))
 
 
 WRONG = [
+    ({"header": ("a", "a")}, "once"), ({"decimal": ";"}, "decimal"), ({"delimiter": "x"}, "deli"),
+    ({"thousands": "x"}, "thousands"), ({"thousands": "."}, "thousands"),
+    ({"header": "a"}, "header must be a list of texts"), ({"decimal": 1}, "decimal must be a text"),
+    ({"undeclared": ("ignore",)}, "undeclared must list some of delimiter, encoding"),
+    ({"undeclared": ("decimals",)}, "Did you mean 'decimal'"),
+    ({"encoding": "latin1x"}, "encoding 'latin1x' cannot be read.*Did you mean 'latin_1'"),
+]  # fmt: skip
+WRONG_UNREAD = [
     ({"ignore": "note"}, "ignore must be a list"), ({"keys": ("",)}, "keys must be a list"),
     ({"ignore": ("a", "a")}, "each column once"), ({"ignore": ("a",), "keys": ("a",)}, "once"),
-    ({"columns": ("a", "a")}, "once"), ({"decimal": ";"}, "decimal"), ({"separator": "x"}, "sep"),
-    ({"thousands": "x"}, "thousands"), ({"thousands": "."}, "thousands"),
-    ({"undeclared_marks": ("ignore",)}, r"undeclared in \[file\] marks columns, separator"),
+    ({"ignore": ("pay",)}, "'pay' is an attribute, and left unread"),
+    ({"undeclared_columns": ("a",)}, "columns of ignore and keys only"),
 ]  # fmt: skip
 
 
@@ -162,11 +177,12 @@ def test_layouts_that_say_nothing_clear_are_refused(tmp_path):
     for facts, said in WRONG:
         with pytest.raises(SchemaError, match=said):
             Layout(**facts)
-    with pytest.raises(SchemaError, match="no attributes"):
-        Schema((PAY,), layout=Layout(ignore=("pay",)))
+    for facts, said in WRONG_UNREAD:
+        with pytest.raises(SchemaError, match=said):
+            Schema((PAY,), **facts)
     attribute = '[[attribute]]\nname = "a"\nkind = "categorical"\nlevels = ["x"]\n'
     for text, said in (
-        ("[file]\nheader = false\n", r"\[file\] has columns"),
+        ("[file]\nheader = false\n", r"\[file\]: header must be a list of texts"),
         ('[[attribute]]\nname = "id"\nkind = "key"\nnullable = true\n', "never read"),
         ('[[attribute]]\nkind = "key"\n', "keys must be"),
         ("wrong = 1\n", "Known: format, ledger, ignore"),
@@ -174,3 +190,61 @@ def test_layouts_that_say_nothing_clear_are_refused(tmp_path):
         (tmp_path / "s.toml").write_text(text + attribute)
         with pytest.raises(SchemaError, match=said):
             Schema.from_toml(tmp_path / "s.toml")
+
+
+# -- the tables of a file, which are its classes --------------------------------------------------
+KNOWN = ", ".join(("delimiter", "encoding", "decimal", "thousands", "header", "undeclared"))
+REFUSED = {
+    "[unit]\nmax_row = 3": "[unit]: unknown field 'max_row'. Did you mean 'max_rows'?",
+    "[unit]\nmax_rows = 3": "[unit]: column is required: the name of a column",
+    '[unit]\ncolumn = "p"\nmax_rows = "3"': "[unit]: max_rows must be a whole number",
+    '[unit]\ncolumn = "p"\nmax_rows = 0': "[unit]: max_rows must be a whole number of at least 1",
+    '[unit]\ncolumn = "p"\nmissing_codes = [1]': "[unit]: missing_codes must be a list of texts",
+    '[unit]\ncolumn = "p"\ncounts_as = "ones"': (
+        "[unit]: counts_as must be one of 'rows', 'one'. Did you mean 'one'?"
+    ),
+    '[unit]\ncolumn = "p"\nkind = "Unit"': "[unit]: unknown field 'kind'. Known fields: column,",
+    '[unit]\ncolumn = "p"\nignore = ["x"]': (
+        "[unit]: unknown field 'ignore'. Write it above the first table of the file."
+    ),
+    'unit = "p"': "unit must be a table: write [unit] and its fields below, which are column, max",
+    '[[unit]]\ncolumn = "p"': "unit must be a table: write [unit]",
+    "max_rows = 3": "'max_rows' in a schema. Write 'max_rows' in the table [unit].",
+    'missing_unit = "own"': "Write 'if_missing' in the table [unit].",
+    'unit_missing_codes = ["NA"]': "Write 'missing_codes' in the table [unit].",
+    '[units]\ncolumn = "p"': "unknown table or field 'units' in a schema. Did you mean 'unit'?",
+    'weight = "wt"': "weight must be a table: write [weight] and its fields below",
+    "weight_upper = 4": "Write 'upper' in the table [weight].",
+    "weight_default = 4": "Write 'default' in the table [weight].",
+    '[weight]\ncolumn = "w"': "[weight]: upper is required: the largest weight that counts",
+    '[weight]\ncolumn = "w"\nupper = -1': "[weight]: upper must be a number above 0",
+    '[weight]\ncolumn = "w"\nupper = "9"': "[weight]: upper must be a number",
+    'delimiter = ";"': "Write 'delimiter' in the table [file].",
+    '[file]\nseparator = ";"': f"[file]: unknown field 'separator'. Known fields: {KNOWN}.",
+    '[file]\ndelimeter = ";"': "[file]: unknown field 'delimeter'. Did you mean 'delimiter'?",
+    '[file]\nencoding = "latn-1"': "Did you mean 'latin_1'?",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_errors_in_a_table_name_it_the_field_and_a_remedy(text, tmp_path):
+    attribute = '[[attribute]]\nname = "a"\nkind = "categorical"\nlevels = ["x"]\n'
+    (tmp_path / "s.toml").write_text(f"{text}\n{attribute}")
+    with refuses(SchemaError, re.escape(REFUSED[text])):
+        Schema.from_toml(tmp_path / "s.toml")
+
+
+@pytest.mark.parametrize("kind", TABLES.values())
+def test_a_table_has_the_fields_of_its_class(kind, tmp_path):
+    facts = {
+        "column": "p", "max_rows": 3, "if_missing": "refuse", "missing_codes": ("NA",),
+        "counts_as": "one", "upper": 4.0, "default": 1.0, "delimiter": ";", "encoding": "latin-1",
+        "decimal": ",", "thousands": ".", "header": ("p", "sex"), "undeclared": ("decimal",),
+    }  # fmt: skip
+    made = kind(**{f.name: facts[f.name] for f in fields(kind)})
+    schema = Schema((SEX,), **{kind.table: made})
+    schema.to_toml(tmp_path / "s.toml")
+    stated = tomllib.loads((tmp_path / "s.toml").read_text())[kind.table]
+    assert stated == schema.to_dict()[kind.table] == made.to_table()
+    assert [*stated] == [f.name for f in fields(kind)]
+    assert getattr(Schema.from_toml(tmp_path / "s.toml"), kind.table) == made

@@ -182,13 +182,13 @@ def drafted(path, folder, *, header):
     draft_columns(path, header=header).to_toml(folder / "d.toml")
     text = (folder / "d.toml").read_text()
     schema = completed(text)
-    assert schema.layout.keys == (("id",) if header else ())
+    assert schema.keys == (("id",) if header else ())
     if not header:
-        names = dict(zip(schema.layout.columns, HEADLESS["names"], strict=True))
+        names = dict(zip(schema.file.header, HEADLESS["names"], strict=True))
         schema = completed(re.sub(r"column\d", lambda m: names[m[0]], text))
     pay = replace(schema["pay"], lower=0, upper=100, nullable=True, outside="missing")
     read = tuple(pay if a.name == "pay" else a for a in schema if a.name != "id")
-    return replace(schema, attributes=read, layout=replace(schema.layout, keys=("id",)))
+    return replace(schema, attributes=read, keys=("id",))
 
 
 QUICK = ("pandas, semicolon and decimal comma", "csv, quoted with CR LF", "duckdb, Parquet")
@@ -234,7 +234,7 @@ def check(rows, schema):
     days = pd.to_datetime(rows["day"].astype(str).str[:10])
     assert days.between("2020-01-01", "2024-02-29").all()
     assert rows["pay"].astype(float).between(0, 100).all()
-    assert [*rows.columns] == [*schema.written.names] or schema.layout != PLAIN
+    assert [*rows.columns] == [*schema.written.names] or schema.file != PLAIN
 
 
 def test_the_page_has_a_row_for_each_file():

@@ -47,7 +47,7 @@ def ages_read(rows):
 @given(st.lists(st.integers(-1, 6), max_size=60), st.integers(1, 5), st.booleans())
 def test_each_unit_keeps_as_many_rows_as_it_may(units, most, own):
     units = np.array(units, dtype=np.int64)
-    kept = chosen(units, Unit("p", max_rows=most, missing="own" if own else "drop"))
+    kept = chosen(units, Unit("p", max_rows=most, if_missing="own_unit" if own else "drop"))
     for unit in range(7):
         assert kept[units == unit].sum() == min(most, (units == unit).sum())
     assert (kept[units < 0] == own).all()
@@ -80,9 +80,9 @@ def test_rows_without_an_identifier_are_dropped_kept_or_refused(empty):
     data = {"p": ["a", empty, empty, "b"], "age": [1, 2, 3, 4]}
     codes = {"missing_codes": ("NA",)}
     assert ages(data, **codes) == [1, 4]
-    assert ages(data, missing="own", **codes) == [1, 2, 3, 4]
+    assert ages(data, if_missing="own_unit", **codes) == [1, 2, 3, 4]
     with refuses(DataError, "a row has no identifier in the column 'p'"):
-        ages(data, missing="refuse", **codes)
+        ages(data, if_missing="refuse", **codes)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -189,14 +189,14 @@ BAD = {
     "no identifiers": (None, {}, (DataError, "the data does not have")),
     "no rows": ([1], {"max_rows": 0}, (ParameterError, "at least 1")),
     "endless rows": ([1], {"max_rows": 10**9}, (SchemaError, "at most 1,000,")),
-    "half a row": ([1], {"max_rows": 1.5}, (ParameterError, "whole number")),
-    "a row of words": ([1], {"max_rows": "5"}, (ParameterError, "finite number")),
-    "no policy": ([1], {"missing": "keep"}, (SchemaError, "drop, refuse, own")),
+    "half a row": ([1], {"max_rows": 1.5}, (SchemaError, "max_rows must be a whole number")),
+    "a row of words": ([1], {"max_rows": "5"}, (SchemaError, "max_rows must be a whole number")),
+    "no policy": ([1], {"if_missing": "keep"}, (SchemaError, "'drop', 'refuse', 'own_unit'")),
     "none at all": ([None, ""], {}, 0),
     "mixed types": ([7, "7", 7.0, b"7", True, "x"], {}, 3),
     "strange types": ([Wordy(), [1], {}, 1j], {}, 0),
-    "strange and refused": ([Wordy()], {"missing": "refuse"}, (DataError, "no i")),
-    "strange and alone": ([Wordy(), [1]], {"missing": "own"}, 0),
+    "strange and refused": ([Wordy()], {"if_missing": "refuse"}, (DataError, "no i")),
+    "strange and alone": ([Wordy(), [1]], {"if_missing": "own_unit"}, 0),
     "as many as may be": (["a"] * 9, {"max_rows": 10**6}, 9),
     "no row": ([], {}, 0),
 }
@@ -227,12 +227,15 @@ def test_other_columns_of_rows_with_units_are_read_as_all_are():
 def test_a_unit_is_no_attribute_and_stands_in_the_file(tmp_path):
     with pytest.raises(SchemaError, match="never modelled"):
         Schema((AGE,), unit=Unit("age"))
-    schema = Schema((AGE,), unit=Unit("p", max_rows=4, missing="own", missing_codes=("NA",)))
+    schema = Schema(
+        (AGE,), unit=Unit("p", max_rows=4, if_missing="own_unit", missing_codes=("NA",))
+    )
     schema.to_toml(tmp_path / "s.toml")
     assert Schema.from_toml(tmp_path / "s.toml") == schema == Schema.from_json(schema.to_json())
-    assert 'unit = "p"\nmax_rows = 4\nmissing_unit = "own"\n' in (tmp_path / "s.toml").read_text()
+    table = '[unit]\ncolumn = "p"\nmax_rows = 4\nif_missing = "own_unit"\n'
+    assert table in (tmp_path / "s.toml").read_text()
     assert "unit" not in Schema((AGE,)).to_dict()
-    with pytest.raises(SchemaError, match="facts about a 'unit'"):
+    with pytest.raises(SchemaError, match=r"'max_rows' in the table \[unit\]"):
         Schema.from_dict({**Schema((AGE,)).to_dict(), "max_rows": 3})
 
 
@@ -255,8 +258,8 @@ def test_rows_belong_together_where_identifiers_are_equal_and_nowhere_else(make)
 def test_identifiers_that_cannot_be_read_never_stand_alone():
     data = {"p": [b"\xff\x00", b"\xff\x01", b"\xff\x00", [1], [1], None], "age": [*range(1, 7)]}
     assert len(ages(data)) == 2  # bytes are read by their digits, lists not at all
-    kept = ages(data, missing="own")
+    kept = ages(data, if_missing="own_unit")
     assert (len(kept), 6 in kept, {4, 5} & {*kept}) == (3, True, set())
     with pytest.raises(DataError, match="no identifier"):
-        ages(data, missing="refuse")
+        ages(data, if_missing="refuse")
     assert len(ages({"p": ["\ud800", "\ud800", "x"], "age": [1, 2, 3]})) == 2

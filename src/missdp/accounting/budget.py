@@ -335,24 +335,24 @@ class Filter(Budget):
         self._cost, self._cap = cost, cost.price(cost.event()) if cost.amount else Fraction(0)
 
     def _for_units(
-        self, unit: str, rows: int, *, counts: Literal["rows", "unit"] = "rows"
+        self, unit: str, rows: int, *, counts_as: Literal["rows", "one"] = "rows"
     ) -> Filter:
         """Return a fresh filter with the same total that protects units of at most ``rows`` rows.
 
         Not public: the caller must have chosen the rows of each unit, which cannot be checked here.
         Events that are charged to it, its `cost` and its `left` are stated for one row. Its
-        epsilon, its `filter` and its `spent` are stated for a unit. With ``counts="unit"``, all
+        epsilon, its `filter` and its `spent` are stated for a unit. With ``counts_as="one"``, all
         rows of a unit count as one together.
         """
         if not self._is_fresh:
             raise ParameterError("only a fresh Filter without failure can be for units")
         made = type(self).from_cost(
-            self._cost.of_each(rows if counts == "rows" else 1),
+            self._cost.of_each(rows if counts_as == "rows" else 1),
             delta=self._delta,
             adjacency=self._adjacency,
         )
         made._epsilon = self._epsilon
-        made._unit = {"unit": unit, "rows": rows, "counts": counts}
+        made._unit = {"unit": unit, "rows": rows, "counts_as": counts_as}
         made.filter()  # refused now, if nothing is proven
         return made
 

@@ -37,7 +37,7 @@ class UnitEvent(FilterEvent):
     rows : int
         How many rows of a unit are read at most, at least 1; 1 also where the capacity is a fact
         about a whole unit.
-    counts : {"rows", "unit"}, default "rows"
+    counts_as : {"rows", "one"}, default "rows"
         Whether each row counts as one, or all rows of a unit together.
     capacity, log
         As of a `FilterEvent`, for one row that counts as one. Bounds are computed from the capacity
@@ -58,18 +58,18 @@ class UnitEvent(FilterEvent):
 
     unit: str
     rows: int = field(metadata=COUNT_FROM_1)
-    counts: Literal["rows", "unit"] = "rows"
+    counts_as: Literal["rows", "one"] = "rows"
 
     @property
     def bound(self) -> int:
         """How much all rows of a unit count together at most."""
-        return self.rows if self.counts == "rows" else 1
+        return self.rows if self.counts_as == "rows" else 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (isinstance(self.unit, str) and self.unit) or self.unit == ROW:
             raise ParameterError("unit must be the name of the column that identifies units")
-        one_of("counts", self.counts, ("rows", "unit"))
+        one_of("counts_as", self.counts_as, ("rows", "one"))
         if self.failure:
             raise UnprovenError("nothing is proven of failures for units with several rows")
         self.flatten()  # refused now, if nothing is proven
@@ -104,4 +104,4 @@ def _of_group(event: Event, rows: int) -> Event:
 def counted_as_one(events: Iterable[Event]) -> bool:
     """Tell whether all events for units let the rows of one count as one together."""
     held = [e for e in events for e in (e, *getattr(e, "log", ())) if isinstance(e, UnitEvent)]
-    return bool(held) and all(event.counts == "unit" for event in held)
+    return bool(held) and all(event.counts_as == "one" for event in held)

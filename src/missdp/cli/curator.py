@@ -63,6 +63,9 @@ def draft(
     no_header: Annotated[
         bool, typer.Option("--no-header", help="The first line of a text file is a row already.")
     ] = False,
+    encoding: Annotated[
+        str, typer.Option(help="The encoding of a text file: latin-1, cp1252, utf-16, say.")
+    ] = "utf-8",
 ) -> None:
     """Write a draft schema from column names and cells, for a person to complete.
 
@@ -76,11 +79,11 @@ def draft(
         raise OutputError(f"{str(output)!r} exists. {TO_REPLACE}")
     check_apart([output], data)
     with working("reading the rows"):
-        drafted = draft_columns(data, header=not no_header)
+        drafted = draft_columns(data, header=not no_header, encoding=encoding)
     drafted.to_toml(output)
     marked = [a.name for a in drafted.attributes if a.undeclared]
-    marked += drafted.layout.undeclared
-    marked += [FILE] * bool(drafted.layout.undeclared_marks)
+    marked += drafted.unread
+    marked += [FILE] * bool(drafted.file.undeclared)
     lines = [f"Wrote {output}: {len(drafted.attributes)} attributes."]
     if marked:
         lines += [
@@ -95,7 +98,7 @@ def draft(
     if drafted.unread:
         lines += ["Never read (keys, and columns that are ignored):"]
         lines += [f"  {why}" for why in drafted.unread.values()]
-    if not (layout := drafted.layout).plain:
+    if not (layout := drafted.file).plain:
         grouped = f" and groups of digits with {layout.thousands!r}" * bool(layout.thousands)
         lines += [f"Numbers in text have the decimal mark {layout.decimal!r}{grouped}: see [file]."]
     if drafted.doubts:
@@ -156,7 +159,7 @@ def check(
     document: dict[str, Any] = {
         "attributes": list(facts.names),
         "nullable": list(facts.nullable),
-        "unread": list(facts.layout.unread),
+        "unread": list(facts.unread),
         "undeclared": {name: list(marks) for name, marks in facts.undeclared.items()},
         "data_fits": None if data is None else True,
     }
@@ -172,8 +175,8 @@ def check(
     lines = [f"{len(facts)} attributes, {len(facts.nullable)} may be missing."]
     if empty := [a.name for a in facts if not a.size]:
         lines += [f"No row has a value, and no synthetic row will: {', '.join(empty)}."]
-    if facts.layout.unread:
-        lines += [f"Never read: {', '.join(facts.layout.unread)}."]
+    if facts.unread:
+        lines += [f"Never read: {', '.join(facts.unread)}."]
     lines += [*_kinds_in_words(facts)]
     if facts.rules:
         rules = (f"  {rule.text}" for rule in facts.rules)

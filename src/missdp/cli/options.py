@@ -26,6 +26,7 @@ from missdp.cli import check_stdout, complain, say
 from missdp.errors import DataError, MissDPError, OutputError, ParameterError, replacing
 from missdp.files import check_outputs, picture_format, unnamed
 from missdp.schema import Schema
+from missdp.schema.layout import UnitCounts
 from missdp.table import FileRows, PartRows, RowStream, memory_limit
 
 _PIPE = "-"  # in place of a file: rows from standard input, results to standard output
@@ -89,20 +90,24 @@ UnitOption = Annotated[
         "--unit",
         metavar="COLUMN",
         help="Protect all rows together that have the same value in this column, which is never "
-        "modelled; as unit = COLUMN in the schema.",
+        "modelled; as column in [unit] of the schema.",
     ),
 ]
 UnitRowsOption = Annotated[
     int | None,
     option("--max-rows", help="How many rows of a unit take part at most; by default 1."),
 ]
+CountsAsOption = Annotated[
+    UnitCounts | None,
+    option("--counts-as", help="Whether a unit counts as its rows, or as one; by default as rows."),
+]
 WeightOption = Annotated[
-    list[str] | None,
+    str | None,
     option(
         "--weight",
         metavar="COLUMN",
-        help="How much each row counts: the survey weight in this column, which is never modelled, "
-        "or 'unit', all rows of a unit as one; both may be given. As weight in the schema.",
+        help="How much each row counts: the survey weight in this column, which is never modelled; "
+        "as column in [weight] of the schema.",
     ),
 ]
 UpperOption = Annotated[

@@ -202,7 +202,7 @@ _ROW_BYTES, _DONOR_BYTES, _FILLED_BYTES = 200, 32, 24
 
 def _without_rows(facts: Schema) -> Table:
     """Return an empty table of the schema, which no ledger pays for."""
-    plain = replace(facts, ledger="", layout=PLAIN)
+    plain = replace(facts, ledger="", file=PLAIN, ignore=(), keys=(), undeclared_columns=())
     return Table.read({name: [] for name in plain.stored.names}, plain)
 
 

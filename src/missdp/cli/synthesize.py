@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
@@ -23,6 +23,7 @@ from missdp.cli import RUN, check_stdout, complain
 from missdp.cli.app import emit
 from missdp.cli.charges import Charge, charges_ledger, paid_schema
 from missdp.cli.options import (
+    CountsAsOption,
     EngineOption,
     HolesOption,
     IndependentOption,
@@ -52,6 +53,7 @@ from missdp.errors import ParameterError, check_epsilon
 from missdp.files import PutOff, check_outputs
 from missdp.progress import Progress, progress_bar
 from missdp.schema import Schema, SurveyWeight, Unit
+from missdp.schema.layout import SchemaTable
 from missdp.shelf import memory_in_force
 from missdp.sources import STRATEGIES
 from missdp.synth.base import MissingValues, Synthesizer
@@ -135,6 +137,7 @@ def synthesize(
     undeclared: UndeclaredOption = "refuse",
     unit: UnitOption = None,
     max_rows: UnitRowsOption = None,
+    counts_as: CountsAsOption = None,
     weight: WeightOption = None,
     weight_upper: UpperOption = None,
     model: Annotated[
@@ -166,7 +169,9 @@ def synthesize(
     release = Release(output, model=model, guarantee=guarantee, overwrite=overwrite, id=asked)
     check_apart(release.outputs, data, schema)
     in_file = paid_schema(schema, charge)
-    facts = _read_for(_declaring(in_file, unit, max_rows, weight, weight_upper), engine)
+    of_unit = {"column": unit, "max_rows": max_rows, "counts_as": counts_as}
+    of_weight = {"column": weight, "upper": weight_upper}
+    facts = _read_for(_declaring(in_file, of_unit, of_weight), engine)
     check_holds(output, facts, values)
     if charge is not None and charge.found(release, facts, as_json=as_json):
         return
@@ -250,40 +255,32 @@ def synthesize(
     emit(document, text, as_json=as_json)
 
 
-def _declaring(
-    schema: Schema,
-    unit: str | None,
-    max_rows: int | None,
-    weight: Sequence[str] | None = None,
-    upper: float | None = None,
-) -> Schema:
-    """Return the schema with the unit and the weight that the options declare, or that it has."""
-    known = _of_units(schema, unit, max_rows)
-    if not weight:
-        if upper is not None and known.weight is None:
-            raise ParameterError("--weight-upper is for --weight, or a schema that declares one")
-        return known if upper is None else replace(known, weight=_up_to(known.weight, upper))
-    said = {} if known.unit is None else known.unit.said()
-    said |= {"weight": list(weight)} | ({} if upper is None else {"weight_upper": upper})
-    if known.weighs:
-        raise ParameterError("the schema declares how much rows count: leave --weight out")
-    return replace(known, unit=Unit.said_in(said), weight=SurveyWeight.said_in(said))
+def _declaring(schema: Schema, unit: Mapping[str, Any], weight: Mapping[str, Any]) -> Schema:
+    """Return the schema with the fields of its tables [unit] and [weight] that options state."""
+    return replace(
+        schema,
+        unit=_stated(Unit, schema.unit, unit),
+        weight=_stated(SurveyWeight, schema.weight, weight),
+    )
 
 
-def _up_to(weight: SurveyWeight | None, upper: float) -> SurveyWeight | None:
-    return None if weight is None else replace(weight, upper=upper)
-
-
-def _of_units(schema: Schema, unit: str | None, max_rows: int | None) -> Schema:
-    if unit is None and max_rows is None:
-        return schema
-    if unit is None and schema.unit is None:
-        raise ParameterError("--max-rows is for --unit, or a schema that declares a unit")
-    known = schema.unit if unit is None or schema.unit is None else None
-    if known is None and schema.unit is not None and schema.unit.column != unit:
-        raise ParameterError(f"the schema declares another unit: {schema.unit.column!r}")
-    stated = schema.unit or Unit(str(unit))
-    return replace(schema, unit=stated if max_rows is None else replace(stated, max_rows=max_rows))
+def _stated(kind: type[SchemaTable], known: Any, given: Mapping[str, Any]) -> Any:
+    """Return a table of the schema with other fields in place of some; those of None are left."""
+    given = {name: fact for name, fact in given.items() if fact is not None}
+    if not given:
+        return known
+    if known is None and "column" not in given:
+        option = {"upper": "--weight-upper"}.get(
+            named := next(iter(given)), f"--{named.replace('_', '-')}"
+        )
+        raise ParameterError(
+            f"{option} is for --{kind.table}, or a schema that declares [{kind.table}]"
+        )
+    if known is not None and given.get("column", known.column) != known.column:
+        raise ParameterError(
+            f"the schema declares another {kind.table}: {known.column!r}. Leave --{kind.table} out"
+        )
+    return kind.from_table(({} if known is None else known.to_table()) | given)
 
 
 def _read_for(facts: Schema, engine: str) -> Schema:
@@ -304,7 +301,7 @@ def _read_by(engine: str, data: RowStream | str, facts: Schema) -> Iterator[Any]
     from missdp.engines import spark_frame, spark_session
 
     names = (*facts.names, *([facts.unit.column] if facts.unit else []))
-    place, ignore = data if isinstance(data, PartRows) else str(data), facts.layout.ignore
+    place, ignore = data if isinstance(data, PartRows) else str(data), facts.ignore
     with spark_session() as session:
         yield spark_frame(place, names, session, ignore=ignore)
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -97,15 +96,15 @@ def of_units(frame: DataFrame, schema: Schema) -> tuple[DataFrame, Ints]:
     unit = schema.unit
     assert unit is not None
     names = (*schema.names, unit.column)
-    check_columns(list(frame.columns), names, unread=schema.layout.ignore)
+    check_columns(list(frame.columns), names, unread=schema.ignore)
     cells = _cells_of(frame, names).toDF(*(f"c{place}" for place in range(len(names))))
     *others, own = cells.columns
     types = StructType([*cells.schema.fields[:-1], StructField(own, BinaryType())])
     named = _in_arrow(cells, partial(_identified, unit=unit), types)
     none, unread = named[own].isNull(), named[own] == functions.lit(UNREAD)
-    if unit.missing == "refuse":
+    if unit.if_missing == "refuse":
         _refuse(named.filter(none | unread), unit)
-    rows = named.filter(none | ~unread if unit.missing == "own" else ~none & ~unread)
+    rows = named.filter(none | ~unread if unit.if_missing == "own_unit" else ~none & ~unread)
     number, window = functions.row_number(), Window.partitionBy(own)
     # By their bytes, for text that differs may be alike to a collation.
     texts = {f.name for f in types.fields if isinstance(f.dataType, StringType)}
@@ -183,7 +182,7 @@ class SparkSource(StreamedSource):
         if engine_of(frame) is None:
             raise ParameterError("frame must be a Spark data frame")
         check(schema)
-        check_columns(list(frame.columns), schema.names, unread=schema.layout.ignore)
+        check_columns(list(frame.columns), schema.names, unread=schema.ignore)
         self._frame = frame
         super().__init__(schema)
 
@@ -256,10 +255,10 @@ def check(schema: Schema) -> None:
             f"Spark hands over no moments with a time zone: {zoned}; store them without one, or "
             "read the rows without it (--engine missdp)"
         )
-    if replace(schema.layout, ignore=()) != PLAIN:
+    if schema.keys or schema.file != PLAIN:
         raise SchemaError(
             "Spark reads cells as they are, and makes no keys: ignore keys, and pass numbers as "
-            "numbers; or read the rows without it (--engine missdp)"
+            "numbers and text as UTF-8; or read the rows without it (--engine missdp)"
         )
 
 

@@ -30,8 +30,7 @@ from missdp.errors import (
     import_optional,
     replacing,
 )
-from missdp.schema.layout import Layout
-from missdp.table.read_files import csv_separator, file_batches, file_columns, is_csv
+from missdp.table.read_files import csv_delimiter, file_batches, file_columns, is_csv
 from missdp.table.streams import PartRows
 
 if TYPE_CHECKING:
@@ -128,16 +127,16 @@ def spark_frame(
                 return session.read.parquet(data)
         if isinstance(data, PartRows):
             paths = list(map(_url, data.paths))
-            file_columns(data.paths[0], names, layout=Layout(ignore=ignore))
+            file_columns(data.paths[0], names, unread=ignore)
         else:
             path = Path(data)
-            found = file_columns(path, names, layout=Layout(ignore=ignore))
+            found = file_columns(path, names, unread=ignore)
             paths = [_url(path)]
             if is_csv(path):
                 for _ in file_batches(path, found):  # Spark takes any quote for closed
                     pass
                 with quiet():
-                    return _csv(paths[0], found, csv_separator(path), session)
+                    return _csv(paths[0], found, csv_delimiter(path), session)
         with quiet():
             return session.read.parquet(*paths)
 
@@ -147,7 +146,7 @@ def _url(path: Path) -> str:
     return "file://" + re.sub(r"([\\*?\[\]{}])", r"\\\1", path.absolute().as_posix())
 
 
-def _csv(path: str, names: tuple[str, ...], separator: str, session: SparkSession) -> DataFrame:
+def _csv(path: str, names: tuple[str, ...], delimiter: str, session: SparkSession) -> DataFrame:
     """Return the cells of a CSV file as text; a row with more or fewer ends the query."""
     from pyspark.sql.types import StringType, StructField, StructType
 
@@ -156,7 +155,7 @@ def _csv(path: str, names: tuple[str, ...], separator: str, session: SparkSessio
             "Spark leaves out empty lines, which are missing cells in a CSV file of one column: "
             "use Parquet, or another engine"
         )
-    options = {"header": True, "sep": separator, "escape": '"', "encoding": "UTF-8"}
+    options = {"header": True, "sep": delimiter, "escape": '"', "encoding": "UTF-8"}
     options |= {"mode": "FAILFAST", "multiLine": True, "columnPruning": False}
     schema = StructType([StructField(name, StringType()) for name in names])
     return session.read.options(**options).csv(path, schema)

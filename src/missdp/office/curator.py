@@ -186,8 +186,8 @@ def _taking_part(schema: Schema) -> dict[str, str]:
 def _of_rows(schema: Schema) -> Schema:
     """Return a schema of rows by themselves; columns of unit and weight may be there, unread."""
     apart = tuple(f.column for f in (schema.unit, schema.weight) if f is not None)
-    layout = replace(schema.layout, ignore=(*schema.layout.ignore, *apart))
-    return replace(schema.of_rows, layout=layout) if apart else schema
+    unread = (*schema.ignore, *apart)
+    return replace(schema.of_rows, ignore=unread) if apart else schema
 
 
 def _compared(

@@ -169,9 +169,9 @@ class Plan(Record):
         lines += [] if self.memory is None else [f"Memory: {self.memory:,.0f} MB."]
         if self.counted < 1:
             lines.append(
-                f"A row counts {self.counted:.1%} of weight_upper on average: so much of each "
-                "count is left, and the noise stays. A smaller weight_upper leaves more, and cuts "
-                "more weights."
+                f"A row counts {self.counted:.1%} of the largest weight on average: so much "
+                "of each count is left, and the noise stays. A smaller upper in [weight] leaves "
+                "more, and cuts more weights."
             )
         if self.rehearsed_rows < self.rows:
             lines.append(f"Rehearsed on {self.rehearsed_rows:,} rows; a run needs more.")

@@ -199,7 +199,7 @@ class Declared:
         if weight is not None and declared is not None and not 0 < declared <= weight.upper:
             raise ParameterError(
                 f"mean_weight must be above 0 and at most {weight.upper:g}, the largest weight "
-                "that counts (weight_upper of the schema)"
+                "that counts (upper in [weight] of the schema)"
             )
 
     def _check_numbers(self) -> None:

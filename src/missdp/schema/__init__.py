@@ -3,7 +3,7 @@
 * `attributes`, `numeric`, `dates` (formats too), `differences`, `open_domains`: kinds of columns.
 * `rules`: facts about rows as people write them, in the one syntax of `expressions`; `logic`,
   `bound_rules`, `rule_set`: as they are computed with.
-* `layout`: how a file is laid out, units, weights. `schema`: all of it, and its TOML file.
+* `layout`: how a file is written, units, weights. `schema`: all of it, and its TOML file.
 * `undeclared`: conditions of guarantees that follow from a schema. `cliques`: which attributes are
   counted together.
 

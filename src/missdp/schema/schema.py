@@ -6,7 +6,7 @@ import re
 import tomllib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from html import escape
 from itertools import chain
@@ -22,26 +22,26 @@ from missdp.schema.attributes import KINDS, MAX_WHOLE, Attribute
 from missdp.schema.bound_rules import Derived, Routing
 from missdp.schema.differences import Computed, Difference, EitherDate
 from missdp.schema.layout import (
-    EACH_UNIT,
-    FILE_FACTS,
     PLAIN,
-    UNIT_FACTS,
-    WEIGHT_FACTS,
+    TABLES,
+    TOP_LEVEL,
     Layout,
+    SchemaTable,
     SurveyWeight,
     Unit,
+    place_of,
 )
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.schema.rule_set import FEW_ROWS, REHEARSED_ROWS, RuleSet
 from missdp.schema.rules import Rule
 
 FILE = "[file]"
-"""The entry of `Schema.undeclared` for facts of the layout of text files."""
+"""The entry of `Schema.undeclared` for facts about text files."""
 _UNREAD = ("key", "ignore")  # kinds of columns that are never read
 _FEW = 8  # levels that are shown
 _FORMAT = 1  # of the layout that people write
-_KEYS = {"kind", "format", "attribute", "attributes", "rule", "rules", "layout", "ignore", "file"}
-_KEYS |= {"ledger", *UNIT_FACTS, *WEIGHT_FACTS}
+_TOML_KEYS = (*TOP_LEVEL, *TABLES, "attribute", "rule")
+_JSON_KEYS = ("attributes", "rules", "keys", "undeclared_columns")
 # Neither blanks, nor ``role:password@``.
 _LEDGER = re.compile(r"|(?!\w[^/]*://[^@]*:[^@]*@)[^\s#]*#[\w.-]+")
 
@@ -58,8 +58,17 @@ class Schema(Record):
         Public facts about single rows: :class:`Always`, :class:`Never`, :class:`NotApplicable`,
         :class:`Determined`. An attribute that a rule makes not applicable to some rows gets that
         fact by itself.
-    layout : Layout, optional
-        Columns that are never read, keys among them; and how text files are written.
+    file : Layout, optional
+        How text files of the table are written.
+    ignore : tuple of str, default ()
+        Columns that are left out: never read, and not written.
+    keys : tuple of str, default ()
+        Columns that tell rows apart: never read, and written with fresh whole numbers from 1 on,
+        before all others.
+    undeclared_columns : tuple of str, default ()
+        Those of ``ignore`` and ``keys`` that were left unread because of private cells, which
+        nobody has declared public yet. A release refuses a schema with such marks unless
+        they are accepted.
     ledger : str, default ""
         ``URL#NAME``, or ``#NAME`` in whatever ledger: the budget without which nothing is released
         from rows of this schema. Schemas that differ in nothing else are equal.
@@ -94,10 +103,13 @@ class Schema(Record):
 
     attributes: tuple[AnyAttribute, ...]
     rules: tuple[Rule, ...] = ()
-    layout: Layout = PLAIN
     ledger: str = field(default="", compare=False)
     unit: Unit | None = None
     weight: SurveyWeight | None = None
+    file: Layout = PLAIN
+    ignore: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    undeclared_columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         given = tuple(self.attributes) if isinstance(self.attributes, Iterable) else (None,)
@@ -111,20 +123,38 @@ class Schema(Record):
         names = self.names
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise SchemaError(f"attribute names must be distinct; repeated: {repeated}")
-        if not isinstance(self.layout, Layout) or {*names} & {*self.layout.unread}:
-            raise SchemaError("layout must be a Layout, whose columns left out are no attributes")
+        self._check_unread()
         if not isinstance(self.ledger, str) or not _LEDGER.fullmatch(self.ledger):
             raise SchemaError("ledger must be URL#NAME or #NAME, and tell no password")
         object.__setattr__(self, "attributes", _with_computed(given))
         self._check_unit()
         self._check_rules()
 
+    def _check_unread(self) -> None:
+        for name in ("ignore", "keys", "undeclared_columns"):
+            given = getattr(self, name)
+            listed = tuple(given) if isinstance(given, (list, tuple)) else None
+            if listed is None or not all(isinstance(n, str) and n for n in listed):
+                raise SchemaError(f"{name} must be a list of names of columns")
+            object.__setattr__(self, name, listed)
+        if len({*self.unread}) < len(self.unread):
+            raise SchemaError("ignore and keys must name each column once")
+        if both := sorted({*self.names} & {*self.unread}):
+            raise SchemaError(
+                f"column {both[0]!r} is an attribute, and left unread: leave it out of ignore and "
+                "keys, or of the attributes"
+            )
+        if not {*self.undeclared_columns} <= {*self.unread}:
+            raise SchemaError("undeclared_columns must list columns of ignore and keys only")
+
     def _check_unit(self) -> None:
+        if not isinstance(self.file, Layout):
+            raise SchemaError("file must be a Layout, which says how text files are written")
         if not isinstance(self.unit, Unit | None):
             raise SchemaError("unit must be a Unit, which names a column of identifiers")
         if not isinstance(self.weight, SurveyWeight | None):
             raise SchemaError("weight must be a SurveyWeight, which names a column")
-        taken = {*self.names, *self.layout.unread}
+        taken = {*self.names, *self.unread}
         for fact, what in ((self.unit, "identifies units"), (self.weight, "weighs rows")):
             if fact is not None and fact.column in taken:
                 raise SchemaError(
@@ -175,7 +205,7 @@ class Schema(Record):
     @property
     def weighs(self) -> bool:
         """Whether rows count different amounts."""
-        return self.weight is not None or (self.unit is not None and self.unit.counts == "unit")
+        return self.weight is not None or (self.unit is not None and self.unit.counts_as == "one")
 
     @cached_property
     def stored(self) -> Schema:
@@ -190,10 +220,13 @@ class Schema(Record):
     @cached_property
     def written(self) -> Schema:
         """The schema of the columns that are written: those that a table has, after fresh keys."""
-        keys = (
-            Numeric(name=n, lower=1, upper=MAX_WHOLE - 1, integer=True) for n in self.layout.keys
-        )
+        keys = (Numeric(name=n, lower=1, upper=MAX_WHOLE - 1, integer=True) for n in self.keys)
         return Schema((*keys, *self.stored))
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The columns that are never read."""
+        return (*self.keys, *self.ignore)
 
     def read_for(self, names: Iterable[str]) -> frozenset[str]:
         """Return the columns that are read to know these attributes."""
@@ -237,8 +270,8 @@ class Schema(Record):
     def subset(self, names: Iterable[str]) -> Schema:
         """Schema of the named attributes, in the order given, with the rules about them alone.
 
-        What a rule that is left out may have filled is marked as ``settled``. Facts of the layout
-        that nobody has declared public stay marked.
+        What a rule that is left out may have filled is marked as ``settled``. Facts about text
+        files that nobody has declared public stay marked.
         """
         wanted = tuple(names)
         whole = (r for r in self.rule_set.derived.values() if {*r.by, r.target.name} <= {*wanted})
@@ -253,7 +286,7 @@ class Schema(Record):
         wide = {name for name, r in self.rule_set.derived.items() if not kept.issuperset(r.names)}
         attributes = tuple(replace(a, settled=True) if a.name in wide else a for a in attributes)
         facts: dict[str, Any] = {name: getattr(self, name) for name in ("ledger", "unit", "weight")}
-        facts["layout"] = Layout(undeclared_marks=self.layout.undeclared_marks)
+        facts["file"] = Layout(undeclared=self.file.undeclared)
         found = Schema(attributes, rules, **facts)
         lost = (self.rule_set.filled & kept) - found.rule_set.filled
         marked = (replace(a, settled=True) if a.name in lost else a for a in found)
@@ -328,12 +361,12 @@ class Schema(Record):
     def undeclared(self) -> dict[str, tuple[str, ...]]:
         """Facts read from private data and not yet declared public, per column.
 
-        The entry ``"[file]"`` is for facts about numbers in text, which `Layout` marks.
+        The entry ``"[file]"`` is for facts about text files, which `Layout` marks.
         """
-        unread = dict.fromkeys(self.layout.undeclared, ("kind",))
+        unread = dict.fromkeys(self.undeclared_columns, ("kind",))
         marked = {a.name: a.undeclared for a in self.attributes if a.undeclared} | unread
-        if self.layout.undeclared_marks:  # a column may be called "[file]", too
-            marked[FILE] = (*marked.get(FILE, ()), *self.layout.undeclared_marks)
+        if self.file.undeclared:  # a column may be called "[file]", too
+            marked[FILE] = (*marked.get(FILE, ()), *self.file.undeclared)
         return marked
 
     def declare_public(self) -> Schema:
@@ -345,8 +378,8 @@ class Schema(Record):
         ({'a': ('levels',)}, {})
         """
         attributes = tuple(replace(a, undeclared=()) for a in self.attributes)
-        layout = replace(self.layout, undeclared=(), undeclared_marks=())
-        return replace(self, attributes=attributes, layout=layout)
+        file = replace(self.file, undeclared=())
+        return replace(self, attributes=attributes, file=file, undeclared_columns=())
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
@@ -358,33 +391,38 @@ class Schema(Record):
     @classmethod
     def _read(cls, data: Mapping[str, Any]) -> Self:
         """Read attributes of a document of ours, or the [[attribute]] tables of a TOML file."""
-        rows = data.get("attributes") if "attributes" in data else data.get("attribute")
-        layout, ledger = data.get("layout", {}), data.get("ledger", "")
-        rules = data.get("rules") if "rules" in data else data.get("rule", [])
-        if "attributes" not in data and data.get("format", _FORMAT) != _FORMAT:
+        is_document = "attributes" in data
+        if not is_document and data.get("format", _FORMAT) != _FORMAT:
             raise SchemaError(f"this version reads schema format {_FORMAT} only")
-        if unknown := sorted(set(data) - _KEYS, key=str):
-            raise SchemaError(
-                f"unknown table or field {unknown[0]!r} in a schema"
-                f"{did_you_mean(unknown[0], _TABLES) or '. Known: ' + ', '.join(_TABLES) + '.'}"
-            )
+        _check_keys(data)
+        rows: Any = data.get("attributes" if is_document else "attribute")
+        rules = data.get("rules" if is_document else "rule", [])
         if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
             raise SchemaError("a schema needs [[attribute]] tables, one per column")
         if not isinstance(rules, (list, tuple)) or not all(isinstance(r, Mapping) for r in rules):
             raise SchemaError("rules are [[rule]] tables, one for each")
-        if "attributes" not in data:
-            rows, layout = _apart(rows, data)
+        names = ("ignore", "keys", "undeclared_columns")
+        unread = {name: data[name] for name in names if name in data}
+        if not is_document:
+            rows, unread = _apart(rows, data)
         attributes = (Attribute.from_dict(_said_plainly(row)) for row in rows)
+        facts = {n: kind.from_table(data[n]) for n, kind in TABLES.items() if n in data}
         read = tuple(map(Rule.from_dict, rules))
-        facts = Layout.from_dict(layout), ledger, Unit.said_in(data), SurveyWeight.said_in(data)
-        return cls(tuple(attributes), read, *facts)  # type: ignore[arg-type]
+        ledger = data.get("ledger", "")
+        return cls(tuple(attributes), read, ledger=ledger, **unread, **facts)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as JSON values; without what is as by default for a whole table."""
         found = super().to_dict()
-        plain = {"layout": self.layout == PLAIN}
-        plain |= {name: not getattr(self, name) for name in ("ledger", "unit", "weight")}
-        return {name: fact for name, fact in found.items() if not plain.get(name)}
+        found |= {name: fact.to_table() for name, fact in self.tables.items()}
+        default = {f.name for f in fields(self) if getattr(self, f.name) == f.default}
+        return {n: fact for n, fact in found.items() if n == "rules" or n not in default}
+
+    @property
+    def tables(self) -> dict[str, SchemaTable]:
+        """The facts about a whole table, by the name of their table in a TOML file."""
+        declared = {name: getattr(self, name) for name in TABLES}
+        return {name: fact for name, fact in declared.items() if fact not in (None, PLAIN)}
 
     def without_ledger(self) -> Self:
         """Return the same schema for rows that are released, or paid for."""
@@ -404,9 +442,9 @@ class Schema(Record):
         """Write the schema to a TOML file, whole or not at all."""
         bound = any(isinstance(a, Difference) and a.cuts_from for a in self)
         written = (a for a in self.attributes if bound or not isinstance(a, EitherDate))
-        told = ("layout", "ledger", "unit", "weight")
-        of_table: dict[str, Any] = {name: getattr(self, name) for name in told}
-        write_tables(written, Path(path), rules=self.rules, **of_table)
+        told = ("ledger", "ignore", "keys", "undeclared_columns", "tables", "rules")
+        facts: dict[str, Any] = {name: getattr(self, name) for name in told}
+        write_tables(written, Path(path), **facts)
 
 
 def _not_applicable(columns: Columns, rules: Iterable[Rule]) -> frozenset[str]:
@@ -433,10 +471,19 @@ def _with_computed(attributes: Sequence[AnyAttribute]) -> tuple[AnyAttribute, ..
     return (*bound, *(e for e in eithers if e is not None and e.name not in found))
 
 
+def _check_keys(data: Mapping[str, Any]) -> None:
+    """Refuse an unknown table or field; say in which table it belongs."""
+    known = {"kind", *_TOML_KEYS, *(_JSON_KEYS if "attributes" in data else ())}
+    if unknown := sorted({*data} - known, key=str):
+        near = place_of(str(unknown[0]), _TOML_KEYS)
+        listed = f". Known: {', '.join(_TOML_KEYS)}."
+        raise SchemaError(f"unknown table or field {unknown[0]!r} in a schema{near or listed}")
+
+
 def _apart(
     rows: list[Mapping[str, Any]], data: Mapping[str, Any]
-) -> tuple[list[Mapping[str, Any]], dict[str, Any]]:
-    """Return the tables of attributes that are read, and the layout that a TOML file states."""
+) -> tuple[list[Mapping[str, Any]], dict[str, list[Any]]]:
+    """Return the tables of attributes that are read, and the columns that are not."""
     unread = [row for row in rows if row.get("kind") in _UNREAD]
     if any(row.keys() - {"name", "kind", "undeclared"} for row in unread):
         raise SchemaError(
@@ -444,18 +491,12 @@ def _apart(
         )
     if any(row.get("undeclared", []) not in ([], ["kind"]) for row in unread):
         raise SchemaError('an attribute that is never read has undeclared = ["kind"] or none')
-    file = data.get("file", {})
-    if not isinstance(file, Mapping) or {*file} - {*FILE_FACTS, "undeclared"}:
-        raise SchemaError(f"[file] has {', '.join(FILE_FACTS)} and undeclared only")
     named = {kind: [r.get("name") for r in unread if r["kind"] == kind] for kind in _UNREAD}
     ignored = data.get("ignore", [])
     if not isinstance(ignored, list):
         raise SchemaError("ignore must be a list of names of columns")
-    stated: dict[str, Any] = {"ignore": [*ignored, *named["ignore"]], "keys": named["key"]}
-    stated["undeclared"] = [row.get("name") for row in unread if row.get("undeclared")]
-    stated |= {
-        "undeclared_marks" if name == "undeclared" else name: fact for name, fact in file.items()
-    }
+    stated = {"ignore": [*ignored, *named["ignore"]], "keys": named["key"]}
+    stated["undeclared_columns"] = [row.get("name") for row in unread if row.get("undeclared")]
     return [row for row in rows if row.get("kind") not in _UNREAD], stated
 
 
@@ -498,7 +539,6 @@ def check_schema(schema: object) -> Schema:
 _DEEP = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){99}""")
 _PLACE = re.compile(r" \(at .*\)$")
 # By the start of a reason of the parser: the mistake that people make most often.
-_TABLES = ("format", "ledger", "ignore", "unit", "weight", "file", "attribute", "rule")
 _HINTS = {
     "Invalid value": '. Put text in quotes: levels = ["no", "yes"].',
     "Expected ']]'": ". Write [[attribute]] with two brackets at either end.",
@@ -547,32 +587,29 @@ def write_tables(
     path: Path,
     *,
     rules: Iterable[Rule] = (),
-    layout: Layout = PLAIN,
+    tables: Mapping[str, SchemaTable] | None = None,
     ledger: str = "",
+    ignore: Iterable[str] = (),
+    keys: Iterable[str] = (),
+    undeclared_columns: Iterable[str] = (),
     comments: Mapping[str, Iterable[str]] | None = None,
     notes: str = "",
-    unit: Unit | None = None,
-    weight: SurveyWeight | None = None,
 ) -> None:
     """Write attributes to a TOML file, whole, with ``comments`` above some and ``notes`` last."""
-    marked = {name: {"undeclared": ["kind"]} for name in layout.undeclared}
-    ignored = [name for name in layout.ignore if name not in marked]
-    rows = [{"name": name, "kind": "key", **marked.get(name, {})} for name in layout.keys]
-    rows += [_as_written(attribute.to_dict()) for attribute in attributes]
-    rows += [
-        {"name": name, "kind": "ignore", **marked[name]} for name in layout.ignore if name in marked
+    marked = {name: {"undeclared": ["kind"]} for name in undeclared_columns}
+    rows: list[dict[str, Any]] = [
+        {"name": name, "kind": "key", **marked.get(name, {})} for name in keys
     ]
-    stated = layout.to_dict()
-    file: dict[str, Any] = {name: stated[name] for name in FILE_FACTS if name in stated}
-    if layout.undeclared_marks:
-        file["undeclared"] = list(layout.undeclared_marks)
-    facts = [rule.to_dict() for rule in rules]
-    document: dict[str, Any] = {"format": _FORMAT} | _weight_as_said(unit, weight)
-    document |= {"ledger": ledger} if ledger else {}
-    document |= {"ignore": ignored} if ignored else {}
-    document |= {"file": file} if file else {}
-    document |= {"attribute": rows} if rows else {}
-    document |= {"rule": facts} if facts else {}
+    rows += [_as_written(attribute.to_dict()) for attribute in attributes]
+    rows += [{"name": name, "kind": "ignore", **marked[name]} for name in ignore if name in marked]
+    stated = {
+        "ledger": ledger,
+        "ignore": [name for name in ignore if name not in marked],
+        **{name: fact.to_table() for name, fact in (tables or {}).items()},
+        "attribute": rows,
+        "rule": [rule.to_dict() for rule in rules],
+    }
+    document = {"format": _FORMAT} | {name: fact for name, fact in stated.items() if fact}
     text = _MARKS.sub(_on_one_line, tomli_w.dumps(document))
     for name, lines in (comments or {}).items():
         block = f"[[attribute]]\n{tomli_w.dumps({'name': name})}"
@@ -585,15 +622,6 @@ def _as_written(facts: dict[str, Any]) -> dict[str, Any]:
     if facts["kind"] != "open" or facts.get("found"):
         return facts
     return facts | {"kind": "categorical", "levels": "open"}
-
-
-def _weight_as_said(unit: Unit | None, weight: SurveyWeight | None) -> dict[str, Any]:
-    """Return what people write about the unit and how much rows count."""
-    found = {} if unit is None else unit.said()
-    found |= {} if weight is None else weight.said()
-    if unit is not None and unit.counts == "unit":
-        found["weight"] = [EACH_UNIT, weight.column] if weight is not None else EACH_UNIT
-    return found
 
 
 def comment(*texts: str) -> str:

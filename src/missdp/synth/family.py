@@ -132,7 +132,7 @@ class Request(Generic[P]):
         total = self.family.budget(self)
         if self.unit is None:
             return total
-        return total._for_units(self.unit.column, self.unit.max_rows, counts=self.unit.counts)
+        return total._for_units(self.unit.column, self.unit.max_rows, counts_as=self.unit.counts_as)
 
     @property
     def trainings(self) -> tuple[SampledGaussianEvent, ...]:

@@ -106,7 +106,7 @@ class Fitted(Record):
         guarantee, unit = self.guarantee, None
         if guarantee.unit != ROW:
             unit = Unit(guarantee.unit, max_rows=guarantee.max_rows)
-            unit = replace(unit, counts="unit") if counted_as_one(guarantee.events) else unit
+            unit = replace(unit, counts_as="one") if counted_as_one(guarantee.events) else unit
         return replace(schema, unit=unit, weight=None if self.size is None else self.size.weight)
 
     def _coheres(self) -> bool:

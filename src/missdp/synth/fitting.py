@@ -512,7 +512,7 @@ def fit_conditions(
     if is_declared(n_rows):
         conditions.append(DeclaredRowCount(n=int(n_rows)))
     unit, weight = (None, None) if declared is None else (declared.unit, declared.weight)
-    if unit is not None and unit.missing == "own":
+    if unit is not None and unit.if_missing == "own_unit":
         conditions.append(RowsWithoutUnit(unit.column))
     if weight is not None:
         conditions.append(WeightsOfRows(weight.column))

@@ -2,7 +2,8 @@
 
 The header record, or the schema, says the names of the columns and what separates them. Quotes are
 double. Cells stay text, because the schema says how to read them. A file is read as a whole or
-refused. DuckDB installs and loads no extension.
+refused. DuckDB installs and loads no extension, so it reads UTF-8 only: Python decodes a file in
+another encoding into a temporary copy, a chunk at a time.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from __future__ import annotations
 import codecs
 import contextlib
 import csv
-import functools
 import gzip
 import io
 import os
 import re
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from missdp.errors import DataError, replacing
 from missdp.schema import Layout
 from missdp.schema.layout import PLAIN
 from missdp.table.memory import batch_room
@@ -33,15 +36,14 @@ NO_EXTENSIONS: Final = {
     "autoload_known_extensions": "false",
 }
 """Settings of DuckDB, by which it neither downloads nor loads code."""
-_SEPARATORS: Final = ",;\t|"
-_HEADER_BYTES = 2**20  # longest header record
+_DELIMITERS: Final = ",;\t|"
 _MAX_ROW_BYTES = 2**24  # longest row
 _THREAD_BYTES = 2**27  # memory that a thread of DuckDB takes for batches of rows, at the most
-_CHUNK_BYTES = 2**20
+_CHUNK_BYTES = 2**20  # also the longest header record
 _BATCH_ROWS = 32_768
 _QUERY: Final = """
 SELECT {columns} FROM read_csv({path}, auto_detect = false, all_varchar = true, header = {header},
-    delim = {separator}, quote = '"', escape = '"', columns = {names}, strict_mode = true,
+    delim = {delimiter}, quote = '"', escape = '"', columns = {names}, strict_mode = true,
     null_padding = false, compression = {compression},
     max_line_size = {longest}, buffer_size = {longest})
 """
@@ -49,9 +51,9 @@ SELECT {columns} FROM read_csv({path}, auto_detect = false, all_varchar = true, 
 
 @dataclass(frozen=True)
 class Header:
-    """What separates the fields of a CSV file, and the names of its columns."""
+    """The character between the fields of a CSV file, and the names of its columns."""
 
-    separator: str
+    delimiter: str
     names: tuple[str, ...]
     declared: bool = False  # by the schema: the first record is a row
 
@@ -62,18 +64,17 @@ def opened(path: Path) -> Any:
 
 
 def read_header(path: Path, layout: Layout = PLAIN) -> Header:
-    """Return what separates the fields, and the names; the separator that makes most names."""
+    """Return the delimiter and the names; of several delimiters that which makes most names."""
     tabs = path.suffix.lower() == ".tsv"
-    if layout.columns:
-        return Header("\t" if tabs else layout.separator, layout.columns, declared=True)
-    with opened(path) as file:
-        text = file.read(_HEADER_BYTES).decode("utf-8-sig", "surrogateescape")
+    if layout.header:
+        return Header("\t" if tabs else layout.delimiter, layout.header, declared=True)
+    text = next(_in_utf8(path, layout), b"").decode("utf-8-sig", "surrogateescape")
     found: list[Header] = []
-    for separator in "\t" if tabs else _SEPARATORS:
+    for delimiter in "\t" if tabs else _DELIMITERS:
         with contextlib.suppress(csv.Error, StopIteration):  # a quote is open, or goes on
             lines = io.StringIO(text, newline="")
             found.append(
-                Header(separator, tuple(next(csv.reader(lines, delimiter=separator, strict=True))))
+                Header(delimiter, tuple(next(csv.reader(lines, delimiter=delimiter, strict=True))))
             )
     header = max(found, key=lambda one: len(one.names), default=Header("", ()))
     if not header.names:
@@ -82,7 +83,9 @@ def read_header(path: Path, layout: Layout = PLAIN) -> Header:
     return header
 
 
-def csv_batches(path: Path, header: Header, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+def csv_batches(
+    path: Path, header: Header, names: tuple[str, ...], layout: Layout = PLAIN
+) -> Iterator[pa.RecordBatch]:
     """Yield the named columns as text, a batch of rows at a time; empty fields are null.
 
     Parameters
@@ -91,6 +94,8 @@ def csv_batches(path: Path, header: Header, names: tuple[str, ...]) -> Iterator[
     header : Header
     names : tuple of str
         Columns of the header, in any order.
+    layout : Layout, optional
+        States the encoding of the file.
 
     Yields
     ------
@@ -98,23 +103,24 @@ def csv_batches(path: Path, header: Header, names: tuple[str, ...]) -> Iterator[
         Private. DuckDB's errors quote cells: the caller replaces them.
     """
     places = [header.names.index(name) for name in names]
-    query = _QUERY.format(
+    select = partial(
+        _QUERY.format,
         columns=", ".join(f"c{place}" for place in places),
-        path=_literal(_as_glob(path)),
         header=str(not header.declared).lower(),
-        separator=_literal(header.separator),
+        delimiter=_literal(header.delimiter),
         names="{" + ", ".join(f"'c{k}': 'VARCHAR'" for k in range(len(header.names))) + "}",
-        compression="'gzip'" if _is_packed(path) else "'none'",
         longest=_MAX_ROW_BYTES,
     )
-    with _database(os.getpid()).cursor() as connection:
+    with _for_duckdb(path, layout) as place, _database(os.getpid()).cursor() as connection:
+        packed = _is_packed(path) and layout.is_utf8
+        query = select(path=_literal(place), compression="'gzip'" if packed else "'none'")
         threads = min(os.cpu_count() or 1, max(1, batch_room() // _THREAD_BYTES))
         connection.execute(f"SET threads = {threads}; SET memory_limit = '{2 * batch_room()}B'")
         for batch in connection.sql(query).to_arrow_reader(_BATCH_ROWS):
             yield batch.rename_columns(list(names))
 
 
-@functools.cache
+@cache
 def _database(process: int) -> duckdb.DuckDBPyConnection:
     """Return the database in memory that reads the files of a process: threads do not fork."""
     import duckdb
@@ -123,19 +129,61 @@ def _database(process: int) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(config={**NO_EXTENSIONS})
 
 
-def line_not_utf8(path: Path) -> int | None:
-    """Return the number of the first line of a file that is not UTF-8; None if all are."""
-    decoder, lines = codecs.getincrementaldecoder("utf-8")(), 1
+def _in_utf8(path: Path, layout: Layout) -> Iterator[bytes]:
+    """Yield the bytes of a file in UTF-8, a chunk at a time; a file in UTF-8 as it is."""
+    decoder = None if layout.is_utf8 else codecs.getincrementaldecoder(layout.encoding)()
+    with opened(path) as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            yield chunk if decoder is None else decoder.decode(chunk).encode("utf-8")
+    if decoder is not None:
+        yield decoder.decode(b"", final=True).encode("utf-8")
+
+
+@contextlib.contextmanager
+def _for_duckdb(path: Path, layout: Layout) -> Iterator[str]:
+    """Yield where DuckDB reads a file: a copy in UTF-8, without a name, if it has to be decoded."""
+    if layout.is_utf8:
+        yield _as_glob(path)
+        return
+    with contextlib.ExitStack() as stack:
+        with _writing():
+            copy = stack.enter_context(tempfile.TemporaryFile(prefix="missdp-", buffering=0))
+        for chunk in _in_utf8(path, layout):
+            with _writing():
+                copy.write(chunk)
+        yield f"/dev/fd/{copy.fileno()}"
+
+
+def _writing() -> replacing:
+    why = (
+        "a file in another encoding than UTF-8 is decoded into a temporary file, which cannot be "
+        "written. Make room in the folder that TMPDIR names, or convert the file to UTF-8"
+    )
+    return replacing(OSError, by=DataError(why))
+
+
+def undecodable_line(path: Path, layout: Layout = PLAIN) -> int | None:
+    """Return the number of the first line of a file that cannot be decoded; None if all can."""
+    decoder, lines = codecs.getincrementaldecoder(layout.encoding)(), 1
     with opened(path) as file:
         chunk = None
         while chunk != b"":
-            chunk = file.read(_CHUNK_BYTES)
+            chunk, state = file.read(_CHUNK_BYTES), decoder.getstate()
             try:
-                decoder.decode(chunk, final=not chunk)
-            except UnicodeDecodeError as error:
-                return lines + error.object[: error.start].count(b"\n")
-            lines += chunk.count(b"\n")
+                lines += decoder.decode(chunk, final=not chunk).count("\n")
+            except UnicodeDecodeError:
+                decoder.setstate(state)
+                return lines + _lines_before(decoder, chunk)
     return None
+
+
+def _lines_before(decoder: codecs.IncrementalDecoder, chunk: bytes) -> int:
+    """Return the number of line ends of a chunk before the byte that cannot be decoded."""
+    lines = 0
+    with contextlib.suppress(UnicodeDecodeError):
+        for place in range(len(chunk)):
+            lines += decoder.decode(chunk[place : place + 1]).count("\n")
+    return lines
 
 
 def _is_packed(path: Path) -> bool:

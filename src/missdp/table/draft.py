@@ -82,13 +82,13 @@ _DIGITS: Final = (
 _FRESH: Final = "It is never read, and fresh keys are written in its place."
 _IGNORED: Final = "It is never read, and not written. Other software may prepare it, cell by cell."
 _UNIT: Final = (
-    "To protect all rows of one together, write unit = and its name, and max_rows = 5 or the like, "
-    "above the first [[attribute]], and delete this block."
+    "To protect all rows of one together, write [unit] and, below it, column = and its name, and "
+    "max_rows = 5 or the like, above the first [[attribute]], and delete this block."
 )
 _WEIGHT: Final = (
-    "If this says how many people a row stands for: drop the block, and write weight = and its "
-    "name, and weight_upper = with the largest that counts, a public fact, above the first "
-    "[[attribute]]."
+    "If this says how many people a row stands for: drop the block, and write [weight] and, "
+    "below it, column = and its name, and upper = with the largest that counts, a public fact, "
+    "above the first [[attribute]]."
 )
 _OPEN: Final = (
     f"More than {_MAX_DRAFT_LEVELS} values, some in several rows: a fit finds the frequent ones "
@@ -162,7 +162,7 @@ class Draft:
     attributes : tuple of Categorical or Numeric
         Attributes whose facts were guessed from the cells, each marked ``undeclared``.
     unread : mapping of str to str
-        Columns that are keys or ignored, and why. The layout marks them ``undeclared``.
+        Columns that are keys or ignored, and why. The draft marks them ``undeclared``.
     doubts : mapping of str to str, optional
         Columns that were drafted with levels or ignored, although they look like dates, or like
         numbers in a spelling that is not read as numbers.
@@ -170,8 +170,10 @@ class Draft:
         What the file says of all these, with blocks to be uncommented.
     reasons : mapping of str to str, optional
         Why columns were drafted as they are, in a line each.
-    layout : Layout, optional
-        The columns that are not read, and how a text file is written.
+    file : Layout, optional
+        How a text file is written.
+    keys, ignore : tuple of str, optional
+        The columns that are not read.
     """
 
     attributes: tuple[AnyAttribute, ...]
@@ -179,16 +181,38 @@ class Draft:
     doubts: Mapping[str, str] = field(default_factory=dict)
     notes: str = ""
     reasons: Mapping[str, str] = field(default_factory=dict)
-    layout: Layout = PLAIN
+    file: Layout = PLAIN
+    keys: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+
+    def schema(self) -> Schema:
+        """Return the draft as a schema, whose marks nobody has looked at."""
+        return Schema(
+            self.attributes,
+            file=self.file,
+            keys=self.keys,
+            ignore=self.ignore,
+            undeclared_columns=tuple(self.unread),
+        )
 
     def to_toml(self, path: str | Path) -> None:
         """Write the draft, whole or not at all."""
         lines = {name: (reason,) for name, reason in self.reasons.items()}
         notes = _RULES + self.notes
-        write_tables(self.attributes, Path(path), layout=self.layout, comments=lines, notes=notes)
+        made = self.schema()
+        write_tables(
+            self.attributes,
+            Path(path),
+            tables=made.tables,
+            keys=made.keys,
+            ignore=made.ignore,
+            undeclared_columns=made.undeclared_columns,
+            comments=lines,
+            notes=notes,
+        )
 
 
-def draft_columns(data: Any, *, header: bool = True) -> Draft:
+def draft_columns(data: Any, *, header: bool = True, encoding: str = "utf-8") -> Draft:
     """Return a draft that reads every column, or says why a column is left unread.
 
     Parameters
@@ -197,6 +221,8 @@ def draft_columns(data: Any, *, header: bool = True) -> Draft:
         The private rows, as :meth:`Table.read` takes them.
     header : bool, default True
         Whether the first line of a text file names its columns.
+    encoding : str, default "utf-8"
+        The encoding of a text file, as of :class:`Layout`.
 
     Raises
     ------
@@ -207,12 +233,12 @@ def draft_columns(data: Any, *, header: bool = True) -> Draft:
     --------
     >>> import pandas as pd
     >>> draft = draft_columns(pd.DataFrame({"age": [31, 70], "pets": [["cat"], []]}))
-    >>> [attribute.name for attribute in draft.attributes], draft.layout.ignore
+    >>> [attribute.name for attribute in draft.attributes], draft.ignore
     (['age'], ('pets',))
     >>> draft.unread["pets"]
     "column 'pets' has cells that are neither short text in UTF-8, numbers nor true/false"
     """
-    rows, layout = _opened(data, header=header)
+    rows, layout = _opened(data, header=header, encoding=encoding)
     names = rows.columns()
     if not names:
         raise DataError("the data has no columns to draft a schema from")
@@ -224,7 +250,7 @@ def draft_columns(data: Any, *, header: bool = True) -> Draft:
         raise DataError("the data has no rows to draft a schema from, only the names of columns")
     spelled, marks = _spelled_columns(columns)
     if marks:
-        layout = replace(layout, **marks, undeclared_marks=tuple(marks))  # type: ignore[arg-type]
+        layout = replace(layout, **marks, undeclared=tuple(marks))  # type: ignore[arg-type]
         numbers = [n for n, c in columns.items() if _may_have_marks(c) and _are_numbers(c, layout)]
         columns |= {name: columns[name].respelled(layout) for name in numbers}
     chosen = _chosen(rows, columns, layout)
@@ -255,18 +281,21 @@ def _draft_of(
         {name: f"column {name!r} {note.why}" for name, note in doubts.items()},
         "".join(note.text(name, codes[name]) for name, note in doubts.items()) + notes,
         {name: said.strip() for name, said in {**read, **left}.items() if said},
-        replace(layout, keys=kinds["key"], ignore=kinds["ignore"], undeclared=tuple(unread)),
+        layout,
+        kinds["key"],
+        kinds["ignore"],
     )
 
 
-def _opened(data: Any, *, header: bool) -> tuple[RowStream, Layout]:
-    """Return what reads the rows, and the layout of a file without a header line."""
-    rows = rows_of(data)
-    if header:
-        return rows, PLAIN
+def _opened(data: Any, *, header: bool, encoding: str) -> tuple[RowStream, Layout]:
+    """Return what reads the rows, and how the file is written."""
+    rows, layout = rows_of(data), Layout(encoding=encoding)
+    if header and layout == PLAIN:
+        return rows, layout
     if not (isinstance(rows, FileRows) and is_csv(rows.paths[0])):
-        raise DataError("only text files, such as CSV, may lack a header line")
-    layout = numbered_columns(rows.paths[0])
+        raise DataError("only text files, such as CSV, may lack a header line or have an encoding")
+    if not header:
+        layout = numbered_columns(rows.paths[0], layout)
     return FileRows(rows.paths[0], layout=layout), layout
 
 
@@ -298,7 +327,7 @@ def _reads(
         return True
     chunks = iter([cells.cells])
     if cells.sampled or cells.typed:
-        again = rows.laid_out(Schema((drafted,), layout=layout))
+        again = rows.laid_out(Schema((drafted,), file=layout))
         chunks = (batch.column(0) for batch in again.batches((drafted.name,)))
     try:
         for chunk in chunks:
@@ -420,8 +449,7 @@ def draft_schema(data: Any) -> Schema:
     >>> draft.undeclared["age"]
     ('lower', 'upper', 'integer', 'nullable')
     """
-    draft = draft_columns(data)
-    return Schema(draft.attributes, layout=draft.layout)
+    return draft_columns(data).schema()
 
 
 def _drafts(name: str, cells: DistinctCells, said: Described) -> Iterator[AnyAttribute | _Unread]:

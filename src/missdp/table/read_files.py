@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import csv
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from missdp.errors import DataError, MissDPError, replacing
 from missdp.schema import Layout
 from missdp.schema.layout import PLAIN
 from missdp.table.cells import HeldBatch, without_long_cells
-from missdp.table.csv_files import csv_batches, line_not_utf8, read_header
+from missdp.table.csv_files import csv_batches, read_header, undecodable_line
 from missdp.table.frames import check_columns
 from missdp.table.memory import batch_room
 from missdp.table.packages import (
@@ -44,15 +45,19 @@ _SHORT = 64  # bytes of a cell that nobody calls long
 
 
 def file_columns(
-    path: Path, names: tuple[str, ...] | None = None, *, layout: Layout = PLAIN
+    path: Path,
+    names: tuple[str, ...] | None = None,
+    *,
+    layout: Layout = PLAIN,
+    unread: Collection[str] = (),
 ) -> tuple[str, ...]:
-    """Return the column names of a file; with ``names``, refuse any other that is read."""
+    """Return the column names of a file; with ``names``, refuse any other but the ``unread``."""
     with _readable(path, layout):
         found = _format_of(path, layout).names(path)
     if "" in found and not path.name.lower().endswith(_PARQUET):
         raise DataError(_unnamed(path, found))
     if names is not None:
-        check_columns(list(found), names, unread=layout.unread)
+        check_columns(list(found), names, unread=unread)
     if len(set(found)) < len(found):
         # Unnamed: without a schema, the first line could be a row of a file that has no header.
         raise DataError(f"the header of {str(path)!r} repeats a column name; rename the columns")
@@ -123,10 +128,10 @@ def stated_rows(path: Path) -> int | None:
     return None
 
 
-def csv_separator(path: Path) -> str:
-    """Return what separates the fields of a CSV file, by its header line."""
+def csv_delimiter(path: Path) -> str:
+    """Return the character between the fields of a CSV file, by its header line."""
     with _readable(path):
-        return read_header(path).separator
+        return read_header(path).delimiter
 
 
 @contextlib.contextmanager
@@ -168,13 +173,14 @@ def _malformed_csv(path: Path, layout: Layout) -> DataError:
     """Say why a CSV file cannot be read; quotes no cell."""
     line = None
     with contextlib.suppress(OSError, EOFError, zlib.error):
-        line = line_not_utf8(path)
+        line = undecodable_line(path, layout)
     if line is not None:
         return DataError(
-            f"cannot parse {str(path)!r} as CSV: line {line} is not UTF-8. "
-            "Convert the file to UTF-8"
+            f"cannot parse {str(path)!r} as CSV: line {line} is not {layout.encoding.upper()}. "
+            'State the encoding of the file, as encoding = "latin-1" in the table [file] of the '
+            "schema or as --encoding latin-1 of a draft, or convert the file to UTF-8"
         )
-    header = "" if layout.columns else "there is no header line, "
+    header = "" if layout.header else "there is no header line, "
     return DataError(
         f"cannot parse {str(path)!r} as CSV: {header}a row has too many or too few fields or is "
         "longer than 16 MiB, a quote is not closed, or lines end in different ways."
@@ -205,10 +211,12 @@ def _format_of(path: Path, layout: Layout = PLAIN) -> FileFormat:
     """Return how a file with one of the suffixes is read."""
     name = path.name.lower()
     if name.endswith(_CSV):
-        noun = f"CSV file in UTF-8 with{'out' * bool(layout.columns)} a header line"
+        noun = f"CSV file with{'out' * bool(layout.header)} a header line"
         header = partial(read_header, layout=layout)
         return FileFormat(
-            noun, lambda p: header(p).names, lambda p, names: csv_batches(p, header(p), names)
+            noun,
+            lambda p: header(p).names,
+            lambda p, names: csv_batches(p, header(p), names, layout),
         )
     if name.endswith(_PARQUET):
         return FileFormat("Parquet file", _parquet_names, _parquet_batches)
@@ -242,12 +250,14 @@ def _feather_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBa
             yield reader.get_batch(place).select(list(names))
 
 
-def numbered_columns(path: Path) -> Layout:
+def numbered_columns(path: Path, layout: Layout = PLAIN) -> Layout:
     """Return the layout of a CSV file without a header line, whose columns are numbered."""
-    with _readable(path):
-        first = read_header(path)
+    with _readable(path, layout):
+        first = read_header(path, layout)
     columns = tuple(f"column{k + 1}" for k in range(len(first.names)))
-    return Layout(columns=columns, separator=first.separator.replace("\t", ","))  # .tsv has tabs
+    return replace(
+        layout, header=columns, delimiter=first.delimiter.replace("\t", ",")
+    )  # .tsv: tabs
 
 
 def _too_long(path: Path) -> DataError:

@@ -15,7 +15,6 @@ import os
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from copy import copy
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -93,8 +92,8 @@ class RowStream(abc.ABC):
         check_columns(list(self.columns()), names, unread=unread)
 
     def laid_out(self, schema: Schema) -> RowStream:
-        """Return the rows as the layout of a schema says how they lie in their file."""
-        return self if schema.layout == PLAIN else _LaidOut(self, schema)
+        """Return the rows as a schema says how they lie in their file."""
+        return self if schema.file == PLAIN and not schema.unread else _LaidOut(self, schema)
 
 
 class HeldRows(RowStream):
@@ -143,14 +142,12 @@ class FileRows(RowStream):
 
     def check(self, names: tuple[str, ...], *, unread: Collection[str] = ()) -> None:
         """Refuse repeated, absent and undeclared columns."""
-        file_columns(
-            self.paths[0], names, layout=replace(self._layout, keys=(), ignore=tuple(unread))
-        )
+        file_columns(self.paths[0], names, layout=self._layout, unread=unread)
 
     def laid_out(self, schema: Schema) -> RowStream:
-        """Return the rows as the layout of a schema says how they lie in their file."""
+        """Return the rows as a schema says how they lie in their file."""
         again = copy(self)
-        again._layout = schema.layout
+        again._layout = schema.file
         return RowStream.laid_out(again, schema)
 
     def about(self) -> int | None:
@@ -289,18 +286,18 @@ class _LaidOut(RowStream):
     """Rows without the columns that are never read, with numbers in text as they are declared."""
 
     def __init__(self, rows: RowStream, schema: Schema) -> None:
-        self._rows, self._layout = rows, schema.layout
+        self._rows, self._layout, self._unread = rows, schema.file, schema.unread
         self.unchecked = rows.unchecked
         numbers = (a for a in schema if isinstance(a, Numeric) and not isinstance(a, Date))
         self._numbers = frozenset(() if self._layout.plain else (a.name for a in numbers))
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns that are read."""
-        return tuple(n for n in self._rows.columns() if n not in self._layout.unread)
+        return tuple(n for n in self._rows.columns() if n not in self._unread)
 
     def check(self, names: tuple[str, ...], *, unread: Collection[str] = ()) -> None:
         """Refuse repeated, absent and undeclared columns."""
-        self._rows.check(names, unread=(*unread, *self._layout.unread))
+        self._rows.check(names, unread=(*unread, *self._unread))
 
     def about(self) -> int | None:
         """Return about how many rows there are."""
@@ -344,7 +341,7 @@ def rows_of(data: Any, schema: Schema | None = None) -> RowStream:
         return stream
     if schema is None:
         return HeldRows(data)
-    held = HeldRows(data, schema.stored.names, unread=schema.layout.unread)
+    held = HeldRows(data, schema.stored.names, unread=schema.unread)
     return held.laid_out(schema)
 
 

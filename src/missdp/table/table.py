@@ -320,7 +320,7 @@ class Table:
         import pyarrow as pa
 
         check_holes(holes, values)
-        keys = self.schema.layout.keys
+        keys = self.schema.keys
         fresh = pa.array(np.arange(first_key, first_key + len(self)) if keys else [], pa.int64())
         stored = self.schema.stored
         arrays = [decode(a, self._columns[a.name], holes=holes, values=values) for a in stored]

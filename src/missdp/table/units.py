@@ -209,10 +209,10 @@ def chosen(units: Ints, unit: Unit) -> Flags:
     Units are numbers: -1 is none, -2 is one that cannot be read.
     """
     known = units >= 0
-    if unit.missing == "refuse" and not known.all():
+    if unit.if_missing == "refuse" and not known.all():
         raise without_identifier(unit)
     # Rows whose identifiers cannot be read may belong together: none counts on its own.
-    kept: Flags = known | ((unit.missing == "own") & (units == -1))
+    kept: Flags = known | ((unit.if_missing == "own_unit") & (units == -1))
     times = np.bincount(units[known])
     crowded = np.flatnonzero(known)[times[units[known]] > unit.max_rows]
     if not len(crowded):
@@ -231,8 +231,8 @@ def chosen(units: Ints, unit: Unit) -> Flags:
 def without_identifier(unit: Unit) -> DataError:
     """Return why rows without an identifier are refused."""
     return DataError(
-        f"a row has no identifier in the column {unit.column!r}; set missing_unit to 'drop' or "
-        "'own' in the schema if that may be"
+        f"a row has no identifier in the column {unit.column!r}; set if_missing in [unit] of "
+        "the schema to 'drop' or 'own_unit' if that may be"
     )
 
 
@@ -296,9 +296,9 @@ def rows_of_units(data: Any, schema: Schema) -> RowStream:
             "or database instead."
         )
     names = (*schema.stored.names, *apart)
-    rows = stream_of(data) or HeldRows(data, names, unread=schema.layout.unread)
+    rows = stream_of(data) or HeldRows(data, names, unread=schema.unread)
     if not isinstance(rows, _REPEATABLE):
-        rows.check(names, unread=schema.layout.unread)
+        rows.check(names, unread=schema.unread)
         rows = _KeptRows(rows, names)
     facts = schema
     if weight is not None:  # numbers, which text files may write in their own way
@@ -406,7 +406,7 @@ def _weights_of_units(units: Ints) -> Ints:
 
 def _row_weights(units: Ints, unit: Unit | None, survey: Ints | None) -> Ints | None:
     """Return what each row counts by its unit and its own weight; None where each counts one."""
-    if unit is None or unit.counts == "rows":
+    if unit is None or unit.counts_as == "rows":
         return survey
     shared = _weights_of_units(units)
     return shared if survey is None else shared * survey // STEPS

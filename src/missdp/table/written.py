@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import io
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -53,7 +55,9 @@ def holes_in(path: Path, holes: Holes | None) -> Holes:
 
 def check_holds(path: Path, schema: Schema, values: Values = "codes") -> None:
     """Refuse early a file that cannot hold the columns, for their names; or lacks its library."""
-    output_format(path)
+    if output_format(path) == "text" and not schema.file.is_utf8:
+        with replacing(UnicodeError, by=partial(_refusal, path, schema)):
+            _texts_of(schema, values).encode(schema.file.encoding)
     if values == "labels" and _suffix(path) in STAT_WRITABLE:
         raise OutputError(
             f"cannot write {str(path)!r} with labels in place of codes: files of SPSS and Stata "
@@ -64,6 +68,13 @@ def check_holds(path: Path, schema: Schema, values: Values = "codes") -> None:
             write_each([Path(folder, f"rows{_suffix(path)}")], [[_no_rows(schema)]], schema=schema)
     elif _suffix(path) == ".xlsx":
         SheetWriter(io.BytesIO(), _no_rows(schema).schema).close()
+
+
+def _texts_of(schema: Schema, values: Values) -> str:
+    """Return the names and the declared levels that a text file of a schema may hold."""
+    field = "level_labels" if values == "labels" else "levels"
+    levels = chain.from_iterable(getattr(a, field, ()) for a in schema.stored)
+    return "\n".join((*schema.written.names, *map(str, levels)))
 
 
 def _no_rows(schema: Schema) -> pa.Table:
@@ -116,10 +127,11 @@ def _files(
         output_format(path)
     writers: dict[int, tuple[Any, Any]] = {}
     rows = [0] * len(paths)
-    keys = () if schema is None else schema.layout.keys
+    keys = () if schema is None else schema.keys
 
     def refused(place: int) -> replacing:
-        return replacing(OSError, pa.ArrowException, by=partial(refusal, paths[place]))
+        why = partial(_refusal, paths[place], schema)
+        return replacing(OSError, pa.ArrowException, UnicodeError, by=why)
 
     with contextlib.ExitStack() as stack:
         places = [stack.enter_context(atomic_path(path)) for path in paths]
@@ -150,6 +162,17 @@ def _files(
                 sink.close()
 
 
+def _refusal(path: Path, schema: Schema | None, error: BaseException) -> MissDPError:
+    """Return why a file cannot be written; quotes no cell."""
+    if schema is not None and isinstance(error, UnicodeError):
+        return OutputError(
+            f"cannot write {str(path)!r}: a level or a name has no form in the encoding "
+            f"{schema.file.encoding!r}. State another encoding in the table [file] of the schema, "
+            "or write Parquet"
+        )
+    return refusal(path, error)
+
+
 def _writer(place: Path, suffix: str, kind: pa.Schema, schema: Schema | None) -> tuple[Any, Any]:
     """Return what writes blocks of rows, and what is closed after it."""
     import pyarrow as pa
@@ -167,7 +190,32 @@ def _writer(place: Path, suffix: str, kind: pa.Schema, schema: Schema | None) ->
     if suffix not in _TEXT:
         return pa.parquet.ParquetWriter(sink, kind), sink
     packed = pa.CompressedOutputStream(sink, "gzip") if suffix == ".csv.gz" else sink
+    if schema is not None and not schema.file.is_utf8:
+        packed = pa.PythonFile(_Encoded(packed, schema.file.encoding), "w")
     return _Text(packed, kind, suffix, schema), packed
+
+
+class _Encoded(io.RawIOBase):
+    """Write UTF-8 to a sink in another encoding."""
+
+    def __init__(self, sink: Any, encoding: str) -> None:
+        self._sink, self._decoder = sink, codecs.getincrementaldecoder("utf-8")()
+        self._encoder = codecs.getincrementalencoder(encoding)()
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, text: Any) -> int:
+        """Write some bytes of UTF-8, of which a character may be cut at the end."""
+        self._sink.write(self._encoder.encode(self._decoder.decode(bytes(text))))
+        return len(text)
+
+    def close(self) -> None:
+        """Close the sink."""
+        if not self.closed:
+            self._sink.close()
+        super().close()
 
 
 class _Text:
@@ -176,14 +224,14 @@ class _Text:
     def __init__(self, sink: Any, kind: pa.Schema, suffix: str, schema: Schema | None) -> None:
         import pyarrow.csv as text
 
-        self._layout = layout = PLAIN if schema is None else schema.layout
+        self._layout = layout = PLAIN if schema is None else schema.file
         comma = () if schema is None or layout.decimal == "." else schema
         self._numbers = [
             a.name for a in comma if isinstance(a, Numeric) and not isinstance(a, Date)
         ]
-        separator = layout.separator if layout.columns or layout.decimal == "." else ";"
+        delimiter = layout.delimiter if layout.header or layout.decimal == "." else ";"
         options = text.WriteOptions(
-            include_header=not layout.columns, delimiter="\t" if suffix == ".tsv" else separator
+            include_header=not layout.header, delimiter="\t" if suffix == ".tsv" else delimiter
         )
         written = self._laid_out(kind.empty_table()).schema
         self._writer = text.CSVWriter(sink, written, write_options=options)
@@ -206,10 +254,10 @@ class _Text:
                 place, texts = table.column_names.index(name), table[name].cast(pa.string())
                 cells = pc.replace_substring_regex(texts, _POINT, r"\1,\2")
                 table = table.set_column(place, name, cells)
-        for place, name in enumerate(self._layout.columns):
+        for place, name in enumerate(self._layout.header):
             if name not in table.column_names:  # left out: its place stays, and is empty
                 table = table.add_column(place, name, pa.nulls(len(table), pa.string()))
-        return table.select(list(self._layout.columns or table.column_names))
+        return table.select(list(self._layout.header or table.column_names))
 
 
 class _Whole:
