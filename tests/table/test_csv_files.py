@@ -116,6 +116,28 @@ PLANTED = {
 
 
 @pytest.mark.long
+@pytest.mark.long
+@pytest.mark.parametrize("before", [0, 2_000, 9_000])
+def test_quoted_cell_at_the_end_of_a_buffer_is_read_whatever_rows_stand_before(before, tmp_path):
+    path, cell = tmp_path / "x.csv", "1,2\n" * 2_500
+    row = "3" * 1_000 + ",4\n"
+    n, rest = divmod(csv_files._MAX_ROW_BYTES - before - len("a,b\n"), len(row))
+    filler = "3" * (rest - len(",4\n")) + ",4\n" if rest > 4 else ""
+    quoted = f'"x\n{cell}",2\n' * 3
+    path.write_text("a,b\n" + row * n + filler + quoted + "5,6\n" * 100_000, "utf-8")
+    batches = [*file_batches(path, ("a", "b"))]
+    assert sum(b.num_rows for b in batches) == n + bool(filler) + 3 + 100_000
+    assert sum(b.column(0).to_pylist().count(f"x\n{cell}") for b in batches) == 3
+
+
+@pytest.mark.parametrize("rows", ["1,2\n3,4\n", '5,6"\n1,2\n'])
+def test_header_with_a_quote_behind_a_blank_is_refused(rows, tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text('a, "b\n' + rows, "utf-8")
+    with refuses(DataError, "as CSV"):
+        file_columns(path)
+
+
 @pytest.mark.parametrize("rows_before", [0, 70_000])
 @pytest.mark.parametrize("name", PLANTED)
 def test_error_of_a_malformed_file_quotes_no_cell(name, rows_before, tmp_path):
@@ -184,7 +206,7 @@ def test_file_without_a_header_line_has_the_declared_names(tmp_path):
 
 
 def test_duckdb_loads_no_extension_and_reads_no_other_place(tmp_path):
-    database = csv_files._database(0)
+    database = csv_files._database()
     for setting in csv_files.NO_EXTENSIONS:
         (found,) = database.execute(f"SELECT current_setting('{setting}')").fetchone()
         assert found is False

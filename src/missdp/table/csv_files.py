@@ -18,7 +18,8 @@ import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,7 +46,7 @@ _QUERY: Final = """
 SELECT {columns} FROM read_csv({path}, auto_detect = false, all_varchar = true, header = {header},
     delim = {delimiter}, quote = '"', escape = '"', columns = {names}, strict_mode = true,
     null_padding = false, compression = {compression},
-    max_line_size = {longest}, buffer_size = {longest})
+    max_line_size = {longest}, buffer_size = {longest}, parallel = {parallel})
 """
 
 
@@ -80,6 +81,8 @@ def read_header(path: Path, layout: Layout = PLAIN) -> Header:
     if not header.names:
         raise csv.Error("no header line")
     "".join(header.names).encode("utf-8")  # only here: other text that is not UTF-8 is no name
+    if any(name.lstrip() != name and name.lstrip().startswith('"') for name in header.names):
+        raise csv.Error("a quote behind a blank: DuckDB would take it to begin a cell")
     return header
 
 
@@ -87,6 +90,10 @@ def csv_batches(
     path: Path, header: Header, names: tuple[str, ...], layout: Layout = PLAIN
 ) -> Iterator[pa.RecordBatch]:
     """Yield the named columns as text, a batch of rows at a time; empty fields are null.
+
+    DuckDB reads quickly in parallel, and refuses a quote that is never closed. But it may refuse a
+    cell in quotes at the end of a buffer, so that the rows before it decide. A file that is refused
+    is thus read again from buffer to buffer, if all its quotes are closed.
 
     Parameters
     ----------
@@ -102,6 +109,43 @@ def csv_batches(
     pyarrow.RecordBatch
         Private. DuckDB's errors quote cells: the caller replaces them.
     """
+    import duckdb
+    import pyarrow as pa
+
+    done = 0
+    with contextlib.suppress(duckdb.Error, pa.ArrowException, OSError):
+        for batch in _parsed(path, header, names, layout, parallel="true"):
+            yield batch
+            done += batch.num_rows
+        return
+    if not _closes_quotes(path, header, layout):
+        raise csv.Error("a quote is never closed")
+    for batch in _parsed(path, header, names, layout, parallel="false"):
+        if batch.num_rows > done:
+            yield batch.slice(done)
+        done = max(0, done - batch.num_rows)
+
+
+def _closes_quotes(path: Path, header: Header, layout: Layout) -> bool:
+    """Whether no quote is open at the end of a file; Python takes long to tell."""
+    end, record = "\0end of the file", list[str]()
+    limit = csv.field_size_limit(_MAX_ROW_BYTES)
+    try:
+        with (
+            opened(path) as file,
+            io.TextIOWrapper(file, layout.encoding, "replace", newline="") as lines,
+        ):
+            for cells in csv.reader(chain(lines, ["\n", end]), delimiter=header.delimiter):
+                record = cells
+    finally:
+        csv.field_size_limit(limit)
+    return record == [end]
+
+
+def _parsed(
+    path: Path, header: Header, names: tuple[str, ...], layout: Layout, *, parallel: str
+) -> Iterator[pa.RecordBatch]:
+    """Yield the named columns of all rows that DuckDB parses."""
     places = [header.names.index(name) for name in names]
     select = partial(
         _QUERY.format,
@@ -110,23 +154,22 @@ def csv_batches(
         delimiter=_literal(header.delimiter),
         names="{" + ", ".join(f"'c{k}': 'VARCHAR'" for k in range(len(header.names))) + "}",
         longest=_MAX_ROW_BYTES,
+        parallel=parallel,
     )
-    with _for_duckdb(path, layout) as place, _database(os.getpid()).cursor() as connection:
+    with _for_duckdb(path, layout) as place, _database() as connection:
         packed = _is_packed(path) and layout.is_utf8
         query = select(path=_literal(place), compression="'gzip'" if packed else "'none'")
-        threads = min(os.cpu_count() or 1, max(1, batch_room() // _THREAD_BYTES))
-        connection.execute(f"SET threads = {threads}; SET memory_limit = '{2 * batch_room()}B'")
         for batch in connection.sql(query).to_arrow_reader(_BATCH_ROWS):
             yield batch.rename_columns(list(names))
 
 
-@cache
-def _database(process: int) -> duckdb.DuckDBPyConnection:
-    """Return the database in memory that reads the files of a process: threads do not fork."""
+def _database() -> duckdb.DuckDBPyConnection:
+    """Return a new database in memory, within the limit of memory of this thread."""
     import duckdb
 
-    del process
-    return duckdb.connect(config={**NO_EXTENSIONS})
+    threads = min(os.cpu_count() or 1, max(1, batch_room() // _THREAD_BYTES))
+    limits = {"threads": str(threads), "memory_limit": f"{2 * batch_room()}B"}
+    return duckdb.connect(config={**NO_EXTENSIONS, **limits})
 
 
 def _in_utf8(path: Path, layout: Layout) -> Iterator[bytes]:
