@@ -595,7 +595,21 @@ def write_tables(
     comments: Mapping[str, Iterable[str]] | None = None,
     notes: str = "",
 ) -> None:
-    """Write attributes to a TOML file, whole, with ``comments`` above some and ``notes`` last."""
+    """Write attributes to a TOML file, whole or not at all.
+
+    Parameters
+    ----------
+    attributes : iterable of Attribute
+    path : Path
+    rules, ledger, ignore, keys, undeclared_columns
+        As of a `Schema`.
+    tables : mapping of str to SchemaTable, optional
+        The facts about a whole table, by the name of their table in the file.
+    comments : mapping of str to iterable of str, optional
+        Lines above the block of an attribute, by its name.
+    notes : str, default ""
+        The end of the file.
+    """
     marked = {name: {"undeclared": ["kind"]} for name in undeclared_columns}
     rows: list[dict[str, Any]] = [
         {"name": name, "kind": "key", **marked.get(name, {})} for name in keys

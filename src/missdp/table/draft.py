@@ -224,6 +224,11 @@ def draft_columns(data: Any, *, header: bool = True, encoding: str = "utf-8") ->
     encoding : str, default "utf-8"
         The encoding of a text file, as of :class:`Layout`.
 
+    Returns
+    -------
+    Draft
+        Private, until a person has completed it.
+
     Raises
     ------
     DataError

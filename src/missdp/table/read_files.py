@@ -51,7 +51,28 @@ def file_columns(
     layout: Layout = PLAIN,
     unread: Collection[str] = (),
 ) -> tuple[str, ...]:
-    """Return the column names of a file; with ``names``, refuse any other but the ``unread``."""
+    """Return the names of the columns of a file.
+
+    Parameters
+    ----------
+    path : Path
+    names : tuple of str, optional
+        The columns that the file must have, and no others but ``unread`` ones.
+    layout : Layout, optional
+        How a text file is written.
+    unread : collection of str, optional
+        Columns that may be there, and are not read.
+
+    Returns
+    -------
+    tuple of str
+        The names, in the order of the file.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, or has other columns. Quotes no cell.
+    """
     with _readable(path, layout):
         found = _format_of(path, layout).names(path)
     if "" in found and not path.name.lower().endswith(_PARQUET):
