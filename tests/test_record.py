@@ -233,7 +233,7 @@ def plain(record):
 @given(st.sampled_from(SINGLE) | conditions | elementary)
 def test_every_record_comes_back_as_it_was(record):
     text = record.to_json()
-    # A rule is told by its fields: its document states no kind.
+    # A rule is recognised by its fields: its document states no kind.
     for reader in (type(record), schema.Rule if isinstance(record, schema.Rule) else Record):
         again = reader.from_json(text)
         assert type(again) is type(record)

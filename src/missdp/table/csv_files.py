@@ -108,6 +108,13 @@ def csv_batches(
     ------
     pyarrow.RecordBatch
         Private. DuckDB's errors quote cells: the caller replaces them.
+
+    Raises
+    ------
+    csv.Error
+        If a quote is never closed.
+    duckdb.Error, OSError
+        If DuckDB cannot parse the file.
     """
     import duckdb
     import pyarrow as pa
