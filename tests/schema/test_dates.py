@@ -19,7 +19,7 @@ from missdp import Categorical, Date, DateTime, Difference, Numeric, Schema, Tab
 from missdp.cli.main import main
 from missdp.engines import SparkSource
 from missdp.errors import DataError, SchemaError
-from missdp.schema import Always, Never, NotApplicable
+from missdp.schema import Always, Layout, Never, NotApplicable
 from missdp.schema.open_domains import on_grid, pending
 from missdp.sources import DuckDBSource, MemorySource
 from refusing import refuses
@@ -249,6 +249,7 @@ FOR_SPARK = [
     (SCHEMA, "Spark counts no differences of dates: ['stay', 'in or out']"),
     (Schema((MOMENT,)), "no moments with a time zone: ['in']"),
     (Schema((OUT,), keys=("in",)), "makes no keys"),
+    (Schema((OUT,), file=Layout(encoding="latin-1")), "text as UTF-8"),
 ]
 
 
