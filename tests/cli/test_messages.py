@@ -62,7 +62,7 @@ def edited_model(folder):
 EPSILON = "--epsilon must be between 1e-6 and 10,000; got {}. Values around 1 are typical."
 COLUMN = (
     "the schema declares column 'agee', which the data does not have. Check spelling, spaces and "
-    "capitals against the header. A file without a header line needs `columns` in the [file] block "
+    "capitals against the header. A file without a header line needs `header` in the table [file] "
     "of the schema."
 )
 LEVEL = (

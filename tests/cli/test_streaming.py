@@ -288,4 +288,4 @@ def test_a_number_that_a_sampled_draft_did_not_see_is_found_by_reading_all_rows(
     cells = [*range(20_000), "50x"]  # of which one is no number
     rows = pa.table({"x": [*map(str, cells)], "y": ["a", "b", "c"] * 6667})
     drafted = draft_columns(rows)
-    Table.read(rows, Schema(drafted.attributes, file=drafted.file))
+    Table.read(rows, drafted.schema())

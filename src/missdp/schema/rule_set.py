@@ -207,7 +207,8 @@ class RuleSet:
     def _tables(self, max_cells: int) -> Iterator[tuple[BoundRule, tuple[str, ...], Flags]]:
         """Yield which combinations of cells surely break a rule, an axis for each attribute."""
         for rule in self.bound:
-            read = {name: a for name, a in self._columns.items() if name in rule.names}
+            names = frozenset(rule.names)
+            read = {name: a for name, a in self._columns.items() if name in names}
             shape = [attribute.missing_code for attribute in read.values()]
             size = math.prod(shape)
             fits = size <= max_cells and size * _n_comparisons(rule) <= MAX_COMPARED

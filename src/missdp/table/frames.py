@@ -197,7 +197,7 @@ def check_columns(
         raise DataError(
             f"the schema declares column{'' if one else 's'} {', '.join(map(repr, absent))}, which "
             "the data does not have. Check spelling, spaces and capitals against the header. A "
-            "file without a header line needs `columns` in the [file] block of the schema."
+            "file without a header line needs `header` in the table [file] of the schema."
         )
     if repeated := sorted({name for name in found if found.count(name) > 1}):
         raise DataError(f"column names must be distinct; repeated: {repeated}")
