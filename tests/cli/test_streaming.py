@@ -270,6 +270,7 @@ def test_a_draft_of_very_many_numbers_is_that_of_all_of_them(tmp_path, monkeypat
         assert (some.attributes, some.unread) == (every.attributes, every.unread)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["numbers", "numbers in text", "texts"])
 def test_a_draft_holds_no_more_cells_for_more_rows(kind, monkeypatch):
     monkeypatch.setattr(distinct_cells, "MAX_CELLS", 1000)

@@ -150,6 +150,7 @@ def test_a_difference_is_that_of_its_dates(pair):
     assert {*table.to_arrow().column_names} == {"in", "out"}
 
 
+@pytest.mark.long
 @settings(max_examples=20)
 @given(pairs=tables)
 def test_rows_that_stream_are_counted_as_those_in_memory(tmp_path, pairs):

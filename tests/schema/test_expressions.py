@@ -149,6 +149,7 @@ def as_list(truth):
     return [True if true else False if false else None for true, false in pairs]
 
 
+@pytest.mark.long
 def test_conditions_agree_with_plain_python():
     r = random.Random(0)
     rows = random_rows(r, 60)

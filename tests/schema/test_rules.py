@@ -333,6 +333,7 @@ def test_the_rules_of_the_documentation_are_read():
     assert {rule.kind for rule in schema.rules} == kinds
 
 
+@pytest.mark.long
 def test_long_chains_of_orders_are_closed_quickly_or_refused():
     def chain(n):
         names = [f"a{k}" for k in range(n)]

@@ -138,6 +138,7 @@ def test_header_with_a_quote_behind_a_blank_is_refused(rows, tmp_path):
         file_columns(path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows_before", [0, 70_000])
 @pytest.mark.parametrize("name", PLANTED)
 def test_error_of_a_malformed_file_quotes_no_cell(name, rows_before, tmp_path):

@@ -600,6 +600,7 @@ LAWS = {
 }
 
 
+@pytest.mark.long
 @settings(max_examples=40)
 @given(st.integers(0, 10_000), st.sampled_from([*LAWS]), st.integers(50, 2000))
 def test_nothing_is_proposed_in_random_ordinary_data(seed, law, n):

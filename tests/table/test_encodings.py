@@ -103,6 +103,7 @@ def test_encoding_whose_rows_depend_on_others_is_refused(encoding):
         Layout(encoding=encoding)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("encoding", sorted({*_encodings()} - WIDE - MARKED))
 @given(st.binary(max_size=8), st.binary(max_size=8))
 def test_no_row_changes_how_the_next_one_is_decoded(encoding, one, other):
@@ -158,6 +159,7 @@ def test_files_in_utf8_are_read_where_they_are(tmp_path, monkeypatch):
         assert table.codes("a").tolist() == [1]
 
 
+@pytest.mark.long
 # -- schemas, drafts and rows that are written ---------------------------------------------------
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-32-be"])
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".tsv"])
