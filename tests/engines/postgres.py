@@ -45,7 +45,7 @@ def server():
             check=True, stdout=subprocess.DEVNULL, cwd=folder, **options,
         )  # fmt: skip
         settings = ("fsync=off", "listen_addresses=", f"unix_socket_directories={folder}",
-                    "shared_buffers=32MB", "max_connections=10")  # fmt: skip
+                    "shared_buffers=32MB", "max_connections=40")  # fmt: skip
         arguments = [part for setting in settings for part in ("-c", setting)]
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
