@@ -467,10 +467,12 @@ def _counted(
 def _count_share(request: Request[PrivBayes]) -> float:
     """Share of epsilon for the number of rows; public."""
     strategy, schema = request.strategy, request.modelled.schema
-    told = any(strategy.tells_total((name,), schema) for name in schema.names) or strategy.fills
-    if told and request.parameters.degree != "auto":  # nothing needs it before the tables
+    total_implied = strategy.fills or any(
+        strategy.tells_total((name,), schema) for name in schema.names
+    )
+    if total_implied and request.parameters.degree != "auto":  # nothing needs it before the tables
         return 0.0
-    return _ROW_COUNT_SHARE if told else _LONE_ROW_COUNT_SHARE
+    return _ROW_COUNT_SHARE if total_implied else _LONE_ROW_COUNT_SHARE
 
 
 def _fit(session: Session, plan: BudgetPlan, request: Request[PrivBayes]) -> Learned:

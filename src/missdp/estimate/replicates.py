@@ -18,9 +18,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from missdp.estimate.within_bins import ReleasedSums, WithinBins
-from missdp.inference.completion import Completed, ModelFacts, PairTables, complete, completed
+from missdp.inference.completion import Completed, ModelFacts, PairTables, complete_by, completed
 from missdp.inference.marginals import NoisyMarginals
-from missdp.inference.missingness import MissingnessModel
 from missdp.inference.products import NumberMoments, Taken, complete_numbers
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.coordinates import finely_drawn
@@ -306,14 +305,9 @@ class Replicates:
             tables={pair: cells[pair] for pair in tables.tables},
         )
         ordered = ordered_levels(self._model.modelled_, self._measured.levels)
-        completion = complete(
-            tables,
-            ModelFacts(ordered=[ordered[a] for a in self.of]),
-            rng=self._rng,
-            draw=lambda _: drawn,
-            rounds=int(has_missing),
-            start=self._masks if has_missing else MissingnessModel(np.zeros(len(self.of))),
-        )
+        facts = ModelFacts(ordered=[ordered[a] for a in self.of])
+        start = self._masks if has_missing else None
+        completion = complete_by(tables, facts, drawn, start=start)
         complete_cells: dict[Clique, Floats] = {(i,): m for i, m in enumerate(completion.margins)}
         for (i, j), excess in completion.pairs.items():
             complete_cells[i, j] = excess + np.outer(*(completion.margins[k] for k in (i, j)))

@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import TypeAlias
 
 import numpy as np
 
@@ -138,6 +139,9 @@ class ModelFacts:
     selective: bool = True
 
 
+_Rates: TypeAlias = tuple[dict[Clique, RatesByLevel], dict[Pair, tuple[float, float]]]
+
+
 class PairCounts:
     """Numbers of rows by the levels of two attributes, plain and weighted.
 
@@ -177,7 +181,6 @@ def complete(
     rng: np.random.Generator,
     draw: Callable[[Completed], Ints] | None = None,
     rounds: int = 3,
-    start: MissingnessModel | None = None,
 ) -> Completed:
     """Return what noisy tables with missing cells say of complete rows, and a model of these cells.
 
@@ -194,21 +197,22 @@ def complete(
     rounds : int, default 3
         How often the model of missing cells is learned. With 0, cells are taken to be missing
         completely at random.
-    start : MissingnessModel, optional
-        The model of missing cells to begin with.
 
     Returns
     -------
     Completed
     """
-    masks = _masks(tables, facts, start)
+    masks = _masks(tables, facts, None)
     none = np.zeros((0, len(tables.sizes)), dtype=np.int64)
     known = _corrected(tables, none, masks)
     enough = rows_enough(_ROWS, attributes=len(tables.sizes), known=tables.n_rows)
-    for turn in range(rounds if masks.present.any() else 0):
+    if not rounds or not masks.present.any():
+        return known
+    rates = _released_rates(tables, masks.present)
+    for turn in range(rounds):
         rows = tree_rows(known, rng, n=enough) if draw is None else draw(known)
-        first, sweeps = start is None and turn < _STARTING, _SWEEPS if start or turn else _MANY
-        before, known = known, _learned(tables, rows, masks, sweeps=sweeps, start=first)
+        sweeps, first = _SWEEPS if turn else _MANY, turn < _STARTING
+        before, known = known, _learned(tables, rates, rows, masks, sweeps=sweeps, start=first)
         if turn >= _STARTING and moved(before.pairs, known.pairs, known.variances) <= _STILL:
             break
     return known
@@ -244,7 +248,8 @@ def complete_by(
     masks = _masks(tables, facts, start)
     if start is None or not masks.present.any():
         return _corrected(tables, rows[:0], masks)
-    return _learned(tables, rows, masks, sweeps=sweeps or _SWEEPS, start=False)
+    rates = _released_rates(tables, masks.present)
+    return _learned(tables, rates, rows, masks, sweeps=sweeps or _SWEEPS, start=False)
 
 
 def _masks(
@@ -259,17 +264,29 @@ def _masks(
     return masks
 
 
+def _released_rates(tables: PairTables, present: Flags) -> _Rates:
+    """Return how often cells are missing by levels of others, and two of them together."""
+    by_level = _rates_by_level(tables, present)
+    by_level |= {e: s for e, s in tables.missing_by_two.items() if present[e[0]]}
+    return by_level, _both_missing(tables)
+
+
 def _learned(
-    tables: PairTables, rows: Ints, masks: MissingnessModel, *, sweeps: int, start: bool
+    tables: PairTables,
+    rates: _Rates,
+    rows: Ints,
+    masks: MissingnessModel,
+    *,
+    sweeps: int,
+    start: bool,
 ) -> Completed:
     """Learn the model of missing cells further, and correct the tables by it."""
-    by_level = _rates_by_level(tables, masks.present)
-    by_level |= {e: s for e, s in tables.missing_by_two.items() if masks.present[e[0]]}
+    by_level, both = rates
     masks.learn(
         rows,
         tables.n_rows,
         by_level,
-        both=_both_missing(tables),
+        both=both,
         ridge=_RIDGE,
         sweeps=sweeps,
         start=start,

@@ -118,8 +118,8 @@ def pairs_part(request: Request[Any]) -> Part:
 def _count_share(request: Request[Any]) -> float:
     """Share of the budget for the number of rows: none where all margins tell it; public."""
     strategy, schema = request.strategy, request.modelled.schema
-    told = strategy.fills or all(strategy.tells_total((a.name,), schema) for a in schema)
-    return 0.0 if told or is_declared(request.parameters.n_rows) else _COUNT_SHARE
+    total_implied = strategy.fills or all(strategy.tells_total((a.name,), schema) for a in schema)
+    return 0.0 if total_implied or is_declared(request.parameters.n_rows) else _COUNT_SHARE
 
 
 def cost_of_pairs(session: Session, plan: BudgetPlan) -> Cost:

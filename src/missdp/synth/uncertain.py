@@ -20,7 +20,7 @@ from functools import partial
 import numpy as np
 
 from missdp.errors import ParameterError
-from missdp.inference.completion import ModelFacts, PairTables, complete
+from missdp.inference.completion import ModelFacts, PairTables, complete_by
 from missdp.inference.fit_heads import fit_heads
 from missdp.inference.heads import Pair
 from missdp.inference.marginals import NoisyMarginals
@@ -93,14 +93,8 @@ def varied_pairs(
     PairModel
     """
     rows = model.law.sample(_ROWS, rng)
-    completed = partial(
-        complete,
-        facts=facts,
-        rng=rng,
-        draw=lambda _: rows[:_FEWER],
-        rounds=int(facts.selective),
-        start=model.masks if facts.selective else None,
-    )
+    start = model.masks if facts.selective else None
+    completed = partial(complete_by, facts=facts, rows=rows[:_FEWER], start=start)
     sizes = [level.n_groups for level in release.levels]
     holes = model.masks.draw(rows, rng)
     seen = np.where(holes, sizes, rows)
