@@ -423,7 +423,7 @@ def parse_where(text: str | None, schema: Schema, *, named: str = "where") -> Pr
     Returns
     -------
     Predicate
-        Selects rows by :meth:`~missdp.schema.logic.Predicate.select`.
+        The condition; its method ``select`` says which rows match.
 
     Raises
     ------
