@@ -72,6 +72,7 @@ _CELLS_AT_ONCE = 4_000_000  # of indicators: 32 MB
 _LEAST_CHANCE = 0.02  # no chance to be observed is smaller
 _STILL = 0.1  # standard deviations of noise, below which tables no longer move
 _ENOUGH = 0.2  # chance to be observed, below which a model stands for what is not
+_STEADY = 0.5  # the same of levels, of which pairs have cells with less chance than that
 _LEAST_SHARE = 1e-7
 _LEAST_VARIANCE, _NOTHING = 1e-30, 1e-14  # of shares; below the second, nothing has moved
 _LEAST_DEGREES = 0.01  # an attribute of one level has none
@@ -425,43 +426,73 @@ def _corrected(tables: PairTables, rows: Ints, masks: MissingnessModel) -> Compl
     """What the observed values say, over the chance to be observed."""
     missing = masks.missing(rows)
     seen = 1.0 - missing
-    sizes = tables.sizes
     alone = [
         _alone(rows[:, a], seen[:, a], size, 1 - float(masks.rates[a]))
-        for a, size in enumerate(sizes)
+        for a, size in enumerate(tables.sizes)
     ]
-    margins = []
-    for margin, size, chance in zip(tables.margins, sizes, alone, strict=True):
-        lifted = np.maximum(margin[:size], _LEAST_SHARE) / chance
-        margins.append(lifted / lifted.sum())
-    counts = PairCounts(np.ascontiguousarray(rows.T), np.ascontiguousarray(seen.T), sizes)
+    chances, models = _chances(tables, rows, masks, missing, alone)
+    margins = _margins(tables, rows, alone, chances)
     pairs, variances = {}, {}
-    for (a, b), table in tables.tables.items():
-        shape = sizes[a], sizes[b]
+    for (a, b), chance in chances.items():
+        table, (one, other) = tables.tables[a, b], chance.shape
+        whole = _whole(table[:one, :other], chance, models[a, b], _ENOUGH)
+        pairs[a, b] = centred(whole - _independent(whole, chance, tables, (a, b), margins))
+        noise = tables.variances[a, b][:one, :other] / chance**2
+        variances[a, b] = np.maximum(noise, _LEAST_VARIANCE)
+    return Completed(tuple(margins), pairs, variances, masks, tables.n_rows)
+
+
+def _chances(
+    tables: PairTables, rows: Ints, masks: MissingnessModel, missing: Floats, alone: list[Floats]
+) -> tuple[dict[Pair, Floats], dict[Pair, Floats]]:
+    """Return the chance of each cell of a pair to be observed, and its share of a model's rows."""
+    columns, seen = np.ascontiguousarray(rows.T), np.ascontiguousarray(1.0 - missing.T)
+    counts = PairCounts(columns, seen, tables.sizes)
+    chances, models = dict[Pair, Floats](), dict[Pair, Floats]()
+    for a, b in tables.tables:
+        shape = tables.sizes[a], tables.sizes[b]
         number, weighted = (c.reshape(shape) for c in counts.of(a, b))
         if masks.tied((a, b)):
             each = masks.observed(rows, (a, b), missing)
             cells = rows[:, a] * shape[1] + rows[:, b]
             weighted = np.bincount(cells, each, number.size).astype(np.float64).reshape(shape)
-        plain = number / max(1, len(rows))
-        number = number + _PRIOR_ROWS
-        chance = (weighted + _PRIOR_ROWS * np.outer(alone[a], alone[b])) / number
-        chance = np.minimum(np.maximum(chance, _LEAST_CHANCE), 1.0)
-        whole = _whole(table[: shape[0], : shape[1]], chance, plain)
-        pairs[a, b] = centred(whole - _independent(whole, chance, tables, (a, b), margins))
-        noise = tables.variances[a, b][: shape[0], : shape[1]] / chance**2
-        variances[a, b] = np.maximum(noise, _LEAST_VARIANCE)
-    return Completed(tuple(margins), pairs, variances, masks, tables.n_rows)
+        models[a, b] = number / max(1, len(rows))
+        chance = weighted + _PRIOR_ROWS * np.outer(alone[a], alone[b])
+        chance = chance / (number + _PRIOR_ROWS)
+        chances[a, b] = np.minimum(np.maximum(chance, _LEAST_CHANCE), 1.0)
+    return chances, models
 
 
-def _whole(observed: Floats, chance: Floats, model: Floats) -> Floats:
+def _margins(
+    tables: PairTables, rows: Ints, alone: list[Floats], chances: Mapping[Pair, Floats]
+) -> list[Floats]:
+    """Return the margins of complete rows.
+
+    The model's rows say how often a level is observed, and the quotient by that says how often the
+    next model has the level. Where a model stands for most cells of a pair, such quotients would
+    swing ever further from round to round. So it stands for a part of these levels, too.
+    """
+    hardly = [np.zeros(size, dtype=bool) for size in tables.sizes]
+    for (a, b), chance in chances.items():
+        hardly[a] |= (chance < _ENOUGH).any(axis=1)
+        hardly[b] |= (chance < _ENOUGH).any(axis=0)
+    margins = []
+    for a, (margin, size) in enumerate(zip(tables.margins, tables.sizes, strict=True)):
+        model = np.bincount(rows[:, a], minlength=size) / max(1, len(rows))
+        lifted = _whole(margin[:size], alone[a], model, np.where(hardly[a], _STEADY, 0.0))
+        lifted = np.maximum(lifted, _LEAST_SHARE)
+        margins.append(lifted / lifted.sum())
+    return margins
+
+
+def _whole(observed: Floats, chance: Floats, model: Floats, enough: float | Floats) -> Floats:
     """Return what observed shares say of complete rows.
 
     Shares are divided by the chance to be observed. Where that is small, they would be little but
-    noise, many times over: there a model of complete rows stands for most of those that are not
-    observed. If the model is right, both say the same.
+    noise, many times over: below the chance that is ``enough``, a model of complete rows stands for
+    most of those that are not observed. If the model is right, both say the same.
     """
-    divisor = np.maximum(chance, _ENOUGH if model.any() else 0.0)
+    divisor = np.maximum(chance, enough if model.any() else 0.0)
     whole: Floats = observed / divisor + model * (1 - chance / divisor)
     return whole
 
@@ -559,7 +590,7 @@ def completed(
         chance = np.maximum(weighted / (number + _PRIOR_ROWS), _LEAST_CHANCE).reshape(shape)
         observed = table[tuple(map(slice, shape))]
         total = max(1.0, float(observed.sum() / max(float(seen.mean()), _LEAST_CHANCE)))
-        whole = _whole(observed / total, chance, number.reshape(shape) / len(rows))
+        whole = _whole(observed / total, chance, number.reshape(shape) / len(rows), _ENOUGH)
         noisy[clique] = whole / max(float(whole.sum()), _LEAST_CHANCE)
         if not leaned:
             continue
