@@ -479,7 +479,7 @@ def margin(table, name):
     return counts / len(table)
 
 
-# With these seeds the margins that AIM was fitted to swung ever further from round to round, so that
+# With these seeds, margins that AIM was fitted to swung ever further from round to round, so that
 # rows were off by .07 to .24.
 SWUNG = (2, 5, 7)
 
