@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final, TypeAlias, get_args
 
 import numpy as np
 
+from missdp.schema.binning import Binning
 from missdp.schema.bound_rules import Derived
 from missdp.schema.dates import UNIT_NAMES, Date, Resolution
 from missdp.schema.numeric import Columns, Numeric
@@ -88,7 +89,7 @@ class Difference(Numeric):
         size = sizes.get(self.unit, 0.0) / sizes[own]
         return size if size >= 1 else 0.0
 
-    def shown(self, value: float) -> str:
+    def format_value(self, value: float) -> str:
         """Return a number of units of the dates as a number of its own unit."""
         return f"{value / self.size_of_unit:g}"
 
@@ -184,7 +185,7 @@ class Difference(Numeric):
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as they are written: in its own unit, if no fit has cut them."""
         found = super().to_dict()
-        if self.resolution is None or self.cuts_from:
+        if self.resolution is None or isinstance(self.bins, Binning):
             return found
         for fact in ("resolution", "integer", "step"):
             found.pop(fact, None)

@@ -19,11 +19,12 @@ from missdp.accounting import Cost, Filter, SampledGaussianEvent
 from missdp.progress import Progress
 from missdp.schema import Schema, SurveyWeight, Unit
 from missdp.schema.modelled import Modelled
-from missdp.schema.open_domains import is_pending, open_attributes, widest
+from missdp.schema.open_levels import open_attributes
 from missdp.session import Reads, Session, Total
 from missdp.session.strategies import Strategy, strategy_named
 from missdp.synth.first_parts import delta_beside, first_parts
 from missdp.synth.parameters import chosen_delta
+from missdp.synth.search_grid import before_fit, is_pending
 from missdp.synth.split import BudgetPlan, Gate, Part
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class Request(Generic[P]):
     @property
     def public(self) -> Schema:
         """The modelled attributes, as far as they were public before bins were found."""
-        return Modelled(widest(self.schema)).schema
+        return Modelled(before_fit(self.schema)).schema
 
     @property
     def strategy(self) -> Strategy:
