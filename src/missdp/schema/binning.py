@@ -18,7 +18,6 @@ from missdp.record import Record
 from missdp.schema.attributes import number_text
 from missdp.types import Floats, Ints
 
-_NONE = np.zeros(0)
 _BELOW_ONE = float(np.nextafter(1.0, 0.0))
 _MIN_WEIGHT = 1e-12  # of all subintervals of a bin together; below it, values lie evenly
 
@@ -127,12 +126,12 @@ class Bins:
         self,
         edges: Floats,
         spikes: Floats,
-        subintervals: Floats = _NONE,
+        subintervals: Floats | tuple[()] = (),
         weights: Sequence[float] = (),
         *,
         integer: bool,
     ) -> None:
-        self._integer, self._subedges, self._weights = integer, subintervals, weights
+        self._integer, self._subedges, self._weights = integer, np.asarray(subintervals), weights
         self._spikes = np.unique(spikes) + 0.0  # no -0.0
         self.intervals = bins = _Intervals(edges, self._spikes)
         kept = np.flatnonzero(bins.others > 0) if integer else np.arange(len(bins.others))

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import replacing
 from missdp.schema.attributes import Kind, number_text, read_number
-from missdp.schema.numeric import Numeric
+from missdp.schema.numeric import Numeric, each
 from missdp.types import Flags, Floats
 
 #: Units of the calendar, coarsest first, as NumPy calls them.
@@ -400,14 +400,7 @@ class Date(Numeric):
         del found["resolution"]
         size = "" if self.step is None else f"{self.step:g} "
         found["step"] = f"{size}{UNIT_NAMES[self.unit]}"
-        for fact in _TEXTS:
-            if fact in found:
-                value = found[fact]
-                several = isinstance(value, list)
-                found[fact] = (
-                    [*map(self.format_value, value)] if several else self.format_value(value)
-                )
-        return found
+        return found | {f: each(self.format_value, found[f]) for f in _TEXTS if f in found}
 
     @classmethod
     def _read(cls, data: Mapping[str, Any]) -> Self:

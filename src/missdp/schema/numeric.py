@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from functools import cached_property
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -281,6 +281,11 @@ class Numeric(Attribute):
 AnyAttribute: TypeAlias = Categorical | Ordinal | Numeric
 #: Attributes by name, in the order of their schema.
 Columns: TypeAlias = Mapping[str, AnyAttribute]
+
+
+def each(function: Callable[[float], Any], value: Any) -> Any:
+    """Apply a function to a number, or to each number of a list."""
+    return [*map(function, value)] if isinstance(value, list) else function(value)
 
 
 def decimals(*numbers: float) -> int:

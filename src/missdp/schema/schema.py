@@ -625,9 +625,7 @@ def write_tables(
 
 def _as_written(facts: dict[str, Any]) -> dict[str, Any]:
     """Return the facts of an attribute as people write them: ``levels = "open"``."""
-    if facts["kind"] != "open":
-        return facts
-    return facts | {"kind": "categorical", "levels": "open"}
+    return facts | {"kind": "categorical", "levels": "open"} if facts["kind"] == "open" else facts
 
 
 def comment(*texts: str) -> str:

@@ -45,7 +45,7 @@ from missdp.sources import Strategy
 from missdp.synth.family import Codes, Family, Finish, Request
 from missdp.synth.first_parts import check_open, failures, left_out, with_failure
 from missdp.synth.fitted import Fitted, not_a_model, read_document
-from missdp.synth.fitting import check_unit, fit, to_be_cut
+from missdp.synth.fitting import check_unit, fit
 from missdp.synth.parameters import (
     check_parameters,
     chosen_delta,
@@ -400,8 +400,7 @@ class Synthesizer(Estimator):
         """
         request = self._planned(schema, **({} if epsilon is None else {"epsilon": epsilon}))
         check_open(request)
-        counted = to_be_cut(request.parameters, at_most(schema), schema.names)
-        request = request.with_schema(counted)
+        request = request.on_rows(at_most(schema), schema.names)
         budget, trainings, plan = request.budget, request.trainings, request.plan()
         whole = Guarantee(
             float(request.parameters.epsilon) if trainings else budget.epsilon,

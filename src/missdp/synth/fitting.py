@@ -8,7 +8,7 @@ learn. `fit` then puts together what was released, and warns by it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -69,7 +69,6 @@ from missdp.synth.relations import mostly_noise_of
 from missdp.synth.search_grid import (
     is_pending,
     released_bins,
-    with_pending_bins,
     with_search_grid,
 )
 from missdp.synth.split import limit_of
@@ -228,15 +227,10 @@ class _Fitting:
         self._declared = self._schema.without_ledger()
         _check_rows_alone(self._schema)
         self.request.strategy.check(readable(source, reads))
-        self.request = self._counting(source.schema.without_ledger())
+        self.request = self.request.on_rows(source.schema.without_ledger(), recodable(source))
         self._grid = with_search_grid(self.request.schema)  # refused now, if it cannot be
         self._budget_plan = self.request.plan()
         self._budget_plan.check(steps=self._steps_per_row)
-
-    def _counting(self, schema: Schema) -> Request[Any]:
-        """Return the request for rows that are counted, with marks where bins are to be found."""
-        names = recodable(self._source)
-        return self.request.with_schema(to_be_cut(self.request.parameters, schema, names))
 
     # Release, and learn
 
@@ -261,7 +255,7 @@ class _Fitting:
         self._levels = release_levels(session, attributes, self._budget_plan, delta=request.delta)
         closed = with_levels(facts, self._levels)
         self._source = _open_data(self._data, closed, request.family.reads)
-        self.request = self._counting(closed)
+        self.request = self.request.on_rows(closed, recodable(self._source))
         self._grid = with_search_grid(self.request.schema)
 
     def _find_bins(self, open_session: OpenSession) -> Session:
@@ -328,25 +322,6 @@ class _Fitting:
             draws="even",
             release=None,
         )
-
-
-def to_be_cut(parameters: Synthesizer, schema: Schema, names: Iterable[str]) -> Schema:
-    """Return the schema with the attributes marked whose bins a fit finds; public.
-
-    Parameters
-    ----------
-    parameters : Synthesizer
-        Says whether bins are found privately.
-    schema : Schema
-        Of the rows that are counted.
-    names : iterable of str
-        Attributes whose values a source can put into other bins.
-
-    Returns
-    -------
-    Schema
-    """
-    return with_pending_bins(schema, names) if parameters.cuts == "private" else schema
 
 
 def _as_rows(

@@ -77,12 +77,11 @@ def before_fit(schema: Schema) -> Schema:
 
 def released_bins(schema: Schema, declared: Schema) -> dict[str, Binning]:
     """Return the bins of a schema of a fit which the declared schema does not have."""
-    pending = BinSource.PENDING
-    bins = {a.name: a.binning for a in schema if isinstance(a, Numeric) and a != declared[a.name]}
-    found = {
-        n: replace(b, source=BinSource.RELEASE) for n, b in bins.items() if b.source is pending
+    return {
+        a.name: replace(a.binning, source=BinSource.RELEASE) if is_pending(a) else a.binning
+        for a in schema
+        if isinstance(a, Numeric) and a != declared[a.name]
     }
-    return bins | found
 
 
 def with_search_grid(schema: Schema) -> Schema:
