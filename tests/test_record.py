@@ -65,10 +65,21 @@ SCHEMA = missdp.Schema(
     (
         missdp.Categorical(name="kind", levels=("é", '"'), nullable=True, missing_codes=("?", -9)),
         missdp.Ordinal(name="b", levels=(False, True), label="B"),
-        missdp.OpenCategorical(name="ill", max_levels=9, other="rest").closed(["J45", "é"]),
+        missdp.OpenCategorical(name="ill", max_levels=9, other="rest").with_levels(["J45", "é"]),
         missdp.Numeric(name="c", lower=0, upper=0.3, edges=(0, 0.1, 0.3), undeclared=("lower",)),
         missdp.Date(name="d", lower="2018", upper="2024", step="2 years", spikes=("2020",)),
         missdp.DateTime(name="e", lower="2018-01-01", upper="2018-12-31", timezone="UTC"),
+    )
+)
+BINNING = schema.Binning(
+    edges=(0, 1), spikes=(0,), subintervals=(0, 1 / 3, 1), weights=(0.1, 0.2),
+    source=schema.BinSource.RELEASE,
+)  # fmt: skip
+DECLARED = missdp.Schema(
+    (
+        *SCHEMA.attributes,
+        missdp.OpenCategorical(name="town"),
+        missdp.Numeric(name="x", lower=0, upper=1),
     )
 )
 TABLE = np.array([[0.1, 1 / 3], [np.pi, 5e-324]])
@@ -138,7 +149,8 @@ SINGLE = [
     GUARANTEE,
     missdp.Guarantee(1.0, 1e-6, "replace-one"),
     SCHEMA,
-    *SCHEMA,
+    *DECLARED,
+    BINNING,
     RULED,
     *RULED.rules,
     STAY,
@@ -177,7 +189,8 @@ SINGLE = [
     ),
     Network((Family("kind", ()), FAMILY), {"kind": TABLE[0], "b": TABLE}, {("kind", "b"): TABLE}),
     Fitted(
-        family="F", schema=SCHEMA, frame="polars", n_rows=3, n_rows_std=0.0, guarantee=GUARANTEE,
+        family="F", declared=DECLARED, levels={"town": ("é",)}, bins={"x": BINNING},
+        frame="polars", n_rows=3, n_rows_std=0.0, guarantee=GUARANTEE,
         parameters={
             "missing": "joint", "kind": None, "w": {("a",): 2}, "x": math.inf, "big": 10**30
         },
@@ -457,3 +470,15 @@ def test_a_model_file_that_lacks_anything_is_refused(family, tmp_path):
         refused(DataError, "not a missdp model", missdp.load, path)
     path.write_text(json.dumps(sealed(document)), encoding="utf-8")
     assert len(missdp.load(path).sample(5)) == 5
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"levels": {}}, {"levels": {"town": ("é",), "ill": ("J45",)}}, {"bins": {"c": BINNING}}],
+)
+def test_results_of_a_fit_where_facts_are_declared_raise(changed):
+    fitted = next(record for record in SINGLE if isinstance(record, Fitted))
+    assert Fitted.from_dict(fitted.to_dict()).schema == fitted.schema
+    data = fitted.to_dict() | {name: encoded(fact) for name, fact in changed.items()}
+    with pytest.raises(MissDPError, match="do not fit"):
+        Fitted.from_dict(data)

@@ -319,7 +319,7 @@ def test_a_fit_on_spark_is_the_fit_on_the_same_rows_in_memory(spark):
         )
         outside = CountedOutsideTheKernel("Spark")
         assert one.guarantee_ == two.guarantee_.with_conditions(outside)
-        assert one.cuts_ == two.cuts_
+        assert one.bins_ == two.bins_
         drawn = [m.sample_table(50, random_state=2).to_arrow() for m in (one, two)]
         assert drawn[0].equals(drawn[1])
     assert Table.read(frame, SCHEMA).to_arrow().num_rows == 400

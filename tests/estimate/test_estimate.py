@@ -22,7 +22,7 @@ from missdp.estimate.tail_intervals import (
     as_counted,
     value_range,
 )
-from missdp.schema import Date, Difference, NotApplicable
+from missdp.schema import Binning, Date, Difference, NotApplicable
 
 SCHEMA = Schema(
     (
@@ -309,11 +309,12 @@ def test_bins_that_noise_hides_as_a_whole_keep_their_shape():
     """All that is known of the last bin is what was released of it: not that it is even."""
     x = Numeric(name="x", lower=0, upper=1000, integer=True)
     pieces, shares = (0.0, 20.0, 50.0, 84.0, 107.0, 1000.0), (0.3, 0.5, 0.15, 0.05, 0.0)
-    x = dataclasses.replace(x, edges=(0.0, 50.0, 1000.0), pieces=pieces, shares=shares)
+    bins = Binning(edges=(0.0, 50.0, 1000.0), subintervals=pieces, weights=shares)
+    x = dataclasses.replace(x, bins=bins)
     beyond = np.array([[50, 83, 20, 9], [84, 106, 4, 9], [107, 1000, 4, 9]], float)
     fitted = types.SimpleNamespace(tails={"x": beyond})
     model = types.SimpleNamespace(schema_={"x": x}, fitted_=fitted)
-    assert as_counted(model, "x").shares == shares
+    assert as_counted(model, "x").bins.weights == shares
     assert TailIntervals.of(model, x).points.min() > 107  # the others are in their bin already
 
 
@@ -451,7 +452,8 @@ def test_no_rows_remain_between_intervals_that_noise_hides():
     """Intervals of whole numbers end one before the next begins, and pieces may lie across."""
     x = Numeric(name="x", lower=0, upper=200, integer=True)
     pieces, shares = (0.0, 20.0, 50.0, 84.0, 107.0, 200.0), (0.3, 0.69, 0.004, 0.003, 0.003)
-    x = dataclasses.replace(x, edges=(0.0, 20.0, 200.0), pieces=pieces, shares=shares)
+    bins = Binning(edges=(0.0, 20.0, 200.0), subintervals=pieces, weights=shares)
+    x = dataclasses.replace(x, bins=bins)
     beyond = np.array([[50, 83, 1, 9], [84, 95, 2, 9], [96, 111, 3, 9], [112, 200, 4, 9]], float)
     fitted = types.SimpleNamespace(tails={"x": beyond})
     model = types.SimpleNamespace(schema_={"x": x}, fitted_=fitted)

@@ -19,9 +19,9 @@ from missdp import Categorical, Date, DateTime, Difference, Numeric, Schema, Tab
 from missdp.cli.main import main
 from missdp.engines import SparkSource
 from missdp.errors import DataError, SchemaError
-from missdp.schema import Always, Layout, Never, NotApplicable
-from missdp.schema.open_domains import on_grid, pending
+from missdp.schema import Always, Binning, Layout, Never, NotApplicable
 from missdp.sources import DuckDBSource, MemorySource
+from missdp.synth.search_grid import with_pending_bins, with_search_grid
 from refusing import refuses
 
 YEARS = {"lower": "2018-01-01", "upper": "2024-12-31"}
@@ -50,9 +50,9 @@ def test_facts_are_written_as_dates_and_read_again(tmp_path):
     assert Schema.from_toml(tmp_path / "schema.toml") == ALL == Schema.from_dict(ALL.to_dict())
     by_type = Date(name="a", lower=dt.date(2018, 1, 1), upper=np.datetime64("2024-12-31"))
     assert by_type == Date(name="a", **YEARS) == replace(by_type)
-    cut = replace(by_type, edges=(17532.0, 17600.5, 20088.0), cuts_from="release x")
+    cut = replace(by_type, bins=Binning(edges=(17532.0, 17600.5, 20088.0)))
     assert Schema.from_dict(Schema((cut,)).to_dict())["a"] == cut
-    assert cut.interval_names == ("[2018-01-01, 2018-03-11)", "[2018-03-11, 2024-12-31)")
+    assert cut.bin_labels == ("[2018-01-01, 2018-03-11)", "[2018-03-11, 2024-12-31)")
 
 
 LATE = dt.datetime(2018, 1, 1, 5)
@@ -103,8 +103,8 @@ def test_rules_about_dates_hold_in_rows_that_are_read():
 
 def test_the_grid_of_dates_is_even_also_around_1970():
     born = Date(name="born", lower="1920-01-01", upper="2020-12-31")
-    grid = on_grid(pending(Schema((born,)), ["born"]))["born"]
-    widths = np.diff(grid.edges)
+    grid = with_search_grid(with_pending_bins(Schema((born,)), ["born"]))["born"]
+    widths = np.diff(grid.bin_edges)
     assert (len(widths), widths.min() >= 8, widths.max() <= 10) == (4096, True, True)
 
 
@@ -196,7 +196,7 @@ def test_differences_are_written_and_read_in_their_unit(tmp_path):
     )
     assert schema["age"].computes == "born"  # of the two, that with wider bounds
     assert (schema["age"].lower, schema["wait"].upper, schema["wait"].step) == (6575, 480, 15)
-    assert schema["wait"].interval_names == ("[0, 0.25)", "[0.25, 8)")
+    assert schema["wait"].bin_labels == ("[0, 0.25)", "[0.25, 8)")
     schema.to_toml(tmp_path / "schema.toml")
     assert "upper = 100.5" in (tmp_path / "schema.toml").read_text()
     again = Schema.from_toml(tmp_path / "schema.toml"), Schema.from_dict(schema.to_dict())

@@ -1,4 +1,6 @@
-"""Numeric attributes: spikes, grids, steps, and values inside pieces."""
+"""Numeric attributes: spikes, grids, steps, and values inside subintervals."""
+
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -7,10 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp import Numeric, Schema, Table
+from missdp.errors import SchemaError
 from missdp.evaluate import marginal_distance
 from missdp.inference.dyadic import fit_histogram, folded, measured_levels
-from missdp.schema.open_domains import MOST_CODES, on_grid, pending, widest
-from missdp.synth.first_parts import cut
+from missdp.schema import Binning, BinSource
+from missdp.synth.first_parts import find_bins
+from missdp.synth.search_grid import MOST_CODES, before_fit, with_pending_bins, with_search_grid
 
 
 @st.composite
@@ -33,7 +37,7 @@ def attributes(draw):
 @settings(max_examples=60)
 @given(attributes(), st.data())
 def test_what_is_drawn_from_a_code_is_read_as_that_code_and_each_has_a_name(attribute, data):
-    assert len({*attribute.interval_names}) == attribute.size == len(attribute.centres)
+    assert len({*attribute.bin_labels}) == attribute.size == len(attribute.centres)
     assert (np.diff(attribute.centres) >= 0).all()
     assert attribute.spikes or attribute.size == len(attribute.bin_edges) - 1
     codes = np.repeat(np.arange(attribute.size), 4)
@@ -58,7 +62,7 @@ def test_the_other_whole_numbers_of_a_bin_stay_equally_likely(lower, places):
     spikes = {lower + place for place in places}
     cuts = {"integer": True, "bins": 1, "spikes": tuple(spikes)}
     attribute = Numeric(name="x", lower=lower, upper=lower + 4, **cuts)
-    rest = int(np.flatnonzero(["[" in name for name in attribute.interval_names])[0])
+    rest = int(np.flatnonzero(["[" in name for name in attribute.bin_labels])[0])
     drawn = attribute.decode(np.full(600, rest), (np.arange(600) + 0.5) / 600)
     found, counts = np.unique(drawn, return_counts=True)
     assert set(found) == set(range(lower, lower + 5)) - spikes
@@ -73,9 +77,14 @@ def test_what_is_drawn_where_only_spikes_are_left_is_in_the_domain(bounds):
         assert ((drawn >= attribute.lower) & (drawn <= attribute.upper)).all()
 
 
-def test_evaluation_sees_spikes_in_finer_bins():
-    pay = {"name": "pay", "lower": 0, "upper": 50_000, "bins": 20, "nullable": True}
-    spiky = Schema((Numeric(**pay, spikes=(0,)),))
+RELEASED = Binning(
+    edges=(0, 9000, 50_000), spikes=(0,), subintervals=(0, 100, 9000, 50_000), weights=(1, 1, 1)
+)
+
+
+@pytest.mark.parametrize("facts", [{"bins": 20, "spikes": (0,)}, {"bins": RELEASED}])
+def test_evaluation_sees_spikes_in_finer_bins(facts):
+    spiky = Schema((Numeric(name="pay", lower=0, upper=50_000, nullable=True, **facts),))
     frame = pd.DataFrame({"pay": [0.0, 0.0, None, *np.geomspace(1, 50_000, 200)]})
     table = Table.read(frame, spiky)
     assert marginal_distance(table, table, k=1, bins=50).mean == 0
@@ -99,7 +108,7 @@ def test_a_bin_reaches_no_spike_at_its_ends(integer):
         assert list(zip(least[bins], greatest[bins], strict=True)) == [(2, 9), (11, 19)]
 
 
-# Numeric attributes without bins: grids, steps, and values inside pieces
+# Numeric attributes without bins: grids, steps, and values inside subintervals
 STEPS = [{"integer": True}, {}, {"step": 0.01}, {"step": 5.0, "integer": True}]
 STEPS += [{"step": 1e-10}, {"step": 250_000.0}]
 
@@ -115,8 +124,8 @@ def open_attributes(draw):
 
 
 def cells_of(attribute):
-    schema = pending(Schema((attribute,)), ["x"])
-    return schema["x"], on_grid(schema)["x"]
+    schema = with_pending_bins(Schema((attribute,)), ["x"])
+    return schema["x"], with_search_grid(schema)["x"]
 
 
 def spread(attribute, n, seed):
@@ -127,7 +136,7 @@ def spread(attribute, n, seed):
     values[: n // 3] = rng.choice([attribute.lower, values[0], attribute.upper])
     values[-2:] = attribute.lower, attribute.upper
     values = np.rint(values) if attribute.integer else values
-    return attribute.on_step(values)
+    return attribute.round_to_step(values)
 
 
 @given(open_attributes(), st.integers(0, 2**32 - 1))
@@ -154,15 +163,15 @@ def test_cut_attributes_draw_values_on_the_step_inside_their_bins(attribute, see
     levels = measured_levels(grid.size, every=1)
     noisy = [v + rng.normal(0, std, v.shape) for v in folded(cells, levels)]
     told = fit_histogram(noisy, std=std, size=grid.size, levels=levels)
-    found = cut(marked, grid, told, unit=std)
+    found = replace(marked, bins=find_bins(grid, told, unit=std))
     assert found.size <= marked.size <= MOST_CODES
-    assert widest(Schema((found,)))["x"] == marked
+    assert before_fit(Schema((found,)))["x"] == marked
     codes = rng.integers(0, found.size, 2000)
     values = found.decode(codes, rng.random(2000))
     assert np.array_equal(found.encode_values(values), codes)
     assert values.min() >= attribute.lower
     assert values.max() <= attribute.upper
-    assert np.array_equal(attribute.on_step(values), values)
+    assert np.array_equal(attribute.round_to_step(values), values)
     if attribute.integer:
         assert np.array_equal(np.rint(values), values)
     # What a cell of the grid is coded as does not depend on which of its values is looked at.
@@ -170,11 +179,12 @@ def test_cut_attributes_draw_values_on_the_step_inside_their_bins(attribute, see
     assert np.array_equal(found.encode_values(least), found.encode_values(greatest))
 
 
-def test_values_follow_the_shares_of_pieces_and_spikes_are_exact():
-    x = Numeric(
-        name="x", lower=0, upper=100, edges=(0, 50, 100), spikes=(0,),
-        pieces=(0, 10, 50, 90, 100), shares=(0.3, 0.1, 0.0, 0.2),
+def test_values_follow_the_weights_of_subintervals_and_spikes_are_exact():
+    bins = Binning(
+        edges=(0, 50, 100), spikes=(0,), subintervals=(0, 10, 50, 90, 100),
+        weights=(0.3, 0.1, 0.0, 0.2),
     )  # fmt: skip
+    x = Numeric(name="x", lower=0, upper=100, bins=bins)
     rng = np.random.default_rng(0)
     low = x.decode(np.full(40_000, 1), rng.random(40_000))
     assert (low < 10).mean() == pytest.approx(0.75, abs=0.015)
@@ -184,18 +194,18 @@ def test_values_follow_the_shares_of_pieces_and_spikes_are_exact():
 
 
 def test_no_bin_draws_what_another_one_has():
-    """Sums of shares are rounded: neither a spike nor what is beyond the bounds is ever drawn."""
-    x = Numeric(
-        name="x", lower=960698151, upper=960698169, integer=True, edges=(960698151, 960698169),
-        spikes=(960698169,), pieces=(960698151, 960698160, 960698168.5, 960698169),
-        shares=(0.1, 0.2, 0.0),
+    """Sums of weights are rounded: neither a spike nor what is beyond the bounds is ever drawn."""
+    bins = Binning(
+        edges=(960698151, 960698169), spikes=(960698169,), weights=(0.1, 0.2, 0.0),
+        subintervals=(960698151, 960698160, 960698168.5, 960698169),
     )  # fmt: skip
+    x = Numeric(name="x", lower=960698151, upper=960698169, integer=True, bins=bins)
     u = np.array([0.0, 0.5, np.nextafter(1, 0)])
     assert x.decode(np.zeros(3, int), u).max() <= 960698168
-    wide = Numeric(
-        name="x", lower=0, upper=1e15, integer=True, edges=(0, 5e14, 1e15),
-        pieces=(0, 5e14, 5e14 + 10, 1e15), shares=(0.0, 0.999, 0.001),
-    )  # fmt: skip
+    bins = Binning(
+        edges=(0, 5e14, 1e15), subintervals=(0, 5e14, 5e14 + 10, 1e15), weights=(0.0, 0.999, 0.001)
+    )
+    wide = Numeric(name="x", lower=0, upper=1e15, integer=True, bins=bins)
     values = wide.decode(np.ones(10_000, int), np.random.default_rng(0).random(10_000))
     assert (values < 5e14 + 10).mean() == pytest.approx(0.999, abs=0.003)
 
@@ -206,14 +216,50 @@ def test_numbers_that_nearly_coincide_are_told_apart():
     cuts = {"edges": (1.0, 2.0), "spikes": (1.0, np.nextafter(1.0, 2))}
     near = Numeric(name="x", lower=1.0, upper=2.0, **cuts)
     rest = "[1, 2) except 1, 1.0000000000000002"
-    assert near.interval_names == ("1", "1.0000000000000002", rest)
+    assert near.bin_labels == ("1", "1.0000000000000002", rest)
 
 
 def test_few_numbers_are_a_bin_each_and_declared_bins_stay():
     facts = {"few": {"upper": 15}, "bins": {"bins": 9}, "spikes": {"spikes": (0,)}, "open": {}}
     whole = {"lower": 0, "upper": 90, "integer": True}
     schema = Schema(tuple(Numeric(name=n, **{**whole, **own}) for n, own in facts.items()))
-    found = pending(schema, schema.names)
+    found = with_pending_bins(schema, schema.names)
     assert [a.size for a in found] == [16, 9, 11, MOST_CODES]
     assert (found["bins"], found["spikes"]) == (schema["bins"], schema["spikes"])
-    assert pending(schema, ())["open"] == schema["open"]
+    assert with_pending_bins(schema, ())["open"] == schema["open"]
+
+
+@pytest.mark.parametrize(
+    ("told", "facts"),
+    [
+        ("have a weight each", {"subintervals": (0, 50, 100), "weights": (0.1,)}),
+        ("contain all edges", {"subintervals": (0, 50), "weights": (0.1,)}),
+        ("must increase", {"subintervals": (0, 60, 50, 100), "weights": (0.1, 0.1, 0.1)}),
+        ("weights at least 0", {"subintervals": (0, 100), "weights": (-0.1,)}),
+        ("must be finite", {"subintervals": (0, 100), "weights": (np.nan,)}),
+        ("weights at least 0", {"subintervals": (0, 100)}),
+    ],
+)
+def test_released_bins_that_do_not_fit_raise(told, facts):
+    with pytest.raises(SchemaError, match=told):
+        Binning(edges=(0, 100), **facts)
+
+
+@pytest.mark.parametrize(
+    ("told", "bins", "facts"),
+    [
+        ("start at lower", {"edges": (1, 100)}, {}),
+        ("inside", {"edges": (0, 100), "spikes": (101,)}, {}),
+        ("not both", {"edges": (0, 100)}, {"edges": (0, 100)}),
+        ("leave spikes out", {"edges": (0, 100)}, {"spikes": (0,)}),
+    ],
+)
+def test_released_bins_that_a_number_does_not_have_raise(told, bins, facts):
+    with pytest.raises(SchemaError, match=told):
+        Numeric(name="x", lower=0, upper=100, bins=Binning(**bins), **facts)
+
+
+def test_binnings_of_other_releases_are_equal():
+    bins = Binning(edges=(0, 1), source=BinSource.RELEASE, release="a")
+    assert bins == replace(bins, release="b") == Binning(edges=(0, 1))
+    assert bins != replace(bins, spikes=(0,))

@@ -205,9 +205,6 @@ NUMBERS = [
     *(("at least", {"step": 1e-300}), ("whole multiple", {"step": 0.3})),
     ("whole number", {"step": 0.5, "integer": True}),
     ("on the step", {"step": 0.5, "spikes": (0.2,)}),
-    ("one more", {"pieces": (0, 1), "shares": (0.5, 0.5)}),
-    ("edges of all bins", {"bins": 2, "pieces": (0, 40, 100), "shares": (0.5, 0.5)}),
-    ("at least 0", {"bins": 1, "pieces": (0, 40, 100), "shares": (0.5, -0.5)}),
 ]
 
 

@@ -14,6 +14,7 @@ from scipy.special import ndtri
 from missdp import Filter, OpenCategorical, Schema
 from missdp.accounting import GaussianEvent, LaplaceEvent
 from missdp.errors import DataError, ParameterError, SchemaError, UnprovenError
+from missdp.schema import ReleasedCategorical
 from missdp.session import SeededNoise, Session
 from missdp.session.open_levels import (
     FrequentValues,
@@ -159,7 +160,7 @@ def test_a_row_counts_for_one_value_at_most(cells, more):
 @given(st.lists(CELLS, min_size=1, max_size=6))
 def test_what_a_cell_is_follows_from_the_cell_alone(cells):
     """Also once levels are found: what was counted as a value is read as that value."""
-    closed = OPEN.closed({v for cell in cells for v in counted([cell])})
+    closed = OPEN.with_levels({v for cell in cells for v in counted([cell])})
     whole = Encoder(closed).encode(frame_of(cells)).codes
     for cell, code in zip(cells, whole.tolist(), strict=True):
         assert code == Encoder(closed).encode(frame_of([cell])).codes[0]
@@ -209,16 +210,19 @@ def test_events_must_pay_for_neighbours():
         *(("max_levels", {"max_levels": bad}) for bad in (0, 5000, True)),
         *(("other", {"other": bad}) for bad in ("", " x", "e\u0301", "a\nb", 3)),
         ("leave them out", {"levels": ("a", "other")}),
-        ("the last", {"levels": ("other", "a"), "found": True}),
         ("does not apply", {"outside": "missing", "nullable": True}),
         ("overlap", {"missing_codes": ("other",), "nullable": True}),
-        ("true or false", {"found": 1}),
     ],
 )
 def test_open_attributes_say_what_is_wrong(told, facts):
     with pytest.raises(Exception, match=told) as refused:
         OpenCategorical(name="d", **facts)
     assert "\n" not in str(refused.value)
+
+
+def test_released_levels_without_the_bucket_last_raise():
+    with pytest.raises(SchemaError, match="the last"):
+        ReleasedCategorical(name="d", levels=("other", "a"), other="other")
 
 
 def test_a_schema_file_says_open(tmp_path):

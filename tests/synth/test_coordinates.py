@@ -12,12 +12,12 @@ from missdp import AllPairs, Categorical, Numeric, Schema
 from missdp.accounting import Cost, Filter
 from missdp.errors import BudgetExceededError, ParameterError
 from missdp.inference.dyadic import Histogram
-from missdp.schema.open_domains import on_grid, pending
 from missdp.session import CountedRows, FinerCodes, Merged, Noise, Recoded, SeededNoise, Session
 from missdp.sources import open_source, strategy_named
 from missdp.synth.coordinates import WEIGHT, coordinates, finely, finely_drawn, with_shares
-from missdp.synth.first_parts import cut
+from missdp.synth.first_parts import find_bins
 from missdp.synth.learn_pairs import _plan_products, measure_one_way, release_pairs
+from missdp.synth.search_grid import with_pending_bins, with_search_grid
 from missdp.testing import RecordingNoise
 from refusing import refuses
 
@@ -29,23 +29,19 @@ OPEN = Schema(
         Categorical(name="sex", levels=("f", "m"), nullable=True),
     )
 )
-GRID = on_grid(pending(OPEN, OPEN.names))
+MARKED = with_pending_bins(OPEN, OPEN.names)
+GRID = with_search_grid(MARKED)
 
 
 def found_cuts():
     """Cuts as a fit may find them: half of the pay is nothing, the rest has a long tail."""
-    marked = pending(OPEN, OPEN.names)
-    pay, age = (marked[name] for name in ("pay", "age"))
     size = GRID["pay"].size
     places = np.r_[0, 1, np.linspace(0.4, 0.8, 40) * size, size].astype(int)
     mass = np.r_[0.5, 0.0, np.full(39, 0.5 / 39), 0.0]
-    cuts = {
-        "pay": cut(pay, GRID["pay"], Histogram(places, mass, 1e4), unit=20.0),
-        "age": cut(
-            age, GRID["age"], Histogram(np.arange(112), np.full(111, 1 / 111), 1e4), unit=20.0
-        ),
-    }
-    return Schema(tuple(cuts.get(a.name, a) for a in marked))
+    even = Histogram(np.arange(112), np.full(111, 1 / 111), 1e4)
+    told = {"pay": Histogram(places, mass, 1e4), "age": even}
+    bins = {name: find_bins(GRID[name], one, unit=20.0) for name, one in told.items()}
+    return MARKED.replaced({n: replace(MARKED[n], bins=b) for n, b in bins.items()})
 
 
 CUT = found_cuts()
@@ -86,9 +82,9 @@ NUMBERS = coordinates(CUT, OPEN.names, CRUDE.levels, CRUDE.margins)
 def test_finer_codes_lie_inside_bins_and_are_few():
     for a, fine in zip(CUT, FINE, strict=True):
         if a.name in ("pay", "age"):
-            assert {*a.edges} <= {*fine.edges} <= {*GRID[a.name].edges}
+            assert {*a.bin_edges} <= {*fine.bin_edges} <= {*GRID[a.name].bin_edges}
             assert a.size < fine.size <= 41
-            assert fine.spikes == a.spikes
+            assert fine.bins.spikes == a.bins.spikes
         else:
             assert fine is a
     assert finely(OPEN) is OPEN  # where nothing is cut, nothing is finer
@@ -288,7 +284,7 @@ def test_values_inside_bins_have_the_shares_of_finer_codes():
     places = (np.arange(40_000) + 0.5) / 40_000
     for name in ("pay", "age"):
         fine = FINE[name]
-        assert schema[name].edges == CUT[name].edges
+        assert schema[name].bins.edges == CUT[name].bins.edges
         for code in range(CUT[name].size):
             drawn = fine.encode_values(schema[name].decode(np.full(40_000, code), places))
             share = np.bincount(drawn, minlength=fine.size) / 40_000
@@ -305,7 +301,7 @@ def test_numbers_are_released_only_where_bins_are_found():
     assert model.tables_.numbered.keys() == {0, 1, 2}
     for other in (
         AllPairs(**facts, cuts="equal").fit(frame, schema=OPEN),
-        AllPairs(**facts).fit(frame, schema=OPEN.with_cuts(model)),
+        AllPairs(**facts).fit(frame, schema=OPEN.with_bins(model.bins_)),
         AllPairs(**facts, missing="impute-first").fit(frame, schema=OPEN),
     ):
         assert not other.tables_.numbers

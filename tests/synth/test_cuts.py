@@ -22,11 +22,11 @@ from missdp.accounting.exact import exact
 from missdp.errors import ParameterError
 from missdp.ground_truth import planned_ground_truth
 from missdp.inference.dyadic import Histogram, depth_of
-from missdp.schema.open_domains import MOST_CODES, on_grid, pending
 from missdp.session import CountedRows, Session, Tree
 from missdp.sources import open_source, strategy_named
 from missdp.synth.family import Request
-from missdp.synth.first_parts import _roundest, _with_points, cut
+from missdp.synth.first_parts import _roundest, _with_points, find_bins
+from missdp.synth.search_grid import MOST_CODES, with_pending_bins, with_search_grid
 from missdp.testing import RecordingNoise
 from refusing import refuses
 
@@ -55,13 +55,17 @@ def people(n, seed=0, holes=0.2):
     return frame
 
 
+def with_bins(grid, told, *, unit):
+    return replace(grid, bins=find_bins(grid, told, unit=unit))
+
+
 def trees(model):
     return [e for e in releases(model.guarantee_.events) if e.label.startswith("tree ")]
 
 
 def exact_trees(frame, strategy, measure, within, levels):
     source = open_source(frame, SCHEMA)
-    grid = on_grid(pending(SCHEMA, SCHEMA.names))
+    grid = with_search_grid(with_pending_bins(SCHEMA, SCHEMA.names))
     delta = 0.0 if measure == "pure" else 1e-6
     budget = Filter(1.0, delta, measure=measure)
     with RecordingNoise(0) as noise:
@@ -111,18 +115,18 @@ def test_cuts_are_charged_saved_and_hold_values_on_the_step(family, tmp_path):
     whole = Request(model).budget.left
     paid = [float(whole.price(e) / exact(whole.amount)) for e in trees(model)]
     assert np.add.reduceat(paid, [0, 2]) == pytest.approx([0.15, 0.15], rel=0.02)  # looks included
-    assert set(model.cuts_) == {"pay", "age"}
-    assert model.cuts_["pay"].spikes == (0.0,)
-    assert f"bins found: pay ({model.cuts_['pay'].size}), age" in repr(model)
+    assert set(model.bins_) == {"pay", "age"}
+    assert model.bins_["pay"].spikes == (0.0,)
+    assert f"bins found: pay ({model.schema_['pay'].size}), age" in repr(model)
     frame = model.sample(3000)
     cents = frame["pay"].to_numpy() * 100
     np.testing.assert_allclose(cents, np.rint(cents), atol=1e-4)
     assert (frame["pay"] == 0).mean() == pytest.approx(0.2, abs=0.08)
     assert str(frame["age"].dtype) in ("int64", "Int64")
-    assert model.sample_table(5).schema == SCHEMA
+    assert model.sample_table(5).schema == model.fitted_.declared == SCHEMA
     model.save(tmp_path / "model.json")
     again = family.load(tmp_path / "model.json")
-    assert again.cuts_ == model.cuts_
+    assert again.bins_ == model.bins_
     pd.testing.assert_frame_equal(
         again.sample(50, random_state=1), model.sample(50, random_state=1)
     )
@@ -136,7 +140,7 @@ def test_declared_bins_cost_nothing_and_equal_bins_are_those_of_before(family):
     table = people(600)
     model = family(epsilon=2.0, random_state=3).fit(table, schema=declared)
     assert not trees(model)
-    assert not model.cuts_
+    assert not model.bins_
     equal = family(epsilon=2.0, random_state=3, cuts="equal").fit(table, schema=declared)
     pd.testing.assert_frame_equal(equal.sample(99), model.sample(99))
     with refuses(ParameterError, "cuts"):
@@ -169,7 +173,7 @@ def test_rows_that_stream_have_the_cuts_of_rows_in_memory_and_codes_alone_have_n
     frame, model = people(800), AIM(epsilon=1.0, random_state=5)
     relation = duckdb.connect().from_df(frame)
     one, two = (clone(model).fit(data, schema=SCHEMA) for data in (frame, relation))
-    assert one.cuts_ == two.cuts_
+    assert one.bins_ == two.bins_
     drawn = [fit.sample(200, random_state=1)["age"].to_numpy() for fit in (one, two)]
     np.testing.assert_array_equal(*drawn)
     codes = {a.name: np.zeros(50, dtype=int) for a in SCHEMA}
@@ -188,11 +192,13 @@ def test_rows_that_stream_have_the_cuts_of_rows_in_memory_and_codes_alone_have_n
 @pytest.mark.long
 def test_the_next_table_can_have_the_same_cuts_and_its_guarantee_says_so():
     model = AllPairs(epsilon=1.0).fit(people(2000), schema=SCHEMA)
-    for schema in (SCHEMA.with_cuts(model), model.schema_):
+    model.release_ = "r1"
+    released = SCHEMA.with_bins(model.bins_), "release r1"
+    for schema, source in (released, (model.schema_, "an earlier fit")):
         again = AllPairs(epsilon=1.0).fit(people(2000, seed=1), schema=schema)
         assert not trees(again)
-        assert again.schema_["pay"].edges == model.schema_["pay"].edges
-        assert any(isinstance(c, CutsFromRelease) for c in again.guarantee_.conditions)
+        assert again.schema_["pay"].bins == model.schema_["pay"].bins
+        assert CutsFromRelease(("pay", "age"), source) in again.guarantee_.conditions
 
 
 @pytest.mark.parametrize(
@@ -284,25 +290,27 @@ def test_odd_columns_give_sensible_values_and_never_a_crash(family, n):
 @given(st.integers(0, 2**32 - 1), st.floats(1e-3, 1e3))
 def test_there_are_never_more_bins_and_spikes_than_caps_are_planned_for(seed, unit):
     rng = np.random.default_rng(seed)
-    wide = pending(SCHEMA, SCHEMA.names)
-    grid = on_grid(wide)["age"]
+    wide = with_pending_bins(SCHEMA, SCHEMA.names)
+    grid = with_search_grid(wide)["age"]
     inner = np.flatnonzero(rng.random(grid.size - 1) < rng.random()) + 1
     starts = np.array([0, *inner, grid.size])
     mass = rng.dirichlet(np.full(len(inner) + 1, 10.0 ** rng.integers(-2, 2)))
     for rows in (1e3, 1e8):
-        found = cut(SCHEMA["age"], grid, Histogram(starts, mass, rows), unit=unit)
+        found = with_bins(grid, Histogram(starts, mass, rows), unit=unit)
         assert found.size <= wide["age"].size == MOST_CODES
 
 
 def test_no_bin_has_small_and_large_numbers_around_spikes():
     """Numbers that are common are spikes; what is rarer below them is not as what is above."""
-    grid = on_grid(pending(Schema((Numeric(name="x", lower=0, upper=19, integer=True),)), ["x"]))
+    grid = with_search_grid(
+        with_pending_bins(Schema((Numeric(name="x", lower=0, upper=19, integer=True),)), ["x"])
+    )
     mass = np.full(20, 0.01)
     mass[5:15] = 0.09
     told = Histogram(np.arange(21), mass, 1e4)
-    found = cut(Numeric(name="x", lower=0, upper=19, integer=True), grid["x"], told, unit=40.0)
-    assert found.spikes == tuple(range(5, 15))
-    assert any(5 <= edge <= 15 for edge in found.edges[1:-1])
+    found = with_bins(grid["x"], told, unit=40.0)
+    assert found.bins.spikes == tuple(range(5, 15))
+    assert any(5 <= edge <= 15 for edge in found.bins.edges[1:-1])
     low, high = found.encode_values(np.array([[2.0], [17.0]]))
     assert low < found.encode_values(np.array([9.0])) < high
 
@@ -323,7 +331,7 @@ def test_tails_that_a_first_look_missed_are_no_heap_at_its_end(seed):
     )
     model = AllPairs(epsilon=1.0, delta=1e-6, random_state=seed).fit(frame, schema=schema)
     drawn = model.sample(4000, random_state=seed)["age"]
-    assert model.schema_["age"].spikes == ()
+    assert model.bins_["age"].spikes == ()
     assert drawn.value_counts(normalize=True).max() < 0.06
     for low, high in ((-1, 15), (75, 110)):
         share = ((frame["age"] > low) & (frame["age"] <= high)).mean()
@@ -373,9 +381,9 @@ def test_strong_trends_of_few_rows_stay_strong():
 
 
 def test_there_are_more_bins_where_counts_are_large():
-    grid = on_grid(pending(SCHEMA, SCHEMA.names))["age"]
+    grid = with_search_grid(with_pending_bins(SCHEMA, SCHEMA.names))["age"]
     even = np.arange(112), np.full(111, 1 / 111)
-    sizes = [cut(SCHEMA["age"], grid, Histogram(*even, n), unit=4.0).size for n in (1e4, 52e3, 1e6)]
+    sizes = [with_bins(grid, Histogram(*even, n), unit=4.0).size for n in (1e4, 52e3, 1e6)]
     assert sizes == [10, 13, 16]
 
 
@@ -412,7 +420,7 @@ def test_heaps_where_people_round_are_single_numbers():
     model = AllPairs(epsilon=1.0, delta=1e-6, random_state=0).fit(frame, schema=schema)
     drawn = model.sample(6000, random_state=0)
     for name, heaps in (("paid", (2.99, 4.99, 9.99, 19.99)), ("lead", (0.5,))):
-        assert model.schema_[name].spikes == heaps
+        assert model.bins_[name].spikes == heaps
         for heap in heaps:
             share = (frame[name] == heap).mean()
             assert (drawn[name] == heap).mean() == pytest.approx(share, abs=0.03)
@@ -475,9 +483,11 @@ def test_numbers_of_one_narrow_cell_are_no_spike():
 @pytest.mark.parametrize(("step", "upper"), [(1 / 3, 2000), (1 / 60, 100)])
 def test_heaps_between_thirds_of_a_step_are_cut_as_the_grid_has_them(step, upper):
     """Whatever the last bit of an edge is: a fit must not fail after its charge."""
-    grid = on_grid(pending(Schema((Numeric(name="x", lower=0, upper=upper, step=step),)), ["x"]))
+    grid = with_search_grid(
+        with_pending_bins(Schema((Numeric(name="x", lower=0, upper=upper, step=step),)), ["x"])
+    )
     least, most = grid["x"].reach
-    alone = least[(least == most) & ~np.isin(least, grid["x"].edges)][20:24]
+    alone = least[(least == most) & ~np.isin(least, grid["x"].bin_edges)][20:24]
     rng = np.random.default_rng(0)
     spread = rng.integers(0, round(upper / step), 4000) * step
     values = np.where(rng.random(4000) < 0.4, rng.choice(alone, 4000), spread)

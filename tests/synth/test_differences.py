@@ -104,8 +104,8 @@ def test_a_saved_model_draws_the_same_and_its_cuts_are_written_for_another_table
     assert again.schema_ == model.schema_
     one, other = (m.sample(50, random_state=0) for m in (again, model))
     pd.testing.assert_frame_equal(one, other)
-    cut = SCHEMA.with_cuts(model)
-    assert cut["stay"].edges == model.cuts_["stay"].edges
+    cut = SCHEMA.with_bins(model.bins_)
+    assert cut["stay"].bins == model.bins_["stay"]
     cut.to_toml(tmp_path / "cut.toml")
     assert Schema.from_toml(tmp_path / "cut.toml") == cut
 

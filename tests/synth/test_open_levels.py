@@ -39,8 +39,8 @@ from missdp.errors import BudgetExceededError, ParameterError, SchemaError
 from missdp.evaluate import marginal_distance
 from missdp.ground_truth import planned_ground_truth
 from missdp.office import Ledger
-from missdp.schema import NotApplicable
-from missdp.schema.open_domains import at_most
+from missdp.schema import NotApplicable, ReleasedCategorical
+from missdp.schema.open_levels import at_most
 from missdp.session import SeededNoise, Session
 from missdp.session import open_levels as found_by
 from missdp.session.open_levels import OpenRows
@@ -302,7 +302,7 @@ def test_no_cell_that_is_frequent_makes_a_schema_that_is_refused(facts, cells):
     assert max(len(a.levels) for a in at_most(schema)) > schema["illness"].max_levels
     frame = pd.DataFrame({"illness": pd.Series(cells, dtype=object), "sex": "f"})
     model = MST(epsilon=5.0, delta=1e-6, random_state=0).fit(frame, schema=schema)
-    assert model.schema_["illness"].found
+    assert isinstance(model.schema_["illness"], ReleasedCategorical)
     assert "true" not in model.schema_["illness"].levels
 
 

@@ -24,7 +24,7 @@ from missdp import AllPairs, Categorical, Numeric, OpenCategorical, Schema, Tabl
 from missdp.cli.main import main
 from missdp.errors import DataError
 from missdp.schema.attributes import KINDS, read_number
-from missdp.schema.open_domains import at_most
+from missdp.schema.open_levels import at_most
 from missdp.synth.noisy_counts import SmallTableWarning
 from missdp.table import distinct_cells, draft_columns, draft_schema
 from missdp.table.number_styles import number_style
@@ -115,7 +115,7 @@ def test_a_draft_leaves_odd_columns_unread_and_reads_others(tmp_path):
     assert again.names == ("age", "none", "born", "price", "yes")
     assert (again["none"].levels, again["none"].kinds) == ((), ("not_applicable",))
     assert again["none"].undeclared == ("levels", "not_applicable")
-    assert again["born"].shown(again["born"].lower) == "1999-01-01"
+    assert again["born"].format_value(again["born"].lower) == "1999-01-01"
     assert again["yes"].levels == (False, True)
     assert (again["price"].lower, again["price"].upper) == (0.1, 2.5)
     assert str(SECRET) not in written
@@ -210,7 +210,7 @@ def test_very_many_dates_and_dates_that_stand_for_none_are_read_by_their_draft(m
     table = {"day": ["9999-12-31", *days]}
     (found,) = draft_columns(table).attributes
     assert (found.missing_codes, found.outside) == (("9999-12-31",), "error")
-    assert found.shown(found.lower) == "1905-02-01"
+    assert found.format_value(found.lower) == "1905-02-01"
     assert Table.read(table, Schema((found,))).mask("day").sum() == 1
     monkeypatch.setattr(distinct_cells, "MAX_CELLS", 1000)  # most of which are left out
     moments = pd.Series(pd.date_range("2001-03-15", periods=3000, freq="37h"))

@@ -333,7 +333,7 @@ def test_numbers_since_an_origin(form, number, day):
     ends = {"lower": "2010-01-01"[: len(day)], "upper": "2024-12-31"[: len(day)]}
     attribute = Date(name="a", format=form, step=step, **LOOSE, **ends)
     table = read(attribute, [number, str(number), "x", 1e300])
-    assert attribute.shown(table.values("a")[0]) == day
+    assert attribute.format_value(table.values("a")[0]) == day
     assert table.to_arrow()["a"].to_pylist() == [number, number, None, None]
 
 

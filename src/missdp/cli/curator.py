@@ -34,9 +34,9 @@ from missdp.cli.side_files import TO_REPLACE, check_free, check_together
 from missdp.errors import DataError, MissDPError, OutputError, ParameterError, replacing
 from missdp.files import reserved
 from missdp.progress import progress_bar, working
-from missdp.schema import Schema
+from missdp.schema import OpenCategorical, Schema
 from missdp.schema.attributes import KINDS
-from missdp.schema.open_domains import at_most, is_open, uncut
+from missdp.schema.open_levels import at_most
 from missdp.schema.schema import FILE
 from missdp.table import FileRows, RowStream, Table, draft_columns
 from missdp.table.check import lost_cells
@@ -93,7 +93,7 @@ def draft(
         ]
     if empty := [a.name for a in drafted.attributes if not a.size]:
         lines += [f"Without a value in any row, and so in synthetic rows: {', '.join(empty)}."]
-    if opened := [a.name for a in drafted.attributes if is_open(a)]:
+    if opened := [a.name for a in drafted.attributes if isinstance(a, OpenCategorical)]:
         lines += [f"With levels that a fit finds privately: {', '.join(opened)}."]
     if drafted.unread:
         lines += ["Never read (keys, and columns that are ignored):"]
@@ -165,7 +165,7 @@ def check(
     }
     if stops := [*_stops(facts)]:
         document["stops"] = stops
-    if opened := [a.name for a in facts if is_open(a)]:
+    if opened := [a.name for a in facts if isinstance(a, OpenCategorical)]:
         document["open"] = opened
     document |= {name: list(columns) for name, columns in lost.items()}
     if kinds := {a.name: list(a.kinds) for a in facts if {*a.kinds} - {"missing"}}:
@@ -397,8 +397,8 @@ def _facts_at(path: Path) -> Schema:
         return Schema.from_toml(path)
     from missdp.synth import load
 
-    model = load(path)
-    return model.fitted_.declared(uncut(model.schema_))
+    fitted = load(path).fitted_
+    return fitted.with_unit(fitted.unbinned)
 
 
 def _held(streams: tuple[RowStream, RowStream], facts: Schema) -> Iterator[Any]:

@@ -40,7 +40,6 @@ from missdp.errors import DataError, ParameterError, replacing
 from missdp.files import check_outputs, has_name, reserved, write_atomically
 from missdp.progress import progress_bar, working
 from missdp.schema import Schema
-from missdp.schema.open_domains import uncut
 from missdp.synth import load
 from missdp.synth.base import Synthesizer
 from missdp.synth.sampling import Selection
@@ -210,7 +209,7 @@ def impute(
     with reserved(outputs), progress_bar() as progress:
         progress("reading the model", None)
         imputer = DPImputer(model=load(model), filling=filling, random_state=seed).fit()
-        if facts not in (imputer.schema_, uncut(imputer.schema_)):
+        if facts not in (imputer.schema_, imputer.model.fitted_.unbinned):
             raise DataError("the model was fitted to another schema than this one")
         progress("filling and writing", None)
         filled = imputer.transform_blocks(data, draws=draws)

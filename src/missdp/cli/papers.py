@@ -134,7 +134,7 @@ def report(
             if synthetic is None
             else synthetic,
             output,
-            schema=fitted.fitted_.declared(fitted.schema_),  # as many rows take part as in the fit
+            schema=fitted.fitted_.with_unit(fitted.schema_),  # as many rows take part as in the fit
             guarantee=fitted.guarantee_,
             control=control,
             f1=f1,

@@ -27,7 +27,7 @@ from missdp.progress import working
 from missdp.schema import Schema
 from missdp.schema.expressions import parse_names
 from missdp.schema.layout import PLAIN
-from missdp.schema.open_domains import check_found
+from missdp.schema.open_levels import check_found
 from missdp.schema.undeclared import domain_conditions
 from missdp.shelf import memory_in_force, on_disk
 from missdp.statistics import QueryRequest, check_queries, run_queries

@@ -232,7 +232,7 @@ def synthesize(
         "method": chosen,
         "rows": written,
         **release.wrote,
-        "cuts": {n: {"edges": a.edges, "spikes": a.spikes} for n, a in synthesizer.cuts_.items()},
+        "bins": {n: {"edges": b.edges, "spikes": b.spikes} for n, b in synthesizer.bins_.items()},
         "guarantee": synthesizer.guarantee_.to_dict(),
     }
     promised = synthesizer.guarantee_.in_words()
@@ -244,7 +244,7 @@ def synthesize(
         promised = f"{truth.in_words()}\n\nFor the table with its holes:\n{promised}"
     drawn = counted(written, "synthetic row")
     said = f"{chosen}, since delta is 0" if method is None and delta == 0 else chosen
-    cut = ", ".join(f"{n} ({a.size})" for n, a in synthesizer.cuts_.items())
+    cut = ", ".join(f"{n} ({synthesizer.schema_[n].size})" for n in synthesizer.bins_)
     bins = f"Bins found privately, and how many: {cut}.\n" if cut else ""
     paid = "" if charged is None else f"{charged.in_words}\n"
     text = (

@@ -43,7 +43,7 @@ class Column:
             self.attribute = as_counted(model, name)
             tails = TailIntervals.of(model, self.attribute)
             points, self.home = tails.appended_to(representative_values(self.attribute))
-            self.points, self.labels = points, self.attribute.interval_names
+            self.points, self.labels = points, self.attribute.bin_labels
             self.score = model.tables_.numbered.get(self.at)
         else:
             levels = self.attribute.levels

@@ -115,7 +115,7 @@ def _hidden_rows(
         if move > half
     ]
     if moves:
-        low, high, far = map(attribute.shown, (*value_range(attribute), extreme[2]))
+        low, high, far = map(attribute.format_value, (*value_range(attribute), extreme[2]))
         yield (
             f"{attribute.name}: values were found from {low} to {high}. Noise may hide up to "
             f"{extreme[1]:,.0f} rows near {far}, which would move {', '.join(moves)}: "
@@ -152,7 +152,7 @@ def _coarse_levels(model: Synthesizer, estimand: Estimand) -> Iterator[str]:
     if merged:
         yield f"{', '.join(merged)}: rare levels were merged, and are taken to be related alike."
     for attribute in (column.attribute for column in columns):
-        if isinstance(attribute, Numeric) and attribute.pieces is None:
+        if isinstance(attribute, Numeric) and not attribute.binning.weights:
             least, greatest = attribute.reach
             if (least < greatest).any():
                 yield (

@@ -269,7 +269,7 @@ def _largest_error(estimand: Estimand, released: Released, values: Floats) -> Fl
         estimand.values(released.point, level=question.level + sign * within.std)[0]
         for sign in (-1, 1)
     )
-    edges = np.array([-math.inf, *(column.attribute.pieces or ()), math.inf])
+    edges = np.array([-math.inf, *column.attribute.binning.subintervals, math.inf])
     below, above = edges[edges <= low][-1], edges[edges > high][0]
     return np.asarray(np.maximum(values - below, above - values))
 

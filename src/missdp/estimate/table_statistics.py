@@ -86,7 +86,7 @@ def _with_named_values(question: Question, number: Numeric, values: Floats) -> F
         value = part.right
         if part.operator in ("==", "!=") and isinstance(value, float):
             lies = values[number.encode_values(np.clip([value], number.lower, number.upper))[0]]
-            piece = np.searchsorted(number.pieces or (), np.append(lies, value), side="right")
+            piece = np.searchsorted(number.binning.subintervals, [*lies, value], side="right")
             off = np.abs(lies - value)
             if off.min() > 0 and number.lower <= value <= number.upper:
                 same = piece[:-1] == piece[-1] if question.covers_pieces else off == off.min()

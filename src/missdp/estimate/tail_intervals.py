@@ -48,30 +48,32 @@ def as_counted(model: Synthesizer, name: str) -> Numeric:
     """
     attribute = model.schema_[name]
     assert isinstance(attribute, Numeric)
-    if attribute.pieces is None or attribute.shares is None:
+    known = attribute.binning
+    if not known.weights:
         return attribute
     low, high = _hidden_counts(model, name).T[:2]
     above = low + high > 2 * _median(attribute)
-    pieces = np.asarray(attribute.pieces)
+    pieces = np.asarray(known.subintervals)
     middle = (pieces[1:] + pieces[:-1]) / 2
     # Intervals of whole numbers end before the next one begins: all that is further out is beyond.
     first = min(low[above], default=math.inf)
     last = max(high[~above], default=-math.inf)
     hidden = (middle <= last) | (middle >= first)
-    shares = np.where(hidden, 0.0, attribute.shares)
-    of = np.searchsorted(attribute.edges or (), pieces[:-1], side="right")
+    shares = np.where(hidden, 0.0, known.weights)
+    of = np.searchsorted(known.edges, pieces[:-1], side="right")
     shown = np.bincount(of, shares)[of] > 0  # a bin that is hidden entirely keeps its shares
-    return replace(attribute, shares=tuple(np.where(shown, shares, attribute.shares).tolist()))
+    weights = tuple(np.where(shown, shares, known.weights).tolist())
+    return replace(attribute, bins=replace(known, weights=weights))
 
 
 def value_range(attribute: Numeric) -> tuple[float, float]:
     """Return the range in which values were counted if bins were released, else the bounds."""
-    if attribute.pieces is None or attribute.shares is None:
+    known, parts = attribute.binning, attribute.binning.subintervals
+    if not known.weights:
         return attribute.lower, attribute.upper
-    filled = np.flatnonzero(np.array(attribute.shares) > _EMPTY)
-    pieces = attribute.pieces
-    ends = [pieces[filled[0]], pieces[filled[-1] + 1]] if filled.size else []
-    ends += attribute.spikes
+    filled = np.flatnonzero(np.array(known.weights) > _EMPTY)
+    ends = [parts[filled[0]], parts[filled[-1] + 1]] if filled.size else []
+    ends += known.spikes
     return (min(ends), max(ends)) if ends else (attribute.lower, attribute.upper)
 
 

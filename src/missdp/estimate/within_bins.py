@@ -115,8 +115,8 @@ class WithinBins:
         """
         attribute, observed = as_counted(model, name), max(observed, _LEAST_WEIGHT)
         points = representative_values(attribute)
-        piece = np.searchsorted(attribute.pieces or (), points, side="right")
-        std = _tree_std(model, name) if attribute.pieces else 0.0
+        piece = np.searchsorted(attribute.binning.subintervals, points, side="right")
+        std = _tree_std(model, name) if attribute.binning.subintervals else 0.0
         std *= _TREE / (n_rows * observed)
         shares = np.maximum(marginal[: attribute.size], max(LEAST_SHARE, _LEAST_STD * std))
         tails = TailIntervals.of(model, attribute)

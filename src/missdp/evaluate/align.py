@@ -112,7 +112,7 @@ def _codes_of_kinds(wanted: AnyAttribute, given: AnyAttribute) -> Iterator[int]:
 
 def _same_domain(one: AnyAttribute, two: AnyAttribute) -> bool:
     if isinstance(one, Numeric) and isinstance(two, Numeric):
-        same = one.integer == two.integer and set(one.spikes) == set(two.spikes)
+        same = one.integer == two.integer and set(one.binning.spikes) == set(two.binning.spikes)
         return same and bool(np.array_equal(one.bin_edges, two.bin_edges))
     return one.kind == two.kind and getattr(one, "levels", 1) == getattr(two, "levels", 2)
 

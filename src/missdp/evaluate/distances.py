@@ -225,7 +225,7 @@ def _rebin_column(attribute: Numeric, column: Column, bins: int) -> tuple[Numeri
     wanted = min(bins, finest)
     if wanted <= attribute.size:
         return attribute, column
-    finer = replace(attribute, bins=wanted, edges=None)
+    finer = replace(attribute, bins=wanted, edges=None, spikes=attribute.binning.spikes)
     codes = finer.encode_values(column.values)
     hole = column.codes >= attribute.size
     codes[hole] = column.codes[hole].astype(np.int64) + finer.size - attribute.size

@@ -412,7 +412,7 @@ def _draw(panel: Any, attribute: AnyAttribute, tables: dict[str, Table]) -> None
                 width = 3 if which == "real" else 1  # seen where the other one covers it
                 panel.plot(places, heights, color=_COLOURS[which], label=which, linewidth=width)
         if isinstance(attribute, Date):
-            panel.xaxis.set_major_formatter(lambda value, _: attribute.shown(value))
+            panel.xaxis.set_major_formatter(lambda value, _: attribute.format_value(value))
             panel.tick_params(axis="x", rotation=60)
         panel.set_ylabel("share of values up to this", fontsize=7)
         return

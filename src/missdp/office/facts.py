@@ -499,8 +499,8 @@ def _level_names(attribute: AnyAttribute) -> tuple[str, ...]:
     if not isinstance(attribute, Numeric):
         return attribute.level_labels
     if attribute.step is None and not attribute.integer:
-        return attribute.interval_names
-    ends = zip(*(map(attribute.shown, end) for end in attribute.reach), strict=True)
+        return attribute.bin_labels
+    ends = zip(*(map(attribute.format_value, end) for end in attribute.reach), strict=True)
     return tuple(low if low == high else f"{low} to {high}" for low, high in ends)
 
 

@@ -32,7 +32,6 @@ from missdp.pricing.steps import ModelPaidApart, SeededFilling, StableTransforme
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.modelled import Modelled
 from missdp.schema.numeric import code_dtype
-from missdp.schema.open_domains import uncut
 from missdp.session.row_kernel import ROWS_AT_ONCE
 from missdp.sources.filling import Filling, completed, modelled_codes
 from missdp.table import Holes, Table, check_holes
@@ -144,7 +143,7 @@ class DPImputer(StableTransformer):
         del y
         self._released()
         if isinstance(X, Table):
-            _recut(X, self.schema_)
+            _with_bins(X, self._released())
         _laws_of(self._released())
         return self
 
@@ -216,7 +215,7 @@ class DPImputer(StableTransformer):
         complete, schema = self._completed(), self.schema_
         if isinstance(X, (np.ndarray, list)):
             return lambda draw: _filled_numbers(X, schema, partial(complete, draw=draw))
-        table = _recut(X, schema) if isinstance(X, Table) else Table.read(X, schema)
+        table = _with_bins(X, self._released()) if isinstance(X, Table) else Table.read(X, schema)
 
         def fill(draw: int) -> Any:
             found = complete(table, draw=draw)
@@ -337,9 +336,10 @@ def _settled(schema: Schema, filled: Container[str]) -> Schema:
     return replace(schema, attributes=tuple(marked))
 
 
-def _recut(table: Table, schema: Schema) -> Table:
-    """Return rows in the bins of a model's schema, or refuse those of another table."""
-    for known in (schema, uncut(schema)):
+def _with_bins(table: Table, model: Any) -> Table:
+    """Return rows in the bins of a model, or refuse those of another table."""
+    schema: Schema = model.schema_
+    for known in (schema, model.fitted_.unbinned):
         if _settled(table.schema, ()) == _settled(known, ()):
             bins = _settled(schema, {a.name for a in table.schema if a.settled})
             return table.coded_as(replace(bins, ledger=table.schema.ledger))

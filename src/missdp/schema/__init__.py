@@ -1,6 +1,7 @@
 """Public facts about columns and rows.
 
-* `attributes`, `numeric`, `dates` (formats too), `differences`, `open_domains`: kinds of columns.
+* `attributes`, `numeric`, `dates` (formats too), `differences`, `open_levels`: kinds of columns.
+* `binning`: how a number is cut into bins, as declared or as a fit released it.
 * `rules`: facts about rows as people write them, in the one syntax of `expressions`; `logic`,
   `bound_rules`, `rule_set`: as they are computed with.
 * `layout`: how a file is written, units, weights. `schema`: all of it, and its TOML file.
@@ -15,6 +16,8 @@ from missdp.schema.attributes import Attribute as Attribute
 from missdp.schema.attributes import Categorical as Categorical
 from missdp.schema.attributes import Level as Level
 from missdp.schema.attributes import Ordinal as Ordinal
+from missdp.schema.binning import Binning as Binning
+from missdp.schema.binning import BinSource as BinSource
 from missdp.schema.dates import Date as Date
 from missdp.schema.dates import DateTime as DateTime
 from missdp.schema.differences import Difference as Difference
@@ -23,6 +26,8 @@ from missdp.schema.layout import SurveyWeight as SurveyWeight
 from missdp.schema.layout import Unit as Unit
 from missdp.schema.numeric import AnyAttribute as AnyAttribute
 from missdp.schema.numeric import Numeric as Numeric
+from missdp.schema.open_levels import OpenCategorical as OpenCategorical
+from missdp.schema.open_levels import ReleasedCategorical as ReleasedCategorical
 from missdp.schema.rules import Always as Always
 from missdp.schema.rules import Determined as Determined
 from missdp.schema.rules import Never as Never
@@ -31,4 +36,3 @@ from missdp.schema.rules import Rule as Rule
 from missdp.schema.schema import Schema as Schema
 
 __all__ = exported(globals())
-from missdp.schema.open_domains import OpenCategorical as OpenCategorical

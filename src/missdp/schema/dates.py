@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import replacing
 from missdp.schema.attributes import Kind, number_text, read_number
-from missdp.schema.numeric import Numeric
+from missdp.schema.numeric import Numeric, each
 from missdp.types import Flags, Floats
 
 #: Units of the calendar, coarsest first, as NumPy calls them.
@@ -290,7 +290,7 @@ class Date(Numeric):
     Examples
     --------
     >>> admission = Date(name="admission", lower="2018-01-01", upper="2024-12-31", nullable=True)
-    >>> admission.shown(admission.lower), admission.number("2018-01-03") - admission.lower
+    >>> admission.format_value(admission.lower), admission.number("2018-01-03") - admission.lower
     ('2018-01-01', 2.0)
     """
 
@@ -343,7 +343,7 @@ class Date(Numeric):
             return given
         found = self.number(str(given))
         if found is None:
-            example = self.shown(0.0)
+            example = self.format_value(0.0)
             raise self._not_valid(f"{str(given)!r} is no date like {example}")
         return found
 
@@ -389,15 +389,10 @@ class Date(Numeric):
         moment = np.datetime64(units, unit)
         return str(moment.astype("datetime64[m]") if unit == "h" else moment)
 
-    def shown(self, value: float) -> str:
+    def format_value(self, value: float) -> str:
         """Return the first date from a number on, as text."""
         text = self.written(math.ceil(value), self.unit)
         return f"{text}Z" if self.zoned else text
-
-    @property
-    def interval_names(self) -> tuple[str, ...]:
-        """What each code stands for: ``"[2018-01-01, 2019-01-01)"``, or a date for a spike."""
-        return self._bins.names(self._values, self.shown)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as they are written: dates and the step as text."""
@@ -405,12 +400,7 @@ class Date(Numeric):
         del found["resolution"]
         size = "" if self.step is None else f"{self.step:g} "
         found["step"] = f"{size}{UNIT_NAMES[self.unit]}"
-        for fact in _TEXTS[: 2 if self.cuts_from else 4]:
-            if fact in found:
-                value = found[fact]
-                several = isinstance(value, list)
-                found[fact] = [*map(self.shown, value)] if several else self.shown(value)
-        return found
+        return found | {f: each(self.format_value, found[f]) for f in _TEXTS if f in found}
 
     @classmethod
     def _read(cls, data: Mapping[str, Any]) -> Self:
@@ -460,7 +450,7 @@ class DateTime(Date):
     --------
     >>> bounds = {"lower": "2024-01-01T00:00", "upper": "2024-12-31T23:45"}
     >>> seen = DateTime(name="seen", **bounds, step="15min")
-    >>> seen.shown(seen.lower + 4 * seen.step)
+    >>> seen.format_value(seen.lower + 4 * seen.step)
     '2024-01-01T01:00'
     """
 

@@ -14,9 +14,10 @@ from typing import Any, ClassVar, Final, TypeAlias, get_args
 
 import numpy as np
 
+from missdp.schema.binning import Binning
 from missdp.schema.bound_rules import Derived
 from missdp.schema.dates import UNIT_NAMES, Date, Resolution
-from missdp.schema.numeric import Columns, Numeric
+from missdp.schema.numeric import Columns, Numeric, each
 from missdp.types import Floats
 
 _MONTHS: Final = {"year": 12.0, "quarter": 3.0, "month": 1.0}
@@ -88,7 +89,7 @@ class Difference(Numeric):
         size = sizes.get(self.unit, 0.0) / sizes[own]
         return size if size >= 1 else 0.0
 
-    def shown(self, value: float) -> str:
+    def format_value(self, value: float) -> str:
         """Return a number of units of the dates as a number of its own unit."""
         return f"{value / self.size_of_unit:g}"
 
@@ -182,18 +183,14 @@ class Difference(Numeric):
         return later - earlier
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the facts as they are written: in its own unit, if no fit has cut them."""
+        """Return the facts as they are written: in its own unit, if bins are not released."""
         found = super().to_dict()
-        if self.resolution is None or self.cuts_from:
+        if self.resolution is None or isinstance(self.bins, Binning):
             return found
         for fact in ("resolution", "integer", "step"):
             found.pop(fact, None)
-        for fact in ("lower", "upper", "edges", "spikes"):
-            if fact in found:
-                value = found[fact]
-                own = self._in_own_unit
-                found[fact] = [*map(own, value)] if isinstance(value, list) else own(value)
-        return found
+        numbers = {*found} & {"lower", "upper", "edges", "spikes"}
+        return found | {fact: each(self._in_own_unit, found[fact]) for fact in numbers}
 
     def _in_own_unit(self, value: float) -> float:
         """Return the shortest number that is read as this one."""

@@ -367,7 +367,7 @@ def comparison(attribute: AnyAttribute, operator: str, value: Level | float) -> 
     if isinstance(attribute, Date):
         date = attribute.number(value) if isinstance(value, str) else None
         if date is None:
-            like = attribute.shown(attribute.lower)
+            like = attribute.format_value(attribute.lower)
             raise RuleError(f"{attribute.name!r} is compared with a {attribute.kind} like {like!r}")
         return Comparison(attribute, operator, date)
     if isinstance(attribute, Numeric):

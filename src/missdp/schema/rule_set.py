@@ -17,6 +17,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from missdp.errors import SchemaError
+from missdp.schema.binning import Binning
 from missdp.schema.bound_rules import BoundRule, Derived, Forbidden, Routing
 from missdp.schema.differences import Difference, EitherDate
 from missdp.schema.logic import Cells, Comparison, Truth
@@ -194,9 +195,9 @@ class RuleSet:
                 others = tuple(i for i in range(len(names)) if i != axis)
                 dead, attribute = np.asarray(table.all(axis=others)), self._columns[name]
                 numeric = isinstance(attribute, Numeric)
-                levels = attribute.interval_names if numeric else attribute.levels  # type: ignore[union-attr]
+                levels = attribute.bin_labels if numeric else attribute.levels  # type: ignore[union-attr]
                 wider = name in self.derived or attribute.settled
-                wider |= getattr(attribute, "cuts_from", None) is not None
+                wider |= isinstance(getattr(attribute, "bins", None), Binning)
                 if dead.any() and not (wider and not dead[: attribute.size].all()):
                     level = (*levels, "not applicable")[int(np.argmax(dead))]
                     raise SchemaError(
@@ -237,7 +238,7 @@ def _uniform(attribute: AnyAttribute, n: int, rng: np.random.Generator) -> Cells
     values = rng.uniform(attribute.lower, attribute.upper, n)
     bounds = rng.choice([attribute.lower, attribute.upper], n)
     values = np.where(rng.random(n) < 0.5, bounds, values)
-    values = attribute.on_step(np.rint(values) if attribute.integer else values)
+    values = attribute.round_to_step(np.rint(values) if attribute.integer else values)
     return Cells.exact(np.clip(values, attribute.lower, attribute.upper))
 
 

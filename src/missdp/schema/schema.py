@@ -19,6 +19,7 @@ from missdp.errors import MissDPError, SchemaError, SchemaWarning, did_you_mean,
 from missdp.files import write_atomically
 from missdp.record import Record
 from missdp.schema.attributes import KINDS, MAX_WHOLE, Attribute
+from missdp.schema.binning import Binning
 from missdp.schema.bound_rules import Derived, Routing
 from missdp.schema.differences import Computed, Difference, EitherDate
 from missdp.schema.layout import (
@@ -327,28 +328,19 @@ class Schema(Record):
                     f"guarantee depends on it. Declare the same {fact} in both schemas"
                 )
 
-    def with_cuts(self, model: Any) -> Schema:
-        """Return the schema with the bins that a model found, so that another table compares.
+    def with_bins(self, bins: Mapping[str, Binning]) -> Schema:
+        """Return the schema with bins that a fit released, so that another table compares.
 
         Parameters
         ----------
-        model : Synthesizer
-            Fitted. Numeric attributes that it found bins for, and that declare none here, get them;
-            a guarantee that uses them has the condition that the model's cost is its own.
+        bins : mapping of str to Binning
+            By attribute, such as ``model.bins_``. Numeric attributes that declare no bins get them.
+            A guarantee that uses them has the condition that the cost of that fit is its own.
         """
-        release = getattr(model, "release_", None)
-        source = "an earlier fit" if release is None else f"release {release}"
-        facts = ("edges", "spikes", "pieces", "shares")
-        found = {
-            a.name: replace(
-                a, cuts_from=source, **{f: getattr(model.cuts_[a.name], f) for f in facts}
-            )
-            for a in self
-            if isinstance(a, Numeric)
-            and a.name in model.cuts_
-            and not (a.bins or a.edges or a.spikes)
-        }
-        return self.replaced(found)
+        free = (a for a in self if isinstance(a, Numeric) and not a.has_declared_bins)
+        return self.replaced(
+            {a.name: replace(a, bins=bins[a.name]) for a in free if a.name in bins}
+        )
 
     def _repr_html_(self) -> str:
         """Return a table of the attributes; nothing that was read from rows and is undeclared."""
@@ -440,7 +432,7 @@ class Schema(Record):
 
     def to_toml(self, path: str | Path) -> None:
         """Write the schema to a TOML file, whole or not at all."""
-        bound = any(isinstance(a, Difference) and a.cuts_from for a in self)
+        bound = any(isinstance(a, Difference) and isinstance(a.bins, Binning) for a in self)
         written = (a for a in self.attributes if bound or not isinstance(a, EitherDate))
         told = ("ledger", "ignore", "keys", "undeclared_columns", "tables", "rules")
         facts: dict[str, Any] = {name: getattr(self, name) for name in told}
@@ -511,7 +503,7 @@ def _shown(attribute: AnyAttribute) -> tuple[str, ...]:
     """Return what is public of an attribute, as the cells of a row."""
     read = {*attribute.undeclared}
     if isinstance(attribute, Numeric):
-        domain = f"{attribute.shown(attribute.lower)} to {attribute.shown(attribute.upper)}"
+        domain = " to ".join(map(attribute.format_value, (attribute.lower, attribute.upper)))
     else:
         known = replace(attribute, labels=()) if "labels" in read else attribute
         more = f", and {known.size - _FEW} more" if known.size > _FEW else ""
@@ -633,9 +625,7 @@ def write_tables(
 
 def _as_written(facts: dict[str, Any]) -> dict[str, Any]:
     """Return the facts of an attribute as people write them: ``levels = "open"``."""
-    if facts["kind"] != "open" or facts.get("found"):
-        return facts
-    return facts | {"kind": "categorical", "levels": "open"}
+    return facts | {"kind": "categorical", "levels": "open"} if facts["kind"] == "open" else facts
 
 
 def comment(*texts: str) -> str:

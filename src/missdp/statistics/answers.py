@@ -404,7 +404,7 @@ def _per_level(
         note += f". {ask.halved(partial(_widest, intervals, there), whole) if there else NOBODY}"
     about = [*ask.question.of, *([f"by {name}"] if ask.question.by else [])]
     attribute = ask.schema[name]
-    levels = attribute.interval_names if isinstance(attribute, Numeric) else attribute.levels
+    levels = attribute.bin_labels if isinstance(attribute, Numeric) else attribute.levels
     return Histogram(
         name=f"{ask.kind}({', '.join(about)})", levels=tuple(levels),
         values=tuple(values), intervals=tuple(found), confidence=ask.confidence, note=note,

@@ -39,12 +39,13 @@ from missdp.files import write_atomically
 from missdp.progress import Progress, reported
 from missdp.record import WRONG, fits
 from missdp.schema import Numeric, Schema
-from missdp.schema.open_domains import at_most, uncut
+from missdp.schema.binning import Binning, BinSource
+from missdp.schema.open_levels import at_most
 from missdp.sources import Strategy
 from missdp.synth.family import Codes, Family, Finish, Request
 from missdp.synth.first_parts import check_open, failures, left_out, with_failure
 from missdp.synth.fitted import Fitted, not_a_model, read_document
-from missdp.synth.fitting import check_unit, fit, to_be_cut
+from missdp.synth.fitting import check_unit, fit
 from missdp.synth.parameters import (
     check_parameters,
     chosen_delta,
@@ -250,10 +251,14 @@ class Synthesizer(Estimator):
         return self.fitted_.modelled.schema
 
     @property
-    def cuts_(self) -> dict[str, Numeric]:
-        """Numeric attributes with the bins, spikes and shares that were found privately."""
-        cut = (a for a in self.schema_ if isinstance(a, Numeric) and a.cuts_from and a.edges)
-        return {a.name: a for a in cut}
+    def bins_(self) -> dict[str, Binning]:
+        """Bins, spikes and weights inside bins of numeric attributes, found privately.
+
+        `Schema.with_bins` gives them to the schema of another table.
+        """
+        bins = {a.name: a.binning for a in self.schema_ if isinstance(a, Numeric)}
+        found = {name: b for name, b in bins.items() if b.source is BinSource.RELEASE}
+        return {n: replace(b, release=b.release or self.release_ or "") for n, b in found.items()}
 
     @property
     def population_(self) -> float:
@@ -282,8 +287,8 @@ class Synthesizer(Estimator):
 
     def __repr__(self) -> str:
         """Show parameters and, of a fitted model, where bins were found: both are released."""
-        cut = {} if self._fitted is None else self.cuts_
-        found = ", ".join(f"{name} ({a.size})" for name, a in cut.items())
+        names = () if self._fitted is None else self.bins_
+        found = ", ".join(f"{name} ({self.schema_[name].size})" for name in names)
         return super().__repr__() + (f", bins found: {found}" if found else "")
 
     # Guarantees
@@ -395,8 +400,7 @@ class Synthesizer(Estimator):
         """
         request = self._planned(schema, **({} if epsilon is None else {"epsilon": epsilon}))
         check_open(request)
-        counted = to_be_cut(request.parameters, at_most(schema), schema.names)
-        request = request.with_schema(counted)
+        request = request.on_rows(at_most(schema), schema.names)
         budget, trainings, plan = request.budget, request.trainings, request.plan()
         whole = Guarantee(
             float(request.parameters.epsilon) if trainings else budget.epsilon,
@@ -716,7 +720,7 @@ class Synthesizer(Estimator):
         drawn = self._drawn(missing_values, rows, rng)
         if (finish := self._finish) is not None:
             drawn = finish(self.fitted_, drawn, partial(self._drawn, "fill"), rng)
-        return drawn.coded_as(uncut(self.schema_))
+        return drawn.coded_as(self.fitted_.unbinned)
 
     def _drawn(self, missing_values: MissingValues, rows: int, rng: np.random.Generator) -> Table:
         """Draw rows from the model, each by itself."""

@@ -19,7 +19,7 @@ import numpy as np
 from missdp.inference.model import Levels, related
 from missdp.record import Record
 from missdp.schema import AnyAttribute, Numeric, Schema
-from missdp.schema.open_domains import is_pending, on_grid, takes_every_number
+from missdp.synth.search_grid import is_pending, takes_every_number, with_search_grid
 from missdp.types import Floats, Ints
 
 WEIGHT = 0.6
@@ -213,27 +213,23 @@ def finely(schema: Schema) -> Schema:
 
     The schema itself, if there are none, or too many cells for all pairs of them.
     """
-    if not any(is_pending(a) and a.pieces is not None for a in schema):
-        return schema
-    finer = (
-        _finer(a, grid)
-        if is_pending(a) and isinstance(grid, Numeric) and a.pieces is not None
-        else a
-        for a, grid in zip(schema, on_grid(schema), strict=True)
-    )
-    found = replace(schema, attributes=tuple(finer))
+    grids = with_search_grid(schema)
+    cut = (a for a in schema if is_pending(a) and a.binning.weights)
+    found = schema.replaced({a.name: _finer(a, grids[a.name].bin_edges) for a in cut})  # type: ignore[union-attr]
     sizes = [a.extended_size for a in found]
     return found if sum(a * b for a, b in combinations(sizes, 2)) <= _MOST_CELLS else schema
 
 
-def _finer(a: Numeric, grid: Numeric) -> Numeric:
-    """Halve, again and again, the interval in which numbers differ most; and go on beyond them."""
-    pieces, shares = np.asarray(a.pieces), np.asarray(a.shares)
+def _finer(a: Numeric, steps: Floats) -> Numeric:
+    """Halve, again and again, the interval in which numbers differ most; and go on beyond them.
+
+    Only edges of the search grid, ``steps``, are taken.
+    """
+    pieces, shares = np.asarray(a.binning.subintervals), np.asarray(a.binning.weights)
     shares = shares / shares.sum() if shares.any() else np.full(len(shares), 1 / len(shares))
     below = np.append(0.0, np.cumsum(shares))
     known = np.flatnonzero(shares > _FLOOR)
     low, high = float(pieces[known[0]]), float(pieces[known[-1] + 1])
-    steps = np.asarray(grid.edges)
     waiting: list[tuple[float, float, float, float]] = []
 
     def add(start: float, stop: float) -> None:
@@ -247,12 +243,13 @@ def _finer(a: Numeric, grid: Numeric) -> Numeric:
     edges = sorted({*a.bin_edges.tolist(), *_tails(low, high, steps)})
     for ends in pairwise(edges):
         add(*ends)
-    while waiting and len(edges) + len(a.spikes) <= _MOST_CODES:
+    while waiting and len(edges) + len(a.binning.spikes) <= _MOST_CODES:
         _, start, middle, stop = heappop(waiting)
         edges.append(middle)
         add(start, middle)
         add(middle, stop)
-    return replace(a, edges=tuple(sorted(edges)), pieces=None, shares=None)
+    finer = replace(a.binning, edges=tuple(sorted(edges)), subintervals=(), weights=())
+    return replace(a, bins=finer)
 
 
 def _tails(low: float, high: float, steps: Floats) -> set[float]:
@@ -334,11 +331,12 @@ def with_shares(schema: Schema, numbers: Mapping[str, Coordinate | None]) -> Sch
 
 def _reshared(a: Numeric, fine: Numeric, number: Coordinate) -> Numeric:
     """Return a number with shares of its pieces that add up to those of its finer codes."""
-    below = np.append(0.0, np.cumsum(np.asarray(a.shares)))
-    pieces = np.union1d(np.asarray(a.pieces), fine.bin_edges)
-    old, width = np.diff(np.interp(pieces, np.asarray(a.pieces), below)), np.diff(pieces)
+    known = a.binning
+    below = np.append(0.0, np.cumsum(np.asarray(known.weights)))
+    pieces = np.union1d(np.asarray(known.subintervals), fine.bin_edges)
+    old, width = np.diff(np.interp(pieces, np.asarray(known.subintervals), below)), np.diff(pieces)
     inside = pieces[:-1] + np.multiply.outer([0.2, 0.5, 0.8], width)
-    spike = np.isin(a.on_step(inside), a.spikes)
+    spike = np.isin(a.round_to_step(inside), known.spikes)
     codes = fine.encode_values(np.take_along_axis(inside, spike.argmin(axis=0)[None], 0)[0])
 
     def shared(parts: Floats, of: Ints) -> tuple[Floats, Floats]:
@@ -349,4 +347,5 @@ def _reshared(a: Numeric, fine: Numeric, number: Coordinate) -> Numeric:
     kept, part = shared(old, codes)
     part = np.where(kept > 0, part, shared(width, codes)[1])
     shares = shared(old, number.groups[codes])[0] * number.shares[codes] * part
-    return replace(a, pieces=tuple(pieces.tolist()), shares=tuple(shares.tolist()))
+    subintervals, weights = tuple(pieces.tolist()), tuple(shares.tolist())
+    return replace(a, bins=replace(known, subintervals=subintervals, weights=weights))

@@ -19,11 +19,12 @@ from missdp.accounting import Cost, Filter, SampledGaussianEvent
 from missdp.progress import Progress
 from missdp.schema import Schema, SurveyWeight, Unit
 from missdp.schema.modelled import Modelled
-from missdp.schema.open_domains import is_pending, open_attributes, widest
+from missdp.schema.open_levels import open_attributes
 from missdp.session import Reads, Session, Total
 from missdp.session.strategies import Strategy, strategy_named
 from missdp.synth.first_parts import delta_beside, first_parts
 from missdp.synth.parameters import chosen_delta
+from missdp.synth.search_grid import before_fit, is_pending, with_pending_bins
 from missdp.synth.split import BudgetPlan, Gate, Part
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class Request(Generic[P]):
     @property
     def public(self) -> Schema:
         """The modelled attributes, as far as they were public before bins were found."""
-        return Modelled(widest(self.schema)).schema
+        return Modelled(before_fit(self.schema)).schema
 
     @property
     def strategy(self) -> Strategy:
@@ -188,6 +189,23 @@ class Request(Generic[P]):
         """Report the share of the work that is done."""
         if callable(self.progress):
             self.progress(stage, done)
+
+    def on_rows(self, schema: Schema, rebinnable: Iterable[str]) -> Request[P]:
+        """Return the request for rows of a schema, with pending bins where a fit finds them.
+
+        Parameters
+        ----------
+        schema : Schema
+            Of the rows that are counted. Public.
+        rebinnable : iterable of str
+            Attributes whose values a source can put into other bins.
+
+        Returns
+        -------
+        Request
+        """
+        private = self.parameters.cuts == "private"
+        return self.with_schema(with_pending_bins(schema, rebinnable) if private else schema)
 
     def with_schema(self, schema: Schema) -> Request[P]:
         """Return the request for rows of another schema, in which levels or bins were found."""

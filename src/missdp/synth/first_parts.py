@@ -43,9 +43,10 @@ from missdp.inference.dyadic import (
 )
 from missdp.record import Record
 from missdp.schema import Numeric, OpenCategorical, Schema, SurveyWeight, Unit
-from missdp.schema.open_domains import MOST_CODES, is_pending, with_levels
+from missdp.schema.binning import Binning, BinSource
 from missdp.session import Kinds, Marginal, Noise, Session, Tree, UnitSums
 from missdp.session.open_levels import FrequentValues, OccurringValues
+from missdp.synth.search_grid import MOST_CODES, is_pending
 from missdp.synth.split import BINS, KINDS, BudgetPlan, Gate, Part
 from missdp.types import Ints
 
@@ -131,7 +132,7 @@ def release_cuts(
         cells = grid[a.name]
         assert isinstance(cells, Numeric)
         told, outside = _histogram(session, a.name, cells, cost)
-        found[a.name] = cut(a, cells, told, unit=unit)
+        found[a.name] = replace(a, bins=find_bins(cells, told, unit=unit))
         least, greatest = cells.reach
         first, last = outside[:, 0].astype(int), outside[:, 1].astype(int) - 1
         hidden[a.name] = np.column_stack([least[first], greatest[last], outside[:, 2:]])
@@ -241,20 +242,35 @@ def _unseen(
     return found[(first < size) & ((after <= within[0]) | (first >= within[1]))]
 
 
-def cut(attribute: Numeric, grid: Numeric, told: Histogram, *, unit: float) -> Numeric:
-    """Return an attribute with bins and spikes where a histogram on a grid has its mass.
+def find_bins(grid: Numeric, told: Histogram, *, unit: float) -> Binning:
+    """Return bins and spikes where a histogram on the grid of an attribute has its mass.
 
-    ``unit`` is the standard deviation of the noise of one count that all of the budget is spent on.
+    Parameters
+    ----------
+    grid : Numeric
+        The attribute with the bins of the search grid.
+    told : Histogram
+        Released.
+    unit : float
+        Standard deviation of the noise of one count that all of the budget is spent on, in rows.
 
-    >>> from missdp.schema.open_domains import on_grid, pending
-    >>> schema = pending(Schema((Numeric(name="x", lower=0, upper=99, integer=True),)), ["x"])
+    Returns
+    -------
+    Binning
+        At most ``MOST_CODES`` bins and spikes.
+
+    Examples
+    --------
+    >>> from missdp.synth.search_grid import with_pending_bins, with_search_grid
+    >>> schema = Schema((Numeric(name="x", lower=0, upper=99, integer=True),))
+    >>> grid = with_search_grid(with_pending_bins(schema, ["x"]))["x"]
     >>> told = Histogram(np.array([0, 1, 5, 10, 100]), np.array([0.5, 0.2, 0.3, 0.0]), 1e4)
-    >>> found = cut(schema["x"], on_grid(schema)["x"], told, unit=4.0)
+    >>> found = find_bins(grid, told, unit=4.0)
     >>> found.spikes, found.edges
     ((0.0,), (0.0, 5.0, 99.0))
     """
     if len(told.mass) <= 2:  # noise is all there is
-        return replace(attribute, bins=None, edges=_even(grid))
+        return Binning(edges=_even(grid), source=BinSource.PENDING)
     first, last = grid.reach[0][told.starts[:-1]], grid.reach[1][told.starts[1:] - 1]
     heavy = np.flatnonzero((first == last) & (told.mass > 1 / (2 * _BINS)))
     heavy = heavy[np.argsort(-told.mass[heavy], kind="stable")][: MOST_CODES - 1]
@@ -269,13 +285,12 @@ def cut(attribute: Numeric, grid: Numeric, told: Histogram, *, unit: float) -> N
     narrow = _narrow_spikes(grid, pieces, shares)
     shares = np.where(_inside(edges, pieces, shares) > 0, shares, _fading(pieces, shares, spikes))
     pieces, shares = _with_points(pieces, shares, narrow)
-    return replace(
-        attribute,
-        bins=None,
+    return Binning(
         edges=tuple(edges.tolist()),
         spikes=tuple(spikes.tolist()),
-        pieces=tuple(pieces.tolist()),
-        shares=tuple(shares.tolist()),
+        subintervals=tuple(pieces.tolist()),
+        weights=tuple(shares.tolist()),
+        source=BinSource.PENDING,
     )
 
 
@@ -287,7 +302,7 @@ def _how_many(share: float, rows: float) -> int:
 
 def _even(grid: Numeric) -> tuple[float, ...]:
     """Return edges of a grid that make bins of about equal width."""
-    edges = np.asarray(grid.edges)
+    edges = grid.bin_edges
     wanted = np.linspace(grid.lower, grid.upper, _BINS + 1)
     return tuple(np.unique([edges[np.abs(edges - one).argmin()] for one in wanted]).tolist())
 
@@ -296,7 +311,7 @@ def _pieces(
     grid: Numeric, starts: NDArray[np.int64], mass: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return where pieces begin, a number and the interval after it being one, and their mass."""
-    edges, least = np.asarray(grid.edges), grid.reach[0]
+    edges, least = grid.bin_edges, grid.reach[0]
     place = np.searchsorted(edges, least[starts[:-1]], side="right") - 1
     first = edges[np.clip(place, 0, len(edges) - 2)]
     pieces, piece = np.unique(first, return_inverse=True)
@@ -313,7 +328,7 @@ def _narrow_spikes(
     """
     if grid.integer or grid.step is not None:
         return np.zeros(len(shares), dtype=bool)
-    cells, widths = np.diff(np.searchsorted(np.asarray(grid.edges), pieces)), np.diff(pieces)
+    cells, widths = np.diff(np.searchsorted(grid.bin_edges, pieces)), np.diff(pieces)
     density = np.pad(shares / widths, 1)
     beside = np.maximum(density[:-2], density[2:])
     below = np.append(0.0, np.cumsum(shares))
@@ -581,21 +596,14 @@ def _check_shared(budget: Filter | Composition, delta: float, names: Sequence[st
 
 
 def release_levels(
-    session: Session,
-    schema: Schema,
-    attributes: Sequence[OpenCategorical],
-    plan: BudgetPlan,
-    *,
-    delta: float,
-) -> Schema:
+    session: Session, attributes: Sequence[OpenCategorical], plan: BudgetPlan, *, delta: float
+) -> dict[str, tuple[str, ...]]:
     """Release the levels of attributes that declare none.
 
     Parameters
     ----------
     session : Session
         Answers `OccurringValues`.
-    schema : Schema
-        The schema in which levels are open.
     attributes : sequence of OpenCategorical
         The attributes with open levels, at least one.
     plan : BudgetPlan
@@ -606,16 +614,16 @@ def release_levels(
 
     Returns
     -------
-    Schema
-        ``schema`` with the released levels.
+    dict of str to tuple of str
+        The released levels of each attribute.
     """
     names = [attribute.name for attribute in attributes]
     each = float_down(exact(_failure_of(delta, names)) / len(names))
-    found = {}
+    levels = {}
     for attribute, cost in zip(attributes, plan.costs(OPEN), strict=True):
         how = FrequentValues(Noise.worth(cost).scale, each, attribute.max_levels)
-        found[attribute.name] = session.measure(OccurringValues(attribute.name), how).value
-    return with_levels(schema, found)
+        levels[attribute.name] = tuple(session.measure(OccurringValues(attribute.name), how).value)
+    return levels
 
 
 KindShares = Mapping[str, NDArray[np.float64]]

@@ -18,8 +18,9 @@ from missdp.accounting.units import counted_as_one
 from missdp.errors import DataError, replacing
 from missdp.inference.model import Draws, finite
 from missdp.record import Record, read_json
-from missdp.schema import Schema, Unit
+from missdp.schema import Binning, OpenCategorical, Schema, Unit
 from missdp.schema.modelled import Modelled
+from missdp.schema.open_levels import with_levels
 from missdp.session.strategies import STRATEGIES
 from missdp.synth.first_parts import EffectiveSize
 from missdp.synth.split import BudgetLimits
@@ -36,8 +37,13 @@ class Fitted(Record):
         Name of the class that was fitted.
     parameters : dict of str to object
         The public parameters of the fit.
-    schema : Schema
-        With the bins and levels that were found.
+    declared : Schema
+        Public facts about the rows that were counted, without any result of the fit.
+    levels : dict of str to tuple of str
+        Of attributes with open levels, the levels that were found.
+    bins : dict of str to Binning
+        Of numeric attributes that declare no bins, the bins that were found, or one for each of few
+        numbers.
     frame : {"pandas", "polars", "pyarrow"}
         The kind of frame that was fitted, and is sampled.
     n_rows : int
@@ -69,7 +75,9 @@ class Fitted(Record):
 
     family: str
     parameters: dict[str, Any]
-    schema: Schema
+    declared: Schema
+    levels: dict[str, tuple[str, ...]]
+    bins: dict[str, Binning]
     frame: FrameKind
     n_rows: int
     n_rows_std: float
@@ -83,6 +91,16 @@ class Fitted(Record):
     limits: BudgetLimits | None
     draws: Draws
     release: str | None
+
+    @cached_property
+    def unbinned(self) -> Schema:
+        """The declared schema with the levels that were found: that of synthetic rows."""
+        return with_levels(self.declared, self.levels)
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The declared schema with the levels and the bins that were found."""
+        return self.unbinned.with_bins(self.bins)
 
     @cached_property
     def modelled(self) -> Modelled:
@@ -101,7 +119,7 @@ class Fitted(Record):
         # Of weighted rows, `n_rows` is how many independent ones tell as much.
         return max(1.0, self.size.total if weighted and self.size else float(self.n_rows))
 
-    def declared(self, schema: Schema) -> Schema:
+    def with_unit(self, schema: Schema) -> Schema:
         """Return a schema with the unit and the weight by which the rows of the fit were read."""
         guarantee, unit = self.guarantee, None
         if guarantee.unit != ROW:
@@ -111,7 +129,14 @@ class Fitted(Record):
 
     def _coheres(self) -> bool:
         known = self.parameters.get("missing") in STRATEGIES
-        return known and self._kinds_fit() and self._tails_fit() and self._size_fits()
+        found = self._results_fit() and self._kinds_fit() and self._tails_fit()
+        return known and found and self._size_fits()
+
+    def _results_fit(self) -> bool:
+        """Whether levels and bins were found only where none are declared."""
+        opened = {a.name for a in self.declared if isinstance(a, OpenCategorical)}
+        changed = {a.name for a, b in zip(self.schema, self.unbinned, strict=True) if a != b}
+        return opened == self.levels.keys() and changed == self.bins.keys()
 
     def _kinds_fit(self) -> bool:
         names = self.modelled.kinds

@@ -8,7 +8,7 @@ learn. `fit` then puts together what was released, and warns by it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,9 +32,10 @@ from missdp.accounting import (
 from missdp.accounting.budget import check_paid
 from missdp.errors import ParameterError, SchemaError, UnprovenError
 from missdp.progress import Progress
-from missdp.schema import Numeric, OpenCategorical, Schema
+from missdp.schema import Numeric, OpenCategorical, ReleasedCategorical, Schema
+from missdp.schema.binning import BinSource
 from missdp.schema.layout import STEPS
-from missdp.schema.open_domains import at_most, found, is_pending, on_grid, open_attributes, pending
+from missdp.schema.open_levels import at_most, open_attributes, with_levels
 from missdp.schema.schema import check_schema
 from missdp.schema.undeclared import domain_conditions
 from missdp.session import CountedRows, Recoded, Session, Total
@@ -65,6 +66,11 @@ from missdp.synth.fitted import Fitted
 from missdp.synth.noisy_counts import SmallTableWarning, warn_if_hardly_complete, whole_rows
 from missdp.synth.parameters import is_declared
 from missdp.synth.relations import mostly_noise_of
+from missdp.synth.search_grid import (
+    is_pending,
+    released_bins,
+    with_search_grid,
+)
 from missdp.synth.split import limit_of
 from missdp.table import Table
 from missdp.table.frames import engine_of, frame_kind
@@ -148,6 +154,7 @@ class _Fitting:
         self.request: Request[Any] = Request(parameters, schema, progress=progress)
         self._schema = schema
         self._sums: Ints | None = None
+        self._levels = dict[str, tuple[str, ...]]()
 
     @property
     def _rows(self) -> int | None:
@@ -217,17 +224,13 @@ class _Fitting:
         self._source = source = _open_data(self._data, public, reads)
         self._schema = schema if opened and schema else source.schema
         check_paid(self._schema.ledger, self.request.parameters.budget)
+        self._declared = self._schema.without_ledger()
         _check_rows_alone(self._schema)
         self.request.strategy.check(readable(source, reads))
-        self.request = self._counting(source.schema.without_ledger())
-        self._grid = on_grid(self.request.schema)  # refused now, if it cannot be
+        self.request = self.request.on_rows(source.schema.without_ledger(), recodable(source))
+        self._grid = with_search_grid(self.request.schema)  # refused now, if it cannot be
         self._budget_plan = self.request.plan()
         self._budget_plan.check(steps=self._steps_per_row)
-
-    def _counting(self, schema: Schema) -> Request[Any]:
-        """Return the request for rows that are counted, with marks where bins are to be found."""
-        names = recodable(self._source)
-        return self.request.with_schema(to_be_cut(self.request.parameters, schema, names))
 
     # Release, and learn
 
@@ -249,10 +252,11 @@ class _Fitting:
         attributes = open_attributes(facts)
         failure = sum(event.delta for event in self._fit_plan.failures)
         session = open_session(OpenRows(tuple(attributes), self._data, failure))
-        closed = release_levels(session, facts, attributes, self._budget_plan, delta=request.delta)
+        self._levels = release_levels(session, attributes, self._budget_plan, delta=request.delta)
+        closed = with_levels(facts, self._levels)
         self._source = _open_data(self._data, closed, request.family.reads)
-        self.request = self._counting(closed)
-        self._grid = on_grid(self.request.schema)
+        self.request = self.request.on_rows(closed, recodable(self._source))
+        self._grid = with_search_grid(self.request.schema)
 
     def _find_bins(self, open_session: OpenSession) -> Session:
         """Return a session on the rows, in the bins that are declared or, for a charge, found."""
@@ -301,7 +305,9 @@ class _Fitting:
         return Fitted(
             family=type(request.parameters).__name__,
             parameters=request.parameters.public_parameters(),
-            schema=found(learned.schema or request.schema),
+            declared=self._declared,
+            levels=self._levels,
+            bins=released_bins(learned.schema or request.schema, self._declared),
             frame=self._frame,
             n_rows=n_rows,  # of weighted rows, as many as tell as much
             n_rows_std=total.std,
@@ -316,25 +322,6 @@ class _Fitting:
             draws="even",
             release=None,
         )
-
-
-def to_be_cut(parameters: Synthesizer, schema: Schema, names: Iterable[str]) -> Schema:
-    """Return the schema with the attributes marked whose bins a fit finds; public.
-
-    Parameters
-    ----------
-    parameters : Synthesizer
-        Says whether bins are found privately.
-    schema : Schema
-        Of the rows that are counted.
-    names : iterable of str
-        Attributes whose values a source can put into other bins.
-
-    Returns
-    -------
-    Schema
-    """
-    return pending(schema, names) if parameters.cuts == "private" else schema
 
 
 def _as_rows(
@@ -422,12 +409,13 @@ def _check_rows_alone(facts: Schema) -> None:
 
 def _cut_conditions(schema: Schema) -> list[Condition]:
     """Return which bins and levels were found by other releases."""
-    found: dict[str, list[str]] = {}
+    names_by_release: dict[str, list[str]] = {}
     for a in schema:
-        if isinstance(a, Numeric) and a.cuts_from is not None and a.edges is not None:
-            found.setdefault(a.cuts_from, []).append(a.name)
-    cuts = [CutsFromRelease(tuple(names), release) for release, names in found.items()]
-    levels = tuple(a.name for a in schema if isinstance(a, OpenCategorical) and a.found)
+        if isinstance(a, Numeric) and (bins := a.binning).source is BinSource.RELEASE:
+            release = f"release {bins.release}" if bins.release else "an earlier fit"
+            names_by_release.setdefault(release, []).append(a.name)
+    cuts = [CutsFromRelease(tuple(names), release) for release, names in names_by_release.items()]
+    levels = tuple(a.name for a in schema if isinstance(a, ReleasedCategorical))
     return [*cuts, *([LevelsFromRelease(levels)] if levels else [])]
 
 

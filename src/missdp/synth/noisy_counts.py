@@ -178,9 +178,8 @@ _FEW_NUMBERS = 16  # of longer lists bins are found
 
 def has_numbers(attribute: AnyAttribute) -> bool:
     """Return whether each level of an attribute is one of a few numbers, in their order."""
-    if not isinstance(attribute, Numeric) or attribute.spikes or attribute.size > _FEW_NUMBERS:
+    if not isinstance(attribute, Numeric) or attribute.size > _FEW_NUMBERS:
         return False
     least, greatest = attribute.reach
-    return len(least) == attribute.size and bool(
-        (least == greatest).all() & (np.diff(least) > 0).all()
-    )
+    each = (least == greatest).all() and (np.diff(least) > 0).all()
+    return bool(each) and not attribute.binning.spikes

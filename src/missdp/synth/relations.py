@@ -38,7 +38,7 @@ def noise_of_relations(synthesizer: Synthesizer) -> PairNoise:
     fitted = synthesizer.fitted_
     if isinstance(fitted.tables, PairRelease):
         return PairNoise.of_tables(fitted.tables.guessed())
-    like = Request(type(synthesizer)(**fitted.parameters), fitted.declared(fitted.schema))
+    like = Request(type(synthesizer)(**fitted.parameters), fitted.with_unit(fitted.schema))
     left, columns = like.budget.left, [*fitted.modelled.schema]
     if like.trainings:  # `left` is the first part, and the comparison needs all
         left = Cost.worth("gdp", float(like.parameters.epsilon), like.delta_to_spend)
@@ -52,7 +52,7 @@ def noise_of_relations(synthesizer: Synthesizer) -> PairNoise:
 def mostly_noise_of(synthesizer: Synthesizer) -> str | None:
     """Return one line if most relations of a fitted model are noise; see `mostly_noise`."""
     fitted, noise = synthesizer.fitted_, noise_of_relations(synthesizer)
-    declared, epsilon = fitted.declared(fitted.schema), float(fitted.parameters["epsilon"])
+    declared, epsilon = fitted.with_unit(fitted.schema), float(fitted.parameters["epsilon"])
     bound = 1 if declared.unit is None else declared.unit.bound
     remedies = remedies_of(declared, synthesizer.family)
     if noise.few_rows:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from missdp.errors import DataError
-from missdp.schema import AnyAttribute, Date, Numeric, OpenCategorical, Schema
+from missdp.schema import AnyAttribute, Date, Numeric, OpenCategorical, ReleasedCategorical, Schema
 from missdp.schema.attributes import MISSING, OUTSIDE
 from missdp.table.cells import Chunk, Plain, Unreadable, dated, distinct, read_numbers, taken
 from missdp.table.encode import Encoder
@@ -39,7 +39,8 @@ def lost_cells(stream: RowStream, schema: Schema) -> dict[str, tuple[str, ...]]:
     if by is not None:  # nor is a row refused for a weight that cannot be read
         own = Numeric(name=by.column, lower=0, upper=by.upper, nullable=True, outside="clamp")
         schema = replace(schema, attributes=(*schema.attributes, own), weight=None)
-    closed = [a for a in schema if a.size and not isinstance(a, OpenCategorical)]
+    bucketed = (OpenCategorical, ReleasedCategorical)
+    closed = [a for a in schema if a.size and not isinstance(a, bucketed)]
     bare = [replace(a, nullable=True, outside="missing") for a in closed]
     empty = {a.name: Encoder(a) for a in bare if a.name not in filled}
     blank = {a.name: Encoder(replace(a, outside="error")) for a in bare if a.name in empty}

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError
-from missdp.schema import AnyAttribute, Numeric, OpenCategorical
+from missdp.schema import AnyAttribute, Numeric, OpenCategorical, ReleasedCategorical
 from missdp.schema.attributes import (
     KIND_MARKS,
     KINDS,
@@ -27,7 +27,7 @@ from missdp.schema.attributes import (
 )
 from missdp.schema.dates import Date, code_text
 from missdp.schema.numeric import code_dtype
-from missdp.schema.open_domains import check_found, composed
+from missdp.schema.open_levels import canonical, check_found, composed
 from missdp.table.cells import (
     Cells,
     Chunk,
@@ -76,7 +76,7 @@ class Encoder:
         elif isinstance(attribute, Numeric):
             for kind, given in codes.items():
                 self._codes |= dict.fromkeys(map(_stripped, given), KIND_MARKS[kind])
-        elif isinstance(attribute, OpenCategorical):
+        elif isinstance(attribute, OpenCategorical | ReleasedCategorical):
             normal = {kind: tuple(map(composed, given)) for kind, given in codes.items()}
             self._levels = LevelReader((), normal)  # which knows the codes of missing cells
             self._found = {level: code for code, level in enumerate(attribute.levels)}
@@ -94,7 +94,7 @@ class Encoder:
                 if cell is None or isinstance(cell, Unreadable) or not count:
                     continue
                 if self._levels.read(composed(cell)) == OUTSIDE:
-                    yield attribute.canonical(cell), count
+                    yield canonical(cell) or attribute.other, count
 
     def encode(self, data: Cells) -> Column:
         """Return the codes of a column, and its values if the attribute is numeric."""
@@ -128,11 +128,12 @@ class Encoder:
         if cell is None:
             return MISSING
         attribute = self._attribute
-        if not isinstance(attribute, OpenCategorical):
+        if not isinstance(attribute, ReleasedCategorical):
             return OUTSIDE if isinstance(cell, Unreadable) else self._levels.read(cell)
         found = OUTSIDE if isinstance(cell, Unreadable) else self._levels.read(composed(cell))
-        bucket = len(self._found) - 1
-        return self._found.get(attribute.canonical(cell), bucket) if found == OUTSIDE else found
+        if found != OUTSIDE:
+            return found
+        return self._found.get(canonical(cell) or attribute.other, len(self._found) - 1)
 
     def _levelled(self, found: NDArray[np.int32]) -> Column:
         attribute = self._attribute
@@ -169,7 +170,7 @@ class Encoder:
                 _refuse_null(attribute, missing)
             missing |= outside
             values[missing] = attribute.lower
-        values = attribute.on_step(values) + 0.0  # one zero only: -0.0 + 0.0 is 0.0
+        values = attribute.round_to_step(values) + 0.0  # one zero only: -0.0 + 0.0 is 0.0
         codes = attribute.encode_values(values)
         several = len(attribute.kinds) > 1
         codes[missing] = self._code_of[-marks[missing] if several else -MISSING]
@@ -213,8 +214,8 @@ def _join(parts: Sequence[NDArray[_Item]]) -> NDArray[_Item]:
 def _refuse_outside(attribute: AnyAttribute, outside: Flags) -> None:
     if outside.any():
         if isinstance(attribute, Numeric):
-            bounds = f"[{attribute.shown(attribute.lower)}, {attribute.shown(attribute.upper)}]"
-            expected = f"{_noun(attribute)} in {bounds}"
+            bounds = ", ".join(map(attribute.format_value, (attribute.lower, attribute.upper)))
+            expected = f"{_noun(attribute)} in [{bounds}]"
             remedy = "Correct the bounds if they are wrong"
             settings = 'outside = "clamp" or "missing"'
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -134,9 +134,7 @@ class RecodedRow(RowFunction):
         return frozenset(
             new.name
             for new, old in zip(self.to, self.schema, strict=True)
-            if isinstance(new, Numeric)
-            and isinstance(old, Numeric)
-            and replace(new, cuts_from=None) != replace(old, cuts_from=None)
+            if isinstance(new, Numeric) and isinstance(old, Numeric) and new.binning != old.binning
         )
 
     @cached_property

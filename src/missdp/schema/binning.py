@@ -1,0 +1,253 @@
+"""How a number is cut into bins and spikes: declared, or released by a fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.errors import SchemaError
+from missdp.record import Record
+from missdp.schema.attributes import number_text
+from missdp.types import Floats, Ints
+
+_BELOW_ONE = float(np.nextafter(1.0, 0.0))
+_MIN_WEIGHT = 1e-12  # of all subintervals of a bin together; below it, values lie evenly
+
+
+class BinSource(StrEnum):
+    """Where the bins of a number come from.
+
+    ``EACH_NUMBER``: bounds and step allow few numbers, and each of them is a bin. ``PENDING``: a
+    fit that is under way finds them. ``RELEASE``: a fit that is done found them.
+    """
+
+    DECLARED = "declared"
+    EACH_NUMBER = "each number"
+    PENDING = "pending"
+    RELEASE = "release"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Binning(Record):
+    """Bins and spikes of a number, and how its values lie inside bins.
+
+    Parameters
+    ----------
+    edges : tuple of float
+        Bin edges, increasing. Bins are closed on the left; the last one is closed on both sides.
+    spikes : tuple of float, default ()
+        Values that are counted and drawn by themselves; their bins keep the other values.
+    subintervals : tuple of float, default ()
+        Edges that divide the bins further. They contain the edges of all bins.
+    weights : tuple of float, default ()
+        How much of the values, spikes aside, lies in each subinterval. Values inside a bin are
+        drawn accordingly. Without weights they are drawn uniformly.
+    source : BinSource, default BinSource.DECLARED
+        Where the bins come from.
+    release : str, default ""
+        The id of the release that found them. Binnings that differ only in ``source`` and
+        ``release`` are equal.
+    """
+
+    edges: tuple[float, ...]
+    spikes: tuple[float, ...] = ()
+    subintervals: tuple[float, ...] = ()
+    weights: tuple[float, ...] = ()
+    source: BinSource = field(default=BinSource.DECLARED, compare=False)
+    release: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        for fact in ("edges", "spikes", "subintervals", "weights"):
+            object.__setattr__(self, fact, tuple(map(as_float, getattr(self, fact))))
+        object.__setattr__(self, "source", BinSource(self.source))
+        parts, weights = self.subintervals, self.weights
+        if not (parts or weights):
+            return
+        if not (all_finite((*parts, *weights)) and min(weights, default=-1.0) >= 0):
+            raise SchemaError("subintervals and weights must be finite, and weights at least 0")
+        edges_among = {*self.edges} <= {*parts} and len(parts) == len(weights) + 1
+        if np.any(np.diff(parts) <= 0) or not edges_among:
+            raise SchemaError(
+                "subintervals must increase, contain all edges, and have a weight each"
+            )
+
+
+def all_finite(values: Iterable[object]) -> bool:
+    """Whether all values are finite floats."""
+    return all(isinstance(value, float) and math.isfinite(value) for value in values)
+
+
+def as_float(value: Any) -> Any:
+    """Return a real number as a float (infinite if it is too large); anything else as it is."""
+    if isinstance(value, bool) or not isinstance(value, (float, Real)):  # float first: it is quick
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+class _Intervals:
+    """Intervals between edges, closed on the left; the last one is closed on both sides."""
+
+    def __init__(self, edges: Floats, spikes: Floats) -> None:
+        self.edges = edges
+        #: First whole number from each edge on; of the last one, the first after the domain.
+        self.firsts = np.ceil(edges)
+        self.firsts[-1] = edges[-1] + 1
+        #: The interval of each spike.
+        self.home = self.holding(spikes)
+        #: How many whole numbers but spikes each holds.
+        self.others = np.diff(self.firsts) - np.bincount(self.home, minlength=len(edges) - 1)
+
+    def holding(self, values: Floats) -> Ints:
+        """Return the interval that each value is in."""
+        found = np.searchsorted(self.edges, values, side="right") - 1
+        return np.clip(found, 0, len(self.edges) - 2)
+
+
+class Bins:
+    """The bins of an attribute in units of its step: what codes stand for.
+
+    Codes go up with the middle of their values. A bin whose whole numbers are all spikes has no
+    code of its own. The facts are those of a `Binning`. With ``integer``, all values are whole
+    numbers of units.
+    """
+
+    def __init__(
+        self,
+        edges: Floats,
+        spikes: Floats,
+        subintervals: Floats | tuple[()] = (),
+        weights: Sequence[float] = (),
+        *,
+        integer: bool,
+    ) -> None:
+        self._integer, self._subedges, self._weights = integer, np.asarray(subintervals), weights
+        self._spikes = np.unique(spikes) + 0.0  # no -0.0
+        self.intervals = bins = _Intervals(edges, self._spikes)
+        kept = np.flatnonzero(bins.others > 0) if integer else np.arange(len(bins.others))
+        low = np.concatenate([self._spikes, edges[:-1][kept]])
+        high = np.concatenate([self._spikes, edges[1:][kept]])
+        order = np.argsort((low + high) / 2, kind="stable")
+        self._low, self._high = low[order], high[order]
+        self._bin = np.concatenate([np.full(len(self._spikes), -1), kept])[order]
+        code = np.argsort(order)
+        self._spike_code = code[: len(self._spikes)]
+        # Where only spikes are left, what is no spike (a mean, say) counts as one of them.
+        self._bin_code = np.full(len(edges) - 1, -1, dtype=np.int64)
+        self._bin_code[bins.home] = self._spike_code
+        self._bin_code[kept] = code[len(self._spikes) :]
+        self.centres: Floats = (self._low + self._high) / 2
+
+    @cached_property
+    def reach(self) -> tuple[Floats, Floats]:
+        """Least and greatest value that each code stands for."""
+        spike, where = self._bin < 0, np.maximum(self._bin, 0)
+        if self._integer:
+            least, greatest = self.intervals.firsts[where], self.intervals.firsts[where + 1] - 1
+        else:
+            least, greatest = self._low, np.nextafter(self._high, -np.inf)
+            last = self._high == self.intervals.edges[-1]
+            greatest = np.where(last, self._high, greatest)
+        for one in self._spikes:
+            least = np.where(least == one, self._next(one, np.inf), least)
+        for one in self._spikes[::-1]:
+            greatest = np.where(greatest == one, self._next(one, -np.inf), greatest)
+        return np.where(spike, self._low, least), np.where(spike, self._low, greatest)
+
+    def _next(self, value: float, way: float) -> float:
+        """Return the value next to one, upwards or downwards."""
+        return float(value + np.sign(way) if self._integer else np.nextafter(value, way))
+
+    def labels(
+        self, values: Callable[[Floats], Floats], format_value: Callable[[float], str]
+    ) -> tuple[str, ...]:
+        """Return a text for each code; with all digits only if they tell codes apart."""
+        low, high, spikes = (values(n).tolist() for n in (self._low, self._high, self._spikes))
+        home = self.intervals.home.tolist()
+
+        def named(text: Callable[[float], str]) -> Iterator[str]:
+            for start, end, one in zip(low, high, self._bin.tolist(), strict=True):
+                without = [text(s) for s, own in zip(spikes, home, strict=True) if own == one]
+                rest = f" except {', '.join(without)}" if without else ""
+                yield text(start) if one < 0 else f"[{text(start)}, {text(end)}){rest}"
+
+        short = tuple(named(format_value))
+        return short if len({*short}) == len(short) else tuple(named(number_text))
+
+    def encode(self, values: Floats) -> Ints:
+        """Return the code of each value."""
+        codes = self._bin_code[self.intervals.holding(values)]
+        if not len(self._spikes):
+            return codes
+        near = np.clip(np.searchsorted(self._spikes, values), 0, len(self._spikes) - 1)
+        return np.where(self._spikes[near] == values, self._spike_code[near], codes)
+
+    def decode(self, codes: NDArray[np.integer], uniform: Floats) -> Floats:
+        """Return values drawn from bins, never a spike, and spikes as they are."""
+        where = self._bin[codes]
+        parts = self._subintervals
+        part, uniform = self._drawn_subintervals(where, uniform)
+        if self._integer:
+            drawn = parts.firsts[part] + np.floor(uniform * parts.others[part])
+            for spike, own in zip(self._spikes, parts.home, strict=True):
+                drawn[(part == own) & (drawn >= spike)] += 1  # the next one may be a spike, too
+        else:
+            low, high = parts.edges[part], parts.edges[part + 1]
+            drawn = low + uniform * (high - low)
+            drawn = self._beside_spikes(np.minimum(drawn, np.nextafter(high, -np.inf)), where)
+            edges = self.intervals.edges
+            drawn = np.clip(drawn, edges[0], edges[-1])  # no float but spikes is left
+        return np.asarray(np.where(where < 0, self._low[codes], drawn))
+
+    @cached_property
+    def _subintervals(self) -> _Intervals:
+        """The subintervals of bins; the bins themselves if they have none."""
+        return _Intervals(self._subedges, self._spikes) if self._weights else self.intervals
+
+    def _drawn_subintervals(self, where: Ints, uniform: Floats) -> tuple[Ints, Floats]:
+        """Return the subinterval of its bin that each number falls into, and where in it."""
+        if not self._weights:
+            return where, uniform
+        ends, begin = self._cumulated
+        total = ends[begin[where + 1]] - ends[begin[where]]
+        aim = ends[begin[where]] + uniform * total
+        aim = np.minimum(aim, np.nextafter(ends[begin[where + 1]], -np.inf))
+        part = np.searchsorted(ends, aim, side="right") - 1
+        part = np.clip(part, begin[where], begin[where + 1] - 1)
+        weight = ends[part + 1] - ends[part]
+        inside = (aim - ends[part]) / np.where(weight > 0, weight, 1.0)
+        return part, np.clip(inside, 0.0, _BELOW_ONE)
+
+    @cached_property
+    def _cumulated(self) -> tuple[Floats, Ints]:
+        """Cumulated weights of subintervals, and the first subinterval of each bin."""
+        parts = self._subintervals
+        size = parts.others if self._integer else np.diff(parts.edges)
+        begin = np.searchsorted(parts.edges, self.intervals.edges)
+        weights = np.where(size > 0, np.asarray(self._weights), 0.0)
+        empty = np.add.reduceat(weights, begin[:-1]) <= _MIN_WEIGHT
+        bin_of = np.repeat(np.arange(len(begin) - 1), np.diff(begin))
+        weights = np.where(empty[bin_of], size, weights)  # nothing is known inside: evenly
+        total = np.add.reduceat(weights, begin[:-1])[bin_of]
+        weights = weights / np.where(total > 0, total, 1.0)  # of each bin: no digit is lost
+        return np.concatenate([[0.0], np.cumsum(weights)]), begin
+
+    def _beside_spikes(self, drawn: Floats, where: Ints) -> Floats:
+        """Move what was drawn on a spike by the least step towards the middle of its bin."""
+        home, edges = self.intervals.home, self.intervals.edges
+        up = self._spikes < (edges[:-1] + edges[1:])[home] / 2
+        for rises, way in ((up, np.inf), (~up, -np.inf)):
+            near = list(zip(self._spikes[rises], home[rises], strict=True))
+            for spike, own in near if way > 0 else near[::-1]:
+                drawn[(where == own) & (drawn == spike)] = np.nextafter(spike, way)
+        return drawn
