@@ -4,6 +4,7 @@ from functools import cache, partial
 
 import numpy as np
 import pandas as pd
+from table_distances import distance_between
 
 from missdp import AllPairs, Numeric, Schema
 from missdp import pricing as mp
@@ -81,7 +82,7 @@ def extreme_pair(seed, *, replaced=1, moving=False, d=None, holes=True):
 
 
 def distance_of(pair, replaced):
-    return mp.TableDistance.between(*pair, replaced=replaced)
+    return distance_between(*pair, replaced=replaced)
 
 
 def incomplete(pair):

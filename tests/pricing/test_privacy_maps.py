@@ -28,6 +28,7 @@ from missdp.pricing.privacy_maps import (
     _theorem_two,
 )
 from missdp.pricing.questions import VectorNoise
+from pricing.table_distances import distance_between
 
 GRID = np.linspace(-60, 60, 24_001)
 STEP = GRID[1] - GRID[0]
@@ -116,7 +117,7 @@ def test_iteration_stays_within_its_map(seed):
     y, replaced, order = x.copy(), int(rng.integers(0, 3)), rng.permutation(n)
     y[order[:replaced]] = -x[order[:replaced]]
     y[order[3 : 3 + int(rng.integers(0, 4))]] += 0.3
-    distance = mp.TableDistance.between(x[:, None], y[:, None], replaced=replaced)
+    distance = distance_between(x[:, None], y[:, None], replaced=replaced)
 
     def stopped(rows):
         mean, variance = 0.0, 0.0

@@ -11,6 +11,7 @@ import stability_cases as cases
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
+from table_distances import covers, distance_between
 
 from missdp import pricing as mp
 from missdp.errors import ParameterError, UnprovenError
@@ -50,7 +51,7 @@ def check(step, domain, pair, replaced):
     except (ParameterError, UnprovenError):
         assume(False)
     assume(in_collection(step, pair))
-    assert bound.covers(*results)
+    assert covers(bound, *results)
     for table in results:
         assert table.shape == (domain.rows, after.columns)
         assert isinstance(step, mp.RowClipper) or np.isfinite(table).all()
@@ -107,7 +108,7 @@ def test_chain_of_imputation_scaling_and_pca(seed):
     steps.append(("pca", mp.PCARankReducer(n_components=1, least_gap=gap * (1 - 1e-9))))
     tables = [clone(steps[-1][1]).fit_transform(t) for t in tables]
     domain = mp.RowDomain(rows=len(pair[0]), columns=2, complete=False)
-    assert trace(steps, domain)[-1].distance_after.covers(*tables)
+    assert covers(trace(steps, domain)[-1].distance_after, *tables)
 
 
 def test_chains_without_a_proof_are_refused_by_name():
@@ -133,7 +134,7 @@ def test_gaps_between_values_that_are_all_replaced_prove_nothing():
     step = mp.MedianImputer(max_incomplete=49, central_gap=0.0)
     domain = mp.RowDomain(rows=50, columns=1, complete=False)
     filled = [clone(step).fit_transform(table) for table in pair]
-    assert step.stability(mp.NEIGHBOURS, domain).covers(*filled)
+    assert covers(step.stability(mp.NEIGHBOURS, domain), *filled)
     end = mp.PrivateMean(noise_multiplier=5.0, mechanism="laplace")
     pipeline = mp.PricedPipeline([("impute", step)], end, **vars(domain), delta=0.0)
     assert pipeline.guarantee().epsilon == pytest.approx(10, rel=1e-4)
@@ -154,7 +155,7 @@ COMPLETE = [
 
 def margins(step, pair, replaced, **facts):
     domain = mp.RowDomain(rows=pair[0].shape[0], columns=pair[0].shape[1], **facts)
-    incoming = mp.TableDistance.between(*pair, replaced=replaced)
+    incoming = distance_between(*pair, replaced=replaced)
     return [step.failure_margin(t, incoming, domain) for t in pair]
 
 
@@ -258,10 +259,10 @@ WORST = {
 
 def apart(case, pair, replaced=1):
     step, domain = case(pair)
-    bound = step.stability(mp.TableDistance.between(*pair, replaced=replaced), domain)
+    bound = step.stability(distance_between(*pair, replaced=replaced), domain)
     tables = [clone(step).fit_transform(t) for t in pair]
-    assert bound.covers(*tables)
-    return mp.TableDistance.between(*tables, replaced=replaced), bound
+    assert covers(bound, *tables)
+    return distance_between(*tables, replaced=replaced), bound
 
 
 def one_donor(pair):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import MISSING, dataclass, field
 from functools import partial
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -304,19 +304,6 @@ def clip_rows(table: Floats, radius: float) -> Floats:
 # How far two tables are apart
 
 
-def _row_movements(first: ArrayLike, second: ArrayLike) -> Floats:
-    """Return the distance of each pair of rows; infinite if their missing cells differ."""
-    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    alike = a.ndim == 2 and a.shape == b.shape
-    require(alike, "two tables can be compared only if their shapes are the same")
-    missing_a, missing_b = np.isnan(a), np.isnan(b)
-    gap = np.where(missing_a | missing_b, 0.0, a - b)
-    norms = np.sqrt(np.einsum("ij,ij->i", gap, gap))
-    return np.asarray(np.where((missing_a != missing_b).any(axis=1), np.inf, norms))
-
-
-# Room for floating-point error when a distance is compared with its bound.
-_TOLERANCE = 1e-9
 _MOVEMENT = ("moved_rows", "moved_max", "moved_l12", "moved_frobenius")
 
 
@@ -341,9 +328,7 @@ class TableDistance:
 
     Notes
     -----
-    Replacing one row is ``TableDistance(replaced=1)``. For any number of replaced rows, the
-    choice of the rows that moved most minimises every norm at once, so the distance of two given
-    tables is computable exactly (``between``).
+    Replacing one row is ``TableDistance(replaced=1)``.
 
     Examples
     --------
@@ -370,43 +355,6 @@ class TableDistance:
             tight = rows, largest, l12, min(self.moved_frobenius, math.sqrt(rows) * largest, l12)
         for name, value in zip(_MOVEMENT, tight, strict=True):
             object.__setattr__(self, name, value)
-
-    @classmethod
-    def between(cls, first: ArrayLike, second: ArrayLike, *, replaced: int = 1) -> Self:
-        """Return the exact distance of two tables, the ``replaced`` worst rows set aside.
-
-        Refused if more rows than these changed which of their cells are missing.
-
-        >>> TableDistance.between([[0.0], [1.0]], [[0.5], [9.0]]).moved_l12
-        0.5
-        """
-        rest = np.sort(_row_movements(first, second))[::-1][replaced:]
-        same = bool(np.isfinite(rest).all())
-        require(same, "more rows than `replaced` changed which cells are missing")
-        return cls(
-            replaced=replaced,
-            moved_rows=int(np.count_nonzero(rest)),
-            moved_max=float(rest.max(initial=0.0)),
-            moved_l12=float(rest.sum()),
-            moved_frobenius=float(np.sqrt((rest**2).sum())),
-        )
-
-    def covers(self, first: ArrayLike, second: ArrayLike) -> bool:
-        """Whether two tables are within this distance (up to rounding of 1e-9).
-
-        >>> NEIGHBOURS.covers([[0.0], [1.0]], [[0.0], [9.0]])
-        True
-        >>> NEIGHBOURS.covers([[0.0], [1.0]], [[0.1], [9.0]])
-        False
-        """
-        rest = np.sort(_row_movements(first, second))[::-1][self.replaced :]
-        room = _TOLERANCE * (1 + self.moved_max)
-        return bool(
-            np.count_nonzero(rest > room) <= self.moved_rows
-            and rest.max(initial=0.0) <= self.moved_max + room
-            and rest.sum() <= self.moved_l12 + room * max(1, rest.size)
-            and np.sqrt((rest**2).sum()) <= self.moved_frobenius + room * max(1, rest.size)
-        )
 
     def forget_movement(self) -> TableDistance:
         """Return the coarser distance in which every moved row counts as replaced.
