@@ -116,11 +116,11 @@ def test_a_distance_to_failure_moves_by_at_most_one(seed, epsilon):
 def test_what_is_charged_covers_what_the_law_reveals(name, chain):
     """Closed forms: zCDP of Gaussian answers, pure DP of Laplace answers."""
     whole = mp.PricedPipeline(chain, ESTIMATORS[name], rows=40, columns=2, delta=0.01)
-    facts = whole.asked()[0]
+    facts = whole.facts_and_query()[0]
     question, event = whole.estimator.question(facts.domain), whole.bounds()[0].event
     if isinstance(event, RDPEvent):
         return
-    law = question.law(facts.distance)
+    law = question.noise_for(facts.distance)
     ratio = law.sensitivity / law.scale + law.slack(question.size)
     if isinstance(event, ZCDPEvent):
         assert event.rho == pytest.approx(getattr(question, "steps", 1) * ratio**2 / 2, rel=1e-9)
@@ -171,7 +171,7 @@ def test_a_pipeline_stays_within_the_sensitivity_of_the_whole_chain(case, seed, 
     try:
         step, domain = case(pair)
         whole = mp.PricedPipeline([("step", step)], ESTIMATORS[name], **vars(domain))
-        whole.asked()
+        whole.facts_and_query()
     except (ParameterError, UnprovenError):
         assume(False)
     assert check(piped(whole.steps, ESTIMATORS[name], domain), tuple((t, y) for t in pair))
@@ -185,10 +185,10 @@ def test_the_worst_neighbours_use_up_the_whole_sensitivity(name):
     if name == "covariance":  # all rows at one point of the sphere but the first
         others = np.tile([[1.0, 0.0]], (8, 1))
         tables = [np.vstack([[[end, 0.0]], others]) for end in (1.0, -1.0, -0.999)]
-        moved = np.linalg.norm(asked.exact(tables[1], None) - asked.exact(tables[2], None))
+        moved = np.linalg.norm(asked.exact(tables[1]) - asked.exact(tables[2]))
         assert 0.999 <= moved / (0.001 * asked.sensitivity.l12) <= 1.0
-    gap = asked.exact(tables[0], None) - asked.exact(tables[1], None)
-    law = asked.law(mp.NEIGHBOURS)
+    gap = asked.exact(tables[0]) - asked.exact(tables[1])
+    law = asked.noise_for(mp.NEIGHBOURS)
     moved = np.abs(gap).sum() if law.kind == "laplace" else np.linalg.norm(gap)
     assert moved == pytest.approx(law.sensitivity, rel=1e-9)
 

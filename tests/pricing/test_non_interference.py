@@ -158,7 +158,7 @@ def test_a_fitted_estimator_keeps_no_rows(name, piped):
     if name == "hoarding":
         model = fitted.estimator_ if piped else fitted
         with pytest.raises(ParameterError, match="no more were charged"):
-            model.kept_.at(np.zeros(COLUMNS + 1))
+            model.kept_(np.zeros(COLUMNS + 1))
     else:
         assert not any(isinstance(one, (SeededNoise, np.random.Generator)) for one in objects)
 

@@ -352,7 +352,7 @@ def shown_epsilon(pipeline, x, y):
     half bounds both error rates (Clopper-Pearson, 1 - 1e-4 each).
     """
     assert (np.nan_to_num(x) != np.nan_to_num(y)).any(axis=1).sum() <= 1
-    facts, noise, outputs = pipeline.asked()[0], SeededNoise(3), []
+    facts, noise, outputs = pipeline.facts_and_query()[0], SeededNoise(3), []
     question = pipeline.estimator.question(facts.domain)
     for table in (x, y):
         with StandardisedRows(table, facts) as rows:
@@ -383,7 +383,7 @@ def test_the_attack_exceeds_the_naive_claim_but_not_the_price():
     result, shown = price(pipeline), shown_epsilon(pipeline, x, y)
     assert 1.3 * result.naive_epsilon < shown <= result.epsilon
     # The pair is the worst one, so an exact audit of the shift leaves no slack in the price.
-    facts, mean = pipeline.asked()
+    facts, mean = pipeline.facts_and_query()
     finals = [StandardisedRows(t, facts).plan(mean).exact()[0] for t in (x, y)]
     moved = math.sqrt(2 * pipeline.bounds()[0].event.rho)
     assert abs(finals[0] - finals[1]) / (2.0 * 2 / 200) == pytest.approx(moved, rel=1e-4)

@@ -204,7 +204,7 @@ def test_intercept_beyond_the_radius_of_a_loss_is_refused():
     loss = mp.Loss.logistic(radius=1.0, coefficient_norm=1.0, constant=0.5)
     domain = mp.RowDomain(rows=40, columns=2)
     with pytest.raises(ParameterError, match="must hold for the radius"):
-        mp.GradientSteps(domain=domain, loss=loss, multiplier=1.0, steps=1)
+        mp.GradientQuery(domain=domain, loss=loss, multiplier=1.0, steps=1)
 
 
 def test_a_price_beyond_all_use_is_a_number():

@@ -69,10 +69,9 @@ from missdp.pricing.privacy_maps import bounds as bounds
 from missdp.pricing.privacy_maps import overall_curve as overall_curve
 from missdp.pricing.private_estimator import PrivateEstimator as PrivateEstimator
 from missdp.pricing.private_test import TestPlan as TestPlan
-from missdp.pricing.questions import GradientSteps as GradientSteps
+from missdp.pricing.questions import GradientQuery as GradientQuery
 from missdp.pricing.questions import Loss as Loss
 from missdp.pricing.questions import NoiseKind as NoiseKind
-from missdp.pricing.questions import NoisyGradients as NoisyGradients
 from missdp.pricing.questions import VectorQuery as VectorQuery
 from missdp.pricing.standardised_rows import StandardisedRows as StandardisedRows
 from missdp.pricing.standardised_rows import open_session as open_session

@@ -155,13 +155,13 @@ class RowDomain:
     def check_shape(self, values: Any) -> None:
         """Refuse a table of another shape than the declared one; reads no cell."""
         declared = (self.rows, self.columns)
-        shape = (
-            shape_of(values) if isinstance(values, Table) else getattr(values, "shape", declared)
-        )
         if isinstance(values, (list, tuple)):
-            shape = as_rows(values).shape  # refused here if some rows are longer than others
-        if tuple(shape) != declared:
-            raise DataError(f"the table must have the declared shape ({self.rows}, {self.columns})")
+            values = as_rows(values)  # refused here if some rows are longer than others
+        shape = (
+            shape_of(values) if hasattr(values, "shape") or isinstance(values, Table) else declared
+        )
+        if shape != declared:
+            raise DataError(f"the table must have the declared shape {declared}")
 
 
 # How arrays and tables become rows of numbers
@@ -206,7 +206,7 @@ def shape_of(values: Table | Floats) -> tuple[int, int]:
     A table of which no rows can be made is refused.
     """
     if not isinstance(values, Table):
-        return values.shape[0], values.shape[1]
+        return tuple(values.shape)
     for a in values.schema:
         if isinstance(a, Numeric):
             values.values(a.name)  # refuses a table that holds bins only

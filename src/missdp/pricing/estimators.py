@@ -23,7 +23,7 @@ from missdp.pricing.domain import (
 )
 from missdp.pricing.privacy_maps import Sensitivity
 from missdp.pricing.private_estimator import PrivateEstimator
-from missdp.pricing.questions import GradientSteps, Loss, NoiseKind, Question, VectorQuery
+from missdp.pricing.questions import GradientQuery, Loss, NoiseKind, Question, VectorQuery
 from missdp.types import Floats
 
 Method = Literal["gd", "sgd"]
@@ -232,9 +232,9 @@ class _LinearModel(PrivateEstimator):
         if tuple(shape) != (rows,):
             raise wrong
 
-    def question(self, domain: RowDomain) -> GradientSteps:
-        """Return the request for noisy gradients."""
-        return GradientSteps(
+    def question(self, domain: RowDomain) -> GradientQuery:
+        """Return the query for noisy gradients."""
+        return GradientQuery(
             domain=domain,
             loss=self.loss(domain.radius),
             multiplier=self.noise_multiplier,
@@ -248,18 +248,18 @@ class _LinearModel(PrivateEstimator):
 
     def keep(self, question: Question, answer: Any) -> None:
         """Follow the noisy gradients and keep the mean iterate."""
-        assert isinstance(question, GradientSteps)
-        found = self._mean_iterate(question, answer)
+        assert isinstance(question, GradientQuery)
+        coefficients = self._mean_iterate(question, answer)
         constant = question.loss.constant
-        self.intercept_ = float(found[-1] * constant) if constant else 0.0
-        self.coef_ = found[: question.domain.columns]
+        self.intercept_ = float(coefficients[-1] * constant) if constant else 0.0
+        self.coef_ = coefficients[: question.domain.columns]
 
-    def _mean_iterate(self, question: GradientSteps, answer: Any) -> Floats:
+    def _mean_iterate(self, question: GradientQuery, gradient: Any) -> Floats:
         """Return the mean of the iterates: post-processing, like each of them."""
         point = np.zeros(question.size)
         total, rate = np.zeros_like(point), self._rate(question.loss)
         for _ in range(question.steps):
-            moved = (point - rate * answer.at(point))[None, :]
+            moved = (point - rate * gradient(point))[None, :]
             point = clip_rows(moved, question.loss.coefficient_norm)[0]
             total = total + point
         return total / question.steps

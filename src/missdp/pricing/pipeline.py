@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 from missdp.accounting import (
     ApproximateEvent,
     Composition,
-    Condition,
     Filter,
     Guarantee,
     PureEvent,
@@ -22,15 +21,13 @@ from missdp.accounting import (
 from missdp.accounting.exact import boundary
 from missdp.errors import ParameterError, UnprovenError, number
 from missdp.estimator import clone
-from missdp.pricing.chains import Stage, StandardisedFacts, trace
+from missdp.pricing.chains import StandardisedFacts, trace
 from missdp.pricing.domain import Parameters, RowDomain, Rows, require
 from missdp.pricing.privacy_maps import Bound
 from missdp.pricing.private_estimator import PrivateEstimator, release
 from missdp.pricing.private_test import TestPlan, noise_of_test
 from missdp.pricing.questions import Question
-from missdp.pricing.standardised_rows import StandardisedRows, ledger_of
 from missdp.pricing.steps import StableTransformer
-from missdp.session.session import check_pays
 
 # The discrete law's tail exceeds the continuous one's by less than this factor (grid of 2^20).
 _TAIL_ROOM = 2.0**-18
@@ -98,32 +95,23 @@ class PricedPipeline(Parameters):
             rows=self.rows, columns=self.columns, radius=self.radius, complete=self.complete
         )
 
-    def stages(self) -> tuple[Stage, ...]:
-        """Return the trace of one replaced row through the steps; public."""
-        return trace(self.steps, self.domain)
-
-    def asked(self) -> tuple[StandardisedFacts, Question]:
-        """Return what is public about the rows, and what the estimator asks of them."""
+    def facts_and_query(self) -> tuple[StandardisedFacts, Question]:
+        """Return the public facts about the rows, and the query of the estimator about them."""
         name = type(self.estimator).__name__
         if not isinstance(self.estimator, PrivateEstimator):
             raise UnprovenError(f"{name} is not a private estimator of this library")
-        facts = StandardisedFacts(
-            raw=self.domain, label=name, delta=self.delta, steps=self.stages()
-        )
+        steps = trace(self.steps, self.domain)
+        facts = StandardisedFacts(raw=self.domain, label=name, delta=self.delta, steps=steps)
         return facts, self.estimator.question(facts.domain)
 
     def bounds(self) -> tuple[Bound, ...]:
         """Return every bound on the whole pipeline at ``delta``, the best first; public."""
-        facts, question = self.asked()
+        facts, question = self.facts_and_query()
         return facts.bounds(question)
-
-    def conditions(self) -> tuple[Condition, ...]:
-        """Return everything the guarantee rests on, noise source aside; public."""
-        return self.asked()[0].conditions()
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee a `fit` with secure noise will have; reads no data."""
-        facts, question = self.asked()
+        facts, question = self.facts_and_query()
         return facts.guarantee(facts.bounds(question)[0].event)
 
     def fit(self, X: Rows, y: ArrayLike | None = None) -> Self:
@@ -145,25 +133,22 @@ class PricedPipeline(Parameters):
         UnprovenError
             If no bound is known for this chain.
         """
-        self.estimator_, self.guarantee_ = self._released((X, y), *self.asked())
+        self.estimator_, self.guarantee_ = self._released((X, y), *self.facts_and_query())
         return self
 
     def _released(
         self,
-        rows: tuple[Rows, ArrayLike | None],
+        data: tuple[Rows, ArrayLike | None],
         facts: StandardisedFacts,
         question: Question,
-        plan: TestPlan | None = None,
+        test: TestPlan | None = None,
     ) -> tuple[PrivateEstimator, Guarantee]:
         """Return the estimator, fitted unless a planned test does not pass, and the guarantee."""
         wrong = "a pipeline's budget is charged, never its estimator's: give it to the pipeline"
         require(getattr(self.estimator, "budget", None) in (None, self.budget), wrong)
-        X, y = rows
-        check_pays(self.budget, ledger_of(X), StandardisedRows.adjacency, facts.label)
         estimator: PrivateEstimator = clone(self.estimator)
-        private = StandardisedRows(X, facts, target=y, test=plan)
-        estimator.check_target(y, self.rows)
-        return estimator, release(estimator, private, question, self.budget, self.random_state)
+        paid = self.budget, self.random_state
+        return estimator, release(estimator, facts, question, data, *paid, test)
 
     def with_noise(self, multiplier: float) -> PricedPipeline:
         """Return a clone whose estimator has this ``noise_multiplier``."""
@@ -266,7 +251,7 @@ def plan_test(
     pipeline, whose bound applies. A pair is of one kind or the other, so the total is the larger
     of both at the same delta, not their sum.
     """
-    return _plan(*pipeline.asked(), test_epsilon, failure_delta)
+    return _plan(*pipeline.facts_and_query(), test_epsilon, failure_delta)
 
 
 def _plan(
@@ -335,9 +320,9 @@ def propose_test_release(
     >>> type(propose_test_release(pipeline, narrow, test_epsilon=0.5)).__name__
     'Refused'
     """
-    asked = pipeline.asked()
-    plan = _plan(*asked, test_epsilon, failure_delta)
-    estimator, guarantee = pipeline._released((X, y), *asked, plan)
+    asked = pipeline.facts_and_query()
+    test = _plan(*asked, test_epsilon, failure_delta)
+    estimator, guarantee = pipeline._released((X, y), *asked, test)
     if hasattr(estimator, "guarantee_"):
         return Released(estimator, guarantee)
     return Refused(guarantee)

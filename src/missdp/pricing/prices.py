@@ -219,20 +219,18 @@ def price(
     ('direct', 999, 0.013)
     """
     priced = _priced(pipeline, domain, delta)
-    stages = priced.stages()
-    end = stages[-1].domain_after if stages else priced.domain
-    found = priced.bounds()
-    alone = priced.estimator.question(end).privacy_map
-    naive = bounds(alone, NEIGHBOURS, priced.delta)[0]
-    guarantee = priced.guarantee()
+    facts, query = priced.facts_and_query()
+    proven = facts.bounds(query)
+    naive = bounds(query.privacy_map, NEIGHBOURS, priced.delta)[0]
+    guarantee = facts.guarantee(proven[0].event)
     return Price(
-        steps=tuple(_step(stage) for stage in stages),
+        steps=tuple(_step(stage) for stage in facts.steps),
         mechanism=type(priced.estimator).__name__,
         delta=priced.delta,
         naive_epsilon=naive.epsilon,
         epsilon=guarantee.epsilon,
-        bound=found[0].name,
-        alternatives=tuple((bound.name, bound.epsilon) for bound in found),
+        bound=proven[0].name,
+        alternatives=tuple((bound.name, bound.epsilon) for bound in proven),
         guarantee=guarantee,
         cheapest_change=_cheapest_change(priced, guarantee.epsilon) if suggest else None,
     )

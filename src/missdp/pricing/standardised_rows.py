@@ -1,8 +1,8 @@
-"""Standardised rows: rows of numbers of public number, which passed a chain of steps.
+"""Standardised rows: rows of numbers, their count public, that passed a chain of steps.
 
 They are one of the three kinds of private rows of `missdp.session`. A session on them charges,
-computes and draws. Here stands what is exact: rows are brought into their domain, steps are fitted
-on them and forgotten, and a question is answered without noise.
+computes and draws. This module computes exact answers: it brings rows into their domain, fits the
+steps on them, forgets the fitted steps, and evaluates a query without noise.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from missdp.pricing.chains import StandardisedFacts
 from missdp.pricing.domain import Rows, check_fillable, require
 from missdp.pricing.privacy_maps import Bound, Sensitivity
 from missdp.pricing.private_test import MarginAndAnswer, TestedNoise, TestPlan
-from missdp.pricing.questions import GradientSteps, Loss, Question, VectorQuery
-from missdp.session.redaction import no_warnings
+from missdp.pricing.questions import GradientQuery, Loss, Question, SampledNoise, VectorQuery
 from missdp.session.sampling import NoiseSource
 from missdp.session.session import Release, Session
 from missdp.table import Table
@@ -111,18 +110,19 @@ class StandardisedRows:
         """
         self._check(query, mechanism)
         event, *beside = self.charges(query)
-        law = query.mechanism(self._facts.distance)
-        exact: Callable[..., Any] = partial(self._vector, query)
-        if isinstance(query, GradientSteps):
-            exact = partial(self._gradient, query, object())
+        noise: Any = query.noise_for(self._facts.distance)
+        if query.batch is not None:
+            noise = SampledNoise(noise, query.domain.rows, query.batch)
+        gradient = isinstance(query, GradientQuery)
+        exact: Callable[..., Any] = partial(self._gradient if gradient else self._vector, query)
         if self._test is not None:
-            law, exact = TestedNoise(self._test, law), partial(self._tested, exact)
-        return Release(event, law, exact, tuple(beside), steps=getattr(query, "steps", 1))
+            noise, exact = TestedNoise(self._test, noise), partial(self._tested, exact)
+        return Release(event, noise, exact, tuple(beside), steps=query.steps)
 
     def _check(self, query: Any, mechanism: Any) -> None:
         """Refuse what is not of exactly the known types: a subclass could state other bounds."""
-        known = type(query) in (VectorQuery, GradientSteps)
-        require(known, "standardised rows answer queries of the types VectorQuery, GradientSteps")
+        known = type(query) in (VectorQuery, GradientQuery)
+        require(known, "standardised rows answer queries of the types VectorQuery, GradientQuery")
         if isinstance(query, VectorQuery):
             _require_exact_type(Sensitivity, query.sensitivity)
         else:
@@ -143,26 +143,19 @@ class StandardisedRows:
 
     def _vector(self, query: VectorQuery) -> Any:
         """Return the exact vector."""
-        return query.exact(self._prepared(), self._read(query))
+        return query.exact(self._prepared())
 
-    def _gradient(self, query: GradientSteps, run: object, *at: Floats) -> Any:
+    def _gradient(self, query: GradientQuery, *at: Floats) -> Any:
         """Return the exact mean gradient of all rows, or as a function of a sample."""
         require(len(at) == 1, "noisy gradients are answered by Session.iterate, at one point each")
-        point = query.point(at[0])
-        if run not in self._made:
-            self._made[run] = query.loss.exact(self._prepared(), self._read(query.loss))
-        mean = self._made[run]
-        return mean(point, None) if query.batch is None else partial(mean, point)
+        if query not in self._made:  # read the target and the norms of rows once, for all steps
+            self._made[query] = query.exact(self._prepared(), self._target)
+        return self._made[query](at[0])
 
     def _tested(self, exact: Callable[..., Any], *at: Any) -> MarginAndAnswer:
         """Return the distance to failure, and what computes the answer."""
         self._prepared()
         return MarginAndAnswer(self._made["margin"], partial(exact, *at))
-
-    def _read(self, question: VectorQuery | Loss) -> Any:
-        """Return the target as a question reads it."""
-        with replacing(Exception, by=DataError("the target cannot be read")), no_warnings():
-            return _read_only(question.read(self._target))
 
     def _prepared(self) -> Floats:
         """Return the rows as they leave the steps, which are fitted once and forgotten."""
@@ -171,8 +164,8 @@ class StandardisedRows:
             facts, table = self._facts, self._facts.raw.enforce(self._values)
             margin = float(facts.raw.rows)
             for step in facts.steps:
-                failed = DataError(f"step {step.name!r} failed")  # an error or a warning could tell
-                with replacing(Exception, by=failed), no_warnings():
+                failed = DataError(f"step {step.name!r} failed")  # its own error may quote a cell
+                with replacing(Exception, by=failed):
                     margin = min(margin, step.margin(table)) if self._test else margin
                     table = step.run(table)
             # The bound on row norms after the steps is proven; this guards against rounding only.
@@ -235,7 +228,7 @@ def open_session(
     ----------
     rows : StandardisedRows
         Private.
-    question : VectorQuery or GradientSteps
+    question : VectorQuery or GradientQuery
         The question that will be asked.
     budget : Filter, Composition or None
         Charged before anything is computed. None: a budget that one answer to this question uses

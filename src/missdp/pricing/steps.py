@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, make_dataclass, replace
 from string import Formatter
-from typing import Any, ClassVar, NamedTuple, NoReturn, Self, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -144,24 +144,6 @@ class Response(NamedTuple):
     diameter: float = math.inf
 
 
-class _Hidden:
-    """A row function fitted to private rows: not shown, and unlike a closure never pickled."""
-
-    __slots__ = ("_function",)
-
-    def __init__(self, function: RowFunction) -> None:
-        self._function = function
-
-    def __call__(self, rows: Floats) -> Floats:
-        return self._function(rows)
-
-    def __repr__(self) -> str:
-        return "<fitted to private rows, not shown>"
-
-    def __reduce__(self) -> NoReturn:
-        raise DataError("what was fitted to private rows is not written; fit the step again")
-
-
 class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
     """Base class: row functions fitted on a table, with a proven bound on how neighbours part.
 
@@ -271,7 +253,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         """
         table = self._checked(X)
         self.n_features_in_ = table.shape[1]
-        self._private = _Hidden(self._learn(table))
+        self._private = self._learn(table)
         return self
 
     def transform(self, X: Rows) -> Floats:
