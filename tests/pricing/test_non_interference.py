@@ -17,7 +17,7 @@ from missdp.accounting import Condition, Filter
 from missdp.errors import ParameterError
 from missdp.pricing import chains as prices
 from missdp.pricing import propose_test_release
-from missdp.pricing.prices import _MECHANISMS, _STEPS
+from missdp.pricing.pipeline_files import MECHANISMS, STEPS
 from missdp.session.sampling import SeededNoise
 from missdp.testing import check_non_interference
 from pricing import stability_cases
@@ -186,8 +186,8 @@ def test_nothing_that_is_exported_is_left_out():
     public = {n: f for n, f in vars(stability_cases).items() if not n.startswith("_")}
     tried = {type(case(pair)[0]) for name, case in public.items() if name.endswith("_case")}
     steps, ends = exported(mp.StableTransformer), exported(mp.PrivateEstimator)
-    assert steps == tried | {mp.RowClipper, mp.ConstantImputer} == set(_STEPS.values())
-    assert ends == set(_MECHANISMS.values()) == {type(e) for e in ESTIMATORS.values()}
+    assert steps == tried | {mp.RowClipper, mp.ConstantImputer} == set(STEPS.values())
+    assert ends == set(MECHANISMS.values()) == {type(e) for e in ESTIMATORS.values()}
     for kind in steps | ends:
         init = [f for f in dataclasses.fields(kind) if f.init]
         assert all(f.kw_only for f in init)

@@ -1,34 +1,22 @@
-"""The price of a pipeline: a table, a picture, and pipelines described in a TOML file."""
+"""The price of a pipeline, as a table."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
-
-import numpy as np
 
 from missdp.accounting import Guarantee
 from missdp.accounting.events import Adjacency
-from missdp.errors import (
-    ParameterError,
-    UnprovenError,
-    did_you_mean,
-    replacing,
-)
-from missdp.files import new_figure, picture_format, write_picture
-from missdp.pricing import estimators, imputers, steps, transforms
+from missdp.errors import ParameterError, UnprovenError
+from missdp.pricing import imputers, transforms
 from missdp.pricing.chains import Stage
 from missdp.pricing.domain import NEIGHBOURS, RowDomain, require
-from missdp.pricing.model_imputer import DPImputer
 from missdp.pricing.pipeline import PricedPipeline
 from missdp.pricing.privacy_maps import bounds
-from missdp.pricing.private_estimator import PrivateEstimator
 from missdp.record import Record
-from missdp.schema.schema import load_toml
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -304,180 +292,3 @@ def _step(stage: Stage) -> PriceStep:
         radius=stage.domain_after.radius,
         conditions=tuple(condition.statement() for condition in stage.conditions),
     )
-
-
-def plot_price(
-    pipeline: PricedPipeline, path: str | Path, *, multipliers: Sequence[float] | None = None
-) -> tuple[Price, ...]:
-    """Write a picture of epsilon against the noise, like Figure 2 of Hu et al. (2024).
-
-    Parameters
-    ----------
-    pipeline : PricedPipeline
-        Public facts only are read.
-    path : str or Path
-        Where to write; the suffix decides the format (``.svg``, ``.png``, ``.pdf``).
-    multipliers : sequence of float or None
-        Noise multipliers of the estimator. None: from half to eight times the pipeline's own.
-
-    Returns
-    -------
-    tuple of Price
-        What was drawn, one for each multiplier.
-    """
-    picture_format(path)
-
-    own = float(pipeline.estimator.noise_multiplier) * np.geomspace(0.5, 8.0, 15)
-    noise = [float(m) for m in (own if multipliers is None else multipliers)]
-    prices = tuple(price(pipeline.with_noise(m), suggest=False) for m in noise)
-    figure = new_figure(figsize=(5.2, 3.6), layout="constrained")
-    axes: Any = figure.subplots()
-    axes.plot(noise, [p.naive_epsilon for p in prices], ":", label="naive claim")
-    axes.plot(noise, [p.epsilon for p in prices], "-", label="whole pipeline")
-    axes.plot(noise, [p.group_epsilon for p in prices], "--", label="group privacy")
-    axes.set(xscale="log", yscale="log", xlabel="noise multiplier", ylabel="epsilon")
-    axes.set_xticks(noise[::3], [f"{m:.3g}" for m in noise[::3]])
-    axes.minorticks_off()
-    axes.legend(frameon=False)
-    write_picture(figure, path)
-    return prices
-
-
-_STEPS: dict[str, type[steps.StableTransformer]] = {
-    "clip": steps.RowClipper,
-    "impute-constant": imputers.ConstantImputer,
-    "impute-mean": imputers.MeanImputer,
-    "impute-median": imputers.MedianImputer,
-    "impute-trimmed-mean": imputers.TrimmedMeanImputer,
-    "impute-regression": imputers.RegressionImputer,
-    "impute-knn": imputers.NeighbourImputer,
-    "impute-model": DPImputer,
-    "scale-standard": transforms.StandardScaler,
-    "scale-min-max": transforms.MinMaxScaler,
-    "pca-rank": transforms.PCARankReducer,
-    "pca-dimension": transforms.PCADimensionReducer,
-    "deduplicate": transforms.Deduplicator,
-    "quantize": transforms.Quantizer,
-}
-_MECHANISMS: dict[str, Any] = {
-    "mean": estimators.PrivateMean,
-    "covariance": estimators.PrivateCovariance,
-    "histogram": estimators.PrivateHistogram,
-    "logistic-regression": estimators.PrivateLogisticRegression,
-    "linear-regression": estimators.PrivateLinearRegression,
-}
-_NOT_IN_FILES = {"radius", "delta", "budget", "random_state"}
-
-
-def load_pipeline(
-    path: str | Path, *, open_model: Callable[[Path], Any] | None = None
-) -> PricedPipeline:
-    """Read a pipeline from a TOML file.
-
-    Parameters
-    ----------
-    path : str or Path
-        With a table ``[table]`` (rows, columns, and optionally radius and complete), a number
-        ``delta``, any number of ``[[step]]`` (kind, optionally name, and the step's parameters),
-        and one ``[mechanism]`` (kind and parameters).
-    open_model : callable, optional
-        Opens the model that a step ``impute-model`` names by its path beside this file:
-        :func:`missdp.load`.
-
-    Raises
-    ------
-    ParameterError
-        If the file cannot be read, or names an unknown kind or parameter.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> text = '''
-    ... delta = 1e-6
-    ... [table]
-    ... rows = 1000
-    ... columns = 4
-    ... complete = false
-    ... [[step]]
-    ... kind = "impute-mean"
-    ... max_incomplete = 30
-    ... [[step]]
-    ... kind = "pca-rank"
-    ... n_components = 2
-    ... least_gap = 0.2
-    ... [mechanism]
-    ... kind = "mean"
-    ... noise_multiplier = 8.0
-    ... '''
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "pipeline.toml"
-    ...     _ = path.write_text(text)
-    ...     [name for name, step in load_pipeline(path).steps]
-    ['impute-mean', 'pca-rank']
-    """
-    document = load_toml(Path(path), ParameterError)
-    _known("the pipeline file", document, {"delta", "table", "step", "mechanism"})
-    domain = _make("[table]", _section(document, "table"), RowDomain)
-    listed = document.get("step", [])
-    tables = isinstance(listed, list) and all(isinstance(step, Mapping) for step in listed)
-    require(tables, "steps are written as [[step]] tables")
-    chain = {}
-    for number, facts in enumerate(listed, start=1):
-        name = str(facts.pop("name", facts.get("kind", number)))
-        require(name not in chain, "two steps share a name: give each [[step]] its own `name`")
-        chain[name] = _make_kind(f"[[step]] {number}", facts, _STEPS)
-        if isinstance(chain[name], DPImputer):
-            _open_model(chain[name], Path(path).parent, open_model)
-    mechanism = _make_kind("[mechanism]", _section(document, "mechanism"), _MECHANISMS)
-    delta = document.get("delta", 0.0)
-    # Parameters out of range are refused here, where the file is known to be the cause; that no
-    # bound is proven is the pipeline's own matter, which `price` states.
-    wrong = ParameterError("delta, a step or the mechanism has a parameter of the wrong type")
-    with contextlib.suppress(UnprovenError), replacing(TypeError, AttributeError, by=wrong):
-        pipeline = PricedPipeline([*chain.items()], mechanism, delta=delta, **vars(domain))
-        pipeline.bounds()
-    return pipeline
-
-
-def _open_model(step: DPImputer, folder: Path, opened: Callable[[Path], Any] | None) -> None:
-    """Put the model in the place of its name."""
-    require(isinstance(step.model, str), "impute-model needs model, the path of a saved model")
-    if opened is None:
-        raise ParameterError("impute-model needs load_pipeline(open_model=missdp.load)")
-    step.model = opened(folder / step.model)
-    step.fit()
-
-
-def _section(document: Mapping[str, Any], name: str) -> dict[str, Any]:
-    section: Any = document.get(name)
-    require(isinstance(section, Mapping), f"the pipeline file needs one [{name}] table")
-    return dict(section)
-
-
-def _make_kind(where: str, facts: dict[str, Any], kinds: Mapping[str, Any]) -> Any:
-    kind = facts.pop("kind", None)
-    require(kind in kinds, f"{where}: kind must be one of {', '.join(kinds)}, got {kind!r}")
-    return _make(f"{where} ({kind})", facts, kinds[kind])
-
-
-def _make(where: str, facts: dict[str, Any], kind: Any) -> Any:
-    """Return an object made of the facts that stand in a table of the file."""
-    stated = {field.name: field for field in fields(kind)}
-    hidden = _NOT_IN_FILES if issubclass(kind, PrivateEstimator) else set()
-    _known(where, facts, set(stated) - hidden)
-    lacking = [n for n, field in stated.items() if field.default is MISSING and n not in facts]
-    require(not lacking, f"{where} needs {', '.join(lacking)}")
-
-    def refusal(error: BaseException) -> ParameterError:
-        return ParameterError(f"{where}: {error}")
-
-    with replacing(TypeError, ParameterError, by=refusal):
-        return kind(**facts)
-
-
-def _known(where: str, facts: Mapping[str, Any], names: set[str]) -> None:
-    if unknown := sorted(set(facts) - names):
-        raise ParameterError(
-            f"{where} does not take {', '.join(unknown)}. It takes {', '.join(sorted(names))}"
-            f"{did_you_mean(unknown[0], sorted(names))}"
-        )
