@@ -102,9 +102,9 @@ def test_a_distance_to_failure_moves_by_at_most_one(seed, epsilon):
     pair = cases.holey_pair(seed, d=2)
     steps = [
         ("impute", mp.MeanImputer(max_incomplete=6)),
-        ("scale", mp.StandardScaler(least_std=0.05)),
+        ("scale", mp.StandardScaler(min_std=0.05)),
         ("clip", mp.RowClipper(radius=1.0)),
-        ("pca", mp.PCARankReducer(n_components=1, least_gap=0.01)),
+        ("pca", mp.PCARankReducer(n_components=1, min_gap=0.01)),
     ]
     domain = cases._domain(pair, complete=False)
     fit = piped(steps, ESTIMATORS["mean"], domain, tested=epsilon)
@@ -112,7 +112,7 @@ def test_a_distance_to_failure_moves_by_at_most_one(seed, epsilon):
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-@pytest.mark.parametrize("chain", [[], [("scale", mp.StandardScaler(least_std=0.2))]])
+@pytest.mark.parametrize("chain", [[], [("scale", mp.StandardScaler(min_std=0.2))]])
 def test_what_is_charged_covers_what_the_law_reveals(name, chain):
     """Closed forms: zCDP of Gaussian answers, pure DP of Laplace answers."""
     whole = mp.PricedPipeline(chain, ESTIMATORS[name], rows=40, columns=2, delta=0.01)
@@ -211,9 +211,11 @@ def test_gradients_unclipped_are_found(method, tested, monkeypatch):
 
 
 def test_margin_moving_too_far_is_found(monkeypatch):
-    fit = piped([("scale", mp.StandardScaler(least_std=0.05))], ESTIMATORS["mean"], DOMAIN, 5.0)
+    fit = piped([("scale", mp.StandardScaler(min_std=0.05))], ESTIMATORS["mean"], DOMAIN, 5.0)
     assert check(fit, worst_pair())
-    monkeypatch.setattr(mp.StandardScaler, "failure_margin", lambda _, table, *__: 3 * table[0, 0])
+    monkeypatch.setattr(
+        mp.StandardScaler, "distance_to_failure", lambda _, table, *__: 3 * table[0, 0]
+    )
     with pytest.raises(CheckFailedError, match=r"the answer reveals|one row moves"):
         check(fit, worst_pair())
 

@@ -96,7 +96,7 @@ CASES = [*(("chain", name) for name in KINDS), *((chain, "mean") for chain in CH
 @pytest.mark.long
 @pytest.mark.parametrize(("chain", "name"), [*CASES, ("warning", "mean")])
 def test_what_a_pipeline_shows_was_released(chain, name, monkeypatch):
-    monkeypatch.setitem(CHAINS, "warning", [*CHAINS["mean"], WarningScaler(least_std=0.2)])
+    monkeypatch.setitem(CHAINS, "warning", [*CHAINS["mean"], WarningScaler(min_std=0.2)])
     assert check_non_interference(partial(chained, chain, ESTIMATORS[name]), tables=TABLES)
 
 
@@ -149,7 +149,7 @@ def test_a_fitted_estimator_keeps_no_rows(name, piped):
     hoarding = Hoarding(noise_multiplier=30.0, n_iter=3, method="sgd")
     fitted = estimator = clone(ESTIMATORS.get(name, hoarding)).set_params(random_state=0)
     if piped:
-        steps = [("scale", mp.StandardScaler(least_std=0.2)), ("clip", mp.RowClipper(radius=1.0))]
+        steps = [("scale", mp.StandardScaler(min_std=0.2)), ("clip", mp.RowClipper(radius=1.0))]
         facts = {"rows": rows, "columns": COLUMNS, "random_state": 0, "delta": 0.01}
         fitted = mp.PricedPipeline(steps, estimator, **facts)
     objects = reachable(fitted.fit(x, y))

@@ -13,13 +13,13 @@ import pytest
 from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from papers.b_shared import exponential_map, iteration_map
+from papers.b_shared import exponential_map, iteration_map, overall_curve
 from scipy.special import logsumexp
 from scipy.stats import norm
 
 from missdp import pricing as mp
 from missdp.errors import ParameterError
-from missdp.pricing import bounds, overall_curve
+from missdp.pricing import bounds
 from missdp.pricing.privacy_maps import (
     PrivacyMap,
     Sensitivity,

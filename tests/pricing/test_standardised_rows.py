@@ -340,7 +340,7 @@ class Alarming:
             raise ParameterError(f"not {table[0, 0]}")  # which the session would hand on
         return table / 2
 
-    def margin(self, table):
+    def distance_to_failure(self, table):
         return self.here
 
 

@@ -67,7 +67,6 @@ from missdp.pricing.prices import price as price
 from missdp.pricing.privacy_maps import Bound as Bound
 from missdp.pricing.privacy_maps import Sensitivity as Sensitivity
 from missdp.pricing.privacy_maps import bounds as bounds
-from missdp.pricing.privacy_maps import overall_curve as overall_curve
 from missdp.pricing.private_estimator import PrivateEstimator as PrivateEstimator
 from missdp.pricing.private_test import TestPlan as TestPlan
 from missdp.pricing.questions import GradientQuery as GradientQuery
@@ -83,9 +82,9 @@ from missdp.pricing.steps import ExtremeGaps as ExtremeGaps
 from missdp.pricing.steps import FrameOverlap as FrameOverlap
 from missdp.pricing.steps import IncompleteRows as IncompleteRows
 from missdp.pricing.steps import LargestCluster as LargestCluster
-from missdp.pricing.steps import LeastEigenvalue as LeastEigenvalue
-from missdp.pricing.steps import LeastRange as LeastRange
-from missdp.pricing.steps import LeastStandardDeviation as LeastStandardDeviation
+from missdp.pricing.steps import MinEigenvalue as MinEigenvalue
+from missdp.pricing.steps import MinRange as MinRange
+from missdp.pricing.steps import MinStandardDeviation as MinStandardDeviation
 from missdp.pricing.steps import ModelPaidApart as ModelPaidApart
 from missdp.pricing.steps import NotFittedOnThisTable as NotFittedOnThisTable
 from missdp.pricing.steps import Response as Response

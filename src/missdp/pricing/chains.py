@@ -25,8 +25,9 @@ from missdp.types import Floats
 class Stage:
     """One step of a chain with the public facts on either side of it.
 
-    ``domain`` and ``distance`` are of what reaches the step, ``domain_after`` and
-    ``distance_after`` of what leaves it; ``alone`` is the step's own response to one replaced row.
+    ``domain`` and ``distance`` describe the tables that reach the step, ``domain_after`` and
+    ``distance_after`` the tables that leave it. ``response`` is the distance that the step alone
+    makes of one replaced row.
     """
 
     name: str
@@ -35,7 +36,7 @@ class Stage:
     distance: TableDistance
     domain_after: RowDomain
     distance_after: TableDistance
-    alone: TableDistance
+    response: TableDistance
     conditions: tuple[Condition, ...]
 
     def run(self, table: Floats) -> Floats:
@@ -43,9 +44,9 @@ class Stage:
         fresh: StableTransformer = clone(self.step)
         return np.asarray(fresh.fit_transform(table))
 
-    def margin(self, table: Floats) -> float:
+    def distance_to_failure(self, table: Floats) -> float:
         """Return the step's distance to failure of its conditions; private."""
-        return self.step.failure_margin(table, self.distance, self.domain)
+        return self.step.distance_to_failure(table, self.distance, self.domain)
 
 
 def trace(
@@ -84,7 +85,7 @@ def trace(
     --------
     >>> from missdp.pricing import MeanImputer, PCARankReducer
     >>> steps = [("impute", MeanImputer(max_incomplete=10, cells_per_row=1)),
-    ...          ("pca", PCARankReducer(n_components=2, least_gap=0.2))]
+    ...          ("pca", PCARankReducer(n_components=2, min_gap=0.2))]
     >>> last = trace(steps, RowDomain(rows=1000, columns=5, complete=False))[-1]
     >>> last.distance_after.moved_rows, round(last.distance_after.moved_max, 4)
     (999, 0.0392)
@@ -108,8 +109,8 @@ def _stage(name: str, step: StableTransformer, domain: RowDomain, distance: Tabl
         replacing(ParameterError, by=lambda e: ParameterError(f"step {name!r}: {e}")),
     ):
         after = step.output_domain(domain), step.stability(distance, domain)
-        alone = step.stability(NEIGHBOURS, domain)
-        return Stage(name, step, domain, distance, *after, alone, step.conditions(domain))
+        response = step.stability(NEIGHBOURS, domain)
+        return Stage(name, step, domain, distance, *after, response, step.conditions(domain))
 
 
 @dataclass(frozen=True, kw_only=True)

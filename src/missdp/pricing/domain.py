@@ -50,9 +50,9 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        known = type(self).__dataclass_fields__.get(name)
-        check = known.metadata.get("check") if known else None
-        if check and not (value is None and known.default is None):
+        parameter = type(self).__dataclass_fields__.get(name)
+        check = parameter.metadata.get("check") if parameter else None
+        if check and not (value is None and parameter.default is None):
             value = check(name, value)
         super().__setattr__(name, value)
 
@@ -67,11 +67,11 @@ def count(default: Any = MISSING, *, least: int = 1) -> Any:
     return field(default=default, metadata={"check": partial(whole, least=least)})
 
 
-def one_of(*known: str) -> Any:
+def one_of(*values: str) -> Any:
     """Return the metadata of a field that holds one of some words."""
 
     def check(name: str, value: Any) -> Any:
-        require(isinstance(value, str) and value in known, f"{name} must be one of {known}")
+        require(isinstance(value, str) and value in values, f"{name} must be one of {values}")
         return value
 
     return {"check": check}
@@ -157,10 +157,8 @@ class RowDomain:
         declared = (self.rows, self.columns)
         if isinstance(values, (list, tuple)):
             values = as_rows(values)  # refused here if some rows are longer than others
-        shape = (
-            shape_of(values) if hasattr(values, "shape") or isinstance(values, Table) else declared
-        )
-        if shape != declared:
+        shape = shape_of(values)
+        if shape is not None and shape != declared:
             raise DataError(f"the table must have the declared shape {declared}")
 
 
@@ -200,13 +198,14 @@ def check_fillable(values: Any) -> None:
         )
 
 
-def shape_of(values: Table | Floats) -> tuple[int, int]:
+def shape_of(values: Any) -> tuple[int, ...] | None:
     """Return the numbers of rows and columns of ``as_rows(values)`` without reading a cell.
 
-    A table of which no rows can be made is refused.
+    It is None for objects without a shape. A table of bins without values raises an error.
     """
     if not isinstance(values, Table):
-        return tuple(values.shape)
+        shape = getattr(values, "shape", None)
+        return None if shape is None else tuple(shape)
     for a in values.schema:
         if isinstance(a, Numeric):
             values.values(a.name)  # refuses a table that holds bins only
@@ -276,9 +275,9 @@ def _numbers(values: Any) -> Floats:
     if array.dtype.kind not in "fiub":
         cells = np.asarray(values, dtype=object)
         array = np.fromiter(map(as_number, cells.flat), np.float64, cells.size).reshape(cells.shape)
-    found = np.array(array, dtype=np.float64)
-    found[~np.isfinite(found)] = np.nan
-    return found
+    numbers = np.array(array, dtype=np.float64)
+    numbers[~np.isfinite(numbers)] = np.nan
+    return numbers
 
 
 def as_number(cell: Any) -> float:
@@ -345,8 +344,8 @@ class TableDistance:
 
     def __post_init__(self) -> None:
         rows, norms = self.moved_rows, (self.moved_max, self.moved_l12, self.moved_frobenius)
-        known = self.replaced >= 0 and rows >= 0 and all(v >= 0 for v in norms)
-        require(known, "distances are counts and norms, and cannot be negative or NaN")
+        valid = self.replaced >= 0 and rows >= 0 and all(v >= 0 for v in norms)
+        require(valid, "distances are counts and norms, and cannot be negative or NaN")
         largest = min(norms) if rows else 0.0
         require(largest < math.inf, "rows that move need a finite norm of their movement")
         tight = (0, 0.0, 0.0, 0.0)
@@ -365,21 +364,21 @@ class TableDistance:
         return TableDistance(replaced=self.replaced + self.moved_rows)
 
     def after(
-        self, *, rows: int, lipschitz: float, shift: float, hit: int, diameter: float
+        self, *, rows: int, lipschitz: float, shift: float, shifted_rows: int, diameter: float
     ) -> TableDistance:
         """Return the distance after a step that moves row i by at most lipschitz * d_i + shift.
 
-        Of the ``rows``, ``shift`` applies to ``hit``, and no two output rows are farther apart than
-        ``diameter``. By the triangle inequality in each of the three norms.
+        Of the ``rows``, ``shift`` applies to ``shifted_rows``, and no two output rows are farther
+        apart than ``diameter``. By the triangle inequality in each of the three norms.
         """
         others = max(0, rows - self.replaced)
-        hit = min(hit, others) if shift > 0 else 0
+        shifted_rows = min(shifted_rows, others) if shift > 0 else 0
         return TableDistance(
             replaced=min(self.replaced, rows),
-            moved_rows=min(others, self.moved_rows + hit),
-            moved_max=min(diameter, lipschitz * self.moved_max + shift * (hit > 0)),
-            moved_l12=lipschitz * self.moved_l12 + hit * shift,
-            moved_frobenius=lipschitz * self.moved_frobenius + math.sqrt(hit) * shift,
+            moved_rows=min(others, self.moved_rows + shifted_rows),
+            moved_max=min(diameter, lipschitz * self.moved_max + shift * (shifted_rows > 0)),
+            moved_l12=lipschitz * self.moved_l12 + shifted_rows * shift,
+            moved_frobenius=lipschitz * self.moved_frobenius + math.sqrt(shifted_rows) * shift,
         )
 
 

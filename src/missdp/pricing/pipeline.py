@@ -265,7 +265,7 @@ def _plan(
         raise ParameterError("failure_delta must be above 0 and at most the pipeline's delta")
     for step in facts.steps:
         # A public dummy table: only whether the step knows its distance to failure matters.
-        step.margin(np.zeros((2, step.domain.columns)))
+        step.distance_to_failure(np.zeros((2, step.domain.columns)))
     spent = epsilon + noise_of_test(epsilon).slack(1)
     test = PureEvent(epsilon=spent, label="test", adjacency="replace-one")
     composed = proven_epsilon([test, best.event], delta, "replace-one")
@@ -312,7 +312,7 @@ def propose_test_release(
     --------
     >>> import numpy as np
     >>> from missdp.pricing import PricedPipeline, PrivateMean, StandardScaler
-    >>> pipeline = PricedPipeline([("scale", StandardScaler(least_std=0.3))],
+    >>> pipeline = PricedPipeline([("scale", StandardScaler(min_std=0.3))],
     ...     PrivateMean(noise_multiplier=9.0), rows=4000, columns=1, random_state=0)
     >>> wide, narrow = np.resize([-0.9, 0.9], (4000, 1)), np.zeros((4000, 1))
     >>> type(propose_test_release(pipeline, wide, test_epsilon=0.5)).__name__

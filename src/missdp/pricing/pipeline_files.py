@@ -108,7 +108,7 @@ def load_pipeline(
     ... [[step]]
     ... kind = "pca-rank"
     ... n_components = 2
-    ... least_gap = 0.2
+    ... min_gap = 0.2
     ... [mechanism]
     ... kind = "mean"
     ... noise_multiplier = 8.0
@@ -131,8 +131,8 @@ def load_pipeline(
         require(name not in chain, "two steps share a name: give each [[step]] its own `name`")
         chain[name] = step = _made(f"[[step]] {number}", facts, STEPS)
         if isinstance(step, DPImputer):
-            known = isinstance(step.model, str) and open_model is not None
-            require(known, "impute-model needs model, a path, and load_pipeline(open_model=)")
+            named = isinstance(step.model, str) and open_model is not None
+            require(named, "impute-model needs model, a path, and load_pipeline(open_model=)")
             step.model = open_model(Path(path).parent / step.model)  # type: ignore[misc]
             step.fit()
     mechanism = _made("[mechanism]", document.get("mechanism"), MECHANISMS)

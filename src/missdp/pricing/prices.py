@@ -200,7 +200,7 @@ def price(
     --------
     >>> from sklearn.pipeline import make_pipeline
     >>> from missdp.pricing import PrivateMean, PCARankReducer, RowDomain
-    >>> steps = make_pipeline(PCARankReducer(n_components=2, least_gap=0.2),
+    >>> steps = make_pipeline(PCARankReducer(n_components=2, min_gap=0.2),
     ...                       PrivateMean(noise_multiplier=5.0))
     >>> result = price(steps, domain=RowDomain(rows=1000, columns=9))
     >>> result.bound, result.steps[0].rows_moved, round(result.steps[0].movement, 3)
@@ -232,12 +232,12 @@ def _cheapest_change(priced: PricedPipeline, epsilon: float) -> CheaperChange | 
     noise = float(priced.estimator.noise_multiplier)
     louder = [(f"use noise_multiplier = {2 * noise:g}", priced.with_noise(2 * noise))]
     for tried in (_changed_steps(priced), louder):
-        found = []
+        changes = []
         for change, pipeline in tried:
-            # A change after which nothing is proven is none.
+            # A change after which nothing is proven does not count.
             with contextlib.suppress(UnprovenError, ParameterError):
-                found.append(CheaperChange(change, pipeline.guarantee().epsilon))
-        best = min(found, key=lambda change: change.epsilon, default=None)
+                changes.append(CheaperChange(change, pipeline.guarantee().epsilon))
+        best = min(changes, key=lambda change: change.epsilon, default=None)
         if best is not None and best.epsilon <= _LOWER * epsilon:
             return best
     return None
@@ -280,12 +280,12 @@ def _priced(
 
 
 def _step(stage: Stage) -> PriceStep:
-    alone, chain = stage.alone, stage.distance_after
+    single, chain = stage.response, stage.distance_after
     return PriceStep(
         name=stage.name,
         transformer=type(stage.step).__name__,
-        rows_moved=alone.moved_rows,
-        movement=alone.moved_max,
+        rows_moved=single.moved_rows,
+        movement=single.moved_max,
         rows_moved_so_far=chain.moved_rows,
         summed_so_far=chain.moved_l12,
         frobenius_so_far=chain.moved_frobenius,

@@ -43,8 +43,8 @@ class Sensitivity:
     frobenius: float = math.inf
 
     def __post_init__(self) -> None:
-        known = self.replaced > 0 and self.l12 >= 0 and self.frobenius >= 0
-        require(known, "sensitivities must be above 0, Lipschitz constants at least 0")
+        valid = self.replaced > 0 and self.l12 >= 0 and self.frobenius >= 0
+        require(valid, "sensitivities must be above 0, Lipschitz constants at least 0")
 
     def shift(self, distance: TableDistance) -> float:
         """Return the bound for replaced and moved rows together."""
@@ -151,7 +151,7 @@ class PrivacyMap:
         >>> sgd.curve(4.0, NEIGHBOURS) < 0.01
         True
         """
-        own = 2 * lipschitz / (batch * sigma) + slack
+        one_row = 2 * lipschitz / (batch * sigma) + slack
 
         def coupled(alpha: float, distance: TableDistance) -> float:
             from scipy.special import logsumexp
@@ -167,10 +167,11 @@ class PrivacyMap:
             return float(logsumexp(exponent + log_weight)) / (alpha - 1)
 
         def curve(alpha: float, distance: TableDistance) -> float:
-            found = coupled(alpha, distance)
+            bound = coupled(alpha, distance)
             if distance.moved_rows == 0 and distance.replaced == 1:
-                found = min(found, _subsampled_gaussian_curve(alpha, batch / rows, 1 / own))
-            return steps * found
+                amplified = _subsampled_gaussian_curve(alpha, batch / rows, 1 / one_row)
+                bound = min(bound, amplified)
+            return steps * bound
 
         return cls(renyi=curve)
 
@@ -339,35 +340,18 @@ def bounds(
         derived["theorem 2"] = _theorem_events(mechanism, distance, label)
         coarse = distance.forget_movement()
         derived["group privacy"] = _direct_events(mechanism, coarse, label)
-    found: list[Bound] = []
+    finite: list[Bound] = []
     for name, events in derived.items():
         proven = [event for event in events if delta != 0 or isinstance(event, PureEvent)]
         priced = [Bound(name, proven_epsilon(e, delta, "replace-one"), e) for e in proven]
-        found += sorted(priced, key=lambda bound: bound.epsilon)[:1]
-    best = sorted(
-        (bound for bound in found if bound.epsilon < math.inf), key=lambda bound: bound.epsilon
-    )
-    if not best:
+        best = min(priced, key=lambda bound: bound.epsilon, default=None)
+        finite += [best] if best is not None and best.epsilon < math.inf else []
+    if not finite:
         raise UnprovenError(
             "no finite bound is known for this mechanism after this preprocessing"
             + (" at delta 0: state a delta" if delta == 0 else "")
         )
-    return tuple(best)
-
-
-def overall_curve(mechanism: PrivacyMap, distance: TableDistance, alpha: float) -> float:
-    """Return the smallest Rényi bound at one order, over all three derivations.
-
-    >>> gaussian = PrivacyMap.gaussian(sensitivity=Sensitivity(replaced=1.0, l12=1.0), sigma=1.0)
-    >>> moved = TableDistance(replaced=1, moved_rows=10, moved_max=0.1)
-    >>> overall_curve(gaussian, moved, 11.0)
-    22.0
-    """
-    return min(
-        mechanism.curve(alpha, distance),
-        _theorem_two(alpha, *_curves(mechanism, distance)),
-        mechanism.curve(alpha, distance.forget_movement()),
-    )
+    return tuple(sorted(finite, key=lambda bound: bound.epsilon))
 
 
 def _curves(mechanism: PrivacyMap, distance: TableDistance) -> tuple[Curve, Curve]:

@@ -83,8 +83,8 @@ class PrivateEstimator(Parameters):
         label = type(self).__name__
         # `release` checks it, too, but the shape of an array is not known before it is read.
         check_pays(self.budget, ledger_of(X), StandardisedRows.adjacency, label)
-        values = X if isinstance(X, Table) else as_rows(X)
-        n, columns = shape_of(values)
+        values: Any = X if isinstance(X, Table) else as_rows(X)
+        n, columns = shape_of(values) or (0, 0)
         domain = RowDomain(rows=n, columns=columns, radius=self.radius)
         assumed = (NotFittedOnThisTable(),)
         facts = StandardisedFacts(raw=domain, label=label, delta=self.delta, assumed=assumed)

@@ -35,7 +35,7 @@ class TestPlan:
     Examples
     --------
     >>> from missdp.pricing import PricedPipeline, PrivateMean, plan_test, PCARankReducer
-    >>> steps = [("pca", PCARankReducer(n_components=2, least_gap=0.2))]
+    >>> steps = [("pca", PCARankReducer(n_components=2, min_gap=0.2))]
     >>> pipeline = PricedPipeline(steps, PrivateMean(noise_multiplier=9.0), rows=5000, columns=9)
     >>> plan = plan_test(pipeline, test_epsilon=0.1)
     >>> round(plan.threshold, 1), len(plan.guarantee.conditions)

@@ -218,8 +218,8 @@ class Loss:
     def __post_init__(self) -> None:
         object.__setattr__(self, "positive", tuple(self.positive))
         facts = {k: v for k, v in vars(self).items() if k not in ("slope", "positive", "constant")}
-        known = all(0 < value < math.inf for value in facts.values())
-        require(known, "bounds and constants of a loss must be finite and above 0")
+        valid = all(0 < value < math.inf for value in facts.values())
+        require(valid, "bounds and constants of a loss must be finite and above 0")
         require(0 <= self.constant < math.inf, "the constant of a loss must be at least 0")
 
     @classmethod
@@ -379,8 +379,8 @@ class GradientQuery:
     def point(self, at: ArrayLike) -> Floats:
         """Return a copy of coefficients, or refuse those for which the constants do not hold."""
         point = np.array(at, dtype=np.float64)
-        most = self.loss.coefficient_norm * (1 + 1e-9)
-        if point.shape != (self.size,) or not np.linalg.norm(point) <= most:
+        max_norm = self.loss.coefficient_norm * (1 + 1e-9)
+        if point.shape != (self.size,) or not np.linalg.norm(point) <= max_norm:
             raise ParameterError("a gradient is taken at coefficients within the loss's ball")
         return point
 
@@ -468,8 +468,8 @@ class VectorNoise:
     whole: bool = False
 
     def __post_init__(self) -> None:
-        known = 0 < self.scale < math.inf and 0 <= self.sensitivity < math.inf
-        require(known, "scale and sensitivity must be finite, scale above 0")
+        valid = 0 < self.scale < math.inf and 0 <= self.sensitivity < math.inf
+        require(valid, "scale and sensitivity must be finite, scale above 0")
 
     def slack(self, dimension: int) -> float:
         """Return what rounding a vector to the grid adds to sensitivity / scale."""

@@ -121,8 +121,10 @@ class StandardisedRows:
 
     def _check(self, query: Any, mechanism: Any) -> None:
         """Refuse what is not of exactly the known types: a subclass could state other bounds."""
-        known = type(query) in (VectorQuery, GradientQuery)
-        require(known, "standardised rows answer queries of the types VectorQuery, GradientQuery")
+        exact_type = type(query) in (VectorQuery, GradientQuery)
+        require(
+            exact_type, "standardised rows answer queries of the types VectorQuery, GradientQuery"
+        )
         if isinstance(query, VectorQuery):
             _require_exact_type(Sensitivity, query.sensitivity)
         else:
@@ -166,7 +168,7 @@ class StandardisedRows:
             for step in facts.steps:
                 failed = DataError(f"step {step.name!r} failed")  # its own error may quote a cell
                 with replacing(Exception, by=failed):
-                    margin = min(margin, step.margin(table)) if self._test else margin
+                    margin = min(margin, step.distance_to_failure(table)) if self._test else margin
                     table = step.run(table)
             # The bound on row norms after the steps is proven; this guards against rounding only.
             table = facts.domain.enforce(table) if facts.steps else table

@@ -55,8 +55,8 @@ def _condition(name: str, sentence: str) -> Any:
     """Return the class of an assumption; fields with a format are numbers, others whole ones."""
     named = {at[2:]: form for _, at, form, _ in Formatter().parse(sentence) if at}
     fields = [(at, float if form else int) for at, form in named.items()]
-    told = re.sub(r"\{0\.(\w+)[^}]*\}", r"``\1``", sentence)
-    facts = {"sentence": sentence, "__doc__": told, "__module__": __name__}
+    docstring = re.sub(r"\{0\.(\w+)[^}]*\}", r"``\1``", sentence)
+    facts = {"sentence": sentence, "__doc__": docstring, "__module__": __name__}
     return make_dataclass(name, fields, bases=(StepCondition,), namespace=facts, frozen=True)
 
 
@@ -89,8 +89,8 @@ TrimmedRange = _condition(
     "In every column, the {0.trim}-th smallest and {0.trim}-th largest observed values differ by "
     "at most {0.at_most:.6g}.",
 )
-LeastEigenvalue = _condition(
-    "LeastEigenvalue",
+MinEigenvalue = _condition(
+    "MinEigenvalue",
     "The second-moment matrix of the regression's predictors, summed over the rows with an "
     "observed target and divided by n, has no eigenvalue below {0.at_least:.6g}.",
 )
@@ -109,11 +109,11 @@ ExtremeGaps = _condition(
     "In every column, consecutive values differ by at most {0.at_most:.6g} in each of the "
     "{0.ranks} outermost gaps, at either end.",
 )
-LeastRange = _condition(
-    "LeastRange", "In every column, maximum and minimum differ by at least {0.at_least:.6g}."
+MinRange = _condition(
+    "MinRange", "In every column, maximum and minimum differ by at least {0.at_least:.6g}."
 )
-LeastStandardDeviation = _condition(
-    "LeastStandardDeviation",
+MinStandardDeviation = _condition(
+    "MinStandardDeviation",
     "Every column that is scaled has a standard deviation of at least {0.at_least:.6g}.",
 )
 CovarianceGap = _condition(
@@ -134,13 +134,13 @@ class Response(NamedTuple):
     """How far a step can move rows whose fellow rows have changed.
 
     Fitted on two tables, a step maps a row x by f and its counterpart x' by f'; then
-    |f(x) - f'(x')| <= lipschitz |x - x'| + shift, with a shift of 0 for all but ``hit`` rows. No
-    two output rows are farther apart than ``diameter``.
+    |f(x) - f'(x')| <= lipschitz |x - x'| + shift. The shift is 0 for all rows but ``shifted_rows``.
+    No two output rows are farther apart than ``diameter``.
     """
 
     lipschitz: float = 1.0
     shift: float = 0.0
-    hit: int = 0
+    shifted_rows: int = 0
     diameter: float = math.inf
 
 
@@ -156,7 +156,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
     implement ``_learn``, which returns the row function that a table leads to, and state public
     facts: `response`, `radius_after` and `assumed`. Conditions are never checked against the
     table (failing would reveal something): a fit raises for no table of its declared shape and
-    domain. Propose-test-release checks conditions privately, with `failure_margin`.
+    domain. Propose-test-release checks conditions privately, with `distance_to_failure`.
 
     Notes
     -----
@@ -180,14 +180,14 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         if self._fills and domain.complete:
             return distance
         start = distance if self._continuous else distance.forget_movement()
-        found = self.response(start, domain)
+        response = self.response(start, domain)
         if not self._continuous and start.replaced >= domain.rows:
             raise UnprovenError(
                 f"{type(self).__name__} is not continuous in the values: after a step that moves "
                 "every row, no bound is proven; put it first"
             )
-        widest = min(found.diameter, self.output_domain(domain).diameter)
-        return start.after(rows=domain.rows, **found._replace(diameter=widest)._asdict())
+        widest = min(response.diameter, self.output_domain(domain).diameter)
+        return start.after(rows=domain.rows, **response._replace(diameter=widest)._asdict())
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:  # noqa: ARG002
         """Return how the rows of two tables at ``distance`` respond."""
@@ -218,7 +218,9 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
             return ()
         raise NotImplementedError
 
-    def failure_margin(self, values: Floats, incoming: TableDistance, domain: RowDomain) -> float:
+    def distance_to_failure(
+        self, values: Floats, incoming: TableDistance, domain: RowDomain
+    ) -> float:
         """Return a lower bound on the row replacements before `conditions` fail; private.
 
         It changes by at most 1 between tables at distance ``incoming``, and is 0 where the
