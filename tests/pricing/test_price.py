@@ -414,17 +414,16 @@ def test_a_fit_states_the_price_and_charges_before_anything_is_read():
 
 
 def test_what_has_no_price_is_refused():
-    domain, end = mp.RowDomain(rows=500, columns=3), ESTIMATORS[0]
-    pca = mp.PCARankReducer(n_components=1, min_gap=0.2)
-    ours = make_pipeline(pca, end)
-    declared = mp.PricedPipeline(ours.steps[:-1], end, rows=500, columns=3)
-    assert price(ours, domain=domain).epsilon == price(declared).epsilon
+    end, shape = ESTIMATORS[0], {"rows": 500, "columns": 3}
+    ours = make_pipeline(mp.PCARankReducer(n_components=1, min_gap=0.2), end)
+    declared = mp.PricedPipeline(ours.steps[:-1], end, **shape)
+    strange = mp.PricedPipeline([("scale", Unknown())], end, **shape)
     assert price(declared, delta=1e-3).epsilon < price(declared).epsilon
     median = [("impute", mp.MedianImputer(max_incomplete=9, central_gap=0.1))]
     for error, told, ask in (
-        (ParameterError, "domain", lambda: price(ours)),
-        (UnprovenError, "not known", lambda: price(make_pipeline(Unknown(), end), domain=domain)),
-        (UnprovenError, "private est", lambda: price(make_pipeline(pca, Unknown()), domain=domain)),
+        (ParameterError, "only a PricedPipeline", lambda: price(ours)),
+        (UnprovenError, "not known", lambda: price(strange)),
+        (UnprovenError, "private est", lambda: price(mp.PricedPipeline([], Unknown(), **shape))),
         (ParameterError, "imputation", lambda: price(impute_and_scale(end).set_params(steps=[]))),
         (UnprovenError, "fail", lambda: plan(impute_and_scale(end).set_params(steps=median))),
         (ParameterError, "test_epsilon", lambda: plan(declared, test_epsilon=0.0)),

@@ -49,12 +49,7 @@ class Stage:
         return self.step.distance_to_failure(table, self.distance, self.domain)
 
 
-def trace(
-    steps: Iterable[tuple[str, StableTransformer]],
-    domain: RowDomain,
-    *,
-    distance: TableDistance = NEIGHBOURS,
-) -> tuple[Stage, ...]:
+def trace(steps: Iterable[tuple[str, StableTransformer]], domain: RowDomain) -> tuple[Stage, ...]:
     """Follow a pair of neighbouring tables through a chain of steps.
 
     Each step's map takes the distance its predecessor leaves: maps are monotone, and two tables
@@ -66,8 +61,6 @@ def trace(
         Names and steps, in order. They are cloned: what a caller changes later is not run.
     domain : RowDomain
         Public facts about the raw tables.
-    distance : TableDistance, default NEIGHBOURS
-        How far the raw tables are apart.
 
     Returns
     -------
@@ -91,6 +84,7 @@ def trace(
     (999, 0.0392)
     """
     stages: list[Stage] = []
+    distance = NEIGHBOURS
     for name, step in steps:
         if not isinstance(step, StableTransformer):
             raise UnprovenError(

@@ -6,7 +6,7 @@ Nothing else of this package imports this file.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
@@ -171,9 +171,7 @@ def _check_names(where: str, facts: Mapping[str, Any], names: set[str]) -> None:
         )
 
 
-def plot_price(
-    pipeline: PricedPipeline, path: str | Path, *, multipliers: Sequence[float] | None = None
-) -> tuple[Price, ...]:
+def plot_price(pipeline: PricedPipeline, path: str | Path) -> tuple[Price, ...]:
     """Write a picture of epsilon against the noise, like Figure 2 of Hu et al. (2024).
 
     Parameters
@@ -182,17 +180,14 @@ def plot_price(
         Public facts only are read.
     path : str or Path
         Where to write; the suffix decides the format (``.svg``, ``.png``, ``.pdf``).
-    multipliers : sequence of float or None
-        Noise multipliers of the estimator. None: from half to eight times the pipeline's own.
 
     Returns
     -------
     tuple of Price
-        What was drawn, one for each multiplier.
+        The prices that the picture shows, for half to eight times the noise of the estimator.
     """
     picture_format(path)
-    own = float(pipeline.estimator.noise_multiplier) * np.geomspace(0.5, 8.0, 15)
-    noise = [float(m) for m in (own if multipliers is None else multipliers)]
+    noise = (float(pipeline.estimator.noise_multiplier) * np.geomspace(0.5, 8.0, 15)).tolist()
     prices = tuple(price(pipeline.with_noise(m), suggest=False) for m in noise)
     figure = new_figure(figsize=(5.2, 3.6), layout="constrained")
     axes: Any = figure.subplots()

@@ -6,20 +6,17 @@ import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from missdp.accounting import Guarantee
 from missdp.accounting.events import Adjacency
 from missdp.errors import ParameterError, UnprovenError
 from missdp.pricing import imputers, transforms
 from missdp.pricing.chains import Stage
-from missdp.pricing.domain import NEIGHBOURS, RowDomain, require
+from missdp.pricing.domain import NEIGHBOURS, require
 from missdp.pricing.pipeline import PricedPipeline
 from missdp.pricing.privacy_maps import bounds
 from missdp.record import Record
-
-if TYPE_CHECKING:
-    from sklearn.pipeline import Pipeline
 
 
 @dataclass(frozen=True)
@@ -165,24 +162,15 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
     return [lines[0], "  ".join("-" * width for width in widths), *lines[1:]]
 
 
-def price(
-    pipeline: PricedPipeline | Pipeline,
-    *,
-    domain: RowDomain | None = None,
-    delta: float | None = None,
-    suggest: bool = True,
-) -> Price:
-    """Return what a pipeline really costs; reads public facts only.
+def price(pipeline: PricedPipeline, *, delta: float | None = None, suggest: bool = True) -> Price:
+    """Return the privacy price of a pipeline; reads public facts only.
 
     Parameters
     ----------
-    pipeline : PricedPipeline or sklearn.pipeline.Pipeline
-        The latter must consist of this library's transformations and end in one of its private
-        estimators, and needs ``domain``.
-    domain : RowDomain or None
-        Public facts about the raw table, for a scikit-learn pipeline.
+    pipeline : PricedPipeline
+        Steps of this library that are fitted without noise, and a private estimator.
     delta : float or None
-        At which epsilon is stated. None: the pipeline's (the estimator's) own.
+        The delta at which epsilon is stated. None: the delta of the pipeline.
     suggest : bool, default True
         Whether to look for the cheapest change, which prices a few more pipelines.
 
@@ -198,15 +186,16 @@ def price(
 
     Examples
     --------
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from missdp.pricing import PrivateMean, PCARankReducer, RowDomain
-    >>> steps = make_pipeline(PCARankReducer(n_components=2, min_gap=0.2),
-    ...                       PrivateMean(noise_multiplier=5.0))
-    >>> result = price(steps, domain=RowDomain(rows=1000, columns=9))
+    >>> from missdp.pricing import PricedPipeline, PrivateMean, PCARankReducer
+    >>> steps = [("pca", PCARankReducer(n_components=2, min_gap=0.2))]
+    >>> end = PrivateMean(noise_multiplier=5.0)
+    >>> result = price(PricedPipeline(steps, end, rows=1000, columns=9))
     >>> result.bound, result.steps[0].rows_moved, round(result.steps[0].movement, 3)
     ('direct', 999, 0.013)
     """
-    priced = _priced(pipeline, domain, delta)
+    require(isinstance(pipeline, PricedPipeline), "only a PricedPipeline has a price")
+    stated = {} if delta is None else {"delta": delta}
+    priced = PricedPipeline(**pipeline.get_params(deep=False) | stated)
     facts, query = priced.facts_and_query()
     proven = facts.bounds(query)
     naive = bounds(query.privacy_map, NEIGHBOURS, priced.delta)[0]
@@ -262,21 +251,6 @@ def _replacements(name: str, step: Any) -> Iterator[tuple[str, Any]]:
         yield f'use moment="second" in step {name!r}', type(step)(**facts | {"moment": "second"})
     if isinstance(step, transforms.StandardScaler | transforms.MinMaxScaler):
         yield f"scale by declared bounds in place of step {name!r}", None
-
-
-def _priced(
-    pipeline: PricedPipeline | Pipeline, domain: RowDomain | None, delta: float | None
-) -> PricedPipeline:
-    if isinstance(pipeline, PricedPipeline):
-        require(domain in (None, pipeline.domain), "this pipeline declares its own domain")
-        stated = {} if delta is None else {"delta": delta}
-        return PricedPipeline(**{**pipeline.get_params(deep=False), **stated})
-    if domain is None:
-        raise ParameterError("a scikit-learn pipeline has no public domain: pass domain=")
-    *chain, (_, estimator) = pipeline.steps
-    steps = [pair for pair in chain if pair[1] not in (None, "passthrough")]
-    delta = getattr(estimator, "delta", 0.0) if delta is None else delta
-    return PricedPipeline(steps, estimator, **vars(domain), delta=delta)
 
 
 def _step(stage: Stage) -> PriceStep:
