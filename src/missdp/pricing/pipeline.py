@@ -308,6 +308,18 @@ def propose_test_release(
     test_epsilon, failure_delta
         As for `plan_test`.
 
+    Returns
+    -------
+    Released or Refused
+        The fitted estimator with its guarantee; or, if the test did not pass, the guarantee alone.
+
+    Raises
+    ------
+    BudgetExceededError
+        If the budget cannot afford test and release. Nothing was computed.
+    UnprovenError
+        If a step does not know its distance to failure, or no bound is known for the chain.
+
     Examples
     --------
     >>> import numpy as np
