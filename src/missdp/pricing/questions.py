@@ -430,7 +430,8 @@ class GradientQuery:
 
         With a ``batch`` its value is a function of the sample of rows.
         """
-        numbers = self.loss.read(target)
+        with replacing(Exception, by=DataError("the target cannot be read")):
+            numbers = self.loss.read(target)
         numbers.flags.writeable = False
         mean = self.loss.exact(rows, numbers)
 
