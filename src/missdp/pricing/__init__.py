@@ -2,19 +2,19 @@
 
 Replace one row of a table, and a fitted step moves other rows too: every filled cell depends on a
 mean that moved. Each step here is a scikit-learn transformer with a proven bound on that movement;
-none adds noise, so what it makes is as private as the table. A private estimator ends the pipeline
-by one question about the rows, which a session answers with noise. From both follows what the whole
-reveals.
+none adds noise, so its output is as private as the table. A private estimator ends the pipeline
+with one query about the rows, which a session answers with noise. Both together give the price of
+the pipeline.
 
 Read the files in this order:
 
-* ``domain``: what is publicly known of private rows, how tables become rows of numbers, and how far
-  two tables are apart.
-* ``steps``: what a step assumes, states and proves. ``imputers`` fill missing cells,
+* ``domain``: public facts about private rows, the rows of numbers of a table, and the distance of
+  two tables.
+* ``steps``: the base class of steps, with their conditions. ``imputers`` fill missing cells,
   ``transforms`` scale, reduce and merge rows; ``model_imputer`` fills by a released model.
-* ``privacy_maps``: what a distance between tables means for outputs, and the best bound.
-* ``questions``: a noisy vector or noisy gradients, and the mechanisms that draw them.
-* ``chains``: what becomes of neighbours in a chain of steps, and the price of a question after it.
+* ``privacy_maps``: bounds on outputs by the distance of two tables, and the best bound.
+* ``questions``: queries for a noisy vector or noisy gradients, and the mechanisms that draw them.
+* ``chains``: the distance of neighbours along a chain of steps, and the price of a query after it.
 * ``private_test``: the mechanism of propose-test-release.
 * ``standardised_rows``: the private rows on which a `missdp.session.Session` is opened.
 * ``private_estimator``, ``estimators``, ``pipeline``, ``prices``.
@@ -22,7 +22,7 @@ Read the files in this order:
 
 The trusted files are those from ``domain`` to ``pipeline``, together with `missdp.session` and
 `missdp.accounting`: proofs stand with steps, privacy maps, questions, estimators and `plan_test`.
-Rows are read in ``standardised_rows`` and by what it calls: questions, steps and ``domain``.
+Rows are read in ``standardised_rows``, which calls queries, steps and ``domain``.
 
 All guarantees are under *replace-one* adjacency with a public number of rows, the setting in which
 the stability of preprocessing is proven; they are never converted to add-remove. Proofs stand with

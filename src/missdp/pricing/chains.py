@@ -1,7 +1,7 @@
-"""Chains of steps: what becomes of a pair of neighbouring tables, and the public facts at the end.
+"""Chains of steps: the distance of neighbouring tables along a chain, and public facts at its end.
 
-A chain is followed by public facts alone. `StandardisedFacts` price the questions that are asked
-about the rows that leave it.
+A chain is followed by public facts alone. `StandardisedFacts` price the queries about the rows that
+leave it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Stage:
     conditions: tuple[Condition, ...]
 
     def run(self, table: Floats) -> Floats:
-        """Fit the step on a table, apply it, and forget what was learned; private."""
+        """Fit the step on a table, apply it, and forget the fitted step; private."""
         fresh: StableTransformer = clone(self.step)
         return np.asarray(fresh.fit_transform(table))
 
@@ -58,7 +58,7 @@ def trace(steps: Iterable[tuple[str, StableTransformer]], domain: RowDomain) -> 
     Parameters
     ----------
     steps : iterable of (str, StableTransformer)
-        Names and steps, in order. They are cloned: what a caller changes later is not run.
+        Names and steps, in order. They are cloned: later changes by the caller have no effect.
     domain : RowDomain
         Public facts about the raw tables.
 
@@ -70,7 +70,7 @@ def trace(steps: Iterable[tuple[str, StableTransformer]], domain: RowDomain) -> 
     Raises
     ------
     UnprovenError
-        If the map of a step is not known for what reaches it; the message names the step.
+        If a step has no proven map for the tables that reach it; the message names the step.
     ParameterError
         If something is not a transformation of this library, or cannot take its input.
 
@@ -109,7 +109,7 @@ def _stage(name: str, step: StableTransformer, domain: RowDomain, distance: Tabl
 
 @dataclass(frozen=True, kw_only=True)
 class StandardisedFacts:
-    """Public facts about standardised rows, and the price of a question about them.
+    """Public facts about standardised rows, and the price of a query about them.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ class StandardisedFacts:
     delta : float
         Guarantees are stated, and the best bound is chosen, at this delta.
     steps : tuple of Stage
-        What rows pass before a question reads them.
+        The steps that rows pass before a query reads them.
     assumed : tuple of Condition
         Conditions of every answer, in addition to those of the steps.
     """
@@ -133,24 +133,24 @@ class StandardisedFacts:
 
     @property
     def domain(self) -> RowDomain:
-        """What rows are like where a question reads them."""
+        """Public facts about the rows as a query reads them."""
         domain = self.steps[-1].domain_after if self.steps else self.raw
         require(domain.complete, "the estimator takes complete rows; put an imputation before it")
         return domain
 
     @property
     def distance(self) -> TableDistance:
-        """How far neighbours are apart there."""
+        """Distance of neighbouring tables as a query reads them."""
         return self.steps[-1].distance_after if self.steps else NEIGHBOURS
 
     def bounds(self, question: Question) -> tuple[Bound, ...]:
-        """Return every bound on what the answer reveals, the best first."""
+        """Return every bound on the privacy loss of the answer, the best first."""
         same = question.domain == self.domain
         require(same, "the question is about rows of another domain than these")
         return bounds(question.privacy_map, self.distance, self.delta, label=self.label)
 
     def conditions(self, *, tested: bool = False) -> tuple[Condition, ...]:
-        """Return what every answer rests on, without conditions on the table if it is tested."""
+        """Return the conditions of every answer, without those on the table if it is tested."""
         stated = dict.fromkeys(c for step in self.steps for c in step.conditions)
         steps = [c for c in stated if not (tested and getattr(c, "about_rows", True))]
         return (DeclaredRowCount(self.raw.rows), PublicDomain(), *self.assumed, *steps)

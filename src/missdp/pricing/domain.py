@@ -1,4 +1,4 @@
-"""What is public about private rows, how tables become rows, and how far two are apart."""
+"""Public facts about private rows, the rows of numbers of a table, and distances of tables."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def require(truth: bool, message: str) -> None:
 
 
 class Parameters(BaseEstimator):  # type: ignore[misc]
-    """Base of dataclasses whose parameters are checked when set; says what is not fitted yet."""
+    """Base of dataclasses that check parameters when set; unfitted attributes raise an error."""
 
     def __getattr__(self, name: str) -> Any:
         stated = getattr(type(self), name, None)
@@ -79,7 +79,7 @@ def one_of(*values: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class RowDomain:
-    """What is publicly known about a table: its shape, the norm of its rows, whether cells miss.
+    """Public facts about a table: its shape, the norm of its rows, whether cells are missing.
 
     Parameters
     ----------
@@ -112,10 +112,10 @@ class RowDomain:
 
     @classmethod
     def of(cls, schema: Schema, *, rows: int) -> RowDomain:
-        """Return what is known of the rows that `rows_of` makes of any table with this schema.
+        """Return the domain of the rows that `rows_of` makes of any table with this schema.
 
         Each attribute adds at most 1 to the square of a row's norm. A schema with a fact that was
-        read from private data, and not declared public since, is refused (`SchemaError`).
+        read from private data, and not declared public since, raises a `SchemaError`.
 
         >>> schema = Schema((Numeric(name="age", lower=0, upper=100, nullable=True),
         ...                  Categorical(name="sex", levels=("f", "m"))))
@@ -137,9 +137,9 @@ class RowDomain:
     def enforce(self, values: Rows) -> Floats:
         """Return the table with every row brought into the domain by itself.
 
-        Longer rows are scaled down to the radius; in a complete domain a missing cell (what is
-        not a finite number) becomes 0. Another shape than the declared one is refused, and so is a
-        table some cells of which are not applicable if they would be filled.
+        Longer rows are scaled down to the radius. A cell that is not a finite number is missing; in
+        a complete domain it becomes 0. A table of another shape than the declared one raises an
+        error. So does a table with cells that are not applicable, if they would be filled.
 
         >>> RowDomain(rows=2, columns=2).enforce([[3.0, 4.0], [0.0, float("nan")]])
         array([[0.6, 0.8],
@@ -153,10 +153,10 @@ class RowDomain:
         return clip_rows(table, self.radius)
 
     def check_shape(self, values: Any) -> None:
-        """Refuse a table of another shape than the declared one; reads no cell."""
+        """Raise an error for a table of another shape than the declared one; reads no cell."""
         declared = (self.rows, self.columns)
         if isinstance(values, (list, tuple)):
-            values = as_rows(values)  # refused here if some rows are longer than others
+            values = as_rows(values)  # raises an error if some rows are longer than others
         shape = shape_of(values)
         if shape is not None and shape != declared:
             raise DataError(f"the table must have the declared shape {declared}")
@@ -166,7 +166,7 @@ class RowDomain:
 
 
 def column_names(schema: Schema) -> tuple[str, ...]:
-    """Return the names of the columns that `rows_of` makes; refuse facts that are not public.
+    """Return the names of the columns that `rows_of` makes, or raise if facts are not public.
 
     >>> from missdp import Categorical, Ordinal, Schema
     >>> column_names(Schema((Ordinal(name="grade", levels=("9", "10", "11")),
@@ -187,14 +187,14 @@ def column_names(schema: Schema) -> tuple[str, ...]:
 
 
 def check_fillable(values: Any) -> None:
-    """Refuse to fill a table where some attribute is not applicable to all; reads no cell."""
+    """Raise an error if an attribute of a table is not applicable to all rows; reads no cell."""
     schema = values.schema if isinstance(values, Table) else values
     if isinstance(schema, Schema) and (names := schema.rule_set.not_everywhere(schema.names)):
         raise SchemaError(
             f"{', '.join(map(repr, names))} {'is' if len(names) == 1 else 'are'} not applicable to "
             "some rows, and preprocessing would fill every cell that has no value. Leave such "
             "columns out (Table.subset), or take the fact 'not_applicable' and the rules that "
-            "imply it out of the schema if they are to be filled like any hole"
+            "imply it out of the schema if they are to be filled like any missing cell"
         )
 
 
@@ -208,7 +208,7 @@ def shape_of(values: Any) -> tuple[int, ...] | None:
         return None if shape is None else tuple(shape)
     for a in values.schema:
         if isinstance(a, Numeric):
-            values.values(a.name)  # refuses a table that holds bins only
+            values.values(a.name)  # raises an error for a table that holds bins only
     return len(values), len(column_names(values.schema))
 
 
@@ -217,7 +217,7 @@ def rows_of(table: Table) -> Floats:
 
     A numeric attribute becomes one column, [lower, upper] mapped on [-1, 1]; an ordinal one too,
     its levels evenly spaced; a categorical one a column of 0 and 1 for each level (one-hot). A
-    cell without a value, missing of whatever kind or not applicable, is NaN in all its columns.
+    cell without a value, missing of any kind or not applicable, is NaN in all its columns.
     Neighbouring tables stay one replaced row apart.
 
     Raises
@@ -256,11 +256,11 @@ def _numbers_of(attribute: AnyAttribute, table: Table) -> Floats:
 
 
 def as_rows(values: Rows) -> Floats:
-    """Return a float copy, each cell read by itself; whatever is not a finite number is NaN."""
+    """Return a float copy, each cell read by itself; cells that are no finite numbers are NaN."""
     if isinstance(values, Table):
         return rows_of(values)
-    refused = DataError("expected a two-dimensional table")
-    with replacing(TypeError, ValueError, by=refused), no_warnings():
+    error = DataError("expected a two-dimensional table")
+    with replacing(TypeError, ValueError, by=error), no_warnings():
         table = _numbers(values)
     if table.ndim != 2 or table.shape[1] == 0:
         raise DataError("expected a two-dimensional table with at least one column")
@@ -284,7 +284,7 @@ def as_number(cell: Any) -> float:
     """Return one cell as a number; NaN if it is none."""
     try:
         return float(cell)
-    except Exception:  # noqa: BLE001 - whatever a cell raises must not refuse the table
+    except Exception:  # noqa: BLE001 - no error of a cell may stop the reading of a table
         return np.nan
 
 
@@ -294,7 +294,7 @@ def clip_rows(table: Floats, radius: float) -> Floats:
     # Scale by the largest entry first: squares of huge finite entries would overflow.
     largest = np.maximum(np.abs(filled).max(axis=1, keepdims=True), np.finfo(float).tiny)
     unit = np.sqrt(((filled / largest) ** 2).sum(axis=1, keepdims=True))
-    with no_warnings():  # the norm itself may overflow; a warning would tell of a row
+    with no_warnings():  # the norm itself may overflow; a warning would reveal a row
         inside = largest * unit <= radius
     scaled = (filled / largest) * (radius / np.maximum(unit, 1.0))
     return np.where(np.isnan(table), np.nan, np.where(inside, filled, scaled))
@@ -322,8 +322,8 @@ class TableDistance:
     moved_rows : int, default 0
         Other rows that moved.
     moved_max, moved_l12, moved_frobenius : float, default infinity
-        Norms of the movement; each is tightened to what the others imply. With no row moved all
-        are 0.
+        Norms of the movement; each is tightened to the bound that the others imply. With no row
+        moved all are 0.
 
     Notes
     -----

@@ -225,7 +225,7 @@ class _LinearModel(PrivateEstimator):
         raise NotImplementedError
 
     def check_target(self, y: ArrayLike | None, rows: int) -> None:
-        """Refuse a target that is not there or of the wrong length, before anything is charged."""
+        """Raise an error for a missing target or one of the wrong length, before any charge."""
         wrong = DataError("this estimator needs a target y with one entry for every row")
         with replacing(TypeError, by=wrong):
             shape = getattr(y, "shape", None) or (len(y),)  # type: ignore[arg-type]
@@ -302,7 +302,7 @@ class PrivateLogisticRegression(_LinearModel):
         Rows per step, for "sgd".
     learning_rate : float, optional
         Step size. By default 1.5 over the curvature of the loss, R^2 / 4 for rows of norm R: steps
-        are stable whatever the scale of the rows.
+        are stable for rows of any scale.
     fit_intercept : bool, default True
         Whether the score has a constant term. Every row gets one more entry, 0.7 times the radius,
         so that R^2 grows by half and the noise by a fifth. Without an intercept, scores of rows
@@ -323,7 +323,7 @@ class PrivateLogisticRegression(_LinearModel):
     -----
     Replacing one row moves a mean gradient by at most 2 L / n, L = R / (1 + exp(-R B)) with R the
     largest norm of a row, its constant entry included. Proofs, also for rows that preprocessing
-    moves, stand at `Loss.logistic`. All defaults follow from the public radius. What is made of
+    moves, stand at `Loss.logistic`. All defaults follow from the public radius. Use of
     the noisy gradients is post-processing.
 
     Examples
@@ -378,7 +378,7 @@ class PrivateLinearRegression(_LinearModel):
     Parameters
     ----------
     target_bound : float, default 1.0
-        Targets are clipped to [-target_bound, target_bound]; public. Whatever is not a number
+        Targets are clipped to [-target_bound, target_bound]; public. An entry that is not a number
         counts as 0.
     noise_multiplier, coefficient_norm, method, n_iter, batch_size, learning_rate
         See `PrivateLogisticRegression`.

@@ -331,7 +331,7 @@ class RegressionImputer(Imputer):
     ----------
     target : int
         The column to predict. A missing cell of any other column becomes 0: each row is mapped on
-        its own, so no table is refused for the missing cells of one row.
+        its own, so the missing cells of one row never stop a fit.
     max_incomplete : int
         Condition: at most this many rows have a missing cell (p).
     regularization : float, default 0.0
@@ -384,7 +384,7 @@ class RegressionImputer(Imputer):
         )
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return a complete domain; refuse one without the target or a predictor beside it."""
+        """Return a complete domain, or raise if it lacks the target or another column."""
         require(domain.columns >= 2, "a regression needs a predictor beside its target")
         require(self.target < domain.columns, "target must be a column of the table")
         return super().output_domain(domain)

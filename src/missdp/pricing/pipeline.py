@@ -29,7 +29,8 @@ from missdp.pricing.private_test import TestPlan, noise_of_test
 from missdp.pricing.questions import Question
 from missdp.pricing.steps import StableTransformer
 
-# The discrete law's tail exceeds the continuous one's by less than this factor (grid of 2^20).
+# The tail of the discrete distribution exceeds the continuous tail by less than this factor, on a
+# grid of 2^20 cells per scale.
 _TAIL_ROOM = 2.0**-18
 
 
@@ -42,7 +43,8 @@ class PricedPipeline(Parameters):
     steps : sequence of (str, StableTransformer)
         Preprocessing, in order; may be empty. Fitted on the private table, without noise.
     estimator : PrivateEstimator
-        What is released. Its radius, delta and random_state are not used; a budget is refused.
+        The estimator that is released. Its radius, delta and random_state are not used; it must
+        have no budget of its own.
     rows, columns : int
         Shape of the table; public.
     radius : float, default 1.0
@@ -63,9 +65,9 @@ class PricedPipeline(Parameters):
 
     Notes
     -----
-    The fitted steps are thrown away: what they learned is private. After the charge nothing raises,
-    whatever a table of the declared shape holds: cells that are not finite numbers are missing, and
-    rows outside the radius are scaled down. After Hu, Sanyal & Schölkopf 2024, Theorem 2.
+    The fitted steps are private, and are thrown away. After the charge no table of the declared
+    shape raises an error: cells that are not finite numbers are missing, and rows outside the
+    radius are scaled down. After Hu, Sanyal & Schölkopf 2024, Theorem 2.
 
     Examples
     --------
@@ -257,7 +259,7 @@ def plan_test(
 def _plan(
     facts: StandardisedFacts, question: Question, test_epsilon: float, failure_delta: float | None
 ) -> TestPlan:
-    """Return the test of the steps before a question, and what both cost together."""
+    """Return the test of the steps before a query, with the price of both together."""
     best = facts.bounds(question)[0]
     epsilon, delta = number("test_epsilon", test_epsilon, least=1e-9, most=1e6), facts.delta
     failure = delta / 2 if failure_delta is None else number("failure_delta", failure_delta)

@@ -21,7 +21,7 @@ from missdp.record import Record
 
 @dataclass(frozen=True)
 class PriceStep(Record):
-    """What one step does to a pair of neighbouring tables.
+    """The effect of one step on a pair of neighbouring tables.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class PriceStep(Record):
     radius : float
         Bound on the norm of a row after the step.
     conditions : tuple of str
-        What the step assumes.
+        The conditions of the step.
     """
 
     name: str
@@ -57,7 +57,7 @@ class CheaperChange(Record):
     Parameters
     ----------
     change : str
-        What to change, in words.
+        The change, in words.
     epsilon : float
         Of the whole pipeline after the change.
     """
@@ -68,7 +68,7 @@ class CheaperChange(Record):
 
 @dataclass(frozen=True)
 class Price(Record):
-    """The price of a pipeline: what is claimed without preprocessing, and what holds with it.
+    """The price of a pipeline: the claim without preprocessing, and the proven bound with it.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def _cheapest_change(priced: PricedPipeline, epsilon: float) -> CheaperChange | 
 
 
 def _changed_steps(priced: PricedPipeline) -> Iterator[tuple[str, PricedPipeline]]:
-    """Yield pipelines in which one step is replaced, or left out, and what was done."""
+    """Yield changes in words, each with the pipeline in which a step is replaced or left out."""
     own = priced.get_params(deep=False)
     for place, (name, step) in enumerate(priced.steps):
         before, after = priced.steps[:place], priced.steps[place + 1 :]
@@ -243,7 +243,7 @@ def _changed_steps(priced: PricedPipeline) -> Iterator[tuple[str, PricedPipeline
 
 
 def _replacements(name: str, step: Any) -> Iterator[tuple[str, Any]]:
-    """Yield steps that do the work of another one and learn less, and what was done."""
+    """Yield changes in words, each with a step that does the same work and learns less."""
     if isinstance(step, imputers.Imputer):
         yield f"use ConstantImputer as step {name!r}", imputers.ConstantImputer()
     if getattr(step, "moment", "second") != "second":

@@ -1,4 +1,4 @@
-"""Privacy maps: what a distance between tables means for outputs; and the best bound."""
+"""Privacy maps: bounds on outputs by the distance of two tables; and the best bound."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class PrivacyMap:
         """Return the map of Laplace noise on every coordinate of one query.
 
         The sensitivity is in summed absolute value (L1). Pure DP of shift / scale, and the Rényi
-        curve of any mechanism with that guarantee: the curve of the continuous Laplace law is
+        curve of any mechanism with that guarantee: the curve of continuous Laplace noise is
         lower, but not proven for the discrete one.
         """
 
@@ -159,7 +159,7 @@ class PrivacyMap:
             replaced = min(distance.replaced, rows)
             moved = min(distance.moved_rows, rows - replaced)
             a, h, log_weight = _sample_counts(rows, replaced, moved, batch)
-            # Whatever the sample, its summed movement is at most tau.
+            # The summed movement of any sample is at most tau.
             movement = np.minimum(distance.moved_max * h, distance.moved_l12)
             shift = (2 * lipschitz * a + smoothness * movement) / (batch * sigma)
             shift = np.where(shift > 0, shift + slack, 0.0)
@@ -257,9 +257,9 @@ def _theorem_two(alpha: float, replaced: Curve, moved: Curve) -> float:
     """Combine RDP and smooth RDP by the weak triangle inequality, with the best split.
 
     D_alpha(1 | 2) <= (c alpha - 1) / (c (alpha - 1)) D_{c alpha}(1 | 3)
-    + D_{(c alpha - 1) / (c - 1)}(3 | 2) for every c > 1 and every law 3 (Mironov 2017). The table
-    in between may have the replaced rows of one side and the moved rows of the other, or the
-    other way about, in *either* direction: the better of the two counts.
+    + D_{(c alpha - 1) / (c - 1)}(3 | 2) for every c > 1 and every distribution 3 (Mironov 2017).
+    The table in between may have the replaced rows of one side and the moved rows of the other, or
+    the other way about, in *either* direction: the better of the two counts.
     """
     split = partial(_split, alpha, replaced, moved)
     grid = 1 + np.exp(np.linspace(-7.0, 7.0, 57))
@@ -287,7 +287,7 @@ class Bound:
     epsilon : float
         At the delta asked for; possibly infinite.
     event : Event
-        What was accounted, a fact under replace-one.
+        The event to charge, under replace-one adjacency.
 
     Examples
     --------
@@ -310,7 +310,7 @@ def bounds(
     mechanism : PrivacyMap
         Of the mechanism that ends the pipeline.
     distance : TableDistance
-        What preprocessing leaves of one replaced row.
+        Distance of two neighbouring tables after preprocessing.
     delta : float
         In [0, 1); at 0 only pure DP counts.
     label : str, default ""

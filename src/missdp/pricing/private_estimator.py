@@ -67,7 +67,7 @@ class PrivateEstimator(Parameters):
         raise NotImplementedError
 
     def check_target(self, y: ArrayLike | None, rows: int) -> None:
-        """Refuse a target that is not there or of the wrong length, before anything is charged."""
+        """Raise an error for a missing target or one of the wrong length, before any charge."""
         del y, rows
 
     def fit(self, X: Rows, y: ArrayLike | None = None) -> Self:

@@ -39,12 +39,12 @@ Sample: TypeAlias = NDArray[np.int64] | None
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VectorQuery:
-    """A vector computed from rows, with noise calibrated to what one replaced row can change.
+    """A vector computed from rows, with noise calibrated to the effect of one replaced row.
 
     Parameters
     ----------
     domain : RowDomain
-        What the rows are like, made true before the function sees them.
+        Public facts about the rows, enforced before the function sees them.
     function : callable
         ``function(rows, *given)`` returns ``size`` finite numbers. The rows are read-only. The
         function must depend on its arguments alone.
@@ -62,7 +62,7 @@ class VectorQuery:
         Public or released arrays, numbers and text for the function. They are copied.
     averages : bool, default False
         Whether the function averages a term of each row in floating point, of a norm of at most
-        ``rows * sensitivity.replaced / 2`` on average: what rounding adds is then in the price.
+        ``rows * sensitivity.replaced / 2`` on average: the price then includes rounding.
         Otherwise the author's proof has to include it.
 
     Examples
@@ -126,7 +126,7 @@ class VectorQuery:
 
     @property
     def privacy_map(self) -> PrivacyMap:
-        """Bounds on what the noisy vector reveals."""
+        """Bounds on the privacy loss of the noisy vector."""
         slack = self.noise_for(NEIGHBOURS).slack(self.size)
         if self.averages:
             slack += _sum_slack(self.domain.rows, self.multiplier)
@@ -191,7 +191,7 @@ class Loss:
         ``slope(scores, target)``, the derivative in the score, row by row. It must depend on its
         arguments alone.
     target_bound : float, default 1.0
-        The target is read as numbers, clipped to this absolute value; what is none counts as 0.
+        The target is read as numbers, clipped to this absolute value; other entries count as 0.
     positive : tuple, default ()
         If not empty, the target is read as labels instead: these count as 1, all others as -1.
     constant : float, default 0.0
@@ -318,7 +318,7 @@ def _squared_slope(scores: Floats, target: Floats) -> Floats:
 
 
 def _each(read: Callable[[Any], float], y: Any) -> Floats:
-    """Read a target row by row: an odd entry neither refuses it nor changes how others are read."""
+    """Read a target row by row: an odd entry raises no error and changes no other entry."""
     return np.fromiter(map(read, y), np.float64, len(y))
 
 
@@ -329,7 +329,7 @@ def _bounded_numbers(y: Any, bound: float) -> Floats:
 def _among(label: Any, wanted: tuple[object, ...]) -> bool:
     try:
         return any(bool(label == one) for one in wanted)
-    except Exception:  # noqa: BLE001 - pandas' NA, an array, or whatever refuses to be compared
+    except Exception:  # noqa: BLE001 - pandas' NA, an array, or another object that cannot be compared
         return False
 
 
@@ -377,7 +377,7 @@ class GradientQuery:
         return self.domain.columns + bool(self.loss.constant)
 
     def point(self, at: ArrayLike) -> Floats:
-        """Return a copy of coefficients, or refuse those for which the constants do not hold."""
+        """Return a copy of coefficients, or raise if they lie outside the ball of the loss."""
         point = np.array(at, dtype=np.float64)
         max_norm = self.loss.coefficient_norm * (1 + 1e-9)
         if point.shape != (self.size,) or not np.linalg.norm(point) <= max_norm:
@@ -401,7 +401,7 @@ class GradientQuery:
 
     @property
     def privacy_map(self) -> PrivacyMap:
-        """Bounds on what all steps together reveal.
+        """Bounds on the privacy loss of all steps together.
 
         A replaced row moves the mean gradient of all rows by at most 2 L / n, rows that move by mu
         tau / n, at every coefficient vector; the iterates are post-processing, and the steps
@@ -455,11 +455,11 @@ _LARGEST = 2.0**61
 
 @dataclass(frozen=True)
 class VectorNoise:
-    """The mechanism of a noisy vector, with how far one replaced row can move what is exact.
+    """The mechanism of a noisy vector, with the sensitivity of the exact vector.
 
     ``scale`` is the standard deviation, or the Laplace scale, of the noise on each coordinate.
-    ``sensitivity`` bounds the distance of the exact vectors of two neighbouring tables, whatever
-    happens to rows on the way: in Euclidean norm for Gaussian noise, in L1 norm for Laplace noise.
+    ``sensitivity`` bounds the distance of the exact vectors of two neighbouring tables, all steps
+    included: in Euclidean norm for Gaussian noise, in L1 norm for Laplace noise.
     ``whole`` numbers get whole noise, others are rounded to a grid of scale / 2**20 first.
     """
 
@@ -473,7 +473,7 @@ class VectorNoise:
         require(valid, "scale and sensitivity must be finite, scale above 0")
 
     def slack(self, dimension: int) -> float:
-        """Return what rounding a vector to the grid adds to sensitivity / scale."""
+        """Return the increase of sensitivity / scale by rounding a vector to the grid."""
         norm = math.sqrt(dimension) if self.kind == "gaussian" else dimension
         return 0.0 if self.whole else norm * _CELLS / _FINENESS
 
@@ -527,7 +527,7 @@ class OncePerRun:
 class SampledNoise:
     """The mechanism of steps that read a fresh secret sample of rows each.
 
-    What is exact is a function of the sample.
+    The exact answer is a function of the sample.
 
     Parameters
     ----------
@@ -552,18 +552,18 @@ class SampledNoise:
 
 
 def _secret(noise: NoiseSource) -> random.Random:
-    """Return what the samples of a run are drawn from."""
+    """Return the source from which the samples of a run are drawn."""
     if isinstance(noise, SeededNoise):
         return random.Random(int(noise.generator().integers(2**62)))
     return random.SystemRandom()
 
 
 def _sum_slack(rows: int, multiplier: float) -> float:
-    """Return what adding up in floating point adds to shift / scale, for a mean over ``rows`` rows.
+    """Return the increase of shift / scale by floating-point sums, for a mean over ``rows`` rows.
 
     Neighbours' sums are rounded differently, behind the row that was replaced too (Casacuberta et
-    al. 2022). In whatever order m vectors of norm at most L are added up, their mean is off by at
-    most m 2^-53 L, but for a relative m 2^-53, in Euclidean norm; in L1 norm by sqrt(d) times that.
+    al. 2022). Add up m vectors of norm at most L in any order. Their mean is off by at most
+    m 2^-53 L in Euclidean norm, but for a relative m 2^-53; in L1 norm by sqrt(d) times that bound.
     The noise is ``multiplier`` times the sensitivity, 2 L / m (or sqrt(d) times that).
     """
     return rows * (rows + 16) * 2.0**-53 / multiplier

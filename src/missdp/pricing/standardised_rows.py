@@ -37,8 +37,8 @@ class StandardisedRows:
     Parameters
     ----------
     values : Rows
-        Private rows. Only a float that is finite counts as observed. A table with an attribute
-        that is not applicable to all rows, or of another shape than the declared one, is refused.
+        Private rows. Only a finite number counts as observed. A table with an attribute that is
+        not applicable to all rows, or of another shape than the declared one, raises an error.
     facts : StandardisedFacts
         Public facts, the steps among them.
     target : array_like, optional
@@ -65,12 +65,12 @@ class StandardisedRows:
         self._values: Any = values
         self._target: Any = target
         self._open = True
-        self._made: dict[object, Any] = {}  # what was made of the rows; private
+        self._made: dict[object, Any] = {}  # results computed from the rows; private
         self._priced: tuple[Question, Bound] | None = None
 
     @property
     def facts(self) -> StandardisedFacts:
-        """What is publicly known of the rows."""
+        """Public facts about the rows."""
         return self._facts
 
     @property
@@ -80,13 +80,13 @@ class StandardisedRows:
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """What every answer rests on, without conditions on the table if these are tested."""
+        """Conditions of every answer, without those on the table if these are tested."""
         return self._facts.conditions(tested=self._test is not None)
 
     # Queries
 
     def price(self, question: Question) -> Bound:
-        """Return the best bound on what an answer reveals: its event is charged."""
+        """Return the best bound on the privacy loss of an answer: its event is charged."""
         priced = self._priced  # read once: another thread may ask something else meanwhile
         if priced is None or priced[0] is not question:
             self._priced = priced = (question, self._facts.bounds(question)[0])
@@ -103,10 +103,10 @@ class StandardisedRows:
         return self._facts.guarantee(self.price(question).event)
 
     def plan(self, query: Any, mechanism: Any = None) -> Release:
-        """Return how a question is answered, and its price; refuse it, by public facts alone.
+        """Return how a query is answered, and its price, or raise by public facts alone.
 
-        A question states its own noise, so ``mechanism`` is None. With a test the answer is None
-        if the test does not pass. Events of test and answer are charged together.
+        A query states its own noise, so ``mechanism`` is None. With a test the answer is None if
+        the test does not pass. Events of test and answer are charged together.
         """
         self._check(query, mechanism)
         event, *beside = self.charges(query)
@@ -120,7 +120,7 @@ class StandardisedRows:
         return Release(event, noise, exact, tuple(beside), steps=query.steps)
 
     def _check(self, query: Any, mechanism: Any) -> None:
-        """Refuse what is not of exactly the known types: a subclass could state other bounds."""
+        """Raise an error unless all types are exact: a subclass could state other bounds."""
         exact_type = type(query) in (VectorQuery, GradientQuery)
         require(
             exact_type, "standardised rows answer queries of the types VectorQuery, GradientQuery"
@@ -134,14 +134,14 @@ class StandardisedRows:
         require(same, "the test was planned for another question")
 
     def changed(self, change: Any, rng: Any) -> NoReturn:
-        """Refuse any change: steps that rows pass are public facts, and are priced."""
+        """Raise an error: the steps that rows pass are public facts, and are priced."""
         del change, rng
         raise ParameterError("standardised rows are not changed; add a step to their chain instead")
 
     def expect(self, queries: Iterable[Any]) -> None:
         """Note nothing: rows are prepared once, for all queries."""
 
-    # What is made of the rows; private
+    # Results computed from the rows; private
 
     def _vector(self, query: VectorQuery) -> Any:
         """Return the exact vector."""
@@ -155,7 +155,7 @@ class StandardisedRows:
         return self._made[query](at[0])
 
     def _tested(self, exact: Callable[..., Any], *at: Any) -> MarginAndAnswer:
-        """Return the distance to failure, and what computes the answer."""
+        """Return the distance to failure, and the function that computes the answer."""
         self._prepared()
         return MarginAndAnswer(self._made["margin"], partial(exact, *at))
 
@@ -206,7 +206,7 @@ def _require_exact_type(kind: type, value: Any) -> None:
 
 
 def _read_only(array: Any) -> Any:
-    """Return an array, which nobody can write to from now on; None stays None."""
+    """Return an array after making it read-only; None stays None."""
     if array is not None:
         array.flags.writeable = False
     return array

@@ -1,4 +1,4 @@
-"""Steps of preprocessing: what each assumes and must prove; and the step that clips rows."""
+"""Steps of preprocessing: their base class, their conditions, and the step that clips rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ except ImportError:
 
 @dataclass(frozen=True)
 class StepCondition(Condition, abstract=True):
-    """What a stability map assumes of every table it may see; its ``sentence`` names its fields.
+    """A condition of a stability map on every table; its ``sentence`` names its fields.
 
     Attributes
     ----------
@@ -147,7 +147,7 @@ class Response(NamedTuple):
 class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
     """Base class: row functions fitted on a table, with a proven bound on how neighbours part.
 
-    A step is fitted without noise, so what it has learned is as private as the table: it is kept
+    A step is fitted without noise, so the fitted step is as private as the table. It is kept
     out of the object's public attributes, its repr and its pickle, and the *transformed table is
     private too*. Only a private mechanism at the end of the pipeline makes an output, whose
     guarantee `missdp.pricing.price` computes from `stability`.
@@ -166,7 +166,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
     _needs_complete: ClassVar[bool] = True
     # Every missing cell gets a value: rows of a complete domain stay, nothing is assumed of them.
     _fills: ClassVar[bool] = False
-    # A row becomes what it does whatever the other rows are, and no further from its counterpart.
+    # The output of a row does not depend on other rows, and is no further from its counterpart.
     _each_by_itself: ClassVar[bool] = False
     # False: a small movement can change which rows go together, so moved rows count as replaced.
     _continuous: ClassVar[bool] = True
@@ -175,7 +175,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         """Return a bound on the distance of the transformed tables.
 
         Of two tables in ``domain`` that satisfy `conditions` and are at most ``distance`` apart;
-        refused (`UnprovenError`) if no bound is proven.
+        raises `UnprovenError` if no bound is proven.
         """
         if self._fills and domain.complete:
             return distance
@@ -196,7 +196,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         raise NotImplementedError
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return public facts about the transformed table; refuse a domain the step cannot take."""
+        """Return public facts about the transformed table, or raise if the step cannot take it."""
         if self._fills and domain.complete:
             return domain
         takes = f"{type(self).__name__} takes complete rows; put an imputation before it"
@@ -209,7 +209,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return domain.radius
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return what `stability` assumes of both tables; empty if nothing."""
+        """Return the conditions of `stability` on both tables."""
         return () if self._fills and domain.complete else self.assumed(domain)
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
@@ -224,7 +224,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         """Return a lower bound on the row replacements before `conditions` fail; private.
 
         It changes by at most 1 between tables at distance ``incoming``, and is 0 where the
-        conditions fail. Refused (`UnprovenError`) if no such bound is known.
+        conditions fail. Raises `UnprovenError` if no such bound is known.
         """
         del values, incoming
         if not any(getattr(c, "about_rows", True) for c in self.conditions(domain)):
@@ -240,7 +240,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         Parameters
         ----------
         X : array_like of shape (n, d), or Table
-            NaN is a missing cell, and so is whatever is not a finite number.
+            A cell that is not a finite number is missing.
         y : ignored
 
         Raises
@@ -277,7 +277,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return hasattr(self, "_private")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without what was learned from the private table."""
+        """Return the state without the fitted row function, which is private."""
         learned = ("_private", "n_features_in_")
         return {k: v for k, v in super().__getstate__().items() if k not in learned}
 
@@ -292,7 +292,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return table
 
     def _learn(self, table: Floats) -> RowFunction:
-        """Return the row function; what it holds is private."""
+        """Return the row function, which is private."""
         raise NotImplementedError
 
 

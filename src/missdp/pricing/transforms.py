@@ -35,7 +35,7 @@ class StandardScaler(StableTransformer):
     min_std : float
         Lower bound s on the standard deviation of every column.
     below : {"assume", "floor"}, default "assume"
-        What ``min_std`` means. ``"assume"``: a condition of the guarantee. ``"floor"``: no
+        The meaning of ``min_std``. ``"assume"``: a condition of the guarantee. ``"floor"``: no
         condition; smaller standard deviations are raised to it, so the bound holds for every
         table, for a slightly larger constant.
 
@@ -324,7 +324,7 @@ class PCADimensionReducer(PCARankReducer):
     def distance_to_failure(
         self, values: Floats, incoming: TableDistance, domain: RowDomain
     ) -> float:
-        """Refuse: the overlap with the frame has no implemented distance to failure."""
+        """Raise an error: the overlap with the frame has no implemented distance to failure."""
         return StableTransformer.distance_to_failure(self, values, incoming, domain)
 
     def _learn(self, table: Floats) -> RowFunction:
@@ -452,7 +452,7 @@ class Quantizer(StableTransformer):
         return max(0.0, (self.max_cluster + 1 - crowd) / max(1, changes))
 
     def transform(self, X: Any) -> Floats:
-        """Refuse: only the table the step was fitted on has clusters.
+        """Raise an error: only the table that the step was fitted on has clusters.
 
         Use `fit_transform`; a good cluster is a fact about one table.
         """
