@@ -40,7 +40,7 @@ max_incomplete = 30
 [[step]]
 kind = "pca-rank"
 n_components = 2
-least_gap = 0.2
+min_gap = 0.2
 [mechanism]
 kind = "mean"
 noise_multiplier = 8.0

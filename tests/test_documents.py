@@ -152,7 +152,7 @@ columns = 4
 [[step]]
 kind = "pca-rank"
 n_components = 2
-least_gap = 0.2
+min_gap = 0.2
 [mechanism]
 kind = "mean"
 noise_multiplier = 8.0

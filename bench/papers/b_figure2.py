@@ -68,7 +68,7 @@ def panels(points: int) -> Iterator[dict[str, Any]]:
     yield panel("mean imputation", "", "incomplete rows of 1000", missing, bounds, tau)
     counts = np.unique(np.geomspace(101, 10_000, points).astype(int))
     for gap in (0.05, 0.5):
-        step = PCARankReducer(n_components=2, least_gap=gap)
+        step = PCARankReducer(n_components=2, min_gap=gap)
         bounds = [ours(step, RowDomain(rows=int(n), columns=5)) for n in counts]
         tau = 4 * (3 * counts + 2) / ((counts - 1) * gap)
         yield panel("PCA for rank reduction", f"gap = {gap}", "rows", counts, bounds, tau)

@@ -130,7 +130,7 @@ class Sound:
         radius = float(np.linalg.norm(pilot, axis=1).max())
         spectrum = np.linalg.svd(pilot / radius, compute_uv=False) ** 2 / shape.rows
         gap = 0.5 * float(spectrum[shape.rank - 1] - spectrum[shape.rank])
-        pca = PCARankReducer(n_components=shape.rank, least_gap=gap, moment="second")
+        pca = PCARankReducer(n_components=shape.rank, min_gap=gap, moment="second")
         return cls(RowClipper(radius=1.0).fit_transform(X / radius), y, pca, radius)
 
     def pipeline(self, steps: list, seed: int = 0) -> PricedPipeline:
@@ -193,7 +193,7 @@ def soundly(shape: Shape) -> Found:
     with warnings.catch_warnings(action="ignore"):  # the epsilon of what it refuses is huge
         outcome = propose_test_release(whole, sound.X, sound.y, test_epsilon=0.5)
     return {
-        "gap": sound.pca.least_gap,
+        "gap": sound.pca.min_gap,
         "radius": sound.radius,
         "least_loss": least,
         "turns_by": price(whole).steps[0].movement,

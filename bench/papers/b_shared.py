@@ -9,7 +9,16 @@ import numpy as np
 from scipy.special import logsumexp
 
 from missdp.pricing import Sensitivity, TableDistance
-from missdp.pricing.privacy_maps import PrivacyMap
+from missdp.pricing.privacy_maps import PrivacyMap, _curves, _theorem_two
+
+
+def overall_curve(mechanism: PrivacyMap, distance: TableDistance, alpha: float) -> float:
+    """Return the smallest Rényi bound at one order, over all three derivations of the library."""
+    return min(
+        mechanism.curve(alpha, distance),
+        _theorem_two(alpha, *_curves(mechanism, distance)),
+        mechanism.curve(alpha, distance.forget_movement()),
+    )
 
 
 def exponential_map(*, sensitivity: Sensitivity, epsilon: float) -> PrivacyMap:

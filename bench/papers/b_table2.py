@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from _tables import Found, markdown, run
-from b_shared import exponential_map, iteration_map
+from b_shared import exponential_map, iteration_map, overall_curve
 from scipy.optimize import brentq
 
 from missdp.pricing import (
@@ -38,7 +38,6 @@ from missdp.pricing import (
     RowDomain,
     StandardScaler,
     TableDistance,
-    overall_curve,
 )
 from missdp.pricing.privacy_maps import (
     PrivacyMap,
@@ -68,8 +67,8 @@ def steps() -> list[Step]:
     # Their p counts rows that change; ours follows from the cluster size, P / 4 on a line.
     quantize = Quantizer(eta=ETA, max_cluster=P // 4).stability(NEIGHBOURS, one)
     dedup = Deduplicator(eta=ETA, max_cluster=P // 4).stability(NEIGHBOURS, one)
-    pca = PCARankReducer(n_components=1, least_gap=GAP).stability(NEIGHBOURS, two)
-    scale = StandardScaler(least_std=STD).stability(NEIGHBOURS, one)
+    pca = PCARankReducer(n_components=1, min_gap=GAP).stability(NEIGHBOURS, two)
+    scale = StandardScaler(min_std=STD).stability(NEIGHBOURS, one)
     return [
         Step("deduplication", float(P), dedup),
         Step("quantisation", P * ETA, quantize),
@@ -210,7 +209,7 @@ def beaten(s: float) -> dict[str, float]:
     """
     pair = scaling_pair(N, s)
     least = min(float(table.std()) for table in pair)
-    scaled = [StandardScaler(least_std=least * (1 - 1e-9)).fit_transform(t) for t in pair]
+    scaled = [StandardScaler(min_std=least * (1 - 1e-9)).fit_transform(t) for t in pair]
     gradients, total = (
         abs(float(tent(scaled[0], reach).sum() - tent(scaled[1], reach).sum()))
         for reach in (1.0, 0.5)

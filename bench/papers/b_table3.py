@@ -123,7 +123,7 @@ def our_regression(pair: Pair) -> float:
     rows = [table[~np.isnan(table[:, 0])][:, 1:] for table in pair]
     least = min(float(np.linalg.eigvalsh(x.T @ x)[0]) for x in rows) / len(pair[0])
     step = RegressionImputer(
-        target=0, max_incomplete=max(1, incomplete(pair)), least_eigenvalue=max(least, 1e-9)
+        target=0, max_incomplete=max(1, incomplete(pair)), min_eigenvalue=max(least, 1e-9)
     )
     return step.response(NEIGHBOURS, domain(pair)).shift
 
@@ -217,7 +217,7 @@ def formulas() -> list[dict[str, object]]:
     two = RowDomain(rows=N, columns=2, complete=False)
     median_step = MedianImputer(max_incomplete=P, central_gap=CENTRAL_GAP)
     trim_step = TrimmedMeanImputer(max_incomplete=P, trim=TRIM, trimmed_range=SPAN)
-    line = RegressionImputer(target=0, max_incomplete=P, least_eigenvalue=EIGENVALUE)
+    line = RegressionImputer(target=0, max_incomplete=P, min_eigenvalue=EIGENVALUE)
     low = high = EIGENVALUE * N
     rows = [
         ("mean, one hole a row", 2 / (N - P),

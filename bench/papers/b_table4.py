@@ -38,7 +38,7 @@ def soundly(sound: Sound, clip: float, epsilon: float, repeats: int) -> float | 
     # Clipping shortens every row, so the declared gap shrinks with its square.
     pca = PCARankReducer(
         n_components=sound.pca.n_components,
-        least_gap=sound.pca.least_gap * clip**2,
+        min_gap=sound.pca.min_gap * clip**2,
         moment="second",
     )
     steps = [("clip", RowClipper(radius=clip)), ("pca", pca)]

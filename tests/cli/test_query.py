@@ -400,7 +400,7 @@ max_incomplete = 30
 [[step]]
 kind = "pca-rank"
 n_components = 2
-least_gap = 0.2
+min_gap = 0.2
 """
 PIPELINE = TABLE.format(rows=1000, columns=4, more=STEPS)
 
@@ -425,7 +425,7 @@ def test_a_pipeline_costs_more_than_its_last_step_claims(ok, told, run, fails, t
     assert (tmp_path / "p.svg").stat().st_size > 1000
     fails(5, "", "price", path, "--plot", tmp_path / "no" / "p.svg")
     for line, says in (  # as in the file
-        ("least_gap = 0.2\n", "[[step]] 2 (pca-rank) needs least_gap"),
+        ("min_gap = 0.2\n", "[[step]] 2 (pca-rank) needs min_gap"),
         ("noise_multiplier = 8.0\n", "[mechanism] (mean) needs noise_multiplier"),
         ("max_incomplete = 30\n", "[[step]] 1 (impute-mean) needs max_incomplete"),
     ):

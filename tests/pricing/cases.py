@@ -34,13 +34,13 @@ CHAINS = {
     "dedup": [mp.MeanImputer(max_incomplete=5), mp.Deduplicator(eta=0.1, max_cluster=3)],
     "min-max": [
         mp.MeanImputer(max_incomplete=5),
-        mp.MinMaxScaler(least_range=0.1, extreme_gap=0.1),
+        mp.MinMaxScaler(min_range=0.1, extreme_gap=0.1),
     ],
     "chain": [
         mp.MeanImputer(max_incomplete=5),
-        mp.StandardScaler(least_std=0.2),
+        mp.StandardScaler(min_std=0.2),
         mp.RowClipper(radius=1.0),
-        mp.PCARankReducer(n_components=1, least_gap=0.05),
+        mp.PCARankReducer(n_components=1, min_gap=0.05),
     ],
 }
 
@@ -54,10 +54,10 @@ KINDS = {
     mp.TrimmedMeanImputer: {"max_incomplete": 2, "trim": 1, "trimmed_range": 0.1},
     mp.RegressionImputer: {"target": 1, "max_incomplete": 2, "regularization": 0.1},
     mp.NeighbourImputer: {"max_incomplete": 1, "n_neighbors": 2, "max_donations": 2},
-    mp.StandardScaler: {"least_std": 0.3},
-    mp.MinMaxScaler: {"least_range": 0.1, "extreme_gap": 0.1},
-    mp.PCARankReducer: {"n_components": 1, "least_gap": 0.1},
-    mp.PCADimensionReducer: {"n_components": 1, "least_gap": 0.1, "least_overlap": 0.5},
+    mp.StandardScaler: {"min_std": 0.3},
+    mp.MinMaxScaler: {"min_range": 0.1, "extreme_gap": 0.1},
+    mp.PCARankReducer: {"n_components": 1, "min_gap": 0.1},
+    mp.PCADimensionReducer: {"n_components": 1, "min_gap": 0.1, "min_overlap": 0.5},
     mp.Quantizer: {"eta": 0.1, "max_cluster": 2, "max_neighbours": 2},
     mp.Deduplicator: {"eta": 0.1, "max_cluster": 2},
     mp.PrivateMean: {"noise_multiplier": 4.0},

@@ -4,6 +4,7 @@ from functools import cache, partial
 
 import numpy as np
 import pandas as pd
+from table_distances import distance_between
 
 from missdp import AllPairs, Numeric, Schema
 from missdp import pricing as mp
@@ -81,7 +82,7 @@ def extreme_pair(seed, *, replaced=1, moving=False, d=None, holes=True):
 
 
 def distance_of(pair, replaced):
-    return mp.TableDistance.between(*pair, replaced=replaced)
+    return distance_between(*pair, replaced=replaced)
 
 
 def incomplete(pair):
@@ -138,7 +139,7 @@ def regression_case(pair):
         X = np.nan_to_num(table[~np.isnan(table[:, 0])][:, 1:], nan=0.0)
         least.append(float(np.linalg.eigvalsh(X.T @ X / table.shape[0])[0]))
     ridge, least = 0.05 if min(least) < 0.02 else 0.0, max(0.0, min(least)) * (1 - 1e-9)
-    facts = {"target": 0, "regularization": ridge, "least_eigenvalue": least}
+    facts = {"target": 0, "regularization": ridge, "min_eigenvalue": least}
     step = mp.RegressionImputer(max_incomplete=incomplete(pair), **facts)
     return step, _domain(pair, complete=False)
 
@@ -175,7 +176,7 @@ def neighbours_case(pair):
 
 def standard_case(pair):
     least = min(float(t.std(axis=0).min()) for t in pair)
-    return mp.StandardScaler(least_std=max(least, 0.05) * (1 - 1e-9)), _domain(pair)
+    return mp.StandardScaler(min_std=max(least, 0.05) * (1 - 1e-9)), _domain(pair)
 
 
 def min_max_case(pair):
@@ -184,7 +185,7 @@ def min_max_case(pair):
         float(np.diff(c)[part].max()) for c in columns for part in (slice(3), slice(-3, None))
     )
     least = max(min(float(np.ptp(c)) for c in columns), 1e-3)
-    facts = {"least_range": least, "extreme_gap": gap, "extreme_ranks": ranks}
+    facts = {"min_range": least, "extreme_gap": gap, "extreme_ranks": ranks}
     return mp.MinMaxScaler(**facts), _domain(pair)
 
 
@@ -197,7 +198,7 @@ def _gap(table, k, moment):
 
 def pca_case(pair, moment="covariance"):
     least = min(_gap(t, 1, moment) for t in pair) * (1 - 1e-9)
-    step = mp.PCARankReducer(n_components=1, least_gap=max(least, 1e-6), moment=moment)
+    step = mp.PCARankReducer(n_components=1, min_gap=max(least, 1e-6), moment=moment)
     return step, _domain(pair)
 
 
@@ -209,7 +210,7 @@ def pca_dimension_case(pair):
     least = min(_gap(t, 1, "covariance") for t in pair) * (1 - 1e-9)
     largest = [np.linalg.eigh(np.cov(t.T))[1][:, -1] for t in pair]
     overlap = max(min(abs(float(vector[0])) for vector in largest), 1e-6) * (1 - 1e-9)
-    facts = {"n_components": 1, "least_gap": max(least, 1e-6), "least_overlap": overlap}
+    facts = {"n_components": 1, "min_gap": max(least, 1e-6), "min_overlap": overlap}
     return mp.PCADimensionReducer(**facts), _domain(pair)
 
 
@@ -223,6 +224,6 @@ mean_case = _case("mean", _mean, complete=False)
 mean_one_cell_case = _case("one cell", partial(_mean, cells_per_row=1), complete=False)
 constant_case = _case("constant", lambda _: mp.ConstantImputer(value=-0.5), complete=False)
 clip_case = _case("clip", lambda _: mp.RowClipper(radius=0.3), complete=False)
-standard_floor_case = _case("floor", lambda _: mp.StandardScaler(least_std=0.4, below="floor"))
+standard_floor_case = _case("floor", lambda _: mp.StandardScaler(min_std=0.4, below="floor"))
 deduplicate_case = _case("deduplicate", partial(_cluster, mp.Deduplicator))
 quantize_case = _case("quantize", partial(_cluster, mp.Quantizer))

@@ -102,9 +102,9 @@ def test_a_distance_to_failure_moves_by_at_most_one(seed, epsilon):
     pair = cases.holey_pair(seed, d=2)
     steps = [
         ("impute", mp.MeanImputer(max_incomplete=6)),
-        ("scale", mp.StandardScaler(least_std=0.05)),
+        ("scale", mp.StandardScaler(min_std=0.05)),
         ("clip", mp.RowClipper(radius=1.0)),
-        ("pca", mp.PCARankReducer(n_components=1, least_gap=0.01)),
+        ("pca", mp.PCARankReducer(n_components=1, min_gap=0.01)),
     ]
     domain = cases._domain(pair, complete=False)
     fit = piped(steps, ESTIMATORS["mean"], domain, tested=epsilon)
@@ -112,15 +112,15 @@ def test_a_distance_to_failure_moves_by_at_most_one(seed, epsilon):
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-@pytest.mark.parametrize("chain", [[], [("scale", mp.StandardScaler(least_std=0.2))]])
+@pytest.mark.parametrize("chain", [[], [("scale", mp.StandardScaler(min_std=0.2))]])
 def test_what_is_charged_covers_what_the_law_reveals(name, chain):
     """Closed forms: zCDP of Gaussian answers, pure DP of Laplace answers."""
     whole = mp.PricedPipeline(chain, ESTIMATORS[name], rows=40, columns=2, delta=0.01)
-    facts = whole.asked()[0]
+    facts = whole.facts_and_query()[0]
     question, event = whole.estimator.question(facts.domain), whole.bounds()[0].event
     if isinstance(event, RDPEvent):
         return
-    law = question.law(facts.distance)
+    law = question.noise_for(facts.distance)
     ratio = law.sensitivity / law.scale + law.slack(question.size)
     if isinstance(event, ZCDPEvent):
         assert event.rho == pytest.approx(getattr(question, "steps", 1) * ratio**2 / 2, rel=1e-9)
@@ -171,7 +171,7 @@ def test_a_pipeline_stays_within_the_sensitivity_of_the_whole_chain(case, seed, 
     try:
         step, domain = case(pair)
         whole = mp.PricedPipeline([("step", step)], ESTIMATORS[name], **vars(domain))
-        whole.asked()
+        whole.facts_and_query()
     except (ParameterError, UnprovenError):
         assume(False)
     assert check(piped(whole.steps, ESTIMATORS[name], domain), tuple((t, y) for t in pair))
@@ -185,10 +185,10 @@ def test_the_worst_neighbours_use_up_the_whole_sensitivity(name):
     if name == "covariance":  # all rows at one point of the sphere but the first
         others = np.tile([[1.0, 0.0]], (8, 1))
         tables = [np.vstack([[[end, 0.0]], others]) for end in (1.0, -1.0, -0.999)]
-        moved = np.linalg.norm(asked.exact(tables[1], None) - asked.exact(tables[2], None))
+        moved = np.linalg.norm(asked.exact(tables[1]) - asked.exact(tables[2]))
         assert 0.999 <= moved / (0.001 * asked.sensitivity.l12) <= 1.0
-    gap = asked.exact(tables[0], None) - asked.exact(tables[1], None)
-    law = asked.law(mp.NEIGHBOURS)
+    gap = asked.exact(tables[0]) - asked.exact(tables[1])
+    law = asked.noise_for(mp.NEIGHBOURS)
     moved = np.abs(gap).sum() if law.kind == "laplace" else np.linalg.norm(gap)
     assert moved == pytest.approx(law.sensitivity, rel=1e-9)
 
@@ -211,9 +211,11 @@ def test_gradients_unclipped_are_found(method, tested, monkeypatch):
 
 
 def test_margin_moving_too_far_is_found(monkeypatch):
-    fit = piped([("scale", mp.StandardScaler(least_std=0.05))], ESTIMATORS["mean"], DOMAIN, 5.0)
+    fit = piped([("scale", mp.StandardScaler(min_std=0.05))], ESTIMATORS["mean"], DOMAIN, 5.0)
     assert check(fit, worst_pair())
-    monkeypatch.setattr(mp.StandardScaler, "failure_margin", lambda _, table, *__: 3 * table[0, 0])
+    monkeypatch.setattr(
+        mp.StandardScaler, "distance_to_failure", lambda _, table, *__: 3 * table[0, 0]
+    )
     with pytest.raises(CheckFailedError, match=r"the answer reveals|one row moves"):
         check(fit, worst_pair())
 

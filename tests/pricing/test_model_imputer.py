@@ -298,7 +298,7 @@ def test_a_pipeline_pays_nothing_for_it_and_says_that_the_model_is_paid_apart():
     assert found.steps[0].rows_moved == 0
     fitted = pipeline.fit(Table.read(holey(N), SCHEMA))
     assert fitted.estimator_.mean_.shape == (6,)
-    scaled = [("fill", IMPUTER), ("scale", mp.StandardScaler(least_std=0.1))]
+    scaled = [("fill", IMPUTER), ("scale", mp.StandardScaler(min_std=0.1))]
     more = mp.PricedPipeline(scaled, END, complete=False, **FACTS)
     assert price(more).epsilon > found.epsilon
     plan = plan_test(more, test_epsilon=0.1)  # no test of the table stands in for it

@@ -17,7 +17,7 @@ from missdp.accounting import Condition, Filter
 from missdp.errors import ParameterError
 from missdp.pricing import chains as prices
 from missdp.pricing import propose_test_release
-from missdp.pricing.prices import _MECHANISMS, _STEPS
+from missdp.pricing.pipeline_files import MECHANISMS, STEPS
 from missdp.session.sampling import SeededNoise
 from missdp.testing import check_non_interference
 from pricing import stability_cases
@@ -96,7 +96,7 @@ CASES = [*(("chain", name) for name in KINDS), *((chain, "mean") for chain in CH
 @pytest.mark.long
 @pytest.mark.parametrize(("chain", "name"), [*CASES, ("warning", "mean")])
 def test_what_a_pipeline_shows_was_released(chain, name, monkeypatch):
-    monkeypatch.setitem(CHAINS, "warning", [*CHAINS["mean"], WarningScaler(least_std=0.2)])
+    monkeypatch.setitem(CHAINS, "warning", [*CHAINS["mean"], WarningScaler(min_std=0.2)])
     assert check_non_interference(partial(chained, chain, ESTIMATORS[name]), tables=TABLES)
 
 
@@ -149,7 +149,7 @@ def test_a_fitted_estimator_keeps_no_rows(name, piped):
     hoarding = Hoarding(noise_multiplier=30.0, n_iter=3, method="sgd")
     fitted = estimator = clone(ESTIMATORS.get(name, hoarding)).set_params(random_state=0)
     if piped:
-        steps = [("scale", mp.StandardScaler(least_std=0.2)), ("clip", mp.RowClipper(radius=1.0))]
+        steps = [("scale", mp.StandardScaler(min_std=0.2)), ("clip", mp.RowClipper(radius=1.0))]
         facts = {"rows": rows, "columns": COLUMNS, "random_state": 0, "delta": 0.01}
         fitted = mp.PricedPipeline(steps, estimator, **facts)
     objects = reachable(fitted.fit(x, y))
@@ -158,7 +158,7 @@ def test_a_fitted_estimator_keeps_no_rows(name, piped):
     if name == "hoarding":
         model = fitted.estimator_ if piped else fitted
         with pytest.raises(ParameterError, match="no more were charged"):
-            model.kept_.at(np.zeros(COLUMNS + 1))
+            model.kept_(np.zeros(COLUMNS + 1))
     else:
         assert not any(isinstance(one, (SeededNoise, np.random.Generator)) for one in objects)
 
@@ -186,8 +186,8 @@ def test_nothing_that_is_exported_is_left_out():
     public = {n: f for n, f in vars(stability_cases).items() if not n.startswith("_")}
     tried = {type(case(pair)[0]) for name, case in public.items() if name.endswith("_case")}
     steps, ends = exported(mp.StableTransformer), exported(mp.PrivateEstimator)
-    assert steps == tried | {mp.RowClipper, mp.ConstantImputer} == set(_STEPS.values())
-    assert ends == set(_MECHANISMS.values()) == {type(e) for e in ESTIMATORS.values()}
+    assert steps == tried | {mp.RowClipper, mp.ConstantImputer} == set(STEPS.values())
+    assert ends == set(MECHANISMS.values()) == {type(e) for e in ESTIMATORS.values()}
     for kind in steps | ends:
         init = [f for f in dataclasses.fields(kind) if f.init]
         assert all(f.kw_only for f in init)

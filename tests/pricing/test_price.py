@@ -45,7 +45,7 @@ ESTIMATORS = [
     mp.PrivateLogisticRegression(noise_multiplier=4.0, n_iter=20, method="sgd", batch_size=20),
     mp.PrivateLinearRegression(noise_multiplier=30.0, n_iter=20),
 ]
-IMPUTE, SCALE = mp.MeanImputer(max_incomplete=30), mp.StandardScaler(least_std=0.4)
+IMPUTE, SCALE = mp.MeanImputer(max_incomplete=30), mp.StandardScaler(min_std=0.4)
 
 
 def impute_and_scale(estimator, **more):
@@ -65,7 +65,7 @@ def test_the_price_is_between_the_naive_claim_and_every_other_bound(estimator):
     assert all(result.epsilon <= other + 1e-9 for _, other in result.alternatives)
     assert result.epsilon == result.guarantee.epsilon <= result.group_epsilon
     kinds = {type(c) for c in result.guarantee.conditions}
-    assert {DeclaredRowCount, mp.IncompleteRows, mp.LeastStandardDeviation} <= kinds
+    assert {DeclaredRowCount, mp.IncompleteRows, mp.MinStandardDeviation} <= kinds
     assert result.adjacency == "replace-one"
     assert Guarantee.from_dict(result.to_dict()["guarantee"]) == result.guarantee
     assert all(c.statement() in str(result) for c in result.guarantee.conditions)
@@ -181,8 +181,8 @@ CHEAPER = {
 def test_price_names_the_change_that_costs_least(case):
     steps = {
         "impute": mp.MeanImputer(max_incomplete=200),
-        "scale": mp.StandardScaler(least_std=0.4),
-        "pca": mp.PCARankReducer(n_components=2, least_gap=0.3),
+        "scale": mp.StandardScaler(min_std=0.4),
+        "pca": mp.PCARankReducer(n_components=2, min_gap=0.3),
     }
     name, change = CHEAPER[case]
     chain = [(name, steps[name])] if name else []
@@ -204,7 +204,7 @@ def test_price_of_several_steps_names_the_costliest():
     chain = [
         ("impute", mp.MeanImputer(max_incomplete=200)),
         ("clip", mp.RowClipper(radius=1.0)),
-        ("pca", mp.PCARankReducer(n_components=2, least_gap=0.3, moment="second")),
+        ("pca", mp.PCARankReducer(n_components=2, min_gap=0.3, moment="second")),
     ]
     domain = {"rows": 20_000, "columns": 4, "complete": False, "delta": 1e-6}
     model = mp.PrivateLogisticRegression(noise_multiplier=120.0)
@@ -234,7 +234,7 @@ max_incomplete = 30
 [[step]]
 kind = "scale-standard"
 name = "scale"
-least_std = 0.4
+min_std = 0.4
 [mechanism]
 kind = "mean"
 noise_multiplier = 4.0
@@ -251,15 +251,15 @@ WRONG = [
 
 
 CASES = {
-    "pca": [("pca", mp.PCARankReducer(n_components=1, least_gap=0.2))],
+    "pca": [("pca", mp.PCARankReducer(n_components=1, min_gap=0.2))],
     "mean": [("impute", mp.MeanImputer(max_incomplete=400))],
-    "scale": [("scale", mp.StandardScaler(least_std=0.2))],
+    "scale": [("scale", mp.StandardScaler(min_std=0.2))],
     "quantize": [("round", mp.Quantizer(eta=0.01, max_cluster=400))],
     "chain": [
         ("impute", mp.MeanImputer(max_incomplete=40)),
-        ("scale", mp.StandardScaler(least_std=0.6)),
+        ("scale", mp.StandardScaler(min_std=0.6)),
         ("clip", mp.RowClipper(radius=1.0)),
-        ("pca", mp.PCARankReducer(n_components=1, least_gap=0.1, moment="second")),
+        ("pca", mp.PCARankReducer(n_components=1, min_gap=0.1, moment="second")),
     ],
 }
 
@@ -333,7 +333,7 @@ def test_the_total_is_never_looser_than_theorem_8(epsilon, beta, surplus):
     descent = PrivacyMap.gaussian(
         sensitivity=gradient, sigma=2 * math.sqrt(10) / (epsilon * n), steps=10
     )
-    step = mp.PCARankReducer(n_components=1, least_gap=beta)
+    step = mp.PCARankReducer(n_components=1, min_gap=beta)
     best = bounds(descent, step.stability(mp.NEIGHBOURS, mp.RowDomain(rows=n, columns=5)), delta)[0]
     assert best.epsilon + epsilon <= theorem_8
 
@@ -352,7 +352,7 @@ def shown_epsilon(pipeline, x, y):
     half bounds both error rates (Clopper-Pearson, 1 - 1e-4 each).
     """
     assert (np.nan_to_num(x) != np.nan_to_num(y)).any(axis=1).sum() <= 1
-    facts, noise, outputs = pipeline.asked()[0], SeededNoise(3), []
+    facts, noise, outputs = pipeline.facts_and_query()[0], SeededNoise(3), []
     question = pipeline.estimator.question(facts.domain)
     for table in (x, y):
         with StandardisedRows(table, facts) as rows:
@@ -383,7 +383,7 @@ def test_the_attack_exceeds_the_naive_claim_but_not_the_price():
     result, shown = price(pipeline), shown_epsilon(pipeline, x, y)
     assert 1.3 * result.naive_epsilon < shown <= result.epsilon
     # The pair is the worst one, so an exact audit of the shift leaves no slack in the price.
-    facts, mean = pipeline.asked()
+    facts, mean = pipeline.facts_and_query()
     finals = [StandardisedRows(t, facts).plan(mean).exact()[0] for t in (x, y)]
     moved = math.sqrt(2 * pipeline.bounds()[0].event.rho)
     assert abs(finals[0] - finals[1]) / (2.0 * 2 / 200) == pytest.approx(moved, rel=1e-4)
@@ -414,17 +414,16 @@ def test_a_fit_states_the_price_and_charges_before_anything_is_read():
 
 
 def test_what_has_no_price_is_refused():
-    domain, end = mp.RowDomain(rows=500, columns=3), ESTIMATORS[0]
-    pca = mp.PCARankReducer(n_components=1, least_gap=0.2)
-    ours = make_pipeline(pca, end)
-    declared = mp.PricedPipeline(ours.steps[:-1], end, rows=500, columns=3)
-    assert price(ours, domain=domain).epsilon == price(declared).epsilon
+    end, shape = ESTIMATORS[0], {"rows": 500, "columns": 3}
+    ours = make_pipeline(mp.PCARankReducer(n_components=1, min_gap=0.2), end)
+    declared = mp.PricedPipeline(ours.steps[:-1], end, **shape)
+    strange = mp.PricedPipeline([("scale", Unknown())], end, **shape)
     assert price(declared, delta=1e-3).epsilon < price(declared).epsilon
     median = [("impute", mp.MedianImputer(max_incomplete=9, central_gap=0.1))]
     for error, told, ask in (
-        (ParameterError, "domain", lambda: price(ours)),
-        (UnprovenError, "not known", lambda: price(make_pipeline(Unknown(), end), domain=domain)),
-        (UnprovenError, "private est", lambda: price(make_pipeline(pca, Unknown()), domain=domain)),
+        (ParameterError, "only a PricedPipeline", lambda: price(ours)),
+        (UnprovenError, "not known", lambda: price(strange)),
+        (UnprovenError, "private est", lambda: price(mp.PricedPipeline([], Unknown(), **shape))),
         (ParameterError, "imputation", lambda: price(impute_and_scale(end).set_params(steps=[]))),
         (UnprovenError, "fail", lambda: plan(impute_and_scale(end).set_params(steps=median))),
         (ParameterError, "test_epsilon", lambda: plan(declared, test_epsilon=0.0)),

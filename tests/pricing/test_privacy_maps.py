@@ -13,13 +13,13 @@ import pytest
 from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from papers.b_shared import exponential_map, iteration_map
+from papers.b_shared import exponential_map, iteration_map, overall_curve
 from scipy.special import logsumexp
 from scipy.stats import norm
 
 from missdp import pricing as mp
 from missdp.errors import ParameterError
-from missdp.pricing import bounds, overall_curve
+from missdp.pricing import bounds
 from missdp.pricing.privacy_maps import (
     PrivacyMap,
     Sensitivity,
@@ -28,6 +28,7 @@ from missdp.pricing.privacy_maps import (
     _theorem_two,
 )
 from missdp.pricing.questions import VectorNoise
+from pricing.table_distances import distance_between
 
 GRID = np.linspace(-60, 60, 24_001)
 STEP = GRID[1] - GRID[0]
@@ -116,7 +117,7 @@ def test_iteration_stays_within_its_map(seed):
     y, replaced, order = x.copy(), int(rng.integers(0, 3)), rng.permutation(n)
     y[order[:replaced]] = -x[order[:replaced]]
     y[order[3 : 3 + int(rng.integers(0, 4))]] += 0.3
-    distance = mp.TableDistance.between(x[:, None], y[:, None], replaced=replaced)
+    distance = distance_between(x[:, None], y[:, None], replaced=replaced)
 
     def stopped(rows):
         mean, variance = 0.0, 0.0
@@ -203,7 +204,7 @@ def test_intercept_beyond_the_radius_of_a_loss_is_refused():
     loss = mp.Loss.logistic(radius=1.0, coefficient_norm=1.0, constant=0.5)
     domain = mp.RowDomain(rows=40, columns=2)
     with pytest.raises(ParameterError, match="must hold for the radius"):
-        mp.GradientSteps(domain=domain, loss=loss, multiplier=1.0, steps=1)
+        mp.GradientQuery(domain=domain, loss=loss, multiplier=1.0, steps=1)
 
 
 def test_a_price_beyond_all_use_is_a_number():

@@ -11,6 +11,7 @@ import stability_cases as cases
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
+from table_distances import covers, distance_between
 
 from missdp import pricing as mp
 from missdp.errors import ParameterError, UnprovenError
@@ -33,12 +34,12 @@ COLUMNS = dict.fromkeys([*PCA, cases.regression_case], 3) | {cases.model_case: 2
 def in_collection(step, pair):
     """Whether both tables meet the conditions that a case could not tighten to the pair."""
     if isinstance(step, mp.StandardScaler) and step.below == "assume":
-        return min(t.std(axis=0).min() for t in pair) >= step.least_std
+        return min(t.std(axis=0).min() for t in pair) >= step.min_std
     if isinstance(step, mp.MinMaxScaler):
-        return min(np.ptp(t, axis=0).min() for t in pair) >= step.least_range
-    if isinstance(step, mp.PCADimensionReducer) and step.least_overlap <= 1e-5:
+        return min(np.ptp(t, axis=0).min() for t in pair) >= step.min_range
+    if isinstance(step, mp.PCADimensionReducer) and step.min_overlap <= 1e-5:
         return False
-    return not isinstance(step, mp.PCARankReducer) or step.least_gap > 1e-6
+    return not isinstance(step, mp.PCARankReducer) or step.min_gap > 1e-6
 
 
 def check(step, domain, pair, replaced):
@@ -50,7 +51,7 @@ def check(step, domain, pair, replaced):
     except (ParameterError, UnprovenError):
         assume(False)
     assume(in_collection(step, pair))
-    assert bound.covers(*results)
+    assert covers(bound, *results)
     for table in results:
         assert table.shape == (domain.rows, after.columns)
         assert isinstance(step, mp.RowClipper) or np.isfinite(table).all()
@@ -97,22 +98,22 @@ def test_chain_of_imputation_scaling_and_pca(seed):
     tables = pair = cases.holey_pair(seed, d=2)
     steps = [
         ("impute", mp.MeanImputer(max_incomplete=cases.incomplete(pair))),
-        ("scale", mp.StandardScaler(least_std=0.5, below="floor")),
+        ("scale", mp.StandardScaler(min_std=0.5, below="floor")),
         ("clip", mp.RowClipper(radius=1.0)),
     ]
     for _, step in steps:
         tables = [clone(step).fit_transform(t) for t in tables]
     gap = min(np.diff(np.linalg.eigvalsh(np.cov(t.T)))[0] for t in tables)
     assume(gap > 1e-3)
-    steps.append(("pca", mp.PCARankReducer(n_components=1, least_gap=gap * (1 - 1e-9))))
+    steps.append(("pca", mp.PCARankReducer(n_components=1, min_gap=gap * (1 - 1e-9))))
     tables = [clone(steps[-1][1]).fit_transform(t) for t in tables]
     domain = mp.RowDomain(rows=len(pair[0]), columns=2, complete=False)
-    assert trace(steps, domain)[-1].distance_after.covers(*tables)
+    assert covers(trace(steps, domain)[-1].distance_after, *tables)
 
 
 def test_chains_without_a_proof_are_refused_by_name():
     domain = mp.RowDomain(rows=100, columns=2)
-    holes, scale = replace(domain, complete=False), ("scale", mp.StandardScaler(least_std=0.2))
+    holes, scale = replace(domain, complete=False), ("scale", mp.StandardScaler(min_std=0.2))
     quantizer = ("round", mp.Quantizer(eta=0.1, max_cluster=3))
     for error, told, steps, rows in (
         (UnprovenError, r"'round'.*continuous", [scale, quantizer], domain),
@@ -133,7 +134,7 @@ def test_gaps_between_values_that_are_all_replaced_prove_nothing():
     step = mp.MedianImputer(max_incomplete=49, central_gap=0.0)
     domain = mp.RowDomain(rows=50, columns=1, complete=False)
     filled = [clone(step).fit_transform(table) for table in pair]
-    assert step.stability(mp.NEIGHBOURS, domain).covers(*filled)
+    assert covers(step.stability(mp.NEIGHBOURS, domain), *filled)
     end = mp.PrivateMean(noise_multiplier=5.0, mechanism="laplace")
     pipeline = mp.PricedPipeline([("impute", step)], end, **vars(domain), delta=0.0)
     assert pipeline.guarantee().epsilon == pytest.approx(10, rel=1e-4)
@@ -143,9 +144,9 @@ def test_gaps_between_values_that_are_all_replaced_prove_nothing():
 
 # Distances to failure: 1-Lipschitz, zero where the condition fails, refused where unknown
 COMPLETE = [
-    mp.PCARankReducer(n_components=1, least_gap=0.01),
-    mp.PCARankReducer(n_components=1, least_gap=0.01, moment="second"),
-    mp.StandardScaler(least_std=0.1),
+    mp.PCARankReducer(n_components=1, min_gap=0.01),
+    mp.PCARankReducer(n_components=1, min_gap=0.01, moment="second"),
+    mp.StandardScaler(min_std=0.1),
     mp.Deduplicator(eta=0.05, max_cluster=30),
     mp.Quantizer(eta=0.05, max_cluster=30),
     mp.MeanImputer(max_incomplete=7),
@@ -154,8 +155,8 @@ COMPLETE = [
 
 def margins(step, pair, replaced, **facts):
     domain = mp.RowDomain(rows=pair[0].shape[0], columns=pair[0].shape[1], **facts)
-    incoming = mp.TableDistance.between(*pair, replaced=replaced)
-    return [step.failure_margin(t, incoming, domain) for t in pair]
+    incoming = distance_between(*pair, replaced=replaced)
+    return [step.distance_to_failure(t, incoming, domain) for t in pair]
 
 
 @pytest.mark.parametrize("step", COMPLETE, ids=lambda s: type(s).__name__)
@@ -177,10 +178,10 @@ def test_margins_vanish_where_conditions_fail(seed):
     pair = cases.complete_pair(seed, d=2)
     for step, holds in (
         (
-            mp.PCARankReducer(n_components=1, least_gap=0.2),
+            mp.PCARankReducer(n_components=1, min_gap=0.2),
             lambda t: cases._gap(t, 1, "covariance") >= 0.2,
         ),
-        (mp.StandardScaler(least_std=0.3), lambda t: t.std(axis=0).min() >= 0.3),
+        (mp.StandardScaler(min_std=0.3), lambda t: t.std(axis=0).min() >= 0.3),
         (mp.Quantizer(eta=0.05, max_cluster=4), lambda t: cases._largest_cluster(t, 0.05) <= 4),
     ):
         for table, margin in zip(pair, margins(step, pair, 1), strict=True):
@@ -193,8 +194,8 @@ def test_a_hidden_cluster_shows_that_the_largest_good_cluster_is_not_lipschitz()
     shown = np.array([[0.0]] * 50 + [[0.9]])
     assert [cases._largest_cluster(t, 0.05) for t in (hidden, shown)] == [1, 50]
     step, domain = mp.Quantizer(eta=0.05, max_cluster=50), mp.RowDomain(rows=51, columns=1)
-    assert step.failure_margin(hidden, mp.NEIGHBOURS, domain) == pytest.approx(0)
-    assert step.failure_margin(shown, mp.NEIGHBOURS, domain) == pytest.approx(1)
+    assert step.distance_to_failure(hidden, mp.NEIGHBOURS, domain) == pytest.approx(0)
+    assert step.distance_to_failure(shown, mp.NEIGHBOURS, domain) == pytest.approx(1)
 
 
 def test_unknown_margins_are_refused():
@@ -202,15 +203,15 @@ def test_unknown_margins_are_refused():
         mp.MedianImputer(max_incomplete=3, central_gap=0.1),
         mp.TrimmedMeanImputer(max_incomplete=3, trim=1, trimmed_range=0.5),
         mp.NeighbourImputer(max_incomplete=3),
-        mp.RegressionImputer(target=0, max_incomplete=3, least_eigenvalue=0.1),
-        mp.MinMaxScaler(least_range=0.5, extreme_gap=0.1),
-        mp.PCADimensionReducer(n_components=1, least_gap=0.1, least_overlap=0.5),
+        mp.RegressionImputer(target=0, max_incomplete=3, min_eigenvalue=0.1),
+        mp.MinMaxScaler(min_range=0.5, extreme_gap=0.1),
+        mp.PCADimensionReducer(n_components=1, min_gap=0.1, min_overlap=0.5),
         mp.Quantizer(eta=0.1, max_cluster=4, max_neighbours=1),
         mp.MeanImputer(max_incomplete=3, cells_per_row=1),
     ):
         domain = mp.RowDomain(rows=30, columns=2, complete="Imputer" not in type(step).__name__)
         with pytest.raises(UnprovenError):
-            step.failure_margin(np.zeros((30, 2)), mp.NEIGHBOURS, domain)
+            step.distance_to_failure(np.zeros((30, 2)), mp.NEIGHBOURS, domain)
 
 
 # Adversarial neighbours come close to the maps, and exceed published constants that are wrong
@@ -258,10 +259,10 @@ WORST = {
 
 def apart(case, pair, replaced=1):
     step, domain = case(pair)
-    bound = step.stability(mp.TableDistance.between(*pair, replaced=replaced), domain)
+    bound = step.stability(distance_between(*pair, replaced=replaced), domain)
     tables = [clone(step).fit_transform(t) for t in pair]
-    assert bound.covers(*tables)
-    return mp.TableDistance.between(*tables, replaced=replaced), bound
+    assert covers(bound, *tables)
+    return distance_between(*tables, replaced=replaced), bound
 
 
 def one_donor(pair):

@@ -58,8 +58,7 @@ def measured(asked, values=ROWS, **more):
 
 
 def gradients(asked, values=ROWS, **more):
-    step = opened(asked, values, **more).iterate(asked)
-    return mp.NoisyGradients(asked, step, asked.steps)
+    return opened(asked, values, **more).iterate(asked)
 
 
 def planned(facts, asked, kind=mp.TestPlan):
@@ -80,9 +79,9 @@ def handed(rows, given):
     return given
 
 
-def with_target(rows, target, weights, text):
+def weighted(rows, weights, text):
     assert text == "public"
-    return rows.T @ target * weights
+    return rows.sum(axis=0) * weights
 
 
 def writing(rows):
@@ -128,7 +127,7 @@ def query(function=first_entry, size=1, multiplier=1e-6, **more):
 
 def steps(**more):
     facts = {"domain": DOMAIN, "loss": LOSS, "multiplier": 1e-6, "steps": 3}
-    return mp.GradientSteps(**facts | more)
+    return mp.GradientQuery(**facts | more)
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
@@ -158,9 +157,8 @@ def test_a_query_is_answered_with_the_noise_that_was_charged():
     assert event == FACTS.bounds(mean(DOMAIN, multiplier=1e-4))[0].event
     assert event.adjacency == "replace-one"
     assert set(budget.spent.conditions) >= {DeclaredRowCount(40), PublicDomain(), ExplicitSeed()}
-    asked = query(with_target, 2, target_bound=0.5, given=(np.array([1, -1]), "public"))
-    clipped = np.clip(TARGET, -0.5, 0.5)
-    expected = DOMAIN.enforce(ROWS).T @ clipped * [1, -1]
+    asked = query(weighted, 2, given=(np.array([1, -1]), "public"))
+    expected = DOMAIN.enforce(ROWS).sum(axis=0) * [1, -1]
     np.testing.assert_allclose(measured(asked), expected, atol=1e-3)
 
 
@@ -179,7 +177,7 @@ def test_rows_are_forgotten_at_the_end_also_by_what_was_handed_out():
 
 def test_given_values_are_copied():
     weights, levels = np.array([1.0, -1.0]), [1, [2]]
-    asked = query(with_target, 2, target_bound=0.5, given=[weights, levels])
+    asked = query(weighted, 2, given=[weights, levels])
     weights[:], levels[1][0] = 9.0, 9
     copied, tupled = asked.given
     assert copied.tolist() == [1.0, -1.0]
@@ -226,17 +224,31 @@ def test_what_the_budget_refuses_is_not_read():
 
 @pytest.mark.parametrize("batch", [None, 40])
 def test_noisy_gradients_are_mean_gradients_within_the_ball_of_the_loss(batch):
-    model = gradients(steps(batch=batch))
+    gradient = gradients(steps(batch=batch))
     point = np.array([0.3, -0.4])
     rows, y = DOMAIN.enforce(ROWS), 2.0 * TARGET - 1
     expected = rows.T @ (-y / (1 + np.exp(y * (rows @ point)))) / 40
-    np.testing.assert_allclose(model.at(point), expected, atol=1e-6)
-    for bad in ([1.1, 0.0], [0.0], [math.nan, 0.0], [[0.0, 0.0]]):
+    np.testing.assert_allclose(gradient(point), expected, atol=1e-6)
+    for bad in ([1.1, 0.0], [0.0]):
         with pytest.raises(ParameterError, match="ball"):
-            model.at(bad)
-    assert model.left == 2
-    with pytest.raises(AttributeError):
-        model.left = 3
+            gradient(bad)
+    with pytest.raises(ParameterError, match="no more were charged"):
+        gradient(point)
+
+
+@pytest.mark.parametrize("point", [[1.1, 0.0], [0.0], [math.nan, 0.0], [[0.0, 0.0]]])
+def test_gradient_outside_the_ball_of_the_loss_raises(point):
+    with pytest.raises(ParameterError, match="ball"):
+        gradients(steps())(point)
+
+
+def test_slope_that_writes_to_the_target_fails():
+    def writing_slope(scores, target):
+        target[0] = 0.0
+        return scores
+
+    with pytest.raises(DataError, match="the loss failed"):
+        gradients(steps(loss=replace(LOSS, slope=writing_slope)))([0.0, 0.0])
 
 
 @pytest.mark.parametrize("batch", [None, 5])
@@ -281,8 +293,8 @@ def test_no_warning_tells_of_the_rows():
         assert measured(query(function), zeros).shape == (1,)
     assert measured(query(), largest).round(3) == [0.707]  # whose norm overflows
     assert measured(query(), largest.astype(np.longdouble) * 16).round(3) == [0.0]
-    model = gradients(steps(loss=replace(LOSS, slope=inverse)), zeros)
-    assert model.at([0.0, 0.0]).shape == (2,)
+    gradient = gradients(steps(loss=replace(LOSS, slope=inverse)), zeros)
+    assert gradient([0.0, 0.0]).shape == (2,)
 
 
 @pytest.mark.parametrize("noise", [SeededNoise(0), SecureNoise()])
@@ -328,7 +340,7 @@ class Alarming:
             raise ParameterError(f"not {table[0, 0]}")  # which the session would hand on
         return table / 2
 
-    def margin(self, table):
+    def distance_to_failure(self, table):
         return self.here
 
 
@@ -413,8 +425,8 @@ def test_session_of_one_answer_refuses_another():
 class Bare(mp.VectorQuery):
     """A subclass: it is charged as the original, and answered without noise."""
 
-    def mechanism(self, distance):
-        return replace(super().law(distance), scale=1e-300)
+    def noise_for(self, distance):
+        return replace(super().noise_for(distance), scale=1e-300)
 
 
 class Steep(mp.Loss):
@@ -506,7 +518,7 @@ FAILING += [(FACTS, steps(loss=replace(LOSS, slope=broken)), [x, 0.0]) for x in 
 def test_what_fails_after_the_charge_says_nothing_of_the_rows(facts, asked, point):
     budget = rich()
     rows = np.full((40, 2), 0.123)
-    ask = measured if point is None else lambda *_, **more: gradients(*_, **more).at(point)
+    ask = measured if point is None else lambda *_, **more: gradients(*_, **more)(point)
     with refuses(DataError) as caught:
         ask(asked, rows, budget=budget, facts=facts)
     assert "0.123" not in str(caught.value)
@@ -521,15 +533,15 @@ def test_the_price_of_a_mean_covers_what_adding_up_rounds_away():
     other = rows.copy()
     other[0, 0] = -1.0
     query = mp.VectorQuery.mean(RowDomain(rows=n, columns=2), multiplier=1.0)
-    moved = np.linalg.norm(query.exact(rows, None) - query.exact(other, None)) / query.scale
-    assert moved > 1 + 1.5 * query.law(FACTS.distance).slack(2)
+    moved = np.linalg.norm(query.exact(rows) - query.exact(other)) / query.scale
+    assert moved > 1 + 1.5 * query.noise_for(FACTS.distance).slack(2)
     assert moved**2 / 2 <= query.privacy_map.rho(mp.TableDistance(replaced=1))
 
 
 @pytest.mark.parametrize("batch", [None, 500_000])
 def test_the_price_of_gradients_covers_what_adding_up_rounds_away(batch):
     asked = steps(domain=RowDomain(rows=10**6, columns=2), batch=batch, multiplier=1.0, steps=1)
-    slack = asked.law(FACTS.distance).slack(2) + (batch or 10**6) ** 2 * 2.0**-53
+    slack = asked.noise_for(FACTS.distance).slack(2) + (batch or 10**6) ** 2 * 2.0**-53
     if batch is None:
         assert asked.privacy_map.rho(FACTS.distance) >= (1 + slack) ** 2 / 2
     else:  # of which every sample consists

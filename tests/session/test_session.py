@@ -6,7 +6,7 @@ import pytest
 from missdp import Categorical, Schema, Table
 from missdp.accounting import Cost, DataDependentDomain, ExplicitSeed, Filter, UnitEvent
 from missdp.errors import BudgetExceededError, ParameterError, SchemaError, UnprovenError
-from missdp.pricing import GradientSteps, Loss, RowDomain, StandardisedRows, VectorQuery
+from missdp.pricing import GradientQuery, Loss, RowDomain, StandardisedRows, VectorQuery
 from missdp.pricing.chains import StandardisedFacts
 from missdp.schema import Unit
 from missdp.schema.layout import STEPS
@@ -196,7 +196,7 @@ def test_standardised_rows_are_not_changed():
 def test_measure_of_an_iterative_query_releases_nothing():
     """It has no point to be answered at; it is charged all the same."""
     loss = Loss.logistic(radius=1.0, coefficient_norm=1.0)
-    asked = GradientSteps(domain=MEAN.domain, loss=loss, multiplier=40.0, steps=3)
+    asked = GradientQuery(domain=MEAN.domain, loss=loss, multiplier=40.0, steps=3)
     budget = Filter(10.0, 1e-6, measure="zcdp", **REPLACE_ONE)
     with pytest.raises(ParameterError, match="iterate"):
         opened(budget, standardised()).measure(asked)

@@ -2,26 +2,27 @@
 
 Replace one row of a table, and a fitted step moves other rows too: every filled cell depends on a
 mean that moved. Each step here is a scikit-learn transformer with a proven bound on that movement;
-none adds noise, so what it makes is as private as the table. A private estimator ends the pipeline
-by one question about the rows, which a session answers with noise. From both follows what the whole
-reveals.
+none adds noise, so its output is as private as the table. A private estimator ends the pipeline
+with one query about the rows, which a session answers with noise. Both together give the price of
+the pipeline.
 
 Read the files in this order:
 
-* ``domain``: what is publicly known of private rows, how tables become rows of numbers, and how far
-  two tables are apart.
-* ``steps``: what a step assumes, states and proves. ``imputers`` fill missing cells,
+* ``domain``: public facts about private rows, the rows of numbers of a table, and the distance of
+  two tables.
+* ``steps``: the base class of steps, with their conditions. ``imputers`` fill missing cells,
   ``transforms`` scale, reduce and merge rows; ``model_imputer`` fills by a released model.
-* ``privacy_maps``: what a distance between tables means for outputs, and the best bound.
-* ``questions``: a noisy vector or noisy gradients, and the mechanisms that draw them.
-* ``chains``: what becomes of neighbours in a chain of steps, and the price of a question after it.
+* ``privacy_maps``: bounds on outputs by the distance of two tables, and the best bound.
+* ``questions``: queries for a noisy vector or noisy gradients, and the mechanisms that draw them.
+* ``chains``: the distance of neighbours along a chain of steps, and the price of a query after it.
 * ``private_test``: the mechanism of propose-test-release.
 * ``standardised_rows``: the private rows on which a `missdp.session.Session` is opened.
-* ``private_estimator``, ``estimators``, ``pipeline``, ``prices`` (table, picture, TOML file).
+* ``private_estimator``, ``estimators``, ``pipeline``, ``prices``.
+* ``pipeline_files``: TOML files and the picture, for the command line.
 
 The trusted files are those from ``domain`` to ``pipeline``, together with `missdp.session` and
 `missdp.accounting`: proofs stand with steps, privacy maps, questions, estimators and `plan_test`.
-Rows are read in ``standardised_rows`` and by what it calls: questions, steps and ``domain``.
+Rows are read in ``standardised_rows``, which calls queries, steps and ``domain``.
 
 All guarantees are under *replace-one* adjacency with a public number of rows, the setting in which
 the stability of preprocessing is proven; they are never converted to add-remove. Proofs stand with
@@ -57,22 +58,20 @@ from missdp.pricing.pipeline import Released as Released
 from missdp.pricing.pipeline import calibrated as calibrated
 from missdp.pricing.pipeline import plan_test as plan_test
 from missdp.pricing.pipeline import propose_test_release as propose_test_release
+from missdp.pricing.pipeline_files import load_pipeline as load_pipeline
+from missdp.pricing.pipeline_files import plot_price as plot_price
 from missdp.pricing.prices import CheaperChange as CheaperChange
 from missdp.pricing.prices import Price as Price
 from missdp.pricing.prices import PriceStep as PriceStep
-from missdp.pricing.prices import load_pipeline as load_pipeline
-from missdp.pricing.prices import plot_price as plot_price
 from missdp.pricing.prices import price as price
 from missdp.pricing.privacy_maps import Bound as Bound
 from missdp.pricing.privacy_maps import Sensitivity as Sensitivity
 from missdp.pricing.privacy_maps import bounds as bounds
-from missdp.pricing.privacy_maps import overall_curve as overall_curve
 from missdp.pricing.private_estimator import PrivateEstimator as PrivateEstimator
 from missdp.pricing.private_test import TestPlan as TestPlan
-from missdp.pricing.questions import GradientSteps as GradientSteps
+from missdp.pricing.questions import GradientQuery as GradientQuery
 from missdp.pricing.questions import Loss as Loss
 from missdp.pricing.questions import NoiseKind as NoiseKind
-from missdp.pricing.questions import NoisyGradients as NoisyGradients
 from missdp.pricing.questions import VectorQuery as VectorQuery
 from missdp.pricing.standardised_rows import StandardisedRows as StandardisedRows
 from missdp.pricing.standardised_rows import open_session as open_session
@@ -83,9 +82,9 @@ from missdp.pricing.steps import ExtremeGaps as ExtremeGaps
 from missdp.pricing.steps import FrameOverlap as FrameOverlap
 from missdp.pricing.steps import IncompleteRows as IncompleteRows
 from missdp.pricing.steps import LargestCluster as LargestCluster
-from missdp.pricing.steps import LeastEigenvalue as LeastEigenvalue
-from missdp.pricing.steps import LeastRange as LeastRange
-from missdp.pricing.steps import LeastStandardDeviation as LeastStandardDeviation
+from missdp.pricing.steps import MinEigenvalue as MinEigenvalue
+from missdp.pricing.steps import MinRange as MinRange
+from missdp.pricing.steps import MinStandardDeviation as MinStandardDeviation
 from missdp.pricing.steps import ModelPaidApart as ModelPaidApart
 from missdp.pricing.steps import NotFittedOnThisTable as NotFittedOnThisTable
 from missdp.pricing.steps import Response as Response

@@ -1,7 +1,7 @@
-"""Chains of steps: what becomes of a pair of neighbouring tables, and the public facts at the end.
+"""Chains of steps: the distance of neighbouring tables along a chain, and public facts at its end.
 
-A chain is followed by public facts alone. `StandardisedFacts` price the questions that are asked
-about the rows that leave it.
+A chain is followed by public facts alone. `StandardisedFacts` price the queries about the rows that
+leave it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from missdp.types import Floats
 class Stage:
     """One step of a chain with the public facts on either side of it.
 
-    ``domain`` and ``distance`` are of what reaches the step, ``domain_after`` and
-    ``distance_after`` of what leaves it; ``alone`` is the step's own response to one replaced row.
+    ``domain`` and ``distance`` describe the tables that reach the step, ``domain_after`` and
+    ``distance_after`` the tables that leave it. ``response`` is the distance that the step alone
+    makes of one replaced row.
     """
 
     name: str
@@ -35,25 +36,20 @@ class Stage:
     distance: TableDistance
     domain_after: RowDomain
     distance_after: TableDistance
-    alone: TableDistance
+    response: TableDistance
     conditions: tuple[Condition, ...]
 
     def run(self, table: Floats) -> Floats:
-        """Fit the step on a table, apply it, and forget what was learned; private."""
+        """Fit the step on a table, apply it, and forget the fitted step; private."""
         fresh: StableTransformer = clone(self.step)
         return np.asarray(fresh.fit_transform(table))
 
-    def margin(self, table: Floats) -> float:
+    def distance_to_failure(self, table: Floats) -> float:
         """Return the step's distance to failure of its conditions; private."""
-        return self.step.failure_margin(table, self.distance, self.domain)
+        return self.step.distance_to_failure(table, self.distance, self.domain)
 
 
-def trace(
-    steps: Iterable[tuple[str, StableTransformer]],
-    domain: RowDomain,
-    *,
-    distance: TableDistance = NEIGHBOURS,
-) -> tuple[Stage, ...]:
+def trace(steps: Iterable[tuple[str, StableTransformer]], domain: RowDomain) -> tuple[Stage, ...]:
     """Follow a pair of neighbouring tables through a chain of steps.
 
     Each step's map takes the distance its predecessor leaves: maps are monotone, and two tables
@@ -62,11 +58,9 @@ def trace(
     Parameters
     ----------
     steps : iterable of (str, StableTransformer)
-        Names and steps, in order. They are cloned: what a caller changes later is not run.
+        Names and steps, in order. They are cloned: later changes by the caller have no effect.
     domain : RowDomain
         Public facts about the raw tables.
-    distance : TableDistance, default NEIGHBOURS
-        How far the raw tables are apart.
 
     Returns
     -------
@@ -76,7 +70,7 @@ def trace(
     Raises
     ------
     UnprovenError
-        If the map of a step is not known for what reaches it; the message names the step.
+        If a step has no proven map for the tables that reach it; the message names the step.
     ParameterError
         If something is not a transformation of this library, or cannot take its input.
 
@@ -84,12 +78,13 @@ def trace(
     --------
     >>> from missdp.pricing import MeanImputer, PCARankReducer
     >>> steps = [("impute", MeanImputer(max_incomplete=10, cells_per_row=1)),
-    ...          ("pca", PCARankReducer(n_components=2, least_gap=0.2))]
+    ...          ("pca", PCARankReducer(n_components=2, min_gap=0.2))]
     >>> last = trace(steps, RowDomain(rows=1000, columns=5, complete=False))[-1]
     >>> last.distance_after.moved_rows, round(last.distance_after.moved_max, 4)
     (999, 0.0392)
     """
     stages: list[Stage] = []
+    distance = NEIGHBOURS
     for name, step in steps:
         if not isinstance(step, StableTransformer):
             raise UnprovenError(
@@ -108,13 +103,13 @@ def _stage(name: str, step: StableTransformer, domain: RowDomain, distance: Tabl
         replacing(ParameterError, by=lambda e: ParameterError(f"step {name!r}: {e}")),
     ):
         after = step.output_domain(domain), step.stability(distance, domain)
-        alone = step.stability(NEIGHBOURS, domain)
-        return Stage(name, step, domain, distance, *after, alone, step.conditions(domain))
+        response = step.stability(NEIGHBOURS, domain)
+        return Stage(name, step, domain, distance, *after, response, step.conditions(domain))
 
 
 @dataclass(frozen=True, kw_only=True)
 class StandardisedFacts:
-    """Public facts about standardised rows, and the price of a question about them.
+    """Public facts about standardised rows, and the price of a query about them.
 
     Attributes
     ----------
@@ -125,7 +120,7 @@ class StandardisedFacts:
     delta : float
         Guarantees are stated, and the best bound is chosen, at this delta.
     steps : tuple of Stage
-        What rows pass before a question reads them.
+        The steps that rows pass before a query reads them.
     assumed : tuple of Condition
         Conditions of every answer, in addition to those of the steps.
     """
@@ -138,24 +133,24 @@ class StandardisedFacts:
 
     @property
     def domain(self) -> RowDomain:
-        """What rows are like where a question reads them."""
+        """Public facts about the rows as a query reads them."""
         domain = self.steps[-1].domain_after if self.steps else self.raw
         require(domain.complete, "the estimator takes complete rows; put an imputation before it")
         return domain
 
     @property
     def distance(self) -> TableDistance:
-        """How far neighbours are apart there."""
+        """Distance of neighbouring tables as a query reads them."""
         return self.steps[-1].distance_after if self.steps else NEIGHBOURS
 
     def bounds(self, question: Question) -> tuple[Bound, ...]:
-        """Return every bound on what the answer reveals, the best first."""
+        """Return every bound on the privacy loss of the answer, the best first."""
         same = question.domain == self.domain
         require(same, "the question is about rows of another domain than these")
         return bounds(question.privacy_map, self.distance, self.delta, label=self.label)
 
     def conditions(self, *, tested: bool = False) -> tuple[Condition, ...]:
-        """Return what every answer rests on, without conditions on the table if it is tested."""
+        """Return the conditions of every answer, without those on the table if it is tested."""
         stated = dict.fromkeys(c for step in self.steps for c in step.conditions)
         steps = [c for c in stated if not (tested and getattr(c, "about_rows", True))]
         return (DeclaredRowCount(self.raw.rows), PublicDomain(), *self.assumed, *steps)

@@ -1,11 +1,11 @@
-"""What is public about private rows, how tables become rows, and how far two are apart."""
+"""Public facts about private rows, the rows of numbers of a table, and distances of tables."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import MISSING, dataclass, field
 from functools import partial
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -39,7 +39,7 @@ def require(truth: bool, message: str) -> None:
 
 
 class Parameters(BaseEstimator):  # type: ignore[misc]
-    """Base of dataclasses whose parameters are checked when set; says what is not fitted yet."""
+    """Base of dataclasses that check parameters when set; unfitted attributes raise an error."""
 
     def __getattr__(self, name: str) -> Any:
         stated = getattr(type(self), name, None)
@@ -50,9 +50,9 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        known = type(self).__dataclass_fields__.get(name)
-        check = known.metadata.get("check") if known else None
-        if check and not (value is None and known.default is None):
+        parameter = type(self).__dataclass_fields__.get(name)
+        check = parameter.metadata.get("check") if parameter else None
+        if check and not (value is None and parameter.default is None):
             value = check(name, value)
         super().__setattr__(name, value)
 
@@ -67,11 +67,11 @@ def count(default: Any = MISSING, *, least: int = 1) -> Any:
     return field(default=default, metadata={"check": partial(whole, least=least)})
 
 
-def one_of(*known: str) -> Any:
+def one_of(*values: str) -> Any:
     """Return the metadata of a field that holds one of some words."""
 
     def check(name: str, value: Any) -> Any:
-        require(isinstance(value, str) and value in known, f"{name} must be one of {known}")
+        require(isinstance(value, str) and value in values, f"{name} must be one of {values}")
         return value
 
     return {"check": check}
@@ -79,7 +79,7 @@ def one_of(*known: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class RowDomain:
-    """What is publicly known about a table: its shape, the norm of its rows, whether cells miss.
+    """Public facts about a table: its shape, the norm of its rows, whether cells are missing.
 
     Parameters
     ----------
@@ -112,10 +112,10 @@ class RowDomain:
 
     @classmethod
     def of(cls, schema: Schema, *, rows: int) -> RowDomain:
-        """Return what is known of the rows that `rows_of` makes of any table with this schema.
+        """Return the domain of the rows that `rows_of` makes of any table with this schema.
 
         Each attribute adds at most 1 to the square of a row's norm. A schema with a fact that was
-        read from private data, and not declared public since, is refused (`SchemaError`).
+        read from private data, and not declared public since, raises a `SchemaError`.
 
         >>> schema = Schema((Numeric(name="age", lower=0, upper=100, nullable=True),
         ...                  Categorical(name="sex", levels=("f", "m"))))
@@ -137,9 +137,9 @@ class RowDomain:
     def enforce(self, values: Rows) -> Floats:
         """Return the table with every row brought into the domain by itself.
 
-        Longer rows are scaled down to the radius; in a complete domain a missing cell (what is
-        not a finite number) becomes 0. Another shape than the declared one is refused, and so is a
-        table some cells of which are not applicable if they would be filled.
+        Longer rows are scaled down to the radius. A cell that is not a finite number is missing; in
+        a complete domain it becomes 0. A table of another shape than the declared one raises an
+        error. So does a table with cells that are not applicable, if they would be filled.
 
         >>> RowDomain(rows=2, columns=2).enforce([[3.0, 4.0], [0.0, float("nan")]])
         array([[0.6, 0.8],
@@ -153,22 +153,20 @@ class RowDomain:
         return clip_rows(table, self.radius)
 
     def check_shape(self, values: Any) -> None:
-        """Refuse a table of another shape than the declared one; reads no cell."""
+        """Raise an error for a table of another shape than the declared one; reads no cell."""
         declared = (self.rows, self.columns)
-        shape = (
-            shape_of(values) if isinstance(values, Table) else getattr(values, "shape", declared)
-        )
         if isinstance(values, (list, tuple)):
-            shape = as_rows(values).shape  # refused here if some rows are longer than others
-        if tuple(shape) != declared:
-            raise DataError(f"the table must have the declared shape ({self.rows}, {self.columns})")
+            values = as_rows(values)  # raises an error if some rows are longer than others
+        shape = shape_of(values)
+        if shape is not None and shape != declared:
+            raise DataError(f"the table must have the declared shape {declared}")
 
 
 # How arrays and tables become rows of numbers
 
 
 def column_names(schema: Schema) -> tuple[str, ...]:
-    """Return the names of the columns that `rows_of` makes; refuse facts that are not public.
+    """Return the names of the columns that `rows_of` makes, or raise if facts are not public.
 
     >>> from missdp import Categorical, Ordinal, Schema
     >>> column_names(Schema((Ordinal(name="grade", levels=("9", "10", "11")),
@@ -189,27 +187,28 @@ def column_names(schema: Schema) -> tuple[str, ...]:
 
 
 def check_fillable(values: Any) -> None:
-    """Refuse to fill a table where some attribute is not applicable to all; reads no cell."""
+    """Raise an error if an attribute of a table is not applicable to all rows; reads no cell."""
     schema = values.schema if isinstance(values, Table) else values
     if isinstance(schema, Schema) and (names := schema.rule_set.not_everywhere(schema.names)):
         raise SchemaError(
             f"{', '.join(map(repr, names))} {'is' if len(names) == 1 else 'are'} not applicable to "
             "some rows, and preprocessing would fill every cell that has no value. Leave such "
             "columns out (Table.subset), or take the fact 'not_applicable' and the rules that "
-            "imply it out of the schema if they are to be filled like any hole"
+            "imply it out of the schema if they are to be filled like any missing cell"
         )
 
 
-def shape_of(values: Table | Floats) -> tuple[int, int]:
+def shape_of(values: Any) -> tuple[int, ...] | None:
     """Return the numbers of rows and columns of ``as_rows(values)`` without reading a cell.
 
-    A table of which no rows can be made is refused.
+    It is None for objects without a shape. A table of bins without values raises an error.
     """
     if not isinstance(values, Table):
-        return values.shape[0], values.shape[1]
+        shape = getattr(values, "shape", None)
+        return None if shape is None else tuple(shape)
     for a in values.schema:
         if isinstance(a, Numeric):
-            values.values(a.name)  # refuses a table that holds bins only
+            values.values(a.name)  # raises an error for a table that holds bins only
     return len(values), len(column_names(values.schema))
 
 
@@ -218,7 +217,7 @@ def rows_of(table: Table) -> Floats:
 
     A numeric attribute becomes one column, [lower, upper] mapped on [-1, 1]; an ordinal one too,
     its levels evenly spaced; a categorical one a column of 0 and 1 for each level (one-hot). A
-    cell without a value, missing of whatever kind or not applicable, is NaN in all its columns.
+    cell without a value, missing of any kind or not applicable, is NaN in all its columns.
     Neighbouring tables stay one replaced row apart.
 
     Raises
@@ -257,11 +256,11 @@ def _numbers_of(attribute: AnyAttribute, table: Table) -> Floats:
 
 
 def as_rows(values: Rows) -> Floats:
-    """Return a float copy, each cell read by itself; whatever is not a finite number is NaN."""
+    """Return a float copy, each cell read by itself; cells that are no finite numbers are NaN."""
     if isinstance(values, Table):
         return rows_of(values)
-    refused = DataError("expected a two-dimensional table")
-    with replacing(TypeError, ValueError, by=refused), no_warnings():
+    error = DataError("expected a two-dimensional table")
+    with replacing(TypeError, ValueError, by=error), no_warnings():
         table = _numbers(values)
     if table.ndim != 2 or table.shape[1] == 0:
         raise DataError("expected a two-dimensional table with at least one column")
@@ -276,16 +275,16 @@ def _numbers(values: Any) -> Floats:
     if array.dtype.kind not in "fiub":
         cells = np.asarray(values, dtype=object)
         array = np.fromiter(map(as_number, cells.flat), np.float64, cells.size).reshape(cells.shape)
-    found = np.array(array, dtype=np.float64)
-    found[~np.isfinite(found)] = np.nan
-    return found
+    numbers = np.array(array, dtype=np.float64)
+    numbers[~np.isfinite(numbers)] = np.nan
+    return numbers
 
 
 def as_number(cell: Any) -> float:
     """Return one cell as a number; NaN if it is none."""
     try:
         return float(cell)
-    except Exception:  # noqa: BLE001 - whatever a cell raises must not refuse the table
+    except Exception:  # noqa: BLE001 - no error of a cell may stop the reading of a table
         return np.nan
 
 
@@ -295,7 +294,7 @@ def clip_rows(table: Floats, radius: float) -> Floats:
     # Scale by the largest entry first: squares of huge finite entries would overflow.
     largest = np.maximum(np.abs(filled).max(axis=1, keepdims=True), np.finfo(float).tiny)
     unit = np.sqrt(((filled / largest) ** 2).sum(axis=1, keepdims=True))
-    with no_warnings():  # the norm itself may overflow; a warning would tell of a row
+    with no_warnings():  # the norm itself may overflow; a warning would reveal a row
         inside = largest * unit <= radius
     scaled = (filled / largest) * (radius / np.maximum(unit, 1.0))
     return np.where(np.isnan(table), np.nan, np.where(inside, filled, scaled))
@@ -304,19 +303,6 @@ def clip_rows(table: Floats, radius: float) -> Floats:
 # How far two tables are apart
 
 
-def _row_movements(first: ArrayLike, second: ArrayLike) -> Floats:
-    """Return the distance of each pair of rows; infinite if their missing cells differ."""
-    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    alike = a.ndim == 2 and a.shape == b.shape
-    require(alike, "two tables can be compared only if their shapes are the same")
-    missing_a, missing_b = np.isnan(a), np.isnan(b)
-    gap = np.where(missing_a | missing_b, 0.0, a - b)
-    norms = np.sqrt(np.einsum("ij,ij->i", gap, gap))
-    return np.asarray(np.where((missing_a != missing_b).any(axis=1), np.inf, norms))
-
-
-# Room for floating-point error when a distance is compared with its bound.
-_TOLERANCE = 1e-9
 _MOVEMENT = ("moved_rows", "moved_max", "moved_l12", "moved_frobenius")
 
 
@@ -336,14 +322,12 @@ class TableDistance:
     moved_rows : int, default 0
         Other rows that moved.
     moved_max, moved_l12, moved_frobenius : float, default infinity
-        Norms of the movement; each is tightened to what the others imply. With no row moved all
-        are 0.
+        Norms of the movement; each is tightened to the bound that the others imply. With no row
+        moved all are 0.
 
     Notes
     -----
-    Replacing one row is ``TableDistance(replaced=1)``. For any number of replaced rows, the
-    choice of the rows that moved most minimises every norm at once, so the distance of two given
-    tables is computable exactly (``between``).
+    Replacing one row is ``TableDistance(replaced=1)``.
 
     Examples
     --------
@@ -360,8 +344,8 @@ class TableDistance:
 
     def __post_init__(self) -> None:
         rows, norms = self.moved_rows, (self.moved_max, self.moved_l12, self.moved_frobenius)
-        known = self.replaced >= 0 and rows >= 0 and all(v >= 0 for v in norms)
-        require(known, "distances are counts and norms, and cannot be negative or NaN")
+        valid = self.replaced >= 0 and rows >= 0 and all(v >= 0 for v in norms)
+        require(valid, "distances are counts and norms, and cannot be negative or NaN")
         largest = min(norms) if rows else 0.0
         require(largest < math.inf, "rows that move need a finite norm of their movement")
         tight = (0, 0.0, 0.0, 0.0)
@@ -370,43 +354,6 @@ class TableDistance:
             tight = rows, largest, l12, min(self.moved_frobenius, math.sqrt(rows) * largest, l12)
         for name, value in zip(_MOVEMENT, tight, strict=True):
             object.__setattr__(self, name, value)
-
-    @classmethod
-    def between(cls, first: ArrayLike, second: ArrayLike, *, replaced: int = 1) -> Self:
-        """Return the exact distance of two tables, the ``replaced`` worst rows set aside.
-
-        Refused if more rows than these changed which of their cells are missing.
-
-        >>> TableDistance.between([[0.0], [1.0]], [[0.5], [9.0]]).moved_l12
-        0.5
-        """
-        rest = np.sort(_row_movements(first, second))[::-1][replaced:]
-        same = bool(np.isfinite(rest).all())
-        require(same, "more rows than `replaced` changed which cells are missing")
-        return cls(
-            replaced=replaced,
-            moved_rows=int(np.count_nonzero(rest)),
-            moved_max=float(rest.max(initial=0.0)),
-            moved_l12=float(rest.sum()),
-            moved_frobenius=float(np.sqrt((rest**2).sum())),
-        )
-
-    def covers(self, first: ArrayLike, second: ArrayLike) -> bool:
-        """Whether two tables are within this distance (up to rounding of 1e-9).
-
-        >>> NEIGHBOURS.covers([[0.0], [1.0]], [[0.0], [9.0]])
-        True
-        >>> NEIGHBOURS.covers([[0.0], [1.0]], [[0.1], [9.0]])
-        False
-        """
-        rest = np.sort(_row_movements(first, second))[::-1][self.replaced :]
-        room = _TOLERANCE * (1 + self.moved_max)
-        return bool(
-            np.count_nonzero(rest > room) <= self.moved_rows
-            and rest.max(initial=0.0) <= self.moved_max + room
-            and rest.sum() <= self.moved_l12 + room * max(1, rest.size)
-            and np.sqrt((rest**2).sum()) <= self.moved_frobenius + room * max(1, rest.size)
-        )
 
     def forget_movement(self) -> TableDistance:
         """Return the coarser distance in which every moved row counts as replaced.
@@ -417,21 +364,21 @@ class TableDistance:
         return TableDistance(replaced=self.replaced + self.moved_rows)
 
     def after(
-        self, *, rows: int, lipschitz: float, shift: float, hit: int, diameter: float
+        self, *, rows: int, lipschitz: float, shift: float, shifted_rows: int, diameter: float
     ) -> TableDistance:
         """Return the distance after a step that moves row i by at most lipschitz * d_i + shift.
 
-        Of the ``rows``, ``shift`` applies to ``hit``, and no two output rows are farther apart than
-        ``diameter``. By the triangle inequality in each of the three norms.
+        Of the ``rows``, ``shift`` applies to ``shifted_rows``, and no two output rows are farther
+        apart than ``diameter``. By the triangle inequality in each of the three norms.
         """
         others = max(0, rows - self.replaced)
-        hit = min(hit, others) if shift > 0 else 0
+        shifted_rows = min(shifted_rows, others) if shift > 0 else 0
         return TableDistance(
             replaced=min(self.replaced, rows),
-            moved_rows=min(others, self.moved_rows + hit),
-            moved_max=min(diameter, lipschitz * self.moved_max + shift * (hit > 0)),
-            moved_l12=lipschitz * self.moved_l12 + hit * shift,
-            moved_frobenius=lipschitz * self.moved_frobenius + math.sqrt(hit) * shift,
+            moved_rows=min(others, self.moved_rows + shifted_rows),
+            moved_max=min(diameter, lipschitz * self.moved_max + shift * (shifted_rows > 0)),
+            moved_l12=lipschitz * self.moved_l12 + shifted_rows * shift,
+            moved_frobenius=lipschitz * self.moved_frobenius + math.sqrt(shifted_rows) * shift,
         )
 
 

@@ -23,7 +23,7 @@ from missdp.pricing.domain import (
 )
 from missdp.pricing.privacy_maps import Sensitivity
 from missdp.pricing.private_estimator import PrivateEstimator
-from missdp.pricing.questions import GradientSteps, Loss, NoiseKind, Question, VectorQuery
+from missdp.pricing.questions import GradientQuery, Loss, NoiseKind, Question, VectorQuery
 from missdp.types import Floats
 
 Method = Literal["gd", "sgd"]
@@ -225,16 +225,16 @@ class _LinearModel(PrivateEstimator):
         raise NotImplementedError
 
     def check_target(self, y: ArrayLike | None, rows: int) -> None:
-        """Refuse a target that is not there or of the wrong length, before anything is charged."""
+        """Raise an error for a missing target or one of the wrong length, before any charge."""
         wrong = DataError("this estimator needs a target y with one entry for every row")
         with replacing(TypeError, by=wrong):
             shape = getattr(y, "shape", None) or (len(y),)  # type: ignore[arg-type]
         if tuple(shape) != (rows,):
             raise wrong
 
-    def question(self, domain: RowDomain) -> GradientSteps:
-        """Return the request for noisy gradients."""
-        return GradientSteps(
+    def question(self, domain: RowDomain) -> GradientQuery:
+        """Return the query for noisy gradients."""
+        return GradientQuery(
             domain=domain,
             loss=self.loss(domain.radius),
             multiplier=self.noise_multiplier,
@@ -248,18 +248,18 @@ class _LinearModel(PrivateEstimator):
 
     def keep(self, question: Question, answer: Any) -> None:
         """Follow the noisy gradients and keep the mean iterate."""
-        assert isinstance(question, GradientSteps)
-        found = self._mean_iterate(question, answer)
+        assert isinstance(question, GradientQuery)
+        coefficients = self._mean_iterate(question, answer)
         constant = question.loss.constant
-        self.intercept_ = float(found[-1] * constant) if constant else 0.0
-        self.coef_ = found[: question.domain.columns]
+        self.intercept_ = float(coefficients[-1] * constant) if constant else 0.0
+        self.coef_ = coefficients[: question.domain.columns]
 
-    def _mean_iterate(self, question: GradientSteps, answer: Any) -> Floats:
+    def _mean_iterate(self, question: GradientQuery, gradient: Any) -> Floats:
         """Return the mean of the iterates: post-processing, like each of them."""
         point = np.zeros(question.size)
         total, rate = np.zeros_like(point), self._rate(question.loss)
         for _ in range(question.steps):
-            moved = (point - rate * answer.at(point))[None, :]
+            moved = (point - rate * gradient(point))[None, :]
             point = clip_rows(moved, question.loss.coefficient_norm)[0]
             total = total + point
         return total / question.steps
@@ -302,7 +302,7 @@ class PrivateLogisticRegression(_LinearModel):
         Rows per step, for "sgd".
     learning_rate : float, optional
         Step size. By default 1.5 over the curvature of the loss, R^2 / 4 for rows of norm R: steps
-        are stable whatever the scale of the rows.
+        are stable for rows of any scale.
     fit_intercept : bool, default True
         Whether the score has a constant term. Every row gets one more entry, 0.7 times the radius,
         so that R^2 grows by half and the noise by a fifth. Without an intercept, scores of rows
@@ -323,7 +323,7 @@ class PrivateLogisticRegression(_LinearModel):
     -----
     Replacing one row moves a mean gradient by at most 2 L / n, L = R / (1 + exp(-R B)) with R the
     largest norm of a row, its constant entry included. Proofs, also for rows that preprocessing
-    moves, stand at `Loss.logistic`. All defaults follow from the public radius. What is made of
+    moves, stand at `Loss.logistic`. All defaults follow from the public radius. Use of
     the noisy gradients is post-processing.
 
     Examples
@@ -378,7 +378,7 @@ class PrivateLinearRegression(_LinearModel):
     Parameters
     ----------
     target_bound : float, default 1.0
-        Targets are clipped to [-target_bound, target_bound]; public. Whatever is not a number
+        Targets are clipped to [-target_bound, target_bound]; public. An entry that is not a number
         counts as 0.
     noise_multiplier, coefficient_norm, method, n_iter, batch_size, learning_rate
         See `PrivateLogisticRegression`.

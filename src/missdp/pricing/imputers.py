@@ -15,7 +15,7 @@ from missdp.pricing.steps import (
     BoundedDonations,
     CentralGaps,
     IncompleteRows,
-    LeastEigenvalue,
+    MinEigenvalue,
     Response,
     RowFunction,
     StableTransformer,
@@ -110,7 +110,7 @@ class ColumnImputer(Imputer):
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return the bound: up to p other rows move by `shift`."""
-        return Response(shift=self.shift(distance, domain), hit=self._p(domain))
+        return Response(shift=self.shift(distance, domain), shifted_rows=self._p(domain))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
         """Return how far the imputed cells of one row can move."""
@@ -122,14 +122,16 @@ class ColumnImputer(Imputer):
             return domain.radius
         return math.hypot(domain.radius, self._imputed_norm(domain))
 
-    def failure_margin(self, values: Floats, incoming: TableDistance, domain: RowDomain) -> float:
+    def distance_to_failure(
+        self, values: Floats, incoming: TableDistance, domain: RowDomain
+    ) -> float:
         """Return p + 1 less the number of incomplete rows, per row replaced.
 
         Rows that merely move keep their missing cells, so the count changes by at most the number
         of replaced rows. A bound on missing cells per row can fail at a single row.
         """
         if self.conditions(domain) != (IncompleteRows(self.max_incomplete, domain.columns),):
-            return super().failure_margin(values, incoming, domain)
+            return super().distance_to_failure(values, incoming, domain)
         incomplete = int(np.isnan(values).any(axis=1).sum())
         return max(0.0, (self._p(domain) + 1 - incomplete) / max(1, incoming.replaced))
 
@@ -181,15 +183,15 @@ class MeanImputer(ColumnImputer):
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
         """Return the movement of one row's imputed cells."""
         n, R, h, tau = domain.rows, domain.radius, distance.replaced, distance.moved_l12
-        least = n - self._p(domain)
+        m = n - self._p(domain)
         if self._cells(domain) == 1:
-            own = 2 * R * h
+            replaced = 2 * R * h
         elif h == 1:
-            # The other side's mean may itself have moved, by at most tau / least.
-            own = R * math.sqrt(4 + 2 * (n - 1) / least) + tau / least
+            # The other side's mean may itself have moved, by at most tau / m.
+            replaced = R * math.sqrt(4 + 2 * (n - 1) / m) + tau / m
         else:
-            own = h * R * (2 + math.sqrt(2 * n / least))
-        return (own * (h > 0) + tau) / least
+            replaced = h * R * (2 + math.sqrt(2 * n / m))
+        return (replaced * (h > 0) + tau) / m
 
     def _imputed_norm(self, domain: RowDomain) -> float:
         if self._cells(domain) == 1:
@@ -329,12 +331,12 @@ class RegressionImputer(Imputer):
     ----------
     target : int
         The column to predict. A missing cell of any other column becomes 0: each row is mapped on
-        its own, so no table is refused for the missing cells of one row.
+        its own, so the missing cells of one row never stop a fit.
     max_incomplete : int
         Condition: at most this many rows have a missing cell (p).
     regularization : float, default 0.0
         Ridge penalty rho on the mean squared error, at least 0.
-    least_eigenvalue : float, default 0.0
+    min_eigenvalue : float, default 0.0
         Condition, if above 0: the smallest eigenvalue of X'X / n over the rows with an observed
         target is at least this (lambda). At least one of the two must be above 0; with
         ``regularization`` alone the conditioning needs no condition.
@@ -353,7 +355,7 @@ class RegressionImputer(Imputer):
     Examples
     --------
     >>> import numpy as np
-    >>> step = RegressionImputer(target=1, max_incomplete=1, least_eigenvalue=0.01)
+    >>> step = RegressionImputer(target=1, max_incomplete=1, min_eigenvalue=0.01)
     >>> step.fit_transform([[0.1, 0.2], [0.3, 0.6], [0.2, np.nan]]).round(6)
     array([[0.1, 0.2],
            [0.3, 0.6],
@@ -362,27 +364,27 @@ class RegressionImputer(Imputer):
 
     target: int = count(least=0)
     regularization: float = real(0.0)
-    least_eigenvalue: float = real(0.0)
+    min_eigenvalue: float = real(0.0)
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
         """Return the bounds on incomplete rows and on the spectrum, unless the ridge is enough."""
-        spectrum = (LeastEigenvalue(self.least_eigenvalue),) if self.least_eigenvalue > 0 else ()
+        spectrum = (MinEigenvalue(self.min_eigenvalue),) if self.min_eigenvalue > 0 else ()
         return (*super().assumed(domain), *spectrum)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return the bound: up to p rows move with the fitted coefficients."""
         W = self._coefficient_norm(domain)
         R, stretch = domain.radius, math.sqrt(1 + W * W)
-        strength = domain.rows * (self.least_eigenvalue + self.regularization)
+        strength = domain.rows * (self.min_eigenvalue + self.regularization)
         pull = distance.replaced * R**2 * (W + stretch) + 2 * R * stretch * distance.moved_l12
         return Response(
             lipschitz=stretch if distance.moved_rows else 1.0,
             shift=R * min(pull / strength, 2 * W),
-            hit=self._p(domain),
+            shifted_rows=self._p(domain),
         )
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return a complete domain; refuse one without the target or a predictor beside it."""
+        """Return a complete domain, or raise if it lacks the target or another column."""
         require(domain.columns >= 2, "a regression needs a predictor beside its target")
         require(self.target < domain.columns, "target must be a column of the table")
         return super().output_domain(domain)
@@ -392,10 +394,10 @@ class RegressionImputer(Imputer):
         return domain.radius * math.sqrt(1 + self._coefficient_norm(domain) ** 2)
 
     def _coefficient_norm(self, domain: RowDomain) -> float:
-        strength = self.least_eigenvalue + self.regularization
-        require(strength > 1e-100, "declare least_eigenvalue, or use regularization")
-        spare = domain.radius**2 - (domain.columns - 1) * self.least_eigenvalue
-        require(spare >= 0, "no table in this domain has so large a least_eigenvalue")
+        strength = self.min_eigenvalue + self.regularization
+        require(strength > 1e-100, "declare min_eigenvalue, or use regularization")
+        spare = domain.radius**2 - (domain.columns - 1) * self.min_eigenvalue
+        require(spare >= 0, "no table in this domain has so large a min_eigenvalue")
         return math.sqrt(spare / strength)
 
     def _learn(self, table: Floats) -> RowFunction:
@@ -405,7 +407,7 @@ class RegressionImputer(Imputer):
         X, y, n = predictors[seen], target[seen], table.shape[0]
         # Off the collection the solution could be huge; on it this floor changes nothing.
         values, vectors = np.linalg.eigh(X.T @ X)
-        strength = np.maximum(values, n * self.least_eigenvalue) + n * self.regularization
+        strength = np.maximum(values, n * self.min_eigenvalue) + n * self.regularization
         coefficients = (vectors / strength) @ (vectors.T @ (X.T @ y))
 
         def fill(rows: Floats) -> Floats:
@@ -469,15 +471,16 @@ class NeighbourImputer(Imputer):
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
         """Return the bounds on incomplete rows and on donations, if that is declared."""
-        most = self.max_donations
-        return (*super().assumed(domain), *(() if most is None else (BoundedDonations(most),)))
+        if self.max_donations is None:
+            return super().assumed(domain)
+        return (*super().assumed(domain), BoundedDonations(self.max_donations))
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return the bound: up to p rows move, or 2 M for each replaced row."""
-        k, hit, h = self.n_neighbors, self._p(domain), distance.replaced
+        k, rows, h = self.n_neighbors, self._p(domain), distance.replaced
         if self.max_donations is not None:
-            hit = min(hit, 2 * self.max_donations * h)
-        return Response(shift=2 * domain.radius * min(h, k) / k, hit=hit)
+            rows = min(rows, 2 * self.max_donations * h)
+        return Response(shift=2 * domain.radius * min(h, k) / k, shifted_rows=rows)
 
     def radius_after(self, domain: RowDomain) -> float:
         """Return the bound: donated cells are a mean of vectors in the ball."""

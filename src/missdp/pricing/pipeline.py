@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 from missdp.accounting import (
     ApproximateEvent,
     Composition,
-    Condition,
     Filter,
     Guarantee,
     PureEvent,
@@ -22,17 +21,16 @@ from missdp.accounting import (
 from missdp.accounting.exact import boundary
 from missdp.errors import ParameterError, UnprovenError, number
 from missdp.estimator import clone
-from missdp.pricing.chains import Stage, StandardisedFacts, trace
+from missdp.pricing.chains import StandardisedFacts, trace
 from missdp.pricing.domain import Parameters, RowDomain, Rows, require
 from missdp.pricing.privacy_maps import Bound
 from missdp.pricing.private_estimator import PrivateEstimator, release
 from missdp.pricing.private_test import TestPlan, noise_of_test
 from missdp.pricing.questions import Question
-from missdp.pricing.standardised_rows import StandardisedRows, ledger_of
 from missdp.pricing.steps import StableTransformer
-from missdp.session.session import check_pays
 
-# The discrete law's tail exceeds the continuous one's by less than this factor (grid of 2^20).
+# The tail of the discrete distribution exceeds the continuous tail by less than this factor, on a
+# grid of 2^20 cells per scale.
 _TAIL_ROOM = 2.0**-18
 
 
@@ -45,7 +43,8 @@ class PricedPipeline(Parameters):
     steps : sequence of (str, StableTransformer)
         Preprocessing, in order; may be empty. Fitted on the private table, without noise.
     estimator : PrivateEstimator
-        What is released. Its radius, delta and random_state are not used; a budget is refused.
+        The estimator that is released. Its radius, delta and random_state are not used; it must
+        have no budget of its own.
     rows, columns : int
         Shape of the table; public.
     radius : float, default 1.0
@@ -66,9 +65,9 @@ class PricedPipeline(Parameters):
 
     Notes
     -----
-    The fitted steps are thrown away: what they learned is private. After the charge nothing raises,
-    whatever a table of the declared shape holds: cells that are not finite numbers are missing, and
-    rows outside the radius are scaled down. After Hu, Sanyal & Schölkopf 2024, Theorem 2.
+    The fitted steps are private, and are thrown away. After the charge no table of the declared
+    shape raises an error: cells that are not finite numbers are missing, and rows outside the
+    radius are scaled down. After Hu, Sanyal & Schölkopf 2024, Theorem 2.
 
     Examples
     --------
@@ -98,32 +97,23 @@ class PricedPipeline(Parameters):
             rows=self.rows, columns=self.columns, radius=self.radius, complete=self.complete
         )
 
-    def stages(self) -> tuple[Stage, ...]:
-        """Return the trace of one replaced row through the steps; public."""
-        return trace(self.steps, self.domain)
-
-    def asked(self) -> tuple[StandardisedFacts, Question]:
-        """Return what is public about the rows, and what the estimator asks of them."""
+    def facts_and_query(self) -> tuple[StandardisedFacts, Question]:
+        """Return the public facts about the rows, and the query of the estimator about them."""
         name = type(self.estimator).__name__
         if not isinstance(self.estimator, PrivateEstimator):
             raise UnprovenError(f"{name} is not a private estimator of this library")
-        facts = StandardisedFacts(
-            raw=self.domain, label=name, delta=self.delta, steps=self.stages()
-        )
+        steps = trace(self.steps, self.domain)
+        facts = StandardisedFacts(raw=self.domain, label=name, delta=self.delta, steps=steps)
         return facts, self.estimator.question(facts.domain)
 
     def bounds(self) -> tuple[Bound, ...]:
         """Return every bound on the whole pipeline at ``delta``, the best first; public."""
-        facts, question = self.asked()
+        facts, question = self.facts_and_query()
         return facts.bounds(question)
-
-    def conditions(self) -> tuple[Condition, ...]:
-        """Return everything the guarantee rests on, noise source aside; public."""
-        return self.asked()[0].conditions()
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee a `fit` with secure noise will have; reads no data."""
-        facts, question = self.asked()
+        facts, question = self.facts_and_query()
         return facts.guarantee(facts.bounds(question)[0].event)
 
     def fit(self, X: Rows, y: ArrayLike | None = None) -> Self:
@@ -145,25 +135,22 @@ class PricedPipeline(Parameters):
         UnprovenError
             If no bound is known for this chain.
         """
-        self.estimator_, self.guarantee_ = self._released((X, y), *self.asked())
+        self.estimator_, self.guarantee_ = self._released((X, y), *self.facts_and_query())
         return self
 
     def _released(
         self,
-        rows: tuple[Rows, ArrayLike | None],
+        data: tuple[Rows, ArrayLike | None],
         facts: StandardisedFacts,
         question: Question,
-        plan: TestPlan | None = None,
+        test: TestPlan | None = None,
     ) -> tuple[PrivateEstimator, Guarantee]:
         """Return the estimator, fitted unless a planned test does not pass, and the guarantee."""
         wrong = "a pipeline's budget is charged, never its estimator's: give it to the pipeline"
         require(getattr(self.estimator, "budget", None) in (None, self.budget), wrong)
-        X, y = rows
-        check_pays(self.budget, ledger_of(X), StandardisedRows.adjacency, facts.label)
         estimator: PrivateEstimator = clone(self.estimator)
-        private = StandardisedRows(X, facts, target=y, test=plan)
-        estimator.check_target(y, self.rows)
-        return estimator, release(estimator, private, question, self.budget, self.random_state)
+        paid = self.budget, self.random_state
+        return estimator, release(estimator, facts, question, data, *paid, test)
 
     def with_noise(self, multiplier: float) -> PricedPipeline:
         """Return a clone whose estimator has this ``noise_multiplier``."""
@@ -266,13 +253,13 @@ def plan_test(
     pipeline, whose bound applies. A pair is of one kind or the other, so the total is the larger
     of both at the same delta, not their sum.
     """
-    return _plan(*pipeline.asked(), test_epsilon, failure_delta)
+    return _plan(*pipeline.facts_and_query(), test_epsilon, failure_delta)
 
 
 def _plan(
     facts: StandardisedFacts, question: Question, test_epsilon: float, failure_delta: float | None
 ) -> TestPlan:
-    """Return the test of the steps before a question, and what both cost together."""
+    """Return the test of the steps before a query, with the price of both together."""
     best = facts.bounds(question)[0]
     epsilon, delta = number("test_epsilon", test_epsilon, least=1e-9, most=1e6), facts.delta
     failure = delta / 2 if failure_delta is None else number("failure_delta", failure_delta)
@@ -280,7 +267,7 @@ def _plan(
         raise ParameterError("failure_delta must be above 0 and at most the pipeline's delta")
     for step in facts.steps:
         # A public dummy table: only whether the step knows its distance to failure matters.
-        step.margin(np.zeros((2, step.domain.columns)))
+        step.distance_to_failure(np.zeros((2, step.domain.columns)))
     spent = epsilon + noise_of_test(epsilon).slack(1)
     test = PureEvent(epsilon=spent, label="test", adjacency="replace-one")
     composed = proven_epsilon([test, best.event], delta, "replace-one")
@@ -323,11 +310,23 @@ def propose_test_release(
     test_epsilon, failure_delta
         As for `plan_test`.
 
+    Returns
+    -------
+    Released or Refused
+        The fitted estimator with its guarantee; or, if the test did not pass, the guarantee alone.
+
+    Raises
+    ------
+    BudgetExceededError
+        If the budget cannot afford test and release. Nothing was computed.
+    UnprovenError
+        If a step does not know its distance to failure, or no bound is known for the chain.
+
     Examples
     --------
     >>> import numpy as np
     >>> from missdp.pricing import PricedPipeline, PrivateMean, StandardScaler
-    >>> pipeline = PricedPipeline([("scale", StandardScaler(least_std=0.3))],
+    >>> pipeline = PricedPipeline([("scale", StandardScaler(min_std=0.3))],
     ...     PrivateMean(noise_multiplier=9.0), rows=4000, columns=1, random_state=0)
     >>> wide, narrow = np.resize([-0.9, 0.9], (4000, 1)), np.zeros((4000, 1))
     >>> type(propose_test_release(pipeline, wide, test_epsilon=0.5)).__name__
@@ -335,9 +334,9 @@ def propose_test_release(
     >>> type(propose_test_release(pipeline, narrow, test_epsilon=0.5)).__name__
     'Refused'
     """
-    asked = pipeline.asked()
-    plan = _plan(*asked, test_epsilon, failure_delta)
-    estimator, guarantee = pipeline._released((X, y), *asked, plan)
+    asked = pipeline.facts_and_query()
+    test = _plan(*asked, test_epsilon, failure_delta)
+    estimator, guarantee = pipeline._released((X, y), *asked, test)
     if hasattr(estimator, "guarantee_"):
         return Released(estimator, guarantee)
     return Refused(guarantee)

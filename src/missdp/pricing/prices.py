@@ -1,42 +1,27 @@
-"""The price of a pipeline: a table, a picture, and pipelines described in a TOML file."""
+"""The price of a pipeline, as a table."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
-
-import numpy as np
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from missdp.accounting import Guarantee
 from missdp.accounting.events import Adjacency
-from missdp.errors import (
-    ParameterError,
-    UnprovenError,
-    did_you_mean,
-    replacing,
-)
-from missdp.files import new_figure, picture_format, write_picture
-from missdp.pricing import estimators, imputers, steps, transforms
+from missdp.errors import ParameterError, UnprovenError
+from missdp.pricing import imputers, transforms
 from missdp.pricing.chains import Stage
-from missdp.pricing.domain import NEIGHBOURS, RowDomain, require
-from missdp.pricing.model_imputer import DPImputer
+from missdp.pricing.domain import NEIGHBOURS, require
 from missdp.pricing.pipeline import PricedPipeline
 from missdp.pricing.privacy_maps import bounds
-from missdp.pricing.private_estimator import PrivateEstimator
 from missdp.record import Record
-from missdp.schema.schema import load_toml
-
-if TYPE_CHECKING:
-    from sklearn.pipeline import Pipeline
 
 
 @dataclass(frozen=True)
 class PriceStep(Record):
-    """What one step does to a pair of neighbouring tables.
+    """The effect of one step on a pair of neighbouring tables.
 
     Parameters
     ----------
@@ -51,7 +36,7 @@ class PriceStep(Record):
     radius : float
         Bound on the norm of a row after the step.
     conditions : tuple of str
-        What the step assumes.
+        The conditions of the step.
     """
 
     name: str
@@ -72,7 +57,7 @@ class CheaperChange(Record):
     Parameters
     ----------
     change : str
-        What to change, in words.
+        The change, in words.
     epsilon : float
         Of the whole pipeline after the change.
     """
@@ -83,7 +68,7 @@ class CheaperChange(Record):
 
 @dataclass(frozen=True)
 class Price(Record):
-    """The price of a pipeline: what is claimed without preprocessing, and what holds with it.
+    """The price of a pipeline: the claim without preprocessing, and the proven bound with it.
 
     Parameters
     ----------
@@ -177,24 +162,15 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
     return [lines[0], "  ".join("-" * width for width in widths), *lines[1:]]
 
 
-def price(
-    pipeline: PricedPipeline | Pipeline,
-    *,
-    domain: RowDomain | None = None,
-    delta: float | None = None,
-    suggest: bool = True,
-) -> Price:
-    """Return what a pipeline really costs; reads public facts only.
+def price(pipeline: PricedPipeline, *, delta: float | None = None, suggest: bool = True) -> Price:
+    """Return the privacy price of a pipeline; reads public facts only.
 
     Parameters
     ----------
-    pipeline : PricedPipeline or sklearn.pipeline.Pipeline
-        The latter must consist of this library's transformations and end in one of its private
-        estimators, and needs ``domain``.
-    domain : RowDomain or None
-        Public facts about the raw table, for a scikit-learn pipeline.
+    pipeline : PricedPipeline
+        Steps of this library that are fitted without noise, and a private estimator.
     delta : float or None
-        At which epsilon is stated. None: the pipeline's (the estimator's) own.
+        The delta at which epsilon is stated. None: the delta of the pipeline.
     suggest : bool, default True
         Whether to look for the cheapest change, which prices a few more pipelines.
 
@@ -210,29 +186,28 @@ def price(
 
     Examples
     --------
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from missdp.pricing import PrivateMean, PCARankReducer, RowDomain
-    >>> steps = make_pipeline(PCARankReducer(n_components=2, least_gap=0.2),
-    ...                       PrivateMean(noise_multiplier=5.0))
-    >>> result = price(steps, domain=RowDomain(rows=1000, columns=9))
+    >>> from missdp.pricing import PricedPipeline, PrivateMean, PCARankReducer
+    >>> steps = [("pca", PCARankReducer(n_components=2, min_gap=0.2))]
+    >>> end = PrivateMean(noise_multiplier=5.0)
+    >>> result = price(PricedPipeline(steps, end, rows=1000, columns=9))
     >>> result.bound, result.steps[0].rows_moved, round(result.steps[0].movement, 3)
     ('direct', 999, 0.013)
     """
-    priced = _priced(pipeline, domain, delta)
-    stages = priced.stages()
-    end = stages[-1].domain_after if stages else priced.domain
-    found = priced.bounds()
-    alone = priced.estimator.question(end).privacy_map
-    naive = bounds(alone, NEIGHBOURS, priced.delta)[0]
-    guarantee = priced.guarantee()
+    require(isinstance(pipeline, PricedPipeline), "only a PricedPipeline has a price")
+    stated = {} if delta is None else {"delta": delta}
+    priced = PricedPipeline(**pipeline.get_params(deep=False) | stated)
+    facts, query = priced.facts_and_query()
+    proven = facts.bounds(query)
+    naive = bounds(query.privacy_map, NEIGHBOURS, priced.delta)[0]
+    guarantee = facts.guarantee(proven[0].event)
     return Price(
-        steps=tuple(_step(stage) for stage in stages),
+        steps=tuple(_step(stage) for stage in facts.steps),
         mechanism=type(priced.estimator).__name__,
         delta=priced.delta,
         naive_epsilon=naive.epsilon,
         epsilon=guarantee.epsilon,
-        bound=found[0].name,
-        alternatives=tuple((bound.name, bound.epsilon) for bound in found),
+        bound=proven[0].name,
+        alternatives=tuple((bound.name, bound.epsilon) for bound in proven),
         guarantee=guarantee,
         cheapest_change=_cheapest_change(priced, guarantee.epsilon) if suggest else None,
     )
@@ -246,19 +221,19 @@ def _cheapest_change(priced: PricedPipeline, epsilon: float) -> CheaperChange | 
     noise = float(priced.estimator.noise_multiplier)
     louder = [(f"use noise_multiplier = {2 * noise:g}", priced.with_noise(2 * noise))]
     for tried in (_changed_steps(priced), louder):
-        found = []
+        changes = []
         for change, pipeline in tried:
-            # A change after which nothing is proven is none.
+            # A change after which nothing is proven does not count.
             with contextlib.suppress(UnprovenError, ParameterError):
-                found.append(CheaperChange(change, pipeline.guarantee().epsilon))
-        best = min(found, key=lambda change: change.epsilon, default=None)
+                changes.append(CheaperChange(change, pipeline.guarantee().epsilon))
+        best = min(changes, key=lambda change: change.epsilon, default=None)
         if best is not None and best.epsilon <= _LOWER * epsilon:
             return best
     return None
 
 
 def _changed_steps(priced: PricedPipeline) -> Iterator[tuple[str, PricedPipeline]]:
-    """Yield pipelines in which one step is replaced, or left out, and what was done."""
+    """Yield changes in words, each with the pipeline in which a step is replaced or left out."""
     own = priced.get_params(deep=False)
     for place, (name, step) in enumerate(priced.steps):
         before, after = priced.steps[:place], priced.steps[place + 1 :]
@@ -268,7 +243,7 @@ def _changed_steps(priced: PricedPipeline) -> Iterator[tuple[str, PricedPipeline
 
 
 def _replacements(name: str, step: Any) -> Iterator[tuple[str, Any]]:
-    """Yield steps that do the work of another one and learn less, and what was done."""
+    """Yield changes in words, each with a step that does the same work and learns less."""
     if isinstance(step, imputers.Imputer):
         yield f"use ConstantImputer as step {name!r}", imputers.ConstantImputer()
     if getattr(step, "moment", "second") != "second":
@@ -278,208 +253,16 @@ def _replacements(name: str, step: Any) -> Iterator[tuple[str, Any]]:
         yield f"scale by declared bounds in place of step {name!r}", None
 
 
-def _priced(
-    pipeline: PricedPipeline | Pipeline, domain: RowDomain | None, delta: float | None
-) -> PricedPipeline:
-    if isinstance(pipeline, PricedPipeline):
-        require(domain in (None, pipeline.domain), "this pipeline declares its own domain")
-        stated = {} if delta is None else {"delta": delta}
-        return PricedPipeline(**{**pipeline.get_params(deep=False), **stated})
-    if domain is None:
-        raise ParameterError("a scikit-learn pipeline has no public domain: pass domain=")
-    *chain, (_, estimator) = pipeline.steps
-    steps = [pair for pair in chain if pair[1] not in (None, "passthrough")]
-    delta = getattr(estimator, "delta", 0.0) if delta is None else delta
-    return PricedPipeline(steps, estimator, **vars(domain), delta=delta)
-
-
 def _step(stage: Stage) -> PriceStep:
-    alone, chain = stage.alone, stage.distance_after
+    single, chain = stage.response, stage.distance_after
     return PriceStep(
         name=stage.name,
         transformer=type(stage.step).__name__,
-        rows_moved=alone.moved_rows,
-        movement=alone.moved_max,
+        rows_moved=single.moved_rows,
+        movement=single.moved_max,
         rows_moved_so_far=chain.moved_rows,
         summed_so_far=chain.moved_l12,
         frobenius_so_far=chain.moved_frobenius,
         radius=stage.domain_after.radius,
         conditions=tuple(condition.statement() for condition in stage.conditions),
     )
-
-
-def plot_price(
-    pipeline: PricedPipeline, path: str | Path, *, multipliers: Sequence[float] | None = None
-) -> tuple[Price, ...]:
-    """Write a picture of epsilon against the noise, like Figure 2 of Hu et al. (2024).
-
-    Parameters
-    ----------
-    pipeline : PricedPipeline
-        Public facts only are read.
-    path : str or Path
-        Where to write; the suffix decides the format (``.svg``, ``.png``, ``.pdf``).
-    multipliers : sequence of float or None
-        Noise multipliers of the estimator. None: from half to eight times the pipeline's own.
-
-    Returns
-    -------
-    tuple of Price
-        What was drawn, one for each multiplier.
-    """
-    picture_format(path)
-
-    own = float(pipeline.estimator.noise_multiplier) * np.geomspace(0.5, 8.0, 15)
-    noise = [float(m) for m in (own if multipliers is None else multipliers)]
-    prices = tuple(price(pipeline.with_noise(m), suggest=False) for m in noise)
-    figure = new_figure(figsize=(5.2, 3.6), layout="constrained")
-    axes: Any = figure.subplots()
-    axes.plot(noise, [p.naive_epsilon for p in prices], ":", label="naive claim")
-    axes.plot(noise, [p.epsilon for p in prices], "-", label="whole pipeline")
-    axes.plot(noise, [p.group_epsilon for p in prices], "--", label="group privacy")
-    axes.set(xscale="log", yscale="log", xlabel="noise multiplier", ylabel="epsilon")
-    axes.set_xticks(noise[::3], [f"{m:.3g}" for m in noise[::3]])
-    axes.minorticks_off()
-    axes.legend(frameon=False)
-    write_picture(figure, path)
-    return prices
-
-
-_STEPS: dict[str, type[steps.StableTransformer]] = {
-    "clip": steps.RowClipper,
-    "impute-constant": imputers.ConstantImputer,
-    "impute-mean": imputers.MeanImputer,
-    "impute-median": imputers.MedianImputer,
-    "impute-trimmed-mean": imputers.TrimmedMeanImputer,
-    "impute-regression": imputers.RegressionImputer,
-    "impute-knn": imputers.NeighbourImputer,
-    "impute-model": DPImputer,
-    "scale-standard": transforms.StandardScaler,
-    "scale-min-max": transforms.MinMaxScaler,
-    "pca-rank": transforms.PCARankReducer,
-    "pca-dimension": transforms.PCADimensionReducer,
-    "deduplicate": transforms.Deduplicator,
-    "quantize": transforms.Quantizer,
-}
-_MECHANISMS: dict[str, Any] = {
-    "mean": estimators.PrivateMean,
-    "covariance": estimators.PrivateCovariance,
-    "histogram": estimators.PrivateHistogram,
-    "logistic-regression": estimators.PrivateLogisticRegression,
-    "linear-regression": estimators.PrivateLinearRegression,
-}
-_NOT_IN_FILES = {"radius", "delta", "budget", "random_state"}
-
-
-def load_pipeline(
-    path: str | Path, *, open_model: Callable[[Path], Any] | None = None
-) -> PricedPipeline:
-    """Read a pipeline from a TOML file.
-
-    Parameters
-    ----------
-    path : str or Path
-        With a table ``[table]`` (rows, columns, and optionally radius and complete), a number
-        ``delta``, any number of ``[[step]]`` (kind, optionally name, and the step's parameters),
-        and one ``[mechanism]`` (kind and parameters).
-    open_model : callable, optional
-        Opens the model that a step ``impute-model`` names by its path beside this file:
-        :func:`missdp.load`.
-
-    Raises
-    ------
-    ParameterError
-        If the file cannot be read, or names an unknown kind or parameter.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> text = '''
-    ... delta = 1e-6
-    ... [table]
-    ... rows = 1000
-    ... columns = 4
-    ... complete = false
-    ... [[step]]
-    ... kind = "impute-mean"
-    ... max_incomplete = 30
-    ... [[step]]
-    ... kind = "pca-rank"
-    ... n_components = 2
-    ... least_gap = 0.2
-    ... [mechanism]
-    ... kind = "mean"
-    ... noise_multiplier = 8.0
-    ... '''
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "pipeline.toml"
-    ...     _ = path.write_text(text)
-    ...     [name for name, step in load_pipeline(path).steps]
-    ['impute-mean', 'pca-rank']
-    """
-    document = load_toml(Path(path), ParameterError)
-    _known("the pipeline file", document, {"delta", "table", "step", "mechanism"})
-    domain = _make("[table]", _section(document, "table"), RowDomain)
-    listed = document.get("step", [])
-    tables = isinstance(listed, list) and all(isinstance(step, Mapping) for step in listed)
-    require(tables, "steps are written as [[step]] tables")
-    chain = {}
-    for number, facts in enumerate(listed, start=1):
-        name = str(facts.pop("name", facts.get("kind", number)))
-        require(name not in chain, "two steps share a name: give each [[step]] its own `name`")
-        chain[name] = _make_kind(f"[[step]] {number}", facts, _STEPS)
-        if isinstance(chain[name], DPImputer):
-            _open_model(chain[name], Path(path).parent, open_model)
-    mechanism = _make_kind("[mechanism]", _section(document, "mechanism"), _MECHANISMS)
-    delta = document.get("delta", 0.0)
-    # Parameters out of range are refused here, where the file is known to be the cause; that no
-    # bound is proven is the pipeline's own matter, which `price` states.
-    wrong = ParameterError("delta, a step or the mechanism has a parameter of the wrong type")
-    with contextlib.suppress(UnprovenError), replacing(TypeError, AttributeError, by=wrong):
-        pipeline = PricedPipeline([*chain.items()], mechanism, delta=delta, **vars(domain))
-        pipeline.bounds()
-    return pipeline
-
-
-def _open_model(step: DPImputer, folder: Path, opened: Callable[[Path], Any] | None) -> None:
-    """Put the model in the place of its name."""
-    require(isinstance(step.model, str), "impute-model needs model, the path of a saved model")
-    if opened is None:
-        raise ParameterError("impute-model needs load_pipeline(open_model=missdp.load)")
-    step.model = opened(folder / step.model)
-    step.fit()
-
-
-def _section(document: Mapping[str, Any], name: str) -> dict[str, Any]:
-    section: Any = document.get(name)
-    require(isinstance(section, Mapping), f"the pipeline file needs one [{name}] table")
-    return dict(section)
-
-
-def _make_kind(where: str, facts: dict[str, Any], kinds: Mapping[str, Any]) -> Any:
-    kind = facts.pop("kind", None)
-    require(kind in kinds, f"{where}: kind must be one of {', '.join(kinds)}, got {kind!r}")
-    return _make(f"{where} ({kind})", facts, kinds[kind])
-
-
-def _make(where: str, facts: dict[str, Any], kind: Any) -> Any:
-    """Return an object made of the facts that stand in a table of the file."""
-    stated = {field.name: field for field in fields(kind)}
-    hidden = _NOT_IN_FILES if issubclass(kind, PrivateEstimator) else set()
-    _known(where, facts, set(stated) - hidden)
-    lacking = [n for n, field in stated.items() if field.default is MISSING and n not in facts]
-    require(not lacking, f"{where} needs {', '.join(lacking)}")
-
-    def refusal(error: BaseException) -> ParameterError:
-        return ParameterError(f"{where}: {error}")
-
-    with replacing(TypeError, ParameterError, by=refusal):
-        return kind(**facts)
-
-
-def _known(where: str, facts: Mapping[str, Any], names: set[str]) -> None:
-    if unknown := sorted(set(facts) - names):
-        raise ParameterError(
-            f"{where} does not take {', '.join(unknown)}. It takes {', '.join(sorted(names))}"
-            f"{did_you_mean(unknown[0], sorted(names))}"
-        )

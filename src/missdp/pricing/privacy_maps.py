@@ -1,4 +1,4 @@
-"""Privacy maps: what a distance between tables means for outputs; and the best bound."""
+"""Privacy maps: bounds on outputs by the distance of two tables; and the best bound."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Sensitivity:
     frobenius: float = math.inf
 
     def __post_init__(self) -> None:
-        known = self.replaced > 0 and self.l12 >= 0 and self.frobenius >= 0
-        require(known, "sensitivities must be above 0, Lipschitz constants at least 0")
+        valid = self.replaced > 0 and self.l12 >= 0 and self.frobenius >= 0
+        require(valid, "sensitivities must be above 0, Lipschitz constants at least 0")
 
     def shift(self, distance: TableDistance) -> float:
         """Return the bound for replaced and moved rows together."""
@@ -116,7 +116,7 @@ class PrivacyMap:
         """Return the map of Laplace noise on every coordinate of one query.
 
         The sensitivity is in summed absolute value (L1). Pure DP of shift / scale, and the Rényi
-        curve of any mechanism with that guarantee: the curve of the continuous Laplace law is
+        curve of any mechanism with that guarantee: the curve of continuous Laplace noise is
         lower, but not proven for the discrete one.
         """
 
@@ -151,7 +151,7 @@ class PrivacyMap:
         >>> sgd.curve(4.0, NEIGHBOURS) < 0.01
         True
         """
-        own = 2 * lipschitz / (batch * sigma) + slack
+        one_row = 2 * lipschitz / (batch * sigma) + slack
 
         def coupled(alpha: float, distance: TableDistance) -> float:
             from scipy.special import logsumexp
@@ -159,7 +159,7 @@ class PrivacyMap:
             replaced = min(distance.replaced, rows)
             moved = min(distance.moved_rows, rows - replaced)
             a, h, log_weight = _sample_counts(rows, replaced, moved, batch)
-            # Whatever the sample, its summed movement is at most tau.
+            # The summed movement of any sample is at most tau.
             movement = np.minimum(distance.moved_max * h, distance.moved_l12)
             shift = (2 * lipschitz * a + smoothness * movement) / (batch * sigma)
             shift = np.where(shift > 0, shift + slack, 0.0)
@@ -167,10 +167,11 @@ class PrivacyMap:
             return float(logsumexp(exponent + log_weight)) / (alpha - 1)
 
         def curve(alpha: float, distance: TableDistance) -> float:
-            found = coupled(alpha, distance)
+            bound = coupled(alpha, distance)
             if distance.moved_rows == 0 and distance.replaced == 1:
-                found = min(found, _subsampled_gaussian_curve(alpha, batch / rows, 1 / own))
-            return steps * found
+                amplified = _subsampled_gaussian_curve(alpha, batch / rows, 1 / one_row)
+                bound = min(bound, amplified)
+            return steps * bound
 
         return cls(renyi=curve)
 
@@ -256,9 +257,9 @@ def _theorem_two(alpha: float, replaced: Curve, moved: Curve) -> float:
     """Combine RDP and smooth RDP by the weak triangle inequality, with the best split.
 
     D_alpha(1 | 2) <= (c alpha - 1) / (c (alpha - 1)) D_{c alpha}(1 | 3)
-    + D_{(c alpha - 1) / (c - 1)}(3 | 2) for every c > 1 and every law 3 (Mironov 2017). The table
-    in between may have the replaced rows of one side and the moved rows of the other, or the
-    other way about, in *either* direction: the better of the two counts.
+    + D_{(c alpha - 1) / (c - 1)}(3 | 2) for every c > 1 and every distribution 3 (Mironov 2017).
+    The table in between may have the replaced rows of one side and the moved rows of the other, or
+    the other way about, in *either* direction: the better of the two counts.
     """
     split = partial(_split, alpha, replaced, moved)
     grid = 1 + np.exp(np.linspace(-7.0, 7.0, 57))
@@ -286,7 +287,7 @@ class Bound:
     epsilon : float
         At the delta asked for; possibly infinite.
     event : Event
-        What was accounted, a fact under replace-one.
+        The event to charge, under replace-one adjacency.
 
     Examples
     --------
@@ -309,7 +310,7 @@ def bounds(
     mechanism : PrivacyMap
         Of the mechanism that ends the pipeline.
     distance : TableDistance
-        What preprocessing leaves of one replaced row.
+        Distance of two neighbouring tables after preprocessing.
     delta : float
         In [0, 1); at 0 only pure DP counts.
     label : str, default ""
@@ -339,35 +340,18 @@ def bounds(
         derived["theorem 2"] = _theorem_events(mechanism, distance, label)
         coarse = distance.forget_movement()
         derived["group privacy"] = _direct_events(mechanism, coarse, label)
-    found: list[Bound] = []
+    finite: list[Bound] = []
     for name, events in derived.items():
         proven = [event for event in events if delta != 0 or isinstance(event, PureEvent)]
         priced = [Bound(name, proven_epsilon(e, delta, "replace-one"), e) for e in proven]
-        found += sorted(priced, key=lambda bound: bound.epsilon)[:1]
-    best = sorted(
-        (bound for bound in found if bound.epsilon < math.inf), key=lambda bound: bound.epsilon
-    )
-    if not best:
+        best = min(priced, key=lambda bound: bound.epsilon, default=None)
+        finite += [best] if best is not None and best.epsilon < math.inf else []
+    if not finite:
         raise UnprovenError(
             "no finite bound is known for this mechanism after this preprocessing"
             + (" at delta 0: state a delta" if delta == 0 else "")
         )
-    return tuple(best)
-
-
-def overall_curve(mechanism: PrivacyMap, distance: TableDistance, alpha: float) -> float:
-    """Return the smallest Rényi bound at one order, over all three derivations.
-
-    >>> gaussian = PrivacyMap.gaussian(sensitivity=Sensitivity(replaced=1.0, l12=1.0), sigma=1.0)
-    >>> moved = TableDistance(replaced=1, moved_rows=10, moved_max=0.1)
-    >>> overall_curve(gaussian, moved, 11.0)
-    22.0
-    """
-    return min(
-        mechanism.curve(alpha, distance),
-        _theorem_two(alpha, *_curves(mechanism, distance)),
-        mechanism.curve(alpha, distance.forget_movement()),
-    )
+    return tuple(sorted(finite, key=lambda bound: bound.epsilon))
 
 
 def _curves(mechanism: PrivacyMap, distance: TableDistance) -> tuple[Curve, Curve]:

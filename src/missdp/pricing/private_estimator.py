@@ -1,7 +1,8 @@
-"""Base class of private estimators, and how an estimator gets its answer."""
+"""Base class of private estimators, and how an estimator gets the answer to its query."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
@@ -11,8 +12,9 @@ from numpy.typing import ArrayLike
 from missdp.accounting import Composition, Filter, Guarantee
 from missdp.errors import UnprovenError, replacing
 from missdp.pricing.chains import StandardisedFacts
-from missdp.pricing.domain import Parameters, RowDomain, Rows, as_rows, check_fillable, shape_of
-from missdp.pricing.questions import GradientSteps, NoisyGradients, Question, TestNotPassedError
+from missdp.pricing.domain import Parameters, RowDomain, Rows, as_rows, shape_of
+from missdp.pricing.private_test import TestPlan
+from missdp.pricing.questions import GradientQuery, Question
 from missdp.pricing.standardised_rows import StandardisedRows, ledger_of, open_session
 from missdp.pricing.steps import NotFittedOnThisTable
 from missdp.session.sampling import NoiseSource
@@ -28,9 +30,9 @@ class PrivateEstimator(Parameters):
 
     Adjacency is *replace-one*: the number of rows is public. An estimator never holds rows or
     noise, and charges nothing itself: a subclass states one `question` about rows, from public
-    facts, and what it makes of the answer (`keep`). A session charges, reads, and adds the noise;
-    ``noise_multiplier`` is the noise in units of the sensitivity to one replaced row, so the
-    guarantee for raw rows depends on it alone.
+    facts, and turns the answer into released attributes (`keep`). A session charges, reads, and
+    adds the noise; ``noise_multiplier`` is the noise in units of the sensitivity to one replaced
+    row, so the guarantee for raw rows depends on it alone.
 
     Fitted on its own, an estimator assumes that nothing upstream was fitted on the same table
     (condition `NotFittedOnThisTable`); `PricedPipeline` accounts for steps that were.
@@ -38,7 +40,7 @@ class PrivateEstimator(Parameters):
     Attributes
     ----------
     guarantee_ : Guarantee
-        After ``fit``: what the released attributes promise.
+        After ``fit``: the guarantee of the released attributes.
     """
 
     noise_multiplier: float
@@ -48,15 +50,24 @@ class PrivateEstimator(Parameters):
     random_state: int | None = None
 
     def question(self, domain: RowDomain) -> Question:
-        """Return what is asked about rows of ``domain``; public facts only."""
+        """Return the query about rows of ``domain``; public facts only."""
         raise NotImplementedError
 
     def keep(self, question: Question, answer: Any) -> None:
-        """Set the released attributes; may raise for no answer, which was charged for."""
+        """Set the released attributes; may raise for no answer, which was charged for.
+
+        Parameters
+        ----------
+        question : VectorQuery or GradientQuery
+            The query of this estimator.
+        answer : ndarray or callable
+            The noisy vector; or, for a `GradientQuery`, a function that releases the next noisy
+            gradient at given coefficients. It raises an error after ``question.steps`` calls.
+        """
         raise NotImplementedError
 
     def check_target(self, y: ArrayLike | None, rows: int) -> None:
-        """Refuse a target that is not there or of the wrong length, before anything is charged."""
+        """Raise an error for a missing target or one of the wrong length, before any charge."""
         del y, rows
 
     def fit(self, X: Rows, y: ArrayLike | None = None) -> Self:
@@ -70,58 +81,70 @@ class PrivateEstimator(Parameters):
             Target, for estimators that need one.
         """
         label = type(self).__name__
-        # A session checks it, too, but the shape of an array is not known before it is read.
+        # `release` checks it, too, but the shape of an array is not known before it is read.
         check_pays(self.budget, ledger_of(X), StandardisedRows.adjacency, label)
-        check_fillable(X)
-        values = X if isinstance(X, Table) else as_rows(X)
-        n, columns = shape_of(values)
+        values: Any = X if isinstance(X, Table) else as_rows(X)
+        n, columns = shape_of(values) or (0, 0)
         domain = RowDomain(rows=n, columns=columns, radius=self.radius)
-        self.check_target(y, domain.rows)
-        facts = StandardisedFacts(
-            raw=domain, label=label, delta=self.delta, assumed=(NotFittedOnThisTable(),)
-        )
-        rows = StandardisedRows(values, facts, target=y)
-        release(self, rows, self.question(domain), self.budget, self.random_state)
+        assumed = (NotFittedOnThisTable(),)
+        facts = StandardisedFacts(raw=domain, label=label, delta=self.delta, assumed=assumed)
+        release(self, facts, self.question(domain), (values, y), self.budget, self.random_state)
         return self
 
 
 @one_blas_thread()
 def release(
     estimator: PrivateEstimator,
-    rows: StandardisedRows,
+    facts: StandardisedFacts,
     question: Question,
+    data: tuple[Rows, ArrayLike | None],
     budget: Filter | Composition | None,
     random_state: int | None,
+    test: TestPlan | None = None,
 ) -> Guarantee:
-    """Let an estimator keep the answer to its question, and forget the rows.
+    """Let an estimator keep the answer to its query, and forget the rows.
 
     Parameters
     ----------
     estimator : PrivateEstimator
         It keeps nothing if the rows are tested first, and the test does not pass.
-    rows : StandardisedRows
+    facts : StandardisedFacts
+        Public facts about the rows.
+    question : VectorQuery or GradientQuery
+        The query of the estimator about these rows.
+    data : tuple of Rows and target
         Private.
-    question : VectorQuery or GradientSteps
-        Of the estimator, about these rows.
     budget : Filter, Composition or None
-        Charged before anything is computed. None: nothing but this answer is accounted for.
+        Charged before anything is computed. None: a budget of this answer alone.
     random_state : int or None
         Seed of the noise; None for secure noise.
+    test : TestPlan, optional
+        If given, the steps' conditions are tested before the answer.
 
     Returns
     -------
     Guarantee
-        Of the answer, whether or not a test passes.
+        The guarantee of the answer, whether or not a test passes.
+
+    Raises
+    ------
+    BudgetExceededError
+        If the budget cannot afford the release. Nothing was computed.
+    DataError
+        If rows or target have another shape than declared. Nothing was charged.
     """
-    noise, facts = NoiseSource.of(random_state), rows.facts
-    with rows:
+    values, target = data
+    check_pays(budget, ledger_of(values), StandardisedRows.adjacency, facts.label)
+    noise = NoiseSource.of(random_state)
+    with StandardisedRows(values, facts, target=target, test=test) as rows:
+        estimator.check_target(target, facts.raw.rows)
         guarantee = rows.guarantee(question).with_conditions(*noise.conditions)
         warn_if_weak(guarantee.epsilon, guarantee.delta, n=facts.raw.rows)
         session = open_session(rows, question, budget=budget, noise=noise)
         answer = _answer(session, question, facts.label)
         # A fit that is broken off leaves no guarantee of an earlier one behind.
         estimator.__dict__.pop("guarantee_", None)
-        with suppress(TestNotPassedError):
+        with suppress(_TestNotPassedError):
             if answer is not None:
                 estimator.n_features_in_ = question.domain.columns
                 estimator.keep(question, answer)
@@ -129,10 +152,26 @@ def release(
     return guarantee
 
 
+class _TestNotPassedError(Exception):
+    """The test of a table did not pass, so that no gradient is released."""
+
+
 def _answer(session: Session, question: Question, label: str) -> Any:
-    """Charge for a question, and return its answer; None if a test did not pass."""
+    """Charge for a query, and return its answer; None if a test did not pass."""
     named = f"{label} cannot be charged to this budget"
     with replacing(UnprovenError, by=lambda error: UnprovenError(f"{named}: {error}")):
-        if isinstance(question, GradientSteps):
-            return NoisyGradients(question, session.iterate(question), question.steps)
+        if isinstance(question, GradientQuery):
+            return _gradients(session.iterate(question))
         return session.measure(question).value
+
+
+def _gradients(step: Callable[..., Any]) -> Callable[[ArrayLike], Any]:
+    """Return a function that releases the next gradient, or stops a fit if a test did not pass."""
+
+    def gradient(point: ArrayLike) -> Any:
+        answer = step(point)
+        if answer is None:
+            raise _TestNotPassedError
+        return answer
+
+    return gradient

@@ -15,7 +15,7 @@ from missdp.session.sampling import NoiseSource
 
 @dataclass(frozen=True)
 class TestPlan:
-    """A private test of a pipeline's conditions, with what it costs; public.
+    """A private test of a pipeline's conditions, with its price; public.
 
     Parameters
     ----------
@@ -26,16 +26,16 @@ class TestPlan:
     failure_delta : float
         Bound on the chance of passing where the conditions fail, or fail after one replacement.
     guarantee : Guarantee
-        Of the whole, whatever the table: none of the tested conditions is left. Its one event
-        states what is proven for test and release together (see `plan_test`).
+        The guarantee of test and release together, for every table: none of the tested conditions
+        is left. Its one event states the bound that `plan_test` proves.
     charges : tuple of Event
-        What a budget is charged: release and test one by one, which costs a little more at the
-        same delta and composes better with other releases.
+        The events that a budget is charged: release and test one by one, which costs a little more
+        at the same delta and composes better with other releases.
 
     Examples
     --------
     >>> from missdp.pricing import PricedPipeline, PrivateMean, plan_test, PCARankReducer
-    >>> steps = [("pca", PCARankReducer(n_components=2, least_gap=0.2))]
+    >>> steps = [("pca", PCARankReducer(n_components=2, min_gap=0.2))]
     >>> pipeline = PricedPipeline(steps, PrivateMean(noise_multiplier=9.0), rows=5000, columns=9)
     >>> plan = plan_test(pipeline, test_epsilon=0.1)
     >>> round(plan.threshold, 1), len(plan.guarantee.conditions)
@@ -58,14 +58,14 @@ def noise_of_test(epsilon: float) -> VectorNoise:
 
 @dataclass(frozen=True)
 class MarginAndAnswer:
-    """What is exact behind a tested answer; private.
+    """The exact numbers behind a tested answer; private.
 
     Attributes
     ----------
     margin : float
         The distance to failure of all conditions.
     answer : callable
-        Returns what is exact behind the answer itself. Called only if the test passes.
+        Returns the exact numbers of the answer itself. Called only if the test passes.
     """
 
     margin: float

@@ -1,8 +1,8 @@
-"""Questions about rows whose number is public: a noisy vector, or noisy gradients.
+"""Queries of rows whose number is public: a noisy vector, or noisy gradients; and their noise.
 
-A question is public: what rows it reads, what is computed from them, and how far one replaced row
-can move that. Its mechanism draws the answer. Answers are noised as whole numbers: counts as they
-are, others on a public grid.
+A query is public. It states which rows it reads, the function that it computes, and the
+sensitivity of that function to one replaced row. Noise is added to whole numbers: to counts as they
+are, to other numbers after they are rounded to a public grid.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias, get_args
+from functools import partial
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,7 +28,6 @@ from missdp.pricing.domain import (
 )
 from missdp.pricing.privacy_maps import PrivacyMap, Sensitivity
 from missdp.session.mechanisms import Noise
-from missdp.session.redaction import no_warnings
 from missdp.session.sampling import NoiseSource, SeededNoise
 from missdp.types import Floats
 
@@ -39,16 +39,15 @@ Sample: TypeAlias = NDArray[np.int64] | None
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VectorQuery:
-    """A vector computed from rows, with noise calibrated to what one replaced row can change.
+    """A vector computed from rows, with noise calibrated to the effect of one replaced row.
 
     Parameters
     ----------
     domain : RowDomain
-        What the rows are like, made true before the function sees them.
+        Public facts about the rows, enforced before the function sees them.
     function : callable
-        ``function(rows, *given)``, or ``function(rows, target, *given)`` if a target is read,
-        returns ``size`` finite numbers. Rows and target are read-only. The function must depend on
-        its arguments alone.
+        ``function(rows, *given)`` returns ``size`` finite numbers. The rows are read-only. The
+        function must depend on its arguments alone.
     size : int
         Number of entries of the vector; public.
     sensitivity : Sensitivity
@@ -61,11 +60,9 @@ class VectorQuery:
         Whether the vector holds whole numbers, which get whole noise.
     given : tuple, default ()
         Public or released arrays, numbers and text for the function. They are copied.
-    target_bound : float or None, default None
-        If given, a target is read: numbers clipped to this absolute value, 0 for what is none.
     averages : bool, default False
         Whether the function averages a term of each row in floating point, of a norm of at most
-        ``rows * sensitivity.replaced / 2`` on average: what rounding adds is then in the price.
+        ``rows * sensitivity.replaced / 2`` on average: the price then includes rounding.
         Otherwise the author's proof has to include it.
 
     Examples
@@ -87,17 +84,17 @@ class VectorQuery:
     noise: NoiseKind = "gaussian"
     whole: bool = False
     given: tuple[Any, ...] = ()
-    target_bound: float | None = None
     averages: bool = False
 
+    steps: ClassVar[int] = 1
+    batch: ClassVar[None] = None
+
     def __post_init__(self) -> None:
-        # Copies: what a caller changes later is neither charged for nor handed to the function.
-        object.__setattr__(self, "given", _frozen(self.given))
+        # Copies: a later change by the caller is neither charged for nor handed to the function.
+        object.__setattr__(self, "given", _frozen(tuple(self.given)))
         require(self.noise in get_args(NoiseKind), "mechanism must be 'gaussian' or 'laplace'")
         _check_multiplier(self.multiplier)
         whole("size", self.size)
-        if self.target_bound is not None:
-            number("target_bound", self.target_bound)
 
     @classmethod
     def mean(
@@ -112,8 +109,15 @@ class VectorQuery:
         unit = Sensitivity(
             replaced=spread * domain.diameter / n, l12=spread / n, frobenius=spread / math.sqrt(n)
         )
-        asked: dict[str, Any] = {"domain": domain, "multiplier": multiplier, "noise": noise}
-        return cls(function=_mean, size=domain.columns, sensitivity=unit, averages=True, **asked)
+        return cls(
+            domain=domain,
+            function=_mean,
+            size=domain.columns,
+            sensitivity=unit,
+            multiplier=multiplier,
+            noise=noise,
+            averages=True,
+        )
 
     @property
     def scale(self) -> float:
@@ -122,35 +126,25 @@ class VectorQuery:
 
     @property
     def privacy_map(self) -> PrivacyMap:
-        """What the noisy vector reveals."""
-        slack = self.law(NEIGHBOURS).slack(self.size)
+        """Bounds on the privacy loss of the noisy vector."""
+        slack = self.noise_for(NEIGHBOURS).slack(self.size)
         if self.averages:
             slack += _sum_slack(self.domain.rows, self.multiplier)
-        known, scale = self.sensitivity, self.scale
         if self.noise == "laplace":
-            return PrivacyMap.laplace(sensitivity=known, scale=scale, slack=slack)
-        return PrivacyMap.gaussian(sensitivity=known, sigma=scale, slack=slack)
+            return PrivacyMap.laplace(sensitivity=self.sensitivity, scale=self.scale, slack=slack)
+        return PrivacyMap.gaussian(sensitivity=self.sensitivity, sigma=self.scale, slack=slack)
 
-    def mechanism(self, distance: TableDistance) -> VectorNoise:
-        """Return the mechanism of the answer, for neighbours that are this far apart."""
-        return self.law(distance)
+    def noise_for(self, distance: TableDistance) -> VectorNoise:
+        """Return the noise of the answer, for neighbours at this distance where it reads."""
+        shift = self.sensitivity.largest_shift(distance)
+        return VectorNoise(self.noise, self.scale, sensitivity=shift, whole=self.whole)
 
-    def law(self, distance: TableDistance) -> VectorNoise:
-        """Return the noise of the answer, for neighbours that are this far apart where it reads."""
-        most = self.sensitivity.largest_shift(distance)
-        return VectorNoise(self.noise, self.scale, sensitivity=most, whole=self.whole)
-
-    def read(self, y: Any) -> Floats | None:
-        """Return the target as numbers, each entry by itself; None if none is read."""
-        return None if self.target_bound is None else _bounded_numbers(y, self.target_bound)
-
-    def exact(self, rows: Floats, target: Floats | None) -> NDArray[Any]:
+    def exact(self, rows: Floats) -> NDArray[Any]:
         """Return the vector without noise; private."""
-        failed = DataError("the function of a query failed")  # an error or a warning could tell
-        read = () if target is None else (target,)
-        with replacing(Exception, by=failed), no_warnings():
-            found = self.function(rows, *read, *self.given)
-            vector = np.asarray(found, dtype=None if self.whole else np.float64)
+        failed = DataError("the function of a query failed")  # its own error may quote a cell
+        with replacing(Exception, by=failed):
+            result = self.function(rows, *self.given)
+            vector = np.asarray(result, dtype=None if self.whole else np.float64)
         if vector.shape != (self.size,) or not np.isfinite(vector).all():
             raise DataError(f"the function of a query must return {self.size} finite numbers")
         return vector
@@ -160,17 +154,12 @@ def _mean(rows: Floats) -> Floats:
     return np.asarray(rows.mean(axis=0))
 
 
-def _frozen(values: Any) -> tuple[Any, ...]:
-    """Return a tuple of values in which arrays are read-only copies, and lists are tuples."""
-    return tuple(_frozen_copy(value) for value in values)
-
-
-def _frozen_copy(value: Any) -> Any:
+def _frozen(value: Any) -> Any:
+    """Return a value with read-only copies of its arrays, and tuples in place of its lists."""
     if isinstance(value, np.ndarray):
         value = value.copy()
         value.flags.writeable = False
-        return value
-    return _frozen(value) if isinstance(value, (list, tuple)) else value
+    return tuple(map(_frozen, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _check_multiplier(value: float) -> None:
@@ -202,7 +191,7 @@ class Loss:
         ``slope(scores, target)``, the derivative in the score, row by row. It must depend on its
         arguments alone.
     target_bound : float, default 1.0
-        The target is read as numbers, clipped to this absolute value; what is none counts as 0.
+        The target is read as numbers, clipped to this absolute value; other entries count as 0.
     positive : tuple, default ()
         If not empty, the target is read as labels instead: these count as 1, all others as -1.
     constant : float, default 0.0
@@ -229,8 +218,8 @@ class Loss:
     def __post_init__(self) -> None:
         object.__setattr__(self, "positive", tuple(self.positive))
         facts = {k: v for k, v in vars(self).items() if k not in ("slope", "positive", "constant")}
-        known = all(0 < value < math.inf for value in facts.values())
-        require(known, "bounds and constants of a loss must be finite and above 0")
+        valid = all(0 < value < math.inf for value in facts.values())
+        require(valid, "bounds and constants of a loss must be finite and above 0")
         require(0 <= self.constant < math.inf, "the constant of a loss must be at least 0")
 
     @classmethod
@@ -307,8 +296,8 @@ class Loss:
         def mean(point: Floats, sample: Sample) -> Floats:
             pick = slice(None) if sample is None else sample
             X, y, lengths = rows[pick], target[pick], norms[pick]
-            failed = DataError("the loss failed")  # an error or a warning could tell of rows
-            with replacing(Exception, by=failed), no_warnings():
+            failed = DataError("the loss failed")  # its own error may quote a cell
+            with replacing(Exception, by=failed):
                 slopes = np.asarray(self.slope(X @ point, y), dtype=float)
             if slopes.shape != lengths.shape or not np.isfinite(slopes).all():
                 raise DataError("a loss must have one finite slope for each row")
@@ -329,7 +318,7 @@ def _squared_slope(scores: Floats, target: Floats) -> Floats:
 
 
 def _each(read: Callable[[Any], float], y: Any) -> Floats:
-    """Read a target row by row: an odd entry neither refuses it nor changes how others are read."""
+    """Read a target row by row: an odd entry raises no error and changes no other entry."""
     return np.fromiter(map(read, y), np.float64, len(y))
 
 
@@ -340,20 +329,13 @@ def _bounded_numbers(y: Any, bound: float) -> Floats:
 def _among(label: Any, wanted: tuple[object, ...]) -> bool:
     try:
         return any(bool(label == one) for one in wanted)
-    except Exception:  # noqa: BLE001 - pandas' NA, an array, or whatever refuses to be compared
+    except Exception:  # noqa: BLE001 - pandas' NA, an array, or another object that cannot be compared
         return False
 
 
-def _check_loss(question: GradientSteps) -> None:
-    _check_multiplier(question.multiplier)
-    longest = math.hypot(question.domain.radius, question.loss.constant)
-    enough = question.loss.radius >= longest
-    require(enough, "the constants of the loss must hold for the radius of the rows")
-
-
-@dataclass(frozen=True, kw_only=True)
-class GradientSteps:
-    """Ask for noisy mean gradients of a linear model, ``steps`` of them, at points of one's choice.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GradientQuery:
+    """Noisy mean gradients of a linear model, ``steps`` of them, each at a point of one's choice.
 
     Parameters
     ----------
@@ -370,7 +352,7 @@ class GradientSteps:
     --------
     >>> loss = Loss.logistic(radius=1.0, coefficient_norm=1.0)
     >>> domain = RowDomain(rows=1000, columns=2)
-    >>> round(GradientSteps(domain=domain, loss=loss, multiplier=8.0, steps=50).sigma, 4)
+    >>> round(GradientQuery(domain=domain, loss=loss, multiplier=8.0, steps=50).sigma, 4)
     0.0117
     """
 
@@ -381,7 +363,10 @@ class GradientSteps:
     batch: int | None = None
 
     def __post_init__(self) -> None:
-        _check_loss(self)
+        _check_multiplier(self.multiplier)
+        longest = math.hypot(self.domain.radius, self.loss.constant)
+        enough = self.loss.radius >= longest
+        require(enough, "the constants of the loss must hold for the radius of the rows")
         whole("steps", self.steps)
         if self.batch is not None and whole("batch", self.batch) > self.domain.rows:
             raise ParameterError("batch must be at most the number of rows")
@@ -392,10 +377,10 @@ class GradientSteps:
         return self.domain.columns + bool(self.loss.constant)
 
     def point(self, at: ArrayLike) -> Floats:
-        """Return a copy of coefficients, or refuse those for which the constants do not hold."""
+        """Return a copy of coefficients, or raise if they lie outside the ball of the loss."""
         point = np.array(at, dtype=np.float64)
-        most = self.loss.coefficient_norm * (1 + 1e-9)
-        if point.shape != (self.size,) or not np.linalg.norm(point) <= most:
+        max_norm = self.loss.coefficient_norm * (1 + 1e-9)
+        if point.shape != (self.size,) or not np.linalg.norm(point) <= max_norm:
             raise ParameterError("a gradient is taken at coefficients within the loss's ball")
         return point
 
@@ -416,27 +401,22 @@ class GradientSteps:
 
     @property
     def privacy_map(self) -> PrivacyMap:
-        """What all steps together reveal.
+        """Bounds on the privacy loss of all steps together.
 
         A replaced row moves the mean gradient of all rows by at most 2 L / n, rows that move by mu
         tau / n, at every coefficient vector; the iterates are post-processing, and the steps
         compose adaptively.
         """
-        slack = self.law(NEIGHBOURS).slack(self.size)
+        slack = self.noise_for(NEIGHBOURS).slack(self.size)
         slack += _sum_slack(self._read, self.multiplier)
-        told: dict[str, Any] = {"sigma": self.sigma, "steps": self.steps, "slack": slack}
+        noise: dict[str, Any] = {"sigma": self.sigma, "steps": self.steps, "slack": slack}
         if self.batch is None:
-            return PrivacyMap.gaussian(sensitivity=self._unit, **told)
+            return PrivacyMap.gaussian(sensitivity=self._unit, **noise)
         L, mu, n = self.loss.lipschitz, self.loss.smoothness, self.domain.rows
-        return PrivacyMap.subsampled(lipschitz=L, smoothness=mu, rows=n, batch=self.batch, **told)
+        return PrivacyMap.subsampled(lipschitz=L, smoothness=mu, rows=n, batch=self.batch, **noise)
 
-    def mechanism(self, distance: TableDistance) -> VectorNoise | SampledNoise:
-        """Return the mechanism of all steps, for neighbours that are this far apart."""
-        law = self.law(distance)
-        return law if self.batch is None else SampledNoise(law, self.domain.rows, self.batch)
-
-    def law(self, distance: TableDistance) -> VectorNoise:
-        """Return the noise of one step, for neighbours that are this far apart where it reads.
+    def noise_for(self, distance: TableDistance) -> VectorNoise:
+        """Return the noise of one step, for neighbours at this distance where it reads.
 
         Its sensitivity is for one and the same sample of rows.
         """
@@ -445,40 +425,24 @@ class GradientSteps:
         shift = unit.largest_shift(replace(distance, replaced=replaced, moved_rows=moved))
         return VectorNoise("gaussian", self.sigma, sensitivity=min(shift, n * unit.replaced))
 
+    def exact(self, rows: Floats, target: Any) -> Callable[[ArrayLike], Any]:
+        """Return the mean gradient without noise, as a function of the coefficients; private.
 
-@dataclass(eq=False, repr=False)
-class NoisyGradients:
-    """Noisy mean gradients at points of one's choice; as many as were charged for.
+        With a ``batch`` its value is a function of the sample of rows.
+        """
+        with replacing(Exception, by=DataError("the target cannot be read")):
+            numbers = self.loss.read(target)
+        numbers.flags.writeable = False
+        mean = self.loss.exact(rows, numbers)
 
-    ``_answer(point)`` is the answer of the session to the next step. A session that was to test
-    the table first answers None if the test did not pass.
-    """
+        def gradient(at: ArrayLike) -> Any:
+            point = self.point(at)
+            return mean(point, None) if self.batch is None else partial(mean, point)
 
-    _question: GradientSteps
-    _answer: Callable[[Floats], Floats]
-    _left: int
-
-    @property
-    def left(self) -> int:
-        """How many gradients can still be asked for."""
-        return self._left
-
-    def at(self, point: ArrayLike) -> Floats:
-        """Return the noisy mean gradient of the next sample, at coefficients in the loss's ball."""
-        found = self._answer(self._question.point(point))  # refused before a step is used up
-        if found is None:
-            raise TestNotPassedError
-        self._left -= 1
-        return found
+        return gradient
 
 
-class TestNotPassedError(Exception):
-    """The test of a table did not pass, so that no gradient is released."""
-
-    __test__ = False  # Not a test class, whatever its name starts with.
-
-
-Question: TypeAlias = VectorQuery | GradientSteps
+Question: TypeAlias = VectorQuery | GradientQuery
 
 # Noise
 
@@ -491,11 +455,11 @@ _LARGEST = 2.0**61
 
 @dataclass(frozen=True)
 class VectorNoise:
-    """The mechanism of a noisy vector, with how far one replaced row can move what is exact.
+    """The mechanism of a noisy vector, with the sensitivity of the exact vector.
 
     ``scale`` is the standard deviation, or the Laplace scale, of the noise on each coordinate.
-    ``sensitivity`` bounds the distance of the exact vectors of two neighbouring tables, whatever
-    happens to rows on the way: in Euclidean norm for Gaussian noise, in L1 norm for Laplace noise.
+    ``sensitivity`` bounds the distance of the exact vectors of two neighbouring tables, all steps
+    included: in Euclidean norm for Gaussian noise, in L1 norm for Laplace noise.
     ``whole`` numbers get whole noise, others are rounded to a grid of scale / 2**20 first.
     """
 
@@ -505,11 +469,11 @@ class VectorNoise:
     whole: bool = False
 
     def __post_init__(self) -> None:
-        known = 0 < self.scale < math.inf and 0 <= self.sensitivity < math.inf
-        require(known, "scale and sensitivity must be finite, scale above 0")
+        valid = 0 < self.scale < math.inf and 0 <= self.sensitivity < math.inf
+        require(valid, "scale and sensitivity must be finite, scale above 0")
 
     def slack(self, dimension: int) -> float:
-        """Return what rounding a vector to the grid adds to sensitivity / scale."""
+        """Return the increase of sensitivity / scale by rounding a vector to the grid."""
         norm = math.sqrt(dimension) if self.kind == "gaussian" else dimension
         return 0.0 if self.whole else norm * _CELLS / _FINENESS
 
@@ -558,14 +522,12 @@ class OncePerRun:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OncePerRun)
 
-    __hash__ = None  # type: ignore[assignment]
-
 
 @dataclass(frozen=True)
 class SampledNoise:
     """The mechanism of steps that read a fresh secret sample of rows each.
 
-    What is exact is a function of the sample.
+    The exact answer is a function of the sample.
 
     Parameters
     ----------
@@ -590,18 +552,18 @@ class SampledNoise:
 
 
 def _secret(noise: NoiseSource) -> random.Random:
-    """Return what the samples of a run are drawn from."""
+    """Return the source from which the samples of a run are drawn."""
     if isinstance(noise, SeededNoise):
         return random.Random(int(noise.generator().integers(2**62)))
     return random.SystemRandom()
 
 
 def _sum_slack(rows: int, multiplier: float) -> float:
-    """Return what adding up in floating point adds to shift / scale, for a mean over ``rows`` rows.
+    """Return the increase of shift / scale by floating-point sums, for a mean over ``rows`` rows.
 
     Neighbours' sums are rounded differently, behind the row that was replaced too (Casacuberta et
-    al. 2022). In whatever order m vectors of norm at most L are added up, their mean is off by at
-    most m 2^-53 L, but for a relative m 2^-53, in Euclidean norm; in L1 norm by sqrt(d) times that.
+    al. 2022). Add up m vectors of norm at most L in any order. Their mean is off by at most
+    m 2^-53 L in Euclidean norm, but for a relative m 2^-53; in L1 norm by sqrt(d) times that bound.
     The noise is ``multiplier`` times the sensitivity, 2 L / m (or sqrt(d) times that).
     """
     return rows * (rows + 16) * 2.0**-53 / multiplier

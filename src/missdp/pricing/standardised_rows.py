@@ -1,8 +1,8 @@
-"""Standardised rows: rows of numbers of public number, which passed a chain of steps.
+"""Standardised rows: rows of numbers, their count public, that passed a chain of steps.
 
 They are one of the three kinds of private rows of `missdp.session`. A session on them charges,
-computes and draws. Here stands what is exact: rows are brought into their domain, steps are fitted
-on them and forgotten, and a question is answered without noise.
+computes and draws. This module computes exact answers: it brings rows into their domain, fits the
+steps on them, forgets the fitted steps, and evaluates a query without noise.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from missdp.pricing.chains import StandardisedFacts
 from missdp.pricing.domain import Rows, check_fillable, require
 from missdp.pricing.privacy_maps import Bound, Sensitivity
 from missdp.pricing.private_test import MarginAndAnswer, TestedNoise, TestPlan
-from missdp.pricing.questions import GradientSteps, Loss, Question, VectorQuery
-from missdp.session.redaction import no_warnings
+from missdp.pricing.questions import GradientQuery, Loss, Question, SampledNoise, VectorQuery
 from missdp.session.sampling import NoiseSource
 from missdp.session.session import Release, Session
 from missdp.table import Table
@@ -38,8 +37,8 @@ class StandardisedRows:
     Parameters
     ----------
     values : Rows
-        Private rows. Only a float that is finite counts as observed. A table with an attribute
-        that is not applicable to all rows, or of another shape than the declared one, is refused.
+        Private rows. Only a finite number counts as observed. A table with an attribute that is
+        not applicable to all rows, or of another shape than the declared one, raises an error.
     facts : StandardisedFacts
         Public facts, the steps among them.
     target : array_like, optional
@@ -66,12 +65,12 @@ class StandardisedRows:
         self._values: Any = values
         self._target: Any = target
         self._open = True
-        self._made: dict[object, Any] = {}  # what was made of the rows; private
+        self._made: dict[object, Any] = {}  # results computed from the rows; private
         self._priced: tuple[Question, Bound] | None = None
 
     @property
     def facts(self) -> StandardisedFacts:
-        """What is publicly known of the rows."""
+        """Public facts about the rows."""
         return self._facts
 
     @property
@@ -81,13 +80,13 @@ class StandardisedRows:
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """What every answer rests on, without conditions on the table if these are tested."""
+        """Conditions of every answer, without those on the table if these are tested."""
         return self._facts.conditions(tested=self._test is not None)
 
     # Queries
 
     def price(self, question: Question) -> Bound:
-        """Return the best bound on what an answer reveals: its event is charged."""
+        """Return the best bound on the privacy loss of an answer: its event is charged."""
         priced = self._priced  # read once: another thread may ask something else meanwhile
         if priced is None or priced[0] is not question:
             self._priced = priced = (question, self._facts.bounds(question)[0])
@@ -104,25 +103,28 @@ class StandardisedRows:
         return self._facts.guarantee(self.price(question).event)
 
     def plan(self, query: Any, mechanism: Any = None) -> Release:
-        """Return how a question is answered, and its price; refuse it, by public facts alone.
+        """Return how a query is answered, and its price, or raise by public facts alone.
 
-        A question states its own noise, so ``mechanism`` is None. With a test the answer is None
-        if the test does not pass. Events of test and answer are charged together.
+        A query states its own noise, so ``mechanism`` is None. With a test the answer is None if
+        the test does not pass. Events of test and answer are charged together.
         """
         self._check(query, mechanism)
         event, *beside = self.charges(query)
-        law = query.mechanism(self._facts.distance)
-        exact: Callable[..., Any] = partial(self._vector, query)
-        if isinstance(query, GradientSteps):
-            exact = partial(self._gradient, query, object())
+        noise: Any = query.noise_for(self._facts.distance)
+        if query.batch is not None:
+            noise = SampledNoise(noise, query.domain.rows, query.batch)
+        gradient = isinstance(query, GradientQuery)
+        exact: Callable[..., Any] = partial(self._gradient if gradient else self._vector, query)
         if self._test is not None:
-            law, exact = TestedNoise(self._test, law), partial(self._tested, exact)
-        return Release(event, law, exact, tuple(beside), steps=getattr(query, "steps", 1))
+            noise, exact = TestedNoise(self._test, noise), partial(self._tested, exact)
+        return Release(event, noise, exact, tuple(beside), steps=query.steps)
 
     def _check(self, query: Any, mechanism: Any) -> None:
-        """Refuse what is not of exactly the known types: a subclass could state other bounds."""
-        known = type(query) in (VectorQuery, GradientSteps)
-        require(known, "standardised rows answer queries of the types VectorQuery, GradientSteps")
+        """Raise an error unless all types are exact: a subclass could state other bounds."""
+        exact_type = type(query) in (VectorQuery, GradientQuery)
+        require(
+            exact_type, "standardised rows answer queries of the types VectorQuery, GradientQuery"
+        )
         if isinstance(query, VectorQuery):
             _require_exact_type(Sensitivity, query.sensitivity)
         else:
@@ -132,37 +134,30 @@ class StandardisedRows:
         require(same, "the test was planned for another question")
 
     def changed(self, change: Any, rng: Any) -> NoReturn:
-        """Refuse any change: steps that rows pass are public facts, and are priced."""
+        """Raise an error: the steps that rows pass are public facts, and are priced."""
         del change, rng
         raise ParameterError("standardised rows are not changed; add a step to their chain instead")
 
     def expect(self, queries: Iterable[Any]) -> None:
         """Note nothing: rows are prepared once, for all queries."""
 
-    # What is made of the rows; private
+    # Results computed from the rows; private
 
     def _vector(self, query: VectorQuery) -> Any:
         """Return the exact vector."""
-        return query.exact(self._prepared(), self._read(query))
+        return query.exact(self._prepared())
 
-    def _gradient(self, query: GradientSteps, run: object, *at: Floats) -> Any:
+    def _gradient(self, query: GradientQuery, *at: Floats) -> Any:
         """Return the exact mean gradient of all rows, or as a function of a sample."""
         require(len(at) == 1, "noisy gradients are answered by Session.iterate, at one point each")
-        point = query.point(at[0])
-        if run not in self._made:
-            self._made[run] = query.loss.exact(self._prepared(), self._read(query.loss))
-        mean = self._made[run]
-        return mean(point, None) if query.batch is None else partial(mean, point)
+        if query not in self._made:  # read the target and the norms of rows once, for all steps
+            self._made[query] = query.exact(self._prepared(), self._target)
+        return self._made[query](at[0])
 
     def _tested(self, exact: Callable[..., Any], *at: Any) -> MarginAndAnswer:
-        """Return the distance to failure, and what computes the answer."""
+        """Return the distance to failure, and the function that computes the answer."""
         self._prepared()
         return MarginAndAnswer(self._made["margin"], partial(exact, *at))
-
-    def _read(self, question: VectorQuery | Loss) -> Any:
-        """Return the target as a question reads it."""
-        with replacing(Exception, by=DataError("the target cannot be read")), no_warnings():
-            return _read_only(question.read(self._target))
 
     def _prepared(self) -> Floats:
         """Return the rows as they leave the steps, which are fitted once and forgotten."""
@@ -171,9 +166,9 @@ class StandardisedRows:
             facts, table = self._facts, self._facts.raw.enforce(self._values)
             margin = float(facts.raw.rows)
             for step in facts.steps:
-                failed = DataError(f"step {step.name!r} failed")  # an error or a warning could tell
-                with replacing(Exception, by=failed), no_warnings():
-                    margin = min(margin, step.margin(table)) if self._test else margin
+                failed = DataError(f"step {step.name!r} failed")  # its own error may quote a cell
+                with replacing(Exception, by=failed):
+                    margin = min(margin, step.distance_to_failure(table)) if self._test else margin
                     table = step.run(table)
             # The bound on row norms after the steps is proven; this guards against rounding only.
             table = facts.domain.enforce(table) if facts.steps else table
@@ -211,7 +206,7 @@ def _require_exact_type(kind: type, value: Any) -> None:
 
 
 def _read_only(array: Any) -> Any:
-    """Return an array, which nobody can write to from now on; None stays None."""
+    """Return an array after making it read-only; None stays None."""
     if array is not None:
         array.flags.writeable = False
     return array
@@ -235,7 +230,7 @@ def open_session(
     ----------
     rows : StandardisedRows
         Private.
-    question : VectorQuery or GradientSteps
+    question : VectorQuery or GradientQuery
         The question that will be asked.
     budget : Filter, Composition or None
         Charged before anything is computed. None: a budget that one answer to this question uses

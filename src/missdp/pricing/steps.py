@@ -1,4 +1,4 @@
-"""Steps of preprocessing: what each assumes and must prove; and the step that clips rows."""
+"""Steps of preprocessing: their base class, their conditions, and the step that clips rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, make_dataclass, replace
 from string import Formatter
-from typing import Any, ClassVar, NamedTuple, NoReturn, Self, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,7 +35,7 @@ except ImportError:
 
 @dataclass(frozen=True)
 class StepCondition(Condition, abstract=True):
-    """What a stability map assumes of every table it may see; its ``sentence`` names its fields.
+    """A condition of a stability map on every table; its ``sentence`` names its fields.
 
     Attributes
     ----------
@@ -55,8 +55,8 @@ def _condition(name: str, sentence: str) -> Any:
     """Return the class of an assumption; fields with a format are numbers, others whole ones."""
     named = {at[2:]: form for _, at, form, _ in Formatter().parse(sentence) if at}
     fields = [(at, float if form else int) for at, form in named.items()]
-    told = re.sub(r"\{0\.(\w+)[^}]*\}", r"``\1``", sentence)
-    facts = {"sentence": sentence, "__doc__": told, "__module__": __name__}
+    docstring = re.sub(r"\{0\.(\w+)[^}]*\}", r"``\1``", sentence)
+    facts = {"sentence": sentence, "__doc__": docstring, "__module__": __name__}
     return make_dataclass(name, fields, bases=(StepCondition,), namespace=facts, frozen=True)
 
 
@@ -89,8 +89,8 @@ TrimmedRange = _condition(
     "In every column, the {0.trim}-th smallest and {0.trim}-th largest observed values differ by "
     "at most {0.at_most:.6g}.",
 )
-LeastEigenvalue = _condition(
-    "LeastEigenvalue",
+MinEigenvalue = _condition(
+    "MinEigenvalue",
     "The second-moment matrix of the regression's predictors, summed over the rows with an "
     "observed target and divided by n, has no eigenvalue below {0.at_least:.6g}.",
 )
@@ -109,11 +109,11 @@ ExtremeGaps = _condition(
     "In every column, consecutive values differ by at most {0.at_most:.6g} in each of the "
     "{0.ranks} outermost gaps, at either end.",
 )
-LeastRange = _condition(
-    "LeastRange", "In every column, maximum and minimum differ by at least {0.at_least:.6g}."
+MinRange = _condition(
+    "MinRange", "In every column, maximum and minimum differ by at least {0.at_least:.6g}."
 )
-LeastStandardDeviation = _condition(
-    "LeastStandardDeviation",
+MinStandardDeviation = _condition(
+    "MinStandardDeviation",
     "Every column that is scaled has a standard deviation of at least {0.at_least:.6g}.",
 )
 CovarianceGap = _condition(
@@ -134,38 +134,20 @@ class Response(NamedTuple):
     """How far a step can move rows whose fellow rows have changed.
 
     Fitted on two tables, a step maps a row x by f and its counterpart x' by f'; then
-    |f(x) - f'(x')| <= lipschitz |x - x'| + shift, with a shift of 0 for all but ``hit`` rows. No
-    two output rows are farther apart than ``diameter``.
+    |f(x) - f'(x')| <= lipschitz |x - x'| + shift. The shift is 0 for all rows but ``shifted_rows``.
+    No two output rows are farther apart than ``diameter``.
     """
 
     lipschitz: float = 1.0
     shift: float = 0.0
-    hit: int = 0
+    shifted_rows: int = 0
     diameter: float = math.inf
-
-
-class _Hidden:
-    """A row function fitted to private rows: not shown, and unlike a closure never pickled."""
-
-    __slots__ = ("_function",)
-
-    def __init__(self, function: RowFunction) -> None:
-        self._function = function
-
-    def __call__(self, rows: Floats) -> Floats:
-        return self._function(rows)
-
-    def __repr__(self) -> str:
-        return "<fitted to private rows, not shown>"
-
-    def __reduce__(self) -> NoReturn:
-        raise DataError("what was fitted to private rows is not written; fit the step again")
 
 
 class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
     """Base class: row functions fitted on a table, with a proven bound on how neighbours part.
 
-    A step is fitted without noise, so what it has learned is as private as the table: it is kept
+    A step is fitted without noise, so the fitted step is as private as the table. It is kept
     out of the object's public attributes, its repr and its pickle, and the *transformed table is
     private too*. Only a private mechanism at the end of the pipeline makes an output, whose
     guarantee `missdp.pricing.price` computes from `stability`.
@@ -174,7 +156,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
     implement ``_learn``, which returns the row function that a table leads to, and state public
     facts: `response`, `radius_after` and `assumed`. Conditions are never checked against the
     table (failing would reveal something): a fit raises for no table of its declared shape and
-    domain. Propose-test-release checks conditions privately, with `failure_margin`.
+    domain. Propose-test-release checks conditions privately, with `distance_to_failure`.
 
     Notes
     -----
@@ -184,7 +166,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
     _needs_complete: ClassVar[bool] = True
     # Every missing cell gets a value: rows of a complete domain stay, nothing is assumed of them.
     _fills: ClassVar[bool] = False
-    # A row becomes what it does whatever the other rows are, and no further from its counterpart.
+    # The output of a row does not depend on other rows, and is no further from its counterpart.
     _each_by_itself: ClassVar[bool] = False
     # False: a small movement can change which rows go together, so moved rows count as replaced.
     _continuous: ClassVar[bool] = True
@@ -193,19 +175,19 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         """Return a bound on the distance of the transformed tables.
 
         Of two tables in ``domain`` that satisfy `conditions` and are at most ``distance`` apart;
-        refused (`UnprovenError`) if no bound is proven.
+        raises `UnprovenError` if no bound is proven.
         """
         if self._fills and domain.complete:
             return distance
         start = distance if self._continuous else distance.forget_movement()
-        found = self.response(start, domain)
+        response = self.response(start, domain)
         if not self._continuous and start.replaced >= domain.rows:
             raise UnprovenError(
                 f"{type(self).__name__} is not continuous in the values: after a step that moves "
                 "every row, no bound is proven; put it first"
             )
-        widest = min(found.diameter, self.output_domain(domain).diameter)
-        return start.after(rows=domain.rows, **found._replace(diameter=widest)._asdict())
+        widest = min(response.diameter, self.output_domain(domain).diameter)
+        return start.after(rows=domain.rows, **response._replace(diameter=widest)._asdict())
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:  # noqa: ARG002
         """Return how the rows of two tables at ``distance`` respond."""
@@ -214,7 +196,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         raise NotImplementedError
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return public facts about the transformed table; refuse a domain the step cannot take."""
+        """Return public facts about the transformed table, or raise if the step cannot take it."""
         if self._fills and domain.complete:
             return domain
         takes = f"{type(self).__name__} takes complete rows; put an imputation before it"
@@ -227,7 +209,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return domain.radius
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return what `stability` assumes of both tables; empty if nothing."""
+        """Return the conditions of `stability` on both tables."""
         return () if self._fills and domain.complete else self.assumed(domain)
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
@@ -236,11 +218,13 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
             return ()
         raise NotImplementedError
 
-    def failure_margin(self, values: Floats, incoming: TableDistance, domain: RowDomain) -> float:
+    def distance_to_failure(
+        self, values: Floats, incoming: TableDistance, domain: RowDomain
+    ) -> float:
         """Return a lower bound on the row replacements before `conditions` fail; private.
 
         It changes by at most 1 between tables at distance ``incoming``, and is 0 where the
-        conditions fail. Refused (`UnprovenError`) if no such bound is known.
+        conditions fail. Raises `UnprovenError` if no such bound is known.
         """
         del values, incoming
         if not any(getattr(c, "about_rows", True) for c in self.conditions(domain)):
@@ -256,7 +240,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         Parameters
         ----------
         X : array_like of shape (n, d), or Table
-            NaN is a missing cell, and so is whatever is not a finite number.
+            A cell that is not a finite number is missing.
         y : ignored
 
         Raises
@@ -271,7 +255,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         """
         table = self._checked(X)
         self.n_features_in_ = table.shape[1]
-        self._private = _Hidden(self._learn(table))
+        self._private = self._learn(table)
         return self
 
     def transform(self, X: Rows) -> Floats:
@@ -293,7 +277,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return hasattr(self, "_private")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without what was learned from the private table."""
+        """Return the state without the fitted row function, which is private."""
         learned = ("_private", "n_features_in_")
         return {k: v for k, v in super().__getstate__().items() if k not in learned}
 
@@ -308,7 +292,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return table
 
     def _learn(self, table: Floats) -> RowFunction:
-        """Return the row function; what it holds is private."""
+        """Return the row function, which is private."""
         raise NotImplementedError
 
 

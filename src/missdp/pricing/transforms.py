@@ -17,8 +17,8 @@ from missdp.pricing.steps import (
     ExtremeGaps,
     FrameOverlap,
     LargestCluster,
-    LeastRange,
-    LeastStandardDeviation,
+    MinRange,
+    MinStandardDeviation,
     Response,
     RowFunction,
     StableTransformer,
@@ -32,10 +32,10 @@ class StandardScaler(StableTransformer):
 
     Parameters
     ----------
-    least_std : float
+    min_std : float
         Lower bound s on the standard deviation of every column.
     below : {"assume", "floor"}, default "assume"
-        What ``least_std`` means. ``"assume"``: a condition of the guarantee. ``"floor"``: no
+        The meaning of ``min_std``. ``"assume"``: a condition of the guarantee. ``"floor"``: no
         condition; smaller standard deviations are raised to it, so the bound holds for every
         table, for a slightly larger constant.
 
@@ -57,57 +57,59 @@ class StandardScaler(StableTransformer):
     Examples
     --------
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
-    >>> step = StandardScaler(least_std=0.5)
+    >>> step = StandardScaler(min_std=0.5)
     >>> after = step.stability(NEIGHBOURS, RowDomain(rows=1000, columns=1))
     >>> after.moved_rows, round(after.moved_max, 4)
     (999, 0.03)
     """
 
-    least_std: float = real(least=1e-100)
+    min_std: float = real(least=1e-100)
     below: Literal["assume", "floor"] = field(default="assume", metadata=one_of("assume", "floor"))
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
         """Return the bound on standard deviations, or nothing with a floor."""
-        return () if self.below == "floor" else (LeastStandardDeviation(self.least_std),)
+        return () if self.below == "floor" else (MinStandardDeviation(self.min_std),)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return the bound: every other row moves."""
-        n, R, s = domain.rows, domain.radius, self.least_std
+        n, R, s = domain.rows, domain.radius, self.min_std
         width, norm = self._reach(domain)
         h, tau = distance.replaced, distance.moved_l12
         variance = min((h * width**2 + 2 * width * tau) / n, width**2)
         mean = min((2 * R * h + tau) / n, 2 * R)
         shift = norm * variance / (2 * s**3) + mean / s
-        return Response(lipschitz=1 / s, shift=shift, hit=n)
+        return Response(lipschitz=1 / s, shift=shift, shifted_rows=n)
 
     def radius_after(self, domain: RowDomain) -> float:
-        """Return the norm of centred rows, stretched by at most 1 / least_std."""
-        return self._reach(domain)[1] / self.least_std
+        """Return the norm of centred rows, stretched by at most 1 / min_std."""
+        return self._reach(domain)[1] / self.min_std
 
-    def failure_margin(self, values: Floats, incoming: TableDistance, domain: RowDomain) -> float:
+    def distance_to_failure(
+        self, values: Floats, incoming: TableDistance, domain: RowDomain
+    ) -> float:
         """Return how many replacements the smallest variance is from the bound.
 
         A variance moves by at most (4 R^2 h + 4 R tau) / n (the argument above with w = 2 R).
         """
         if self.below == "floor":
             return math.inf
-        least = float(values.var(axis=0).min())
+        variance = float(values.var(axis=0).min())
         R, n = domain.radius, domain.rows
         step = (4 * R**2 * incoming.replaced + 4 * R * incoming.moved_l12) / n
-        return max(0.0, (least - self.least_std**2) / max(step, 1e-300))
+        return max(0.0, (variance - self.min_std**2) / max(step, 1e-300))
 
     def _reach(self, domain: RowDomain) -> tuple[float, float]:
         """Bounds on |x_j - mu_j| and |x - mu|."""
-        R, s = domain.radius, self.least_std
+        R, s = domain.radius, self.min_std
         if self.below == "floor":
             return 2 * R, 2 * R
         spare = R**2 - domain.columns * s**2
-        require(spare >= 0, "no table in this domain has so large a least_std in every column")
+        require(spare >= 0, "no table in this domain has so large a min_std in every column")
         return R + math.sqrt(R**2 - s**2), R + math.sqrt(spare)
 
     def _learn(self, table: Floats) -> RowFunction:
         # Off the collection a column could be constant; on it the floor changes nothing.
-        mean, spread = table.mean(axis=0), np.maximum(table.std(axis=0), self.least_std)
+        mean, spread = table.mean(axis=0), np.maximum(table.std(axis=0), self.min_std)
         return lambda rows: (rows - mean) / spread
 
 
@@ -117,7 +119,7 @@ class MinMaxScaler(StableTransformer):
 
     Parameters
     ----------
-    least_range : float
+    min_range : float
         Condition: maximum and minimum of every column differ by at least this (r).
     extreme_gap : float
         Condition: consecutive values at either end of a column differ by at most this (g).
@@ -135,18 +137,18 @@ class MinMaxScaler(StableTransformer):
     Examples
     --------
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
-    >>> step = MinMaxScaler(least_range=1.0, extreme_gap=0.01)
+    >>> step = MinMaxScaler(min_range=1.0, extreme_gap=0.01)
     >>> round(step.stability(NEIGHBOURS, RowDomain(rows=100, columns=4)).moved_max, 6)
     0.02
     """
 
-    least_range: float = real(least=1e-100)
+    min_range: float = real(least=1e-100)
     extreme_gap: float = real()
     extreme_ranks: int = count(1)
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
         """Return the bounds on ranges and on the gaps at the extremes."""
-        return (LeastRange(self.least_range), ExtremeGaps(self.extreme_gap, self.extreme_ranks))
+        return (MinRange(self.min_range), ExtremeGaps(self.extreme_gap, self.extreme_ranks))
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return the bound: every other row moves."""
@@ -155,16 +157,18 @@ class MinMaxScaler(StableTransformer):
                 f"extreme_gap covers {self.extreme_ranks} gaps, but {distance.replaced} rows may "
                 "be replaced before min-max scaling; declare more extreme_ranks"
             )
-        r, delta = self.least_range, distance.replaced * self.extreme_gap + distance.moved_max
+        r, delta = self.min_range, distance.replaced * self.extreme_gap + distance.moved_max
         side = math.sqrt(domain.columns)
-        return Response(lipschitz=1 / r, shift=side * delta / r, hit=domain.rows, diameter=side)
+        return Response(
+            lipschitz=1 / r, shift=side * delta / r, shifted_rows=domain.rows, diameter=side
+        )
 
     def radius_after(self, domain: RowDomain) -> float:
         """Return the longest diagonal of the unit cube."""
         return math.sqrt(domain.columns)
 
     def _learn(self, table: Floats) -> RowFunction:
-        low, spread = table.min(axis=0), np.maximum(np.ptp(table, axis=0), self.least_range)
+        low, spread = table.min(axis=0), np.maximum(np.ptp(table, axis=0), self.min_range)
         return lambda rows: np.clip((rows - low) / spread, 0.0, 1.0)
 
 
@@ -182,7 +186,7 @@ class PCARankReducer(StableTransformer):
     ----------
     n_components : int
         Rank k of the projection; at least 1 and below the number of columns.
-    least_gap : float
+    min_gap : float
         Condition: eigenvalues k and k + 1 differ by at least this (beta).
     moment : {"covariance", "second"}, default "covariance"
         Which matrix: the covariance with divisor n - 1, or the second moment X'X / n, whose
@@ -211,28 +215,28 @@ class PCARankReducer(StableTransformer):
     Examples
     --------
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
-    >>> step = PCARankReducer(n_components=2, least_gap=0.1)
+    >>> step = PCARankReducer(n_components=2, min_gap=0.1)
     >>> round(step.stability(NEIGHBOURS, RowDomain(rows=1000, columns=9)).moved_max, 6)
     0.025981
     """
 
     n_components: int = count()
-    least_gap: float = real(least=1e-100)
+    min_gap: float = real(least=1e-100)
     moment: Moment = field(default="covariance", metadata=one_of("covariance", "second"))
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
         """Return the bound on the eigen-gap."""
         kind = CovarianceGap if self.moment == "covariance" else EigenGap
-        return (kind(self.n_components, self.least_gap),)
+        return (kind(self.n_components, self.min_gap),)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return the bound: every other row moves with the projection."""
         shift = domain.radius * self.subspace_shift(distance, domain)
-        return Response(shift=shift, hit=domain.rows)
+        return Response(shift=shift, shifted_rows=domain.rows)
 
     def subspace_shift(self, distance: TableDistance, domain: RowDomain) -> float:
         """Return the bound on the operator norm of the change of the projection, at most 1."""
-        return min(1.0, self._spread(distance, domain) / (2 * self.least_gap))
+        return min(1.0, self._spread(distance, domain) / (2 * self.min_gap))
 
     def _spread(self, distance: TableDistance, domain: RowDomain) -> float:
         """Bound on the spread of the change of the matrix."""
@@ -246,7 +250,9 @@ class PCARankReducer(StableTransformer):
         require(below, "n_components must be at least 1 and below the number of columns")
         return super().output_domain(domain)
 
-    def failure_margin(self, values: Floats, incoming: TableDistance, domain: RowDomain) -> float:
+    def distance_to_failure(
+        self, values: Floats, incoming: TableDistance, domain: RowDomain
+    ) -> float:
         """Return how many replacements the eigen-gap is from the bound.
 
         By Weyl's inequality the gap changes by at most the spread of the matrix's change (see
@@ -254,7 +260,7 @@ class PCARankReducer(StableTransformer):
         """
         gap = _top(values, self.n_components, self.moment)[1]
         step = max(self._spread(incoming, domain), 1e-300)
-        return max(0.0, (gap - self.least_gap) / step)
+        return max(0.0, (gap - self.min_gap) / step)
 
     def _learn(self, table: Floats) -> RowFunction:
         basis = self._basis(table)
@@ -277,9 +283,9 @@ class PCADimensionReducer(PCARankReducer):
 
     Parameters
     ----------
-    n_components, least_gap, moment
+    n_components, min_gap, moment
         See `PCARankReducer`.
-    least_overlap : float
+    min_overlap : float
         Condition: the smallest singular value of P G is at least this (rho), in (0, 1].
     frame : array_like of shape (d, k) or None, default None
         Public; orthonormalised. None: the first k coordinate axes.
@@ -292,32 +298,34 @@ class PCADimensionReducer(PCARankReducer):
     Examples
     --------
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
-    >>> step = PCADimensionReducer(n_components=2, least_gap=0.1, least_overlap=0.5)
+    >>> step = PCADimensionReducer(n_components=2, min_gap=0.1, min_overlap=0.5)
     >>> step.output_domain(RowDomain(rows=1000, columns=9)).columns
     2
     """
 
-    least_overlap: float = real(least=1e-30, most=1.0)
+    min_overlap: float = real(least=1e-30, most=1.0)
     frame: ArrayLike | None = None
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
         """Return the bounds on the eigen-gap and on the overlap with the frame."""
-        return (*super().assumed(domain), FrameOverlap(self.least_overlap))
+        return (*super().assumed(domain), FrameOverlap(self.min_overlap))
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return the bound: every other row moves with the fitted coordinates."""
-        rho = self.least_overlap
+        rho = self.min_overlap
         turn = self.subspace_shift(distance, domain) * (1 / rho + 1 / (2 * rho**2))
-        return Response(shift=domain.radius * min(2.0, turn), hit=domain.rows)
+        return Response(shift=domain.radius * min(2.0, turn), shifted_rows=domain.rows)
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain with k columns."""
         self._frame(domain.columns)
         return replace(super().output_domain(domain), columns=self.n_components)
 
-    def failure_margin(self, values: Floats, incoming: TableDistance, domain: RowDomain) -> float:
-        """Refuse: the overlap with the frame has no implemented distance to failure."""
-        return StableTransformer.failure_margin(self, values, incoming, domain)
+    def distance_to_failure(
+        self, values: Floats, incoming: TableDistance, domain: RowDomain
+    ) -> float:
+        """Raise an error: the overlap with the frame has no implemented distance to failure."""
+        return StableTransformer.distance_to_failure(self, values, incoming, domain)
 
     def _learn(self, table: Floats) -> RowFunction:
         basis = self._basis(table)
@@ -416,10 +424,12 @@ class Quantizer(StableTransformer):
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return the bound: up to 2 h K b rows move."""
-        hit = 2 * distance.replaced * self._neighbours(domain) * self.max_cluster
-        return Response(shift=2 * self.eta, hit=hit)
+        shifted_rows = 2 * distance.replaced * self._neighbours(domain) * self.max_cluster
+        return Response(shift=2 * self.eta, shifted_rows=shifted_rows)
 
-    def failure_margin(self, values: Floats, incoming: TableDistance, domain: RowDomain) -> float:
+    def distance_to_failure(
+        self, values: Floats, incoming: TableDistance, domain: RowDomain
+    ) -> float:
         """Return b + 1 less an upper bound on the cluster size, per row that changes.
 
         The largest good cluster itself can jump when one row changes (a row between two radii
@@ -442,7 +452,7 @@ class Quantizer(StableTransformer):
         return max(0.0, (self.max_cluster + 1 - crowd) / max(1, changes))
 
     def transform(self, X: Any) -> Floats:
-        """Refuse: only the table the step was fitted on has clusters.
+        """Raise an error: only the table that the step was fitted on has clusters.
 
         Use `fit_transform`; a good cluster is a fact about one table.
         """
