@@ -34,7 +34,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
-from itertools import chain, combinations
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
@@ -261,11 +261,6 @@ class MissingnessModel(Record):
                     none *= 1 - self.both(some, c, other, those) / np.maximum(alone, _MIN_RATE)
                 chance[level] = alone * (1 - none)
         return chance
-
-    def tied(self, clique: Sequence[int]) -> bool:
-        """Whether masks of a clique depend on each other, given the row."""
-        pairs = combinations(clique, 2)
-        return any(_pair(*pair) in self.odds or self._ruled(pair) for pair in pairs)
 
     def draw(self, rows: Ints, rng: np.random.Generator) -> Flags:
         """Draw masks for complete rows; True is missing."""
