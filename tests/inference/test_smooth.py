@@ -68,7 +68,7 @@ def test_an_attribute_of_one_level_depends_on_nothing():
 
 @given(st.integers(0, 1000), st.integers(3, 12), st.booleans())
 def test_what_is_not_noisy_stays_and_margins_are_kept(seed, levels, second):
-    # Of a clear trend, cells below 0 are filled: see `_Kept`.
+    # Of a clear trend, cells below 0 are filled: see `_Posterior`.
     _truth, seen, variances, margins = tables(seed, levels=levels, attributes=2, strength=0.2)
     ordered = [True, second]
     exact, _ = smooth_pairs(margins, seen, {p: 1e-30 * v for p, v in variances.items()}, ordered)
@@ -90,8 +90,8 @@ def test_draws_vary_as_the_truth_does_given_what_was_released(strength):
         for _ in range(5):
             noise = {c: centre(rng, 0.002) for c in seen}
             spread += error(found.drawn(noise), found.means()) / 5
-            again = Smoothing(noise, variances, found.kept)
-            twice += error(again.means(), {c: 0 * t for c, t in seen.items()}) / 5
+            again = {c: k.scaled(noise[c], k.shrinkage.retained) for c, k in found.kept.items()}
+            twice += error(again, {c: 0 * t for c, t in seen.items()}) / 5
     # Of a weak relation that is probably none, the mean is 0, and draws vary somewhat less.
     assert 0.6 < spread / errors < 4  # beyond trends there is nothing here, which no prior knows
     assert twice < 0.6 * spread
