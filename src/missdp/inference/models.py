@@ -16,8 +16,6 @@ from missdp.inference.raking import raked_rows, scaled_to, shrunk
 from missdp.record import Record
 from missdp.types import Clique, Floats, Ints
 
-_LEAST_CELL = 1e-9
-
 
 class RowModel(Record, abc.ABC, abstract=True):
     """A distribution of rows and of their missing cells; released values."""
@@ -84,7 +82,7 @@ def targets(known: Completed, rows: Ints) -> dict[Clique, Floats]:
         product = np.outer(*ends)
         cells = cell_index(columns, (a, b), shape, len(rows))
         shares = np.bincount(cells, minlength=product.size).reshape(shape) / max(1, len(rows))
-        base[a, b] = scaled_to(np.maximum(shares, _LEAST_CELL * (shares > 0)), ends)
+        base[a, b] = scaled_to(shares, ends)
         noisy[a, b] = moment + product
     margins = dict(enumerate(known.margins))
     return shrunk(noisy, base, known.stds, margins=margins, rows=len(rows))

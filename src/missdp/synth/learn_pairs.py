@@ -37,13 +37,13 @@ from missdp.inference.models import PairModel, targets
 from missdp.inference.products import (
     NumberMoments,
     Numbers,
+    RowVectors,
     Taken,
     clip_norm,
     clipped_away,
     clipped_share,
     complete_numbers,
     independent_rows,
-    row_norms,
 )
 from missdp.inference.smooth import Smoothing
 from missdp.record import Record
@@ -246,7 +246,7 @@ def _plan_products(
         max(1.0, math.sqrt(_MARGINS_FIRST / signal)), _MOST_ALONE
     )
     if clip == "auto":
-        clip = clip_norm(margins, parts, signal, alone=alone, further=further)
+        clip = clip_norm(margins, RowVectors(parts, alone, further), signal)
     named = dict(zip(names, parts, strict=True))
     return RowProducts(named, clip, alone, {names[a]: table for a, table in further.items()})
 
@@ -286,16 +286,14 @@ def release_pairs(
     groups = one_way.groups(names)
     if len(names) == 1:
         return PairRelease(one_way, None, None)
-    told = [number is not None for number in numbers]
-    if not session.facts.has_finer_codes or not any(told):
-        plan = _plan_products(names, one_way, cost, clip=clip)
-        return PairRelease(one_way, session.on(Merged(groups)).measure(plan, cost).value, plan)
-    plan = _plan_products(names, one_way, cost, clip=clip, numbers=numbers)
-    finer = session.on(FinerCodes())
-    fine = zip(finer.facts.schema, told, strict=True)
-    groups |= {n.name: np.arange(n.size) for n, one in fine if one}
-    released = finer.on(Merged(groups)).measure(plan, cost).value
-    return PairRelease(one_way, released, plan, tuple(numbers))
+    used = tuple(numbers) if session.facts.has_finer_codes and any(numbers) else ()
+    plan = _plan_products(names, one_way, cost, clip=clip, numbers=used)
+    if used:
+        session = session.on(FinerCodes())
+        fine = zip(session.facts.schema, used, strict=True)
+        groups |= {n.name: np.arange(n.size) for n, number in fine if number is not None}
+    released = session.on(Merged(groups)).measure(plan, cost).value
+    return PairRelease(one_way, released, plan, used)
 
 
 def impossible_pairs(
@@ -415,49 +413,48 @@ class PairRelease(Record):
         pairs = {c: t / self.one_way.rows * (1 / both[c] - 1) for c, t in self._pairs.items()}
         return self.tables(Taken(single, pairs), {pair: 1 / share for pair, share in both.items()})
 
-    def corrected(self, rows: Ints) -> PairTables:
-        """Return tables with what clipping takes from a model's rows, holes included, put back."""
-        return self.tables(self.taken(rows))
-
     def taken(self, rows: Ints) -> Taken | None:
         """Return what clipping takes from the means of blocks and products over a model's rows.
 
         Numbers included: they come last in blocks, and their squares after all blocks.
         """
-        return None if self.plan is None else clipped_away(**self._clipping(rows))
+        if self.plan is None:
+            return None
+        return clipped_away(self._finely(rows), self._vectors, self.plan.clip)
 
     def left(self, rows: Ints) -> tuple[Floats, dict[Pair, float]]:
         """Return the shares of the sums of blocks and of products that clipping leaves."""
         if self.plan is None:
             return np.ones(len(self.levels)), {}
-        return clipped_share(**self._clipping(rows))
+        return clipped_share(self._finely(rows), self._vectors, self.plan.clip)
 
     def left_of(self, at: int, rows: Ints) -> Floats:
         """Return what part clipping leaves of rows with each finer code of a number.
 
         Where a model has few such rows, as of rows that are like all others but for the number.
         """
-        how, size = self._clipping(rows), len(self.numbered[at].groups)
-        clip, told = how.pop("clip"), how.pop("rows")
+        assert self.plan is not None
+        told, size = self._finely(rows), len(self.numbered[at].groups)
         usual = np.repeat(told[:_USUAL_ROWS], size, axis=0)
         usual[:, at] = np.tile(np.arange(size), len(usual) // size)
-        left, prior = (clip / np.maximum(row_norms(r, **how), clip) for r in (told, usual))
+        left, prior = (self._vectors.kept(each, self.plan.clip) for each in (told, usual))
         prior, inner = prior.reshape(-1, size).mean(axis=0), told[:, at] < size
         number = np.bincount(told[inner, at], minlength=size)
         found = np.bincount(told[inner, at], left[inner], size)
         return np.asarray((found + _PRIOR_ROWS * prior) / (number + _PRIOR_ROWS))
 
-    def _clipping(self, rows: Ints) -> dict[str, Any]:
+    def _finely(self, rows: Ints) -> Ints:
+        """Return rows with finer codes of numbers."""
+        return finely_drawn(self.numbered, rows, np.random.default_rng(0))  # public: any points do
+
+    @property
+    def _vectors(self) -> RowVectors:
+        """The vectors that were clipped and summed up."""
         assert self.plan is not None
         assert self.products is not None
-        names, rng = list(self.products.blocks), np.random.default_rng(0)  # public: any points do
-        return {
-            "rows": finely_drawn(self.numbered, rows, rng),
-            "blocks": list(self.products.blocks.values()),
-            "clip": self.plan.clip,
-            "alone": self.plan.alone,
-            "further": {names.index(n): t for n, t in self.products.further_blocks.items()},
-        }
+        names = list(self.products.blocks)
+        further = {names.index(n): t for n, t in self.products.further_blocks.items()}
+        return RowVectors(list(self.products.blocks.values()), self.plan.alone, further)
 
     def tables(
         self,
