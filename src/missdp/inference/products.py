@@ -129,10 +129,10 @@ def clipped_away(rows: Ints, vectors: RowVectors, clip: float) -> Taken:
     step = max(1, _NUMBERS_AT_ONCE // max(1, int(ends[-1])))
     for start in range(0, len(touched), step):
         part = touched[start : start + step]
-        vectors = np.concatenate([b[rows[part, a]] for a, b in enumerate(blocks)], axis=1)
-        scaled = vectors * lost[part, None]
+        stacked = np.concatenate([b[rows[part, a]] for a, b in enumerate(blocks)], axis=1)
+        scaled = stacked * lost[part, None]
         single += scaled.sum(axis=0)
-        whole += scaled.T @ vectors
+        whole += scaled.T @ stacked
     spans = [slice(*pair) for pair in pairwise(ends)]
     pairs = {(a, b): whole[spans[a], spans[b]] for a, b in combinations(range(len(blocks)), 2)}
     rest = [table[rows[touched, a]].T @ lost[touched] for a, table in further.items()]

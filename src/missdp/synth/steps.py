@@ -10,11 +10,12 @@ import numpy as np
 
 from missdp.errors import DataError
 from missdp.inference.heads import Pair
+from missdp.inference.marginals import NoisyMarginals
 from missdp.session import Session, Total
 from missdp.synth.family import Codes, Request
 from missdp.synth.fitted import Fitted
 from missdp.synth.impute_first import IMPUTATION, imputation_parts, impute
-from missdp.synth.learn_pairs import OneWayMarginals, impossible_pairs, measure_one_way
+from missdp.synth.learn_pairs import impossible_pairs, measure_one_way
 from missdp.synth.noisy_counts import co_missing, row_count
 from missdp.synth.parameters import is_declared
 from missdp.synth.split import MARGINS, MASKS, ROWS, BudgetPlan, Part
@@ -101,7 +102,7 @@ def release_one_way(
     *,
     rare: float | None = None,
     later: Iterable[tuple[str, ...]] = (),
-) -> OneWayMarginals:
+) -> tuple[NoisyMarginals, Total]:
     """Release the one-way marginals, within their part of the budget.
 
     Parameters
@@ -119,14 +120,17 @@ def release_one_way(
 
     Returns
     -------
-    OneWayMarginals
+    marginals : NoisyMarginals
+        Released.
+    total : Total
+        The estimated number of counted rows.
     """
     zeros = impossible_pairs(request.modelled.impossible, session.facts.schema.names)
     return measure_one_way(session, plan.noise(MARGINS), zeros, count, rare=rare, later=later)
 
 
 def release_masks(
-    session: Session, plan: BudgetPlan, one_way: OneWayMarginals, *, most: int | None = None
+    session: Session, plan: BudgetPlan, one_way: NoisyMarginals, *, most: int | None = None
 ) -> tuple[dict[Pair, Floats], float]:
     """Release which cells are missing together, where noise leaves something to be seen.
 
@@ -136,7 +140,7 @@ def release_masks(
         Measures the rows.
     plan : BudgetPlan
         Has the cost of all pairs together, if they are a part of it.
-    one_way : OneWayMarginals
+    one_way : NoisyMarginals
         Tells which attributes are missing often enough.
     most : int, optional
         Of how many attributes pairs are counted, those with the most missing cells.
