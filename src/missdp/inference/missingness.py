@@ -40,7 +40,7 @@ from typing import TypeAlias
 import numpy as np
 
 from missdp.inference.missing_rates import EVIDENCE, RatesByLevel, leaned
-from missdp.inference.model import Levels, cell_index, finite, shaped, split_rows
+from missdp.inference.model import cell_index, finite, shaped
 from missdp.record import Record
 from missdp.types import Clique, Flags, Floats, Ints
 
@@ -264,30 +264,6 @@ class MissingnessModel(Record):
                 level = rows[:, a] == self.always[a]
                 holes[level, a] = holes[np.ix_(level, tellers)].any(axis=1)
         return holes
-
-    def coded(
-        self, levels: Sequence[Levels], rows: Ints, rng: np.random.Generator, *, keep_holes: bool
-    ) -> list[Ints]:
-        """Return codes of complete rows on groups of levels; a missing cell has the code ``size``.
-
-        Parameters
-        ----------
-        levels : sequence of Levels
-            Groups of levels of each attribute.
-        rows : ndarray of int64, shape (n, d)
-            The complete rows, on groups.
-        rng : numpy.random.Generator
-            Draws missing cells, and the level in each group.
-        keep_holes : bool
-            Whether cells are missing. If not, all rows are complete.
-
-        Returns
-        -------
-        list of ndarray of int64, shape (n,)
-            Codes of each attribute.
-        """
-        holes = self.draw(rows, rng) if keep_holes else np.zeros(rows.shape, dtype=bool)
-        return split_rows(levels, rows, holes, rng)
 
     def learn(
         self,

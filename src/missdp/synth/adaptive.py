@@ -79,9 +79,6 @@ class AdaptiveFit:
     reserve: float
     estimate_by: Callable[[NoisyMarginals, QuickFit | None], QuickFit]
 
-    def __post_init__(self) -> None:
-        self._all_names = self.session.facts.schema.names
-
     @property
     def left(self) -> float:
         """What may be spent on rounds, in the measure of the budget."""
@@ -99,7 +96,8 @@ class AdaptiveFit:
 
     def names(self, clique: Clique) -> tuple[str, ...]:
         """Return the names of attributes, by their positions."""
-        return tuple(self._all_names[a] for a in clique)
+        names = self.session.facts.schema.names
+        return tuple(names[a] for a in clique)
 
     def estimate(self, before: QuickFit | None = None) -> QuickFit:
         """Fit a quick model of complete rows, and of their missing cells, to all marginals."""
