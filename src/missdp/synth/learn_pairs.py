@@ -656,7 +656,6 @@ def fit_pairs(
             rng=rng,
             allowed=smoothed.allowed,
             order=order,
-            ordered=facts.ordered,
             together=together,
             ridge=release.ridge,
             strengths=smoothed.strengths,

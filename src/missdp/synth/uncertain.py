@@ -126,7 +126,6 @@ def varied_pairs(
             *parts,
             rng=rng,
             allowed=possible,
-            ordered=facts.ordered,
             together=together,
             ridge=release.ridge,
         )
