@@ -211,31 +211,6 @@ def test_a_coarser_column_is_a_function_one_way():
     assert not smoothing.allowed({(0, 1): known})[0, 1][0].any()
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_nominal_attributes_have_the_trends_of_ordered_ones_that_tell_them(turned):
-    """Grades, their names in another order, and hours: in both tables noise hides the trend."""
-    rng = np.random.default_rng(5)
-    margin, hours = np.full(16, 1 / 16), np.full(8, 1 / 8)
-    trend = 0.4 * np.outer(np.linspace(-1, 1, 16), np.linspace(-1, 1, 8)) / 128
-    names = rng.permutation(16)
-    truth = {(0, 1): np.eye(16)[names] / 16, (1, 2): trend, (0, 2): trend[names]}
-    truth[0, 1] -= np.outer(margin, margin)
-    ordered = [False, True, True]
-    margins, twin = [margin, margin, hours], (1, 2)
-    if turned:  # the other way round
-        truth = {(2 - b, 2 - a): table.T for (a, b), table in truth.items()}
-        margins, ordered, twin = margins[::-1], ordered[::-1], (0, 1)
-    off, std = np.zeros(2), 0.0015
-    for _ in range(5):
-        seen = {p: t + rng.normal(0, std, t.shape) for p, t in truth.items()}
-        variances = {p: np.full(t.shape, std**2) for p, t in truth.items()}
-        lonely = {p: t for p, t in seen.items() if p != twin}
-        for k, known in enumerate((seen, lonely)):
-            found = Smoothing.of(margins, known, variances, ordered, rows=ROWS).means()
-            off[k] += np.square(found[0, 2] - truth[0, 2]).sum()
-    assert off[0] < 0.6 * off[1]
-
-
 # Tables of pairs with numbers under them: what is gained, what stays, and missing values
 CODES = 40  # finer ones, four in each of ten bins
 BIN = np.repeat(np.arange(10), 4)

@@ -274,15 +274,11 @@ class _Posterior:
         return np.asarray(one.back @ (shares * values) @ other.back.T)
 
     @property
-    def coefficients(self) -> Floats:
-        """The posterior means of coefficients."""
-        kept = self.shrinkage.retained
-        return np.asarray(kept * self.fit.values + (1 - kept) * self.fit.centre)
-
-    @property
     def mean(self) -> Floats:
         """The posterior mean of the table."""
-        return self._filled(self.fit.one.back @ self.coefficients @ self.fit.other.back.T)
+        fit, kept = self.fit, self.shrinkage.retained
+        coefficients = kept * fit.values + (1 - kept) * fit.centre
+        return self._filled(fit.one.back @ coefficients @ fit.other.back.T)
 
     def _filled(self, table: Floats) -> Floats:
         """Return a table in which no cell is empty; a clear trend stays as strong as it is."""
@@ -396,36 +392,7 @@ class Smoothing:
         sparse = _sparse_tables(margins, pairs, variances, ordered, rivals)
         ends = _shared_margins(margins, sparse)
         independent |= dict.fromkeys(sparse, 0.0)
-        smoothing = cls(pairs, variances, kept, sparse, ends, strengths, independent)
-        return replace(smoothing, kept=kept | smoothing._like_twins(found, ordered, mixture))
-
-    def _like_twins(
-        self, posteriors: Mapping[Pair, _Posterior], ordered: Sequence[bool], mixture: Mixture
-    ) -> dict[Pair, _Posterior]:
-        """Return what is kept of nominal attributes: the prior is around their ordered twins."""
-        # Both tell each other, and say the same of others, the ordered one with less noise.
-        found = {}
-        for pair, told in self.sparse.items():
-            if ordered[pair[0]] == ordered[pair[1]]:
-                continue
-            a, c = sorted(pair, key=lambda one: not ordered[one])
-            table = told.table if pair == (a, c) else told.table.T
-            whole = table.sum(axis=1, keepdims=True)
-            law = np.where(whole > 0, table / np.maximum(whole, _NEVER), self.margins[c])
-            for x in range(len(self.margins)):
-                known, own = (min(a, x), max(a, x)), (min(c, x), max(c, x))
-                if own in self.sparse or not {known, own} <= self.kept.keys():
-                    continue
-                ours, theirs = self.kept[known], posteriors[own].fit
-                base = theirs.one if c < x else theirs.other
-                if base.n_number_functions:  # a number says more by itself
-                    continue
-                values = ours.coefficients
-                back, values = (ours.fit.one, values) if a < x else (ours.fit.other, values.T)
-                centre = base.functions.T @ law.T @ back.back @ values
-                twin = replace(theirs, centre=centre if c < x else centre.T)
-                found[own] = _Posterior.of(twin, mixture)
-        return found
+        return cls(pairs, variances, kept, sparse, ends, strengths, independent)
 
     @property
     def remaining_variance(self) -> dict[Pair, Floats]:
