@@ -154,7 +154,7 @@ def no_normal_prior() -> AbstractContextManager[None]:
     """The prior of dependence is around independence, however strong a trend is."""
     from missdp.inference import smooth
 
-    return patched(smooth._Fit, "around_trend", lambda self, _: self)
+    return patched(smooth._Posterior, "around_trend", lambda self, _: self)
 
 
 def no_falling_ends() -> AbstractContextManager[None]:

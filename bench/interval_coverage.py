@@ -223,7 +223,7 @@ def noise_of_products(pairs, population, asked, domain):
     """
     single, double = pairs.products.single_std, pairs.products.std
     if asked.kind == "share":
-        return (single**-2 + pairs.one_way.std**-2) ** -0.5
+        return (single**-2 + pairs.marginals.std**-2) ** -0.5
     first, *others = asked.of
     spread = population[first].to_numpy(float).std()
     if asked.kind == "mean":

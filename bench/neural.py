@@ -71,8 +71,9 @@ class Started:
 
     def __enter__(self):
         def kept(*args):
-            self.one_way = self._own(*args)
-            return self.one_way
+            found = self._own(*args)
+            self.one_way = found[0]
+            return found
 
         adversarial.release_one_way = kept
         return self

@@ -40,7 +40,7 @@ from missdp.statistics import Estimate, Histogram
 from missdp.synth.coordinates import Coordinate
 from missdp.synth.first_parts import EffectiveSize
 from missdp.synth.fitted import Fitted
-from missdp.synth.learn_pairs import OneWayMarginals, PairRelease
+from missdp.synth.learn_pairs import PairRelease
 from missdp.synth.split import BudgetLimits
 from missdp.testing.claims import Audit
 from missdp.testing.findings import Finding, Report
@@ -110,7 +110,7 @@ RULED = missdp.Schema(
 HEADS = Heads(
     (1, 0), (TABLE[0], TABLE[1]), (TABLE[0], TABLE[1]), {(0, 1): TABLE}, {(0, 1): TABLE > 1}
 )
-CRUDE = OneWayMarginals((LEVELS,), (TABLE[0],), Total(9.0, 1.0), 0.5)
+CRUDE = NoisyMarginals((LEVELS,), (TABLE[0],), 0.5, 9.0, (False,))
 PLAN = RowProducts({"a": TABLE, "b": TABLE}, clip=2.0)
 SUMS = Products({"a": TABLE}, {"a": TABLE[0]}, {("a", "b"): TABLE}, std=1.0, single_std=0.5)
 STAY = missdp.Difference(name="stay", later="out", earlier="in", lower=0, upper=4, unit="week")

@@ -27,13 +27,13 @@ from missdp.baselines.dp_autogan import DPAutoGAN
 from missdp.baselines.dp_ctgan import DPCTGAN
 from missdp.baselines.dp_misgan import DPMisGAN
 from missdp.errors import BudgetExceededError, ParameterError
+from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.model import Levels
 from missdp.schema.modelled import Modelled
-from missdp.session import CountedRows, Merged, SeededNoise, Session, Total
+from missdp.session import CountedRows, Merged, SeededNoise, Session
 from missdp.session.training import SAMPLING_SLACK, SampledSum, TrainingPlan
 from missdp.sources import MemorySource, strategy_named
 from missdp.synth.family import Request
-from missdp.synth.learn_pairs import OneWayMarginals
 from missdp.testing import RecordingNoise
 from missdp.testing.findings import Guarded
 from missdp.testing.recording import GradientsOfEachRow
@@ -79,7 +79,7 @@ def fitting(seed=0):
         np.full(size + (name != "b"), 1 / (size + (name != "b")))
         for name, size in zip(NAMES, SIZES, strict=True)
     )
-    one_way = OneWayMarginals(levels, margins, Total(100.0, 1.0), 1.0)
+    one_way = NoisyMarginals(levels, margins, 1.0, 100.0, (False,) * len(SIZES))
     request = SimpleNamespace(modelled=Modelled(SCHEMA))
     return request, SimpleNamespace(generator=lambda: np.random.default_rng(seed)), one_way
 

@@ -7,11 +7,11 @@ import pytest
 
 from missdp.inference.fit_heads import fit_heads
 from missdp.inference.products import (
+    RowVectors,
     clip_norm,
     clipped_away,
     clipped_share,
     independent_rows,
-    row_norms,
 )
 
 
@@ -38,7 +38,7 @@ def means(rows, blocks, weights):
 
 
 def kept(rows, blocks, clip, alone):
-    return np.minimum(1, clip / row_norms(rows, blocks, alone=alone))
+    return np.minimum(1, clip / RowVectors(blocks, alone).norms(rows))
 
 
 @pytest.fixture
@@ -53,13 +53,13 @@ def test_norms_are_those_of_the_vectors_of_blocks_and_products(rng):
         own = [block[level] for block, level in zip(blocks, row, strict=True)]
         pairs = [np.outer(x, y).ravel() for x, y in itertools.combinations(own, 2)]
         expected = np.linalg.norm(np.concatenate([*(alone * x for x in own), *pairs]))
-        assert row_norms(row[None], blocks, alone=alone) == pytest.approx(expected)
+        assert RowVectors(blocks, alone).norms(row[None]) == pytest.approx(expected)
 
 
 def test_what_clipping_took_and_what_is_left_add_up(rng):
     rows = table(3_000, rng)
     _, blocks = blocks_of(rows)
-    single, pairs, _ = clipped_away(rows, blocks, clip=1.0, alone=1.2)
+    single, pairs, _ = clipped_away(rows, RowVectors(blocks, 1.2), 1.0)
     left = means(rows, blocks, kept(rows, blocks, 1.0, 1.2))
     whole = means(rows, blocks, np.ones(len(rows)))
     for a in range(len(blocks)):
@@ -74,7 +74,7 @@ def test_a_model_fitted_to_clipped_sums_tells_what_was_lost(rng):
     clip, alone = 0.6, 1.2
     released = means(rows, blocks, kept(rows, blocks, clip, alone))[1]
     true = means(rows, blocks, np.ones(len(rows)))[1]
-    share = clipped_share(independent_rows(margins, 2_000), blocks, clip=clip, alone=alone)[1]
+    share = clipped_share(independent_rows(margins, 2_000), RowVectors(blocks, alone), clip)[1]
     moments = {pair: values / share[pair] for pair, values in released.items()}
 
     def error(found):
@@ -83,7 +83,7 @@ def test_a_model_fitted_to_clipped_sums_tells_what_was_lost(rng):
     guessed = error(moments)
     for _ in range(3):
         model = fit_heads(margins, moments, {}, rng=rng)
-        lost = clipped_away(model.sample(20_000, rng), blocks, clip=clip, alone=alone)[1]
+        lost = clipped_away(model.sample(20_000, rng), RowVectors(blocks, alone), clip)[1]
         moments = {pair: values + lost[pair] for pair, values in released.items()}
     assert error(moments) < 0.9 * guessed < 0.25 * error(released)
 
@@ -93,18 +93,18 @@ def test_a_relation_that_a_model_lacks_is_put_back_as_the_size_of_its_products_i
     levels = np.array([-1.0, 0.0, 1.0, 4.0])
     block = np.column_stack([np.eye(4) - 0.25, 0.6 * levels])
     rows = rng.choice(4, size=(20_000, 2), p=[0.35, 0.35, 0.25, 0.05])
-    how = {"blocks": [block, block], "alone": 1.2, "further": {0: block[:, :2], 1: block[:, :2]}}
-    norms = row_norms(rows, **how)
+    vectors = RowVectors([block, block], 1.2, {0: block[:, :2], 1: block[:, :2]})
+    norms = vectors.norms(rows)
     clip = float(np.median(norms))
     share = 1 + 0.05 * levels[rows].prod(axis=1)  # of rows as the model has none
     left = np.minimum(1, clip / norms)
     weights = (share, share * left, 1 - left)
-    whole, released, lost = (means(rows, how["blocks"], w)[1][0, 1] for w in weights)
-    taken = clipped_away(rows, clip=clip, **how)
+    whole, released, lost = (means(rows, vectors.blocks, w)[1][0, 1] for w in weights)
+    taken = clipped_away(rows, vectors, clip)
     found = taken.put_back((0, 1), released)
     assert taken.gains[0, 1][:-1, :-1] == pytest.approx(1.0)  # cells are told by models alone
     assert (taken.gains[0, 1][-1] > 1.05).all()
-    assert clipped_away(rows, [block, block], clip=clip, alone=1.2).gains == {}
+    assert clipped_away(rows, RowVectors([block, block], 1.2), clip).gains == {}
     for at, part in ((np.s_[-1, -1], 0.02), (np.s_[-1, 3], 0.7), (np.s_[3, -1], 0.7)):
         assert abs(found[at] - whole[at]) < part * abs(released[at] + lost[at] - whole[at])
 
@@ -120,10 +120,10 @@ def test_independent_rows_have_the_margins_and_are_the_same_each_time():
 
 def test_more_rows_are_clipped_the_more_noise_there_is(rng):
     margins, blocks = blocks_of(table(5_000, rng))
-    norms = row_norms(independent_rows(margins, 4_000), blocks, alone=1.2)
-    clips = [clip_norm(margins, blocks, signal, alone=1.2) for signal in (1, 5_000, 1e9)]
+    norms = RowVectors(blocks, 1.2).norms(independent_rows(margins, 4_000))
+    clips = [clip_norm(margins, RowVectors(blocks, 1.2), signal) for signal in (1, 5_000, 1e9)]
     shares = [(norms > clip).mean() for clip in clips]
     assert np.abs(np.array(shares) - [0.8, 0.5, 0.05]).max() < 0.1
     assert clips == sorted(clips)
     # Attributes of one level need no clipping.
-    assert clip_norm([np.ones(1)] * 2, [np.zeros((1, 1))] * 2, 100.0, alone=1.0) > 0
+    assert clip_norm([np.ones(1)] * 2, RowVectors([np.zeros((1, 1))] * 2, 1.0), 100.0) > 0

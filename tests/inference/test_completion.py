@@ -1,7 +1,8 @@
 """Tables of complete rows, from noisy tables of all pairs in which values are missing."""
 
-from functools import cache, partial
+from functools import cache
 from itertools import combinations
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from scipy.special import expit
 
 from inference.graphs import apart, tables_of
 from missdp.inference import completion
-from missdp.inference.completion import ModelFacts, PairTables, tree_rows
+from missdp.inference.completion import ModelFacts, PairTables, weighted_tree_rows
+from missdp.inference.raking import resample
 
 SIZES = (2, 4, 3)
 
@@ -21,9 +23,8 @@ def observed(tables):
 
 def complete(tables, **facts):
     """Complete tables with few rows of the model, which is quick."""
-    rng = np.random.default_rng(0)
-    draw = partial(tree_rows, rng=rng, n=10_000)
-    return completion.complete(tables, ModelFacts(**facts), rng=rng, draw=draw)
+    with patch.object(completion, "_ROWS", 10_000):
+        return completion.complete(tables, ModelFacts(**facts), rng=np.random.default_rng(0))
 
 
 @cache
@@ -114,7 +115,8 @@ def test_a_level_that_is_never_missing_is_known_as_such():
 def test_rows_of_the_tree_hold_pairs_beyond_it():
     rows = people()
     moments = observed(released(rows, np.zeros(rows.shape, dtype=bool)))
-    drawn = tree_rows(moments, np.random.default_rng(0))
+    rows_of_tree, weights = weighted_tree_rows(moments, np.random.default_rng(0), n=30_000)
+    drawn = rows_of_tree[resample(weights, 30_000, np.random.default_rng(0))]
     assert max(apart(drawn, tables_of(rows, SIZES), SIZES)) < 0.01
 
 

@@ -68,7 +68,8 @@ def test_noise_is_not_taken_for_dependence(rng):
 
 
 @pytest.mark.parametrize("most", [32, 1])
-def test_what_is_impossible_is_never_drawn(rng, most):
+def test_what_is_impossible_is_never_drawn(rng, most, monkeypatch):
+    monkeypatch.setattr("missdp.inference.fit_heads._MOST_PARENTS", most)
     rows = ring(30_000, SIZES, rng)
     rows = rows[~((rows[:, 0] == 0) & (rows[:, 1] < 2)) & ~((rows[:, 4] == 2) & (rows[:, 3] == 0))]
     allowed = {(0, 1): np.ones((3, 4), dtype=bool), (4, 3): np.ones((3, 5), dtype=bool)}
@@ -77,7 +78,7 @@ def test_what_is_impossible_is_never_drawn(rng, most):
     noisy = {k: v + rng.normal(0, 0.01, v.shape) for k, v in moments.items()}
     variances = dict.fromkeys(noisy, 1e-4)
     del noisy[0, 1]  # a rule does not need a table
-    model = fit_heads(margins, noisy, variances, allowed=allowed, rng=rng, most_parents=most)
+    model = fit_heads(margins, noisy, variances, allowed=allowed, rng=rng)
     drawn = model.sample(20_000, rng)
     for (a, b), possible in allowed.items():
         assert possible[drawn[:, a], drawn[:, b]].all()
@@ -182,17 +183,3 @@ def test_levels_that_limits_decide_do_not_spoil_the_others(seed):
     drawn = model.sample(20_000, rng)
     assert np.array_equal(drawn[:, 0] == 1, drawn[:, 3] == 0)
     assert np.abs(np.bincount(drawn[:, 3], minlength=8) / 20_000 - pay).max() < 0.012
-
-
-@pytest.mark.parametrize("told", [True, False])
-def test_ordered_attributes_are_drawn_before_those_that_tell_them(told):
-    rng = np.random.default_rng(0)
-    levels, share = 6, 0.95 if told else 0.5
-    margin = np.full(levels, 1 / levels)
-    same = share * np.eye(levels) / levels + (1 - share) / levels**2 - 1 / levels**2
-    moments = {(0, 1): same, (0, 2): np.zeros((levels, 7)), (1, 2): np.zeros((levels, 7))}
-    margins = [margin, margin, np.full(7, 1 / 7)]
-    found = fit_heads(margins, moments, {}, rng=rng, ordered=[False, True, True], rows=200)
-    assert found.order == ((1, 0, 2) if told else (0, 1, 2))
-    public = fit_heads(margins, moments, {}, rng=rng, ordered=[True] * 3, order=[0, 1, 2], rows=200)
-    assert public.order == (0, 1, 2)

@@ -183,7 +183,6 @@ def test_tie_ignores_counts_that_noise_explains():
     assert tied(chances, {(0, 1): (near, std)})[0].odds == {}
     assert tied(chances, {(0, 1): (far, std)})[0].odds[0, 1] > 0.1
     assert tied(chances, {(0, 1): (far, std)})[0].evident == ()
-    assert not tied(chances, {(0, 1): (near, std)})[0].tied((0, 1))
 
 
 @pytest.mark.parametrize(("count", "log_odds"), [(-500.0, -12.0), (0.0, -12.0), (3e4, 12.0)])

@@ -68,7 +68,7 @@ def test_an_attribute_of_one_level_depends_on_nothing():
 
 @given(st.integers(0, 1000), st.integers(3, 12), st.booleans())
 def test_what_is_not_noisy_stays_and_margins_are_kept(seed, levels, second):
-    # Of a clear trend, cells below 0 are filled: see `_Kept`.
+    # Of a clear trend, cells below 0 are filled: see `_Posterior`.
     _truth, seen, variances, margins = tables(seed, levels=levels, attributes=2, strength=0.2)
     ordered = [True, second]
     exact, _ = smooth_pairs(margins, seen, {p: 1e-30 * v for p, v in variances.items()}, ordered)
@@ -90,8 +90,8 @@ def test_draws_vary_as_the_truth_does_given_what_was_released(strength):
         for _ in range(5):
             noise = {c: centre(rng, 0.002) for c in seen}
             spread += error(found.drawn(noise), found.means()) / 5
-            again = Smoothing(noise, variances, found.kept)
-            twice += error(again.means(), {c: 0 * t for c, t in seen.items()}) / 5
+            again = {c: k.scaled(noise[c], k.shrinkage.retained) for c, k in found.kept.items()}
+            twice += error(again, {c: 0 * t for c, t in seen.items()}) / 5
     # Of a weak relation that is probably none, the mean is 0, and draws vary somewhat less.
     assert 0.6 < spread / errors < 4  # beyond trends there is nothing here, which no prior knows
     assert twice < 0.6 * spread
@@ -209,31 +209,6 @@ def test_a_coarser_column_is_a_function_one_way():
     known = np.ones(table.shape, dtype=bool)
     known[0] = False
     assert not smoothing.allowed({(0, 1): known})[0, 1][0].any()
-
-
-@pytest.mark.parametrize("turned", [False, True])
-def test_nominal_attributes_have_the_trends_of_ordered_ones_that_tell_them(turned):
-    """Grades, their names in another order, and hours: in both tables noise hides the trend."""
-    rng = np.random.default_rng(5)
-    margin, hours = np.full(16, 1 / 16), np.full(8, 1 / 8)
-    trend = 0.4 * np.outer(np.linspace(-1, 1, 16), np.linspace(-1, 1, 8)) / 128
-    names = rng.permutation(16)
-    truth = {(0, 1): np.eye(16)[names] / 16, (1, 2): trend, (0, 2): trend[names]}
-    truth[0, 1] -= np.outer(margin, margin)
-    ordered = [False, True, True]
-    margins, twin = [margin, margin, hours], (1, 2)
-    if turned:  # the other way round
-        truth = {(2 - b, 2 - a): table.T for (a, b), table in truth.items()}
-        margins, ordered, twin = margins[::-1], ordered[::-1], (0, 1)
-    off, std = np.zeros(2), 0.0015
-    for _ in range(5):
-        seen = {p: t + rng.normal(0, std, t.shape) for p, t in truth.items()}
-        variances = {p: np.full(t.shape, std**2) for p, t in truth.items()}
-        lonely = {p: t for p, t in seen.items() if p != twin}
-        for k, known in enumerate((seen, lonely)):
-            found = Smoothing.of(margins, known, variances, ordered, rows=ROWS).means()
-            off[k] += np.square(found[0, 2] - truth[0, 2]).sum()
-    assert off[0] < 0.6 * off[1]
 
 
 # Tables of pairs with numbers under them: what is gained, what stays, and missing values

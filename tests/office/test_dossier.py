@@ -177,8 +177,8 @@ def reader(folder):
 def test_measurements_are_those_of_the_model_with_their_noise(models, folder):
     read, release = reader(folder), models["AllPairs"].tables_
     values, stds = read("share", "smoker")
-    assert values.loc["yes"] == release.one_way.margins[0][1]
-    assert stds.loc["yes"] == pytest.approx(release.one_way.std / release.one_way.rows)
+    assert values.loc["yes"] == release.marginals.margins[0][1]
+    assert stds.loc["yes"] == pytest.approx(release.marginals.std / release.marginals.rows)
     values, stds = read("product", "smoker", "ill")
     found = release.products.pairs["smoker", "ill"]
     assert values.loc["yes", "no"] == found[1, 0]
@@ -428,7 +428,7 @@ def test_the_report_shows_what_was_released_with_its_noise(models, folder):
     assert page.count('<section class="card">') == 3
     shares = re.search(r"<bdi>Smokes\?</bdi></h3>.*?</table>", page, re.DOTALL)[0]
     shown = dict(re.findall(r"<bdi>(no|yes)</bdi>.*?([\d.]+) %</td>", shares))
-    margin = release.one_way.margins[0][:2]
+    margin = release.marginals.margins[0][:2]
     assert float(shown["yes"]) / 100 == pytest.approx(margin[1] / margin.sum(), abs=0.1)
     stds = release.margin_stds[0][:2] / margin.sum()
     half = [float(x) for x in re.findall(r"± ([\d.]+)</td>", shares)]

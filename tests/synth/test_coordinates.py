@@ -72,7 +72,7 @@ def session_on(data, noise, amount=1e6):
 
 
 def crude_of(session, amount=1e5):
-    return measure_one_way(session, Noise.worth(Cost(currency="gdp", amount=amount)), {})
+    return measure_one_way(session, Noise.worth(Cost(currency="gdp", amount=amount)), {})[0]
 
 
 CRUDE = crude_of(session_on(people(3000), SeededNoise(0)))
@@ -173,7 +173,7 @@ def test_what_is_told_of_numbers_is_right_and_its_noise_too(clip):
     frame = people(4000, seed=1)
     session = session_on(frame, SeededNoise(1), amount=4.0)
     release = release_pairs(session, CRUDE, clip=clip, numbers=NUMBERS)
-    release = replace(release, one_way=crude_of(session_on(frame, SeededNoise(2))))
+    release = replace(release, marginals=crude_of(session_on(frame, SeededNoise(2))))
     table = open_source(frame, OPEN).table
     coarse = np.stack([table.coded_as(CUT).codes(n) for n in OPEN.names], axis=1).astype(int)
     # Of the rows themselves: but for what lies inside bins, exact.

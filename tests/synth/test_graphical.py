@@ -362,8 +362,8 @@ def test_of_many_columns_those_with_the_most_holes_are_looked_at():
         holed
     )
     model = AllPairs(epsilon=60.0, delta=1e-6, random_state=0, n_rows=600).fit(rows)
-    assert len(model.tables_.masks) == 32 * 31 / 2
-    assert 7 not in {a for pair in model.tables_.masks for a in pair}
+    assert len(model.tables_.marginals.masks) == 32 * 31 / 2
+    assert 7 not in {a for pair in model.tables_.marginals.masks for a in pair}
 
 
 @pytest.mark.long
@@ -371,7 +371,7 @@ def test_of_many_columns_those_with_the_most_holes_are_looked_at():
 def test_nothing_is_spent_on_masks_that_noise_hides():
     few = AllPairs(epsilon=0.5, delta=1e-6, random_state=0).fit(skipped_blocks(300))
     assert len(releases(few.guarantee_.events)) == 9
-    assert not few.tables_.masks
+    assert not few.tables_.marginals.masks
     few = AIM(epsilon=0.5, delta=1e-6, random_state=0).fit(skipped_blocks(300))
     marginals = [e for e in releases(few.guarantee_.events) if isinstance(e, GaussianEvent)]
     assert len({*(e.label for e in marginals[8:])}) == len(few.measured_)

@@ -7,12 +7,12 @@ import pytest
 
 from missdp import Table
 from missdp.accounting import Cost, Filter
+from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.model import Levels
 from missdp.inference.products import Taken
-from missdp.session import CountedRows, Noise, RowProducts, SeededNoise, Session, Total
+from missdp.session import CountedRows, Noise, RowProducts, SeededNoise, Session
 from missdp.sources import MemorySource, strategy_named
 from missdp.synth.learn_pairs import (
-    OneWayMarginals,
     PairRelease,
     _back,
     _block,
@@ -54,7 +54,7 @@ def margins(table, amount, seed=0, missing="joint"):
 
 
 def release(table, *, amount=1e6, clip=20.0, seed=0, missing="joint"):
-    session, one_way = margins(table, amount, seed, missing)
+    session, (one_way, _) = margins(table, amount, seed, missing)
     plan = RowProducts(dict(zip("abc", blocks(one_way), strict=True)), clip=clip, alone=ALONE)
     return PairRelease(one_way, session.measure(plan, session.left).value, plan)
 
@@ -112,23 +112,25 @@ def test_counts_of_masks_tell_what_noise_hides_in_products():
     wanted = truth(table)[0, 1]
     quarters = len(table) * np.add.reduceat(np.add.reduceat(wanted, [0, 3], 0), [0, 2], 1)
     noisy = release(table, amount=0.05, seed=1)
-    before, n = noisy.guessed(), noisy.one_way.rows
-    known = replace(noisy, masks={(0, 1): quarters + 3.0}, masks_std=1e-3)  # the same in all cells
+    before, n = noisy.guessed(), noisy.rows
+    masks = {(0, 1): quarters + 3.0}  # the same in all cells
+    counted = replace(noisy.marginals, masks=masks, masks_std=1e-3)
+    known = replace(noisy, marginals=counted)
     after = known.guessed()
     assert abs(before.tables[0, 1][3, 2] - wanted[3, 2]) > 0.02
     count = quarters[1, 1] + 3 + (n - (quarters + 3).sum()) / 4  # what all quarters say
     assert after.tables[0, 1][3, 2] == pytest.approx(count / n, abs=1e-6)
     assert after.variances[0, 1][3, 2] == pytest.approx(0.75 * (1e-3 / n) ** 2, rel=0.01)
-    loose = replace(known, masks_std=1e6).guessed()
+    loose = replace(known, marginals=replace(counted, masks_std=1e6)).guessed()
     assert loose.tables[0, 1] == pytest.approx(before.tables[0, 1], abs=5e-3)
     for axis in (0, 1):  # what is missing together is not beside observed values
         ends = after.margins[0], after.margins[1]
         assert after.tables[0, 1].sum(axis=1 - axis) == pytest.approx(ends[axis], abs=1e-6)
-    assert known.about([1, 2]).masks == {}
-    few = replace(known, one_way=replace(known.one_way, numbers=(False, True, True))).about([0, 1])
-    assert few.masks[0, 1] is known.masks[0, 1]
-    assert few.one_way.numbers == (False, True)
-    again = known.redrawn(np.random.default_rng(0)).masks[0, 1] - known.masks[0, 1]
+    assert known.about([1, 2]).marginals.masks == {}
+    few = replace(counted, numbers=(False, True, True)).about([0, 1])
+    assert few.masks[0, 1] is masks[0, 1]
+    assert few.numbers == (False, True)
+    again = known.redrawn(np.random.default_rng(0)).marginals.masks[0, 1] - masks[0, 1]
     assert 2e-4 < again.std() < 3e-3
 
 
@@ -137,7 +139,7 @@ def test_what_was_clipped_is_put_back_if_the_model_is_right():
     tight = release(table, clip=0.5)
     rows = np.stack([table.codes(name) for name in "abc"], axis=1).astype(np.int64)
     wanted = truth(table)
-    found = tight.corrected(rows)
+    found = tight.tables(tight.taken(rows))
     for pair, cells in wanted.items():
         assert found.tables[pair] == pytest.approx(cells, abs=2e-3)
     biased = tight.tables(nothing(tight))  # the test has power
@@ -147,7 +149,8 @@ def test_what_was_clipped_is_put_back_if_the_model_is_right():
 def test_variances_are_those_of_the_noise():
     table = private(1000)
     rows = np.stack([table.codes(name) for name in "abc"], axis=1).astype(np.int64)
-    drawn = [release(table, amount=0.3, clip=3.0, seed=s).corrected(rows) for s in range(60)]
+    noisy = [release(table, amount=0.3, clip=3.0, seed=s) for s in range(60)]
+    drawn = [one.tables(one.taken(rows)) for one in noisy]
     wanted = truth(table)
     for pair, cells in wanted.items():
         error = np.array([d.tables[pair] - cells for d in drawn])
@@ -176,10 +179,10 @@ def test_a_rate_of_holes_that_noise_explains_is_none():
 @pytest.mark.parametrize("missing", ["observed", "complete-rows"])
 def test_rows_are_counted_that_the_strategy_reads(missing):
     table = private()
-    _, found = margins(table, 1e3, missing=missing)
+    _, (found, total) = margins(table, 1e3, missing=missing)
     complete = ~(table.mask("a") | table.mask("b"))
     wanted = complete.sum() if missing == "complete-rows" else len(table)
-    assert found.total.value == pytest.approx(wanted, abs=3)
+    assert total.value == pytest.approx(wanted, abs=3)
     observed = found.margins[0][:3] / found.margins[0][:3].sum()
     rows = complete if missing == "complete-rows" else ~table.mask("a")
     share = np.bincount(table.codes("a")[rows], minlength=3)[:3] / rows.sum()
@@ -190,9 +193,9 @@ def test_rows_are_counted_that_the_strategy_reads(missing):
 def test_margins_get_more_of_a_vector_where_rows_are_few_for_the_noise(rows, factor):
     levels = tuple(Levels.from_counts(np.full(size, 100.0), threshold=0.0) for size in SIZES)
     margins = tuple(np.full(size, 1 / size) for size in SIZES)
-    one_way = OneWayMarginals(levels, margins, Total(rows, 0.0), 1.0)
+    one_way = NoisyMarginals(levels, margins, 1.0, rows, (False,) * len(SIZES))
     for mu in (1.0, 0.5):  # a rule about rows times mu
-        few = OneWayMarginals(levels, margins, Total(rows / mu, 0.0), 1.0) if rows > 1 else one_way
+        few = replace(one_way, rows=rows / mu) if rows > 1 else one_way
         for clip in ("auto", 2.0):
             plan = _plan_products("abc", few, Cost(currency="gdp", amount=mu**2), clip=clip)
             assert plan.alone == pytest.approx(ALONE * factor)

@@ -19,16 +19,16 @@ from missdp.accounting.loss_distributions import composed_epsilon
 from missdp.accounting.measures import MOST_GDP
 from missdp.baselines.networks import NetworkModel
 from missdp.errors import ParameterError, import_optional
+from missdp.inference.marginals import NoisyMarginals
 from missdp.session import Merged, Session
 from missdp.session.training import SAMPLING_SLACK
 from missdp.synth.all_pairs import check_gaussian, counted, marginal_parts
 from missdp.synth.family import Family, Learned, Request
-from missdp.synth.learn_pairs import OneWayMarginals
 from missdp.synth.parameters import check_share, is_number, is_whole
 from missdp.synth.split import BudgetPlan, Part
 from missdp.synth.steps import open_rows, release_one_way, sample_rows
 
-Networks: TypeAlias = Callable[[Request[Any], Session, OneWayMarginals], NetworkModel]
+Networks: TypeAlias = Callable[[Request[Any], Session, NoisyMarginals], NetworkModel]
 
 Phases: TypeAlias = tuple[tuple[str, int, float], ...]
 """Name, steps and share of the training budget of each phase, in order."""
@@ -168,7 +168,7 @@ def _plan(request: Request[Any]) -> list[Part]:
 def _fit(session: Session, plan: BudgetPlan, request: Request[Any], networks: Networks) -> Learned:
     session, count = open_rows(session, plan, request)
     request.report("measuring single attributes", 0.05)
-    one_way = release_one_way(session, plan, request, count)
+    one_way, total = release_one_way(session, plan, request, count)
     torch = import_optional("torch", purpose="adversarial families")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # sums of several threads depend on how many there are
@@ -178,7 +178,7 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[Any], networks: Ne
     finally:
         torch.set_num_threads(threads)
     request.report("done", 1.0)
-    total, complete = counted(session, one_way, count)
+    total, complete = counted(session, total, count)
     return Learned(model, total, complete=complete)
 
 

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from missdp.baselines.adversarial import Phases, adversarial_family, steps_of
 from missdp.baselines.networks import NetworkModel
+from missdp.inference.marginals import NoisyMarginals
 from missdp.session import Session
 from missdp.synth.base import Synthesizer
 from missdp.synth.family import Family, Request
 from missdp.synth.impute_first import Imputer
-from missdp.synth.learn_pairs import OneWayMarginals
 from missdp.synth.parameters import check_share
 
 
@@ -24,7 +24,7 @@ def _phases(parameters: DPAutoGAN) -> Phases:
     return (("autoencoder", max(1, steps // 2), share), ("critic", steps, 1 - share))
 
 
-def _networks(request: Request[DPAutoGAN], rows: Session, one_way: OneWayMarginals) -> NetworkModel:
+def _networks(request: Request[DPAutoGAN], rows: Session, one_way: NoisyMarginals) -> NetworkModel:
     from missdp.baselines.games import CodeGame
 
     return CodeGame(request, rows, one_way).result()

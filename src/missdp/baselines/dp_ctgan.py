@@ -7,18 +7,18 @@ from typing import ClassVar
 
 from missdp.baselines.adversarial import Phases, adversarial_family, steps_of
 from missdp.baselines.networks import NetworkModel
+from missdp.inference.marginals import NoisyMarginals
 from missdp.session import Session
 from missdp.synth.base import Synthesizer
 from missdp.synth.family import Family, Request
 from missdp.synth.impute_first import Imputer
-from missdp.synth.learn_pairs import OneWayMarginals
 
 
 def _phases(parameters: DPCTGAN) -> Phases:
     return (("critics", steps_of(parameters), 1.0),)
 
 
-def _networks(request: Request[DPCTGAN], rows: Session, one_way: OneWayMarginals) -> NetworkModel:
+def _networks(request: Request[DPCTGAN], rows: Session, one_way: NoisyMarginals) -> NetworkModel:
     from missdp.baselines.games import ConditionalGame
 
     return ConditionalGame(request, rows, one_way).result()

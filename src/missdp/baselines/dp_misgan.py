@@ -8,11 +8,11 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 from missdp.baselines.adversarial import Phases, adversarial_family, steps_of
 from missdp.baselines.networks import NetworkModel
 from missdp.errors import one_of
+from missdp.inference.marginals import NoisyMarginals
 from missdp.session import Session
 from missdp.synth.base import Synthesizer
 from missdp.synth.family import Family, Request
 from missdp.synth.impute_first import Imputer
-from missdp.synth.learn_pairs import OneWayMarginals
 
 Masks: TypeAlias = Literal["conditional", "independent"]
 
@@ -25,7 +25,7 @@ def _phases(parameters: DPMisGAN) -> Phases:
     return (("critics", steps_of(parameters, usual=1000), 1.0),)
 
 
-def _networks(request: Request[DPMisGAN], rows: Session, one_way: OneWayMarginals) -> NetworkModel:
+def _networks(request: Request[DPMisGAN], rows: Session, one_way: NoisyMarginals) -> NetworkModel:
     from missdp.baselines.games import MaskGame
 
     return MaskGame(request, rows, one_way, request.parameters.masks).result()

@@ -23,9 +23,10 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from missdp.baselines.networks import LEAK, Layers, NetworkModel, known_margins, log_odds
 from missdp.baselines.private_training import PrivateTraining, RowLoss
 from missdp.errors import ParameterError
+from missdp.inference.marginals import NoisyMarginals
 from missdp.session import Session
 from missdp.synth.family import Request
-from missdp.synth.learn_pairs import OneWayMarginals, model_facts
+from missdp.synth.learn_pairs import model_facts
 from missdp.types import Floats
 
 _LATENT, _MASK_LATENT = 16, 4  # numbers of noise
@@ -46,7 +47,7 @@ _MASK_WEIGHT = 0.2  # of the critic of rows in the loss of masks (Li, Jiang & Ma
 class Game(abc.ABC):
     """Generators and critics of one fit."""
 
-    def __init__(self, request: Request[Any], rows: Session, one_way: OneWayMarginals) -> None:
+    def __init__(self, request: Request[Any], rows: Session, one_way: NoisyMarginals) -> None:
         self.request, self.rows, self.one_way, self.rng = request, rows, one_way, rows.generator()
         self.stream = torch.Generator().manual_seed(int(self.rng.integers(2**62)))
         self._facts: dict[str, Any] = {"generator": self.stream, "dtype": torch.float64}
@@ -171,7 +172,7 @@ class MaskGame(Game):
     """
 
     def __init__(
-        self, request: Request[Any], rows: Session, one_way: OneWayMarginals, masks: str
+        self, request: Request[Any], rows: Session, one_way: NoisyMarginals, masks: str
     ) -> None:
         super().__init__(request, rows, one_way)
         count, sizes = len(self.may_miss), (_HIDDEN, _HIDDEN, self.width)
@@ -217,7 +218,7 @@ class MaskGame(Game):
 class CodeGame(Game):
     """DPautoGAN: an autoencoder, and a generator of codes against a critic of decoded rows."""
 
-    def __init__(self, request: Request[Any], rows: Session, one_way: OneWayMarginals) -> None:
+    def __init__(self, request: Request[Any], rows: Session, one_way: NoisyMarginals) -> None:
         super().__init__(request, rows, one_way)
         decoder = (_CODE, _CODE_HIDDEN, self.width)
         coder = {"encoder": self.random(self.width, _CODE_HIDDEN, _CODE)}
@@ -258,7 +259,7 @@ class ConditionalGame(Game):
     depends on no other row. Conditions of generated rows come from released marginals.
     """
 
-    def __init__(self, request: Request[Any], rows: Session, one_way: OneWayMarginals) -> None:
+    def __init__(self, request: Request[Any], rows: Session, one_way: NoisyMarginals) -> None:
         super().__init__(request, rows, one_way)
         width, sizes = self.width, (_HIDDEN, _HIDDEN, self.width)
         self._generator = self.random(_LATENT + width, *sizes, last=_START, out=self.out)

@@ -58,7 +58,7 @@ def _constraints(request: Request[Kamino]) -> tuple[DenialConstraint, ...]:
 def _fit(session: Session, plan: BudgetPlan, request: Request[Kamino]) -> Learned:
     session, count = open_rows(session, plan, request)
     request.report("measuring single attributes", 0.05)
-    one_way = release_one_way(session, plan, request, count)
+    one_way, total = release_one_way(session, plan, request, count)
     request.report("measuring all pairs", 0.1)
     cost = cost_of_pairs(session, plan)
     release = release_pairs(session, one_way, clip=request.parameters.clip, cost=cost)
@@ -70,7 +70,7 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[Kamino]) -> Learne
         rng=session.generator(),
     )
     request.report("done", 1.0)
-    total, complete = counted(session, one_way, count)
+    total, complete = counted(session, total, count)
     return Learned(model, total, complete=complete)
 
 

@@ -10,10 +10,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.model import Levels, finite, split_rows
 from missdp.inference.models import RowModel
 from missdp.record import Record
-from missdp.synth.learn_pairs import OneWayMarginals
 from missdp.types import Floats, Ints
 
 LEAK = 0.2
@@ -198,7 +198,7 @@ def _spread(shares: Floats, rng: np.random.Generator) -> Ints:
     return np.asarray((uniform[:, None] >= upto[:, :-1]).sum(axis=1))
 
 
-def known_margins(one_way: OneWayMarginals) -> tuple[list[Floats], Floats, tuple[int, ...]]:
+def known_margins(one_way: NoisyMarginals) -> tuple[list[Floats], Floats, tuple[int, ...]]:
     """Return marginals of observed cells, shares of observed cells, and which may be missing."""
     sizes = [level.n_groups for level in one_way.levels]
     pairs = [*zip(one_way.margins, sizes, strict=True)]

@@ -12,6 +12,7 @@ from missdp.estimate.released import Tables
 from missdp.estimate.tail_intervals import TailIntervals, as_counted, representative_values
 from missdp.schema import Numeric
 from missdp.synth.base import Synthesizer
+from missdp.synth.learn_pairs import PairRelease
 from missdp.types import Floats
 
 
@@ -44,7 +45,7 @@ class Column:
             tails = TailIntervals.of(model, self.attribute)
             points, self.home = tails.appended_to(representative_values(self.attribute))
             self.points, self.labels = points, self.attribute.bin_labels
-            self.score = model.tables_.numbered.get(self.at)
+            self.score = PairRelease.of(model.tables_).numbered.get(self.at)
         else:
             levels = self.attribute.levels
             has_labels = bool(self.attribute.labels)

@@ -19,7 +19,6 @@ import numpy as np
 
 from missdp.estimate.within_bins import ReleasedSums, WithinBins
 from missdp.inference.completion import Completed, ModelFacts, PairTables, complete_by, completed
-from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.products import NumberMoments, Taken, complete_numbers
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.coordinates import finely_drawn
@@ -98,9 +97,9 @@ class Replicates:
     def __init__(self, model: AIM | MST | AllPairs) -> None:
         fitted: Any = model.model_
         self.names = model.modelled_.names
-        self.levels, self.n_rows = fitted.levels, model.tables_.rows
-        self.cell_noise = model.tables_.cell_std / self.n_rows  # of the share of a cell of a pair
-        self._model, self._measured = model, model.tables_
+        self._model, self._measured = model, PairRelease.of(model.tables_)
+        self.levels, self.n_rows = fitted.levels, self._measured.rows
+        self.cell_noise = self._measured.cell_std / self.n_rows  # of the share of a cell of a pair
         self._masks, self._rng = fitted.masks, np.random.default_rng(0)  # public: any points do
         named = zip(self.levels, self.names, strict=True)
         self._applicable = [np.unique(x.groups[: model.schema_[n].size]) for x, n in named]
@@ -117,9 +116,9 @@ class Replicates:
     def about(self, cliques: Sequence[Clique]) -> Self:
         """Return the same for some attributes; for all of them, if values are missing."""
         some = copy.copy(self)
-        if isinstance(self._measured, NoisyMarginals):
+        if self._measured.products is None:
             for clique in cliques:
-                if len(clique) > 1 and not is_within(clique, self._measured.counts):
+                if not is_within(clique, self._measured.marginals.counts):
                     some._take_from_model(clique)
             some._restrict(self.of)
         elif not self._masks.present.any():
@@ -127,9 +126,7 @@ class Replicates:
         return some
 
     def _restrict(self, of: list[int]) -> None:
-        release, taken = self._measured, self._taken
-        if isinstance(release, PairRelease):
-            release = release.about(of)
+        release, taken = self._measured.about(of), self._taken
         if taken is not None:
             pairs = {(i, j): (of[i], of[j]) for i, j in combinations(range(len(of)), 2)}
             numbers = enumerate(self._measured.numbered, len(self.levels))
@@ -157,11 +154,12 @@ class Replicates:
         A selected marginal is off by more than the noise of its cells adds up to. A trend that is
         off by less is not selected, and adds up in a mean, where noise does not.
         """
-        assert isinstance(self._measured, NoisyMarginals)
-        shape, n = self._measured.shape(clique), len(self._seen)
+        marginals = self._measured.marginals
+        shape, n = marginals.shape(clique), len(self._seen)
         counts = counted(self._seen, clique, shape, np.full(n, self.n_rows / n))
         off = max(1.0, _UNSELECTED * math.sqrt(counts.size))
-        self._measured = self._measured.add(clique, counts, off * self.cell_noise * self.n_rows)
+        marginals = marginals.add(clique, counts, off * self.cell_noise * self.n_rows)
+        self._measured = replace(self._measured, marginals=marginals)
         self.flags += (
             f"{', '.join(self.names[a] for a in clique)} were not measured together, since "
             "other pairs seemed worse: taken from the model, which loses weak relations.",
@@ -339,7 +337,7 @@ class Replicates:
     def _sums(self, at: int) -> ReleasedSums | None:
         """Return the sums of a number that were released beside its bins, if there are any."""
         release = self._measured
-        if not isinstance(release, PairRelease) or at not in release.numbered:
+        if at not in release.numbered:
             return None
         i, level, number = self.of.index(at), self.levels[at], release.numbered[at]
         marginal, size = self._tables.margins[i], self._model.schema_[self.names[at]].size
@@ -354,7 +352,7 @@ class Replicates:
         means = (np.array([mean, powers[0], powers[1] - observed]) - removed) / observed
         means[2] += shares[size:].sum()  # its square less 1 was added where it is not applicable
         second_std = stds[0] * number.factors[0] * self.n_rows
-        share_std = (release.one_way.std**-2 + second_std**-2) ** -0.5 / self.n_rows
+        share_std = (release.marginals.std**-2 + second_std**-2) ** -0.5 / self.n_rows
         order = np.argsort(number.values, kind="stable")
         return ReleasedSums(
             number.values[order],

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from scipy.special import expit, log_ndtr, logit, ndtr, ndtri
+from scipy.special import expit, log_ndtr, logit, ndtri_exp
 
 from missdp.schema import Numeric
 from missdp.synth.base import Synthesizer
@@ -30,7 +30,6 @@ _LEAST_STEP, _LONGEST = 0.01, 50.0  # bounds on logarithms of distances, so that
 _GROWS = 1e-6, 1.0  # growth of a tail's decay: of a power law, and of an exponential distribution
 _SPIKE_CHANCE = 0.002, 0.5  # chance of a spike in an interval, without and with a long tail
 _LONG_TAIL = 8.0, 16.0  # reach of a tail between these two, in distances of a quartile
-_LOWEST = -8.0  # standard deviations: with a mean below, positive numbers are exponential
 _CHAINS, _SWEEPS = 200, 150  # chains of the Gibbs sampler, and sweeps of each
 
 
@@ -215,10 +214,7 @@ def _draw_positive(
     log = np.log(rates) + np.square(scores) / 2 + log_ndtr(scores)
     is_spike = rng.random(scores.shape[1]) < expit(log[1] - log[0] + logit(chance))
     mean, place = np.where(is_spike, scores[1], scores[0]), 1 - rng.random(len(is_spike))
-    near = np.maximum(mean, _LOWEST)
-    normal = near - ndtri(place * ndtr(near))
-    exponential = np.log(place) / np.minimum(mean, -1.0)
-    return np.asarray(np.maximum(np.where(mean < _LOWEST, exponential, normal), 0.0))
+    return np.asarray(np.maximum(mean - ndtri_exp(np.log(place) + log_ndtr(mean)), 0.0))
 
 
 def _tail_shares(distances: Floats, shares: Floats, ends: Floats, least: float) -> Floats:

@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TypeAlias
 
 import numpy as np
 
@@ -68,7 +67,6 @@ class PairTables:
         return np.array([m[s:].sum() for m, s in zip(self.margins, self.sizes, strict=True)])
 
 
-_CELLS_AT_ONCE = 4_000_000  # of indicators: 32 MB
 _LEAST_CHANCE = 0.02  # no chance to be observed is smaller
 _STILL = 0.1  # standard deviations of noise, below which tables no longer move
 _ENOUGH = 0.2  # chance to be observed, below which a model stands for what is not
@@ -140,48 +138,8 @@ class ModelFacts:
     selective: bool = True
 
 
-_Rates: TypeAlias = tuple[dict[Clique, RatesByLevel], dict[Pair, tuple[float, float]]]
-
-
-class PairCounts:
-    """Numbers of rows by the levels of two attributes, plain and weighted.
-
-    * ``rows`` (shape (d, n)): Synthetic rows.
-    * ``weights`` (shape (d, n)): Weight of each cell; a row has the product of both in a pair.
-    * ``sizes``: Levels of each attribute.
-    """
-
-    def __init__(self, rows: Ints, weights: Floats, sizes: Sequence[int]) -> None:
-        self._ends = np.cumsum([0, *sizes])
-        width, n = int(self._ends[-1]), rows.shape[1]
-        # Single precision is twice as fast. Whole numbers up to 2^24 are exact in it, and weights
-        # are chances to be observed, whose own error is far larger.
-        self._counts, self._weighted = np.zeros((width, width)), np.zeros((width, width))
-        step = max(1, _CELLS_AT_ONCE // width)
-        column = rows + self._ends[:-1, np.newaxis]
-        for start in range(0, n, step):
-            part = column[:, start : start + step]
-            at = np.arange(part.shape[1])
-            ones = np.zeros((part.shape[1], width), dtype=np.float32)
-            ones[at, part] = 1.0
-            self._counts += ones.T @ ones
-            table = np.zeros((part.shape[1], width), dtype=np.float32)
-            table[at, part] = weights[:, start : start + step]
-            self._weighted += table.T @ table
-
-    def of(self, a: int, b: int) -> tuple[Floats, Floats]:
-        """Return both counts of a pair, flat, ``b`` running fastest."""
-        block = slice(*self._ends[a : a + 2]), slice(*self._ends[b : b + 2])
-        return self._counts[block].ravel(), self._weighted[block].ravel()
-
-
 def complete(
-    tables: PairTables,
-    facts: ModelFacts,
-    *,
-    rng: np.random.Generator,
-    draw: Callable[[Completed], Ints] | None = None,
-    rounds: int = 3,
+    tables: PairTables, facts: ModelFacts, *, rng: np.random.Generator, rounds: int = 3
 ) -> Completed:
     """Return what noisy tables with missing cells say of complete rows, and a model of these cells.
 
@@ -192,9 +150,7 @@ def complete(
     facts : ModelFacts
         Public facts.
     rng : numpy.random.Generator
-        Draws rows, if ``draw`` is None.
-    draw : callable, optional
-        Returns rows of a model of complete rows, given what is known of them so far.
+        Draws rows of a quick model of complete rows.
     rounds : int, default 3
         How often the model of missing cells is learned. With 0, cells are taken to be missing
         completely at random.
@@ -203,18 +159,14 @@ def complete(
     -------
     Completed
     """
-    masks = _masks(tables, facts, None)
-    none = np.zeros((0, len(tables.sizes)), dtype=np.int64)
-    known = _corrected(tables, none, masks)
+    known = complete_by(tables, facts, np.zeros((0, len(tables.sizes)), dtype=np.int64))
     enough = rows_enough(_ROWS, attributes=len(tables.sizes), known=tables.n_rows)
-    if not rounds or not masks.present.any():
-        return known
-    rates = _released_rates(tables, masks.present)
-    for turn in range(rounds):
-        rows = tree_rows(known, rng, n=enough) if draw is None else draw(known)
-        sweeps, first = _SWEEPS if turn else _MANY, turn < _STARTING
-        before, known = known, _learned(tables, rates, rows, masks, sweeps=sweeps, start=first)
-        if turn >= _STARTING and moved(before.pairs, known.pairs, known.variances) <= _STILL:
+    for turn in range(rounds if known.masks.present.any() else 0):
+        rows, weights = weighted_tree_rows(known, rng, n=enough)
+        rows, before, first = rows[resample(weights, enough, rng)], known, turn < _STARTING
+        sweeps = _SWEEPS if turn else _MANY
+        known = complete_by(tables, facts, rows, start=known.masks, sweeps=sweeps, first=first)
+        if not first and moved(before.pairs, known.pairs, known.variances) <= _STILL:
             break
     return known
 
@@ -225,7 +177,8 @@ def complete_by(
     rows: Ints,
     *,
     start: MissingnessModel | None = None,
-    sweeps: int | None = None,
+    sweeps: int = _SWEEPS,
+    first: bool = False,
 ) -> Completed:
     """Return what noisy tables with missing cells say of complete rows, by rows of a model of them.
 
@@ -239,58 +192,33 @@ def complete_by(
         Rows of a model of complete rows.
     start : MissingnessModel, optional
         The model of missing cells to begin with. None: cells are missing completely at random.
-    sweeps : int, optional
-        Sweeps of learning that model, 11 by default.
+    sweeps : int, default 11
+        Sweeps of learning that model.
+    first : bool, default False
+        Whether selection is not yet corrected in the rows; see `MissingnessModel.learn`.
 
     Returns
     -------
     Completed
     """
-    masks = _masks(tables, facts, start)
-    if start is None or not masks.present.any():
-        return _corrected(tables, rows[:0], masks)
-    rates = _released_rates(tables, masks.present)
-    return _learned(tables, rates, rows, masks, sweeps=sweeps or _SWEEPS, start=False)
-
-
-def _masks(
-    tables: PairTables, facts: ModelFacts, start: MissingnessModel | None
-) -> MissingnessModel:
-    """Return a model of missing cells to be learned, with the rates of the tables."""
     rates = np.clip(tables.rates, 0.0, 1 - _LEAST_CHANCE)
     if start is None:
-        return MissingnessModel(rates, dict(facts.always), implied_by=dict(facts.implied_by))
+        masks = MissingnessModel(rates, dict(facts.always), implied_by=dict(facts.implied_by))
+        return _corrected(tables, rows[:0], masks)
     masks = copy.deepcopy(start)
     masks.rates = rates
-    return masks
-
-
-def _released_rates(tables: PairTables, present: Flags) -> _Rates:
-    """Return how often cells are missing by levels of others, and two of them together."""
-    by_level = _rates_by_level(tables, present)
-    by_level |= {e: s for e, s in tables.missing_by_two.items() if present[e[0]]}
-    return by_level, _both_missing(tables)
-
-
-def _learned(
-    tables: PairTables,
-    rates: _Rates,
-    rows: Ints,
-    masks: MissingnessModel,
-    *,
-    sweeps: int,
-    start: bool,
-) -> Completed:
-    """Learn the model of missing cells further, and correct the tables by it."""
-    by_level, both = rates
+    if not masks.present.any():
+        return _corrected(tables, rows[:0], masks)
+    by_level = _rates_by_level(tables, masks.present)
+    by_level |= {e: s for e, s in tables.missing_by_two.items() if masks.present[e[0]]}
     masks.learn(
         rows,
         tables.n_rows,
         by_level,
-        both=both,
+        both=_both_missing(tables),
         ridge=_RIDGE,
         sweeps=sweeps,
-        start=start,
+        start=first,
     )
     return _corrected(tables, rows, masks)
 
@@ -328,32 +256,6 @@ def rows_enough(n: int, *, attributes: int = 0, known: float = np.inf) -> int:
     pairs = attributes * (attributes - 1) // 2
     enough = min(n * _PAIRS / max(1, pairs), _TIMES * max(0.0, known))
     return min(n, int(max(_FEWEST, enough)))
-
-
-def tree_rows(
-    known: Completed,
-    rng: np.random.Generator,
-    *,
-    n: int = _ROWS,
-) -> Ints:
-    """Draw rows quickly: from a tree of pairs, chosen so that the tables of all pairs hold.
-
-    Parameters
-    ----------
-    known : Completed
-        Tables of complete rows.
-    rng : numpy.random.Generator
-        Draws the rows.
-    n : int, default 30,000
-        Number of rows.
-
-    Returns
-    -------
-    ndarray of int64, shape (n, d)
-    """
-    rows, weights = weighted_tree_rows(known, rng, n=n)
-    drawn: Ints = rows[resample(weights, n, rng)]
-    return drawn
 
 
 def weighted_tree_rows(
@@ -424,47 +326,58 @@ def _both_missing(tables: PairTables) -> dict[tuple[int, int], tuple[float, floa
 
 def _corrected(tables: PairTables, rows: Ints, masks: MissingnessModel) -> Completed:
     """What the observed values say, over the chance to be observed."""
-    missing = masks.missing(rows)
-    seen = 1.0 - missing
-    alone = [
-        _alone(rows[:, a], seen[:, a], size, 1 - float(masks.rates[a]))
-        for a, size in enumerate(tables.sizes)
+    missing, sizes, columns = masks.missing(rows), tables.sizes, np.ascontiguousarray(rows.T)
+    single = [
+        _chance_observed(columns[a], 1 - missing[:, a], 1 - masks.rates[a], (size,))
+        for a, size in enumerate(sizes)
     ]
-    chances, models = _chances(tables, rows, masks, missing, alone)
-    margins = _margins(tables, rows, alone, chances)
+    observed = dict[Pair, tuple[Floats, Floats]]()
+    for a, b in tables.tables:
+        shape = sizes[a], sizes[b]
+        cells = cell_index(columns, (a, b), shape, len(rows))
+        seen = masks.observed(rows, (a, b), missing)
+        usual = np.outer(single[a][1], single[b][1])
+        observed[a, b] = _chance_observed(cells, seen, usual, shape)
+    margins = _margins(tables, single, {pair: chance for pair, (_, chance) in observed.items()})
     pairs, variances = {}, {}
-    for (a, b), chance in chances.items():
+    for (a, b), (model, chance) in observed.items():
         table, (one, other) = tables.tables[a, b], chance.shape
-        whole = _whole(table[:one, :other], chance, models[a, b], _ENOUGH)
+        whole = _whole(table[:one, :other], chance, model, _ENOUGH)
         pairs[a, b] = centred(whole - _independent(whole, chance, tables, (a, b), margins))
         noise = tables.variances[a, b][:one, :other] / chance**2
         variances[a, b] = np.maximum(noise, _LEAST_VARIANCE)
     return Completed(tuple(margins), pairs, variances, masks, tables.n_rows)
 
 
-def _chances(
-    tables: PairTables, rows: Ints, masks: MissingnessModel, missing: Floats, alone: list[Floats]
-) -> tuple[dict[Pair, Floats], dict[Pair, Floats]]:
-    """Return the chance of each cell of a pair to be observed, and its share of a model's rows."""
-    columns, seen = np.ascontiguousarray(rows.T), np.ascontiguousarray(1.0 - missing.T)
-    counts = PairCounts(columns, seen, tables.sizes)
-    chances, models = dict[Pair, Floats](), dict[Pair, Floats]()
-    for a, b in tables.tables:
-        shape = tables.sizes[a], tables.sizes[b]
-        number, weighted = (c.reshape(shape) for c in counts.of(a, b))
-        if masks.tied((a, b)):
-            each = masks.observed(rows, (a, b), missing)
-            cells = rows[:, a] * shape[1] + rows[:, b]
-            weighted = np.bincount(cells, each, number.size).astype(np.float64).reshape(shape)
-        models[a, b] = number / max(1, len(rows))
-        chance = weighted + _PRIOR_ROWS * np.outer(alone[a], alone[b])
-        chance = chance / (number + _PRIOR_ROWS)
-        chances[a, b] = np.minimum(np.maximum(chance, _LEAST_CHANCE), 1.0)
-    return chances, models
+def _chance_observed(
+    cells: Ints, seen: Floats, usual: float | Floats, shape: tuple[int, ...]
+) -> tuple[Floats, Floats]:
+    """Return the share of a model's rows in each cell, and how likely they are observed there.
+
+    Parameters
+    ----------
+    cells : ndarray of int64, shape (n,)
+        The cell of each row of the model.
+    seen : ndarray of float64, shape (n,)
+        Chance that a row is observed.
+    usual : float or ndarray
+        Chance towards which that of a cell with few rows is shrunk.
+    shape : tuple of int
+        Numbers of levels.
+
+    Returns
+    -------
+    shares, chances : ndarray of the given shape
+    """
+    size = math.prod(shape)
+    number = np.bincount(cells, minlength=size).reshape(shape)
+    weighted = np.bincount(cells, seen, size).reshape(shape) + _PRIOR_ROWS * usual
+    chance = np.clip(weighted / (number + _PRIOR_ROWS), _LEAST_CHANCE, 1.0)
+    return number / max(1, len(cells)), chance
 
 
 def _margins(
-    tables: PairTables, rows: Ints, alone: list[Floats], chances: Mapping[Pair, Floats]
+    tables: PairTables, single: list[tuple[Floats, Floats]], chances: Mapping[Pair, Floats]
 ) -> list[Floats]:
     """Return the margins of complete rows.
 
@@ -477,9 +390,8 @@ def _margins(
         hardly[a] |= (chance < _ENOUGH).any(axis=1)
         hardly[b] |= (chance < _ENOUGH).any(axis=0)
     margins = []
-    for a, (margin, size) in enumerate(zip(tables.margins, tables.sizes, strict=True)):
-        model = np.bincount(rows[:, a], minlength=size) / max(1, len(rows))
-        lifted = _whole(margin[:size], alone[a], model, np.where(hardly[a], _STEADY, 0.0))
+    for margin, (model, chance), few in zip(tables.margins, single, hardly, strict=True):
+        lifted = _whole(margin[: len(model)], chance, model, np.where(few, _STEADY, 0.0))
         lifted = np.maximum(lifted, _LEAST_SHARE)
         margins.append(lifted / lifted.sum())
     return margins
@@ -535,14 +447,6 @@ def _more_than_noise(off: Floats, noise: Floats) -> Floats:
     return off * max(0.0, 1 - plain / square) if square > 0 else off
 
 
-def _alone(codes: Ints, seen: Floats, size: int, rate: float) -> Floats:
-    """Chance to be observed at each level of one attribute."""
-    number = np.bincount(codes, minlength=size) + _PRIOR_ROWS
-    found = np.bincount(codes, weights=seen, minlength=size) + _PRIOR_ROWS * rate
-    chance: Floats = np.maximum(found / number, _LEAST_CHANCE)
-    return chance
-
-
 def completed(
     counts: Mapping[Clique, Floats],
     stds: Mapping[Clique, float],
@@ -585,19 +489,15 @@ def completed(
         shape = tuple(sizes[a] for a in clique)
         cells = cell_index(columns, clique, shape, len(rows))
         seen = masks.observed(rows, clique, missing)
-        number = np.bincount(cells, minlength=math.prod(shape)).astype(np.float64)
-        weighted = np.bincount(cells, seen, len(number)) + _PRIOR_ROWS * seen.mean()
-        chance = np.maximum(weighted / (number + _PRIOR_ROWS), _LEAST_CHANCE).reshape(shape)
+        model, chance = _chance_observed(cells, seen, float(seen.mean()), shape)
         observed = table[tuple(map(slice, shape))]
         total = max(1.0, float(observed.sum() / max(float(seen.mean()), _LEAST_CHANCE)))
-        whole = _whole(observed / total, chance, number.reshape(shape) / len(rows), _ENOUGH)
+        whole = _whole(observed / total, chance, model, _ENOUGH)
         noisy[clique] = whole / max(float(whole.sum()), _LEAST_CHANCE)
         if not leaned:
             continue
         noise[clique] = stds[clique] / total / chance
         margins = [np.bincount(columns[a], minlength=sizes[a]) / len(rows) for a in clique]
-        base = np.maximum(
-            number.reshape(shape) / len(rows), _LEAST_BASE * reduce(np.multiply.outer, margins)
-        )
+        base = np.maximum(model, _LEAST_BASE * reduce(np.multiply.outer, margins))
         models[clique] = base / base.sum()
     return shrunk(noisy, models, noise) if leaned else noisy

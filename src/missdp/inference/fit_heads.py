@@ -35,7 +35,9 @@ from missdp.types import Clique, Flags, Floats, Ints
 
 _NEVER = 1e-300
 _RARE = 1e-12
-_TELLS = 0.8  # share of wrong guesses of an attribute that another saves
+_ROWS = 10_000  # that are drawn to fit to
+_MOST_PARENTS = 32  # in one head: the earlier attributes with the clearest dependence
+_ITERATIONS = 25  # of the fit of one head, at most
 _FLOOR = 1e-5  # of the allowance for noise, so that no weight grows without bound
 _MOST_NUMBERS = 1 << 23  # in the matrices that scale one head
 _DAMPING = 1e-4  # of the scaling, relative to the indicators' variance
@@ -51,13 +53,9 @@ def fit_heads(
     rng: np.random.Generator,
     allowed: Mapping[Pair, Flags] | None = None,
     order: Sequence[int] | None = None,
-    ordered: Sequence[bool] | None = None,
     together: Mapping[Clique, Floats] | None = None,
     strengths: Mapping[Pair, float] | None = None,
-    most_parents: int = 32,
-    rows: int = 10_000,
     ridge: float = 8.0,
-    iterations: int = 25,
 ) -> Heads:
     """Fit multinomial logistic regressions to noisy tables of pairs, and of more ``together``.
 
@@ -76,22 +74,13 @@ def fit_heads(
     order : sequence of int, optional
         In which attributes are drawn. By default they are ordered by size, or by dependence if
         pairs lack tables.
-    ordered : sequence of bool, optional
-        Which attributes have ordered levels. Without ``order``, these are drawn before others that
-        tell them.
     together : mapping of clique to ndarray, optional
         Tables of three attributes and more.
     strengths : mapping of pair to float, optional
         Variance of true dependence of a pair, relative to that of a product of margins. By default
         it is found from the table.
-    most_parents : int, default 32
-        The most earlier attributes in one head: those with the clearest dependence.
-    rows : int, default 10000
-        How many rows are drawn to fit to.
     ridge : float, default 8
         Factor of the allowance for noise.
-    iterations : int, default 25
-        The most iterations of the fit of one head.
 
     Returns
     -------
@@ -101,12 +90,10 @@ def fit_heads(
     pairs = _pairs(margins, moments, variances, strengths or {})
     clear = {pair: found.clearness for pair, found in pairs.items()}
     sequence = tuple(order) if order is not None else _order(margins, clear)
-    if order is None and ordered is not None:
-        sequence = _told_first(sequence, margins, pairs, ordered)
     biases = list(_logs(margins))
     weights: dict[Pair, Floats] = {}
     effects: dict[Clique, Floats] = {}
-    drawn = np.zeros((rows, len(margins)), dtype=np.int64)
+    drawn = np.zeros((_ROWS, len(margins)), dtype=np.int64)
 
     def known() -> Heads:
         parts = tuple(margins), tuple(biases), dict(weights), dict(allowed or {}), dict(effects)
@@ -114,12 +101,12 @@ def fit_heads(
 
     for place, a in enumerate(sequence):
         seen = [c for c in sequence[:place] if clear.get((a, c), 0.0) > 0]
-        chosen = set(sorted(seen, key=lambda c: -clear[a, c])[:most_parents])
+        chosen = set(sorted(seen, key=lambda c: -clear[a, c])[:_MOST_PARENTS])
         parents = tuple(c for c in seen if c in chosen)
         if parents and len(margins[a]) > 1:
             closed = barrier(drawn, known().limits[a], rng, len(margins[a]))
             head = _Head(drawn, margins, a, parents, pairs, ridge, closed)
-            biases[a], fitted = head.fit(iterations)
+            biases[a], fitted = head.fit()
             weights |= fitted
         mine = {c: t for c, t in (together or {}).items() if _last_of(c, sequence)[0] == a}
         if mine:
@@ -155,13 +142,7 @@ def fit_tree(
 
 
 def fit_given_all(
-    rows: Ints,
-    sizes: Sequence[int],
-    *,
-    told: Ints | None = None,
-    most_parents: int = 32,
-    ridge: float = 1.0,
-    iterations: int = 25,
+    rows: Ints, sizes: Sequence[int], *, told: Ints | None
 ) -> list[tuple[Floats, dict[int, Floats]]]:
     """Fit a multinomial logistic regression of every attribute given all others to rows."""
     wide = [size + (told is not None) for size in sizes]
@@ -175,13 +156,13 @@ def fit_given_all(
             for c in range(len(sizes))
             if c != a
         }
-        best = sorted(seen, key=lambda pair: -seen[pair].clearness)[:most_parents]
+        best = sorted(seen, key=lambda pair: -seen[pair].clearness)[:_MOST_PARENTS]
         parents = tuple(c for _, c in sorted(best) if seen[a, c].clearness > 0)
         bias: Floats = np.log(own)
         weights: dict[Pair, Floats] = {}
         if parents and size > 1:
             mine = [own if c == a else margin for c, margin in enumerate(margins)]
-            bias, weights = _Head(given, mine, a, parents, seen, ridge, None).fit(iterations)
+            bias, weights = _Head(given, mine, a, parents, seen, 1.0, None).fit()
         found.append((bias, {c: table for (_, c), table in weights.items()}))
     return found
 
@@ -259,25 +240,6 @@ def _order(margins: Sequence[Floats], strength: Mapping[Pair, float]) -> tuple[i
     if len(strength) < d * (d - 1):
         return _sequence(d, strength)
     return tuple(np.argsort([len(margin) for margin in margins], kind="stable").tolist())
-
-
-def _told_first(
-    order: tuple[int, ...],
-    margins: Sequence[Floats],
-    pairs: Mapping[Pair, _Moments],
-    ordered: Sequence[bool],
-) -> tuple[int, ...]:
-    """Draw ordered attributes before others that tell them: their relations are known better."""
-    # One tells another if whoever knows it makes a fifth of the wrong guesses, or less.
-    found = list(order)
-    for (a, c), pair in pairs.items():
-        if ordered[a] and not ordered[c] and found.index(a) > found.index(c):
-            table = np.outer(margins[a], margins[c]) + pair.values
-            missed = 1 - float(table.max(axis=0).sum())
-            if missed <= (1 - _TELLS) * (1 - float(margins[a].max())):
-                found.remove(a)
-                found.insert(found.index(c), a)
-    return tuple(found)
 
 
 def _sequence(d: int, strength: Mapping[Pair, float]) -> tuple[int, ...]:
@@ -387,12 +349,12 @@ class _Head:
         bias: Floats = self.first + scaled[:, 0] * self.left
         return bias, self._turned(scaled[:, 1:], back=True)
 
-    def fit(self, iterations: int) -> tuple[Floats, dict[Pair, Floats]]:
+    def fit(self) -> tuple[Floats, dict[Pair, Floats]]:
         """Return the head's biases and its weights."""
         from scipy.optimize import minimize
 
         here = np.zeros(len(self.margin) * (1 + len(self.means)))
-        options = {"maxiter": iterations, "maxcor": 10, "ftol": _TOLERANCE, "gtol": _STEEP}
+        options = {"maxiter": _ITERATIONS, "maxcor": 10, "ftol": _TOLERANCE, "gtol": _STEEP}
         found = minimize(self._value, here, jac=True, method="L-BFGS-B", options=options)
         bias, weights = self._weights(found.x.reshape(len(self.margin), -1))
         blocks = {}

@@ -1,9 +1,9 @@
 """From noisy marginals of any order to tables of pairs, and to a quick model of whole rows.
 
-AIM and MST measure some marginals of two attributes and more. `NoisyMarginals` holds them as they
-were released; `NoisyMarginals.tables` adds up larger ones to pairs, and averages what several tell
-of the same pair or attribute by their precisions. A pair without a table is independent, given what
-others tell of its attributes.
+AIM and MST measure some marginals of two attributes and more, AllPairs those of three and more that
+a workload names. `NoisyMarginals` holds them as they were released. `NoisyMarginals.tables` adds up
+larger ones to pairs, and averages what several tell of the same pair or attribute by their
+precisions. A pair without a table is independent, given what others tell of its attributes.
 
 `quick_fit` is the model inside the loop of AIM: rows along a tree of pairs, weighted until all
 marginals hold, with a model of what is missing given the row. Its expected counts are of rows that
@@ -38,7 +38,6 @@ from missdp.inference.heads import Pair
 from missdp.inference.missing_rates import RatesByLevel, both_missing
 from missdp.inference.missingness import MissingnessModel
 from missdp.inference.model import Levels, cell_index
-from missdp.inference.products import Taken
 from missdp.inference.raking import centred, rake, resample
 from missdp.record import Record
 from missdp.types import Clique, Flags, Floats, Ints
@@ -48,8 +47,6 @@ _NO_MISSING = 2.0  # standard deviations of noise, below which a missing rate is
 _SURELY = 3.0  # standard deviations, by which a released total corrects an expected one
 _FEW_SWEEPS = 4  # of learning the model of missing cells further, from round to round
 _LEARNED_FROM = 6_000  # rows, from which the model of missing cells is learned inside the loop
-_RIDGE = 2.0  # with 8, rank correlations are weaker, and two-way distances no closer
-_ROUNDS = 8  # after which the models of rows and of missing cells agree
 _SWEEPS, _LEAST_EFFECTIVE = 6, 0.1  # of raking to marginals of three attributes and more
 
 
@@ -62,7 +59,7 @@ class NoisyMarginals(Record):
       missing.
     * ``std``: Noise of each count of a one-way marginal, before levels were merged.
     * ``rows``: Number of rows that are counted, at least 1.
-    * ``numbers``: Which attributes have a level for each number.
+    * ``numbers``: Which attributes have a level for each number; merged levels have no order.
     * ``observed_only``: Whether larger marginals count only the rows observed on them. Otherwise
       their last level of an attribute that may be missing is "missing".
     * ``counts``, ``stds``: Larger marginals, and the noise of each of their cells.
@@ -101,6 +98,16 @@ class NoisyMarginals(Record):
         return tuple(level.n_groups for level in self.levels)
 
     @property
+    def observed(self) -> Floats:
+        """Share of the rows in which each attribute is observed."""
+        pairs = zip(self.margins, self.sizes, strict=True)
+        return np.array([margin[:size].sum() for margin, size in pairs])
+
+    def groups(self, names: Sequence[str]) -> dict[str, Ints]:
+        """Group of each level, by the names of the attributes."""
+        return {name: level.groups for name, level in zip(names, self.levels, strict=True)}
+
+    @property
     def together(self) -> dict[Clique, Floats]:
         """Marginals of three attributes and more."""
         return {clique: counts for clique, counts in self.counts.items() if len(clique) > 2}
@@ -129,11 +136,25 @@ class NoisyMarginals(Record):
         known, stds = self.counts | {clique: counts}, self.stds | {clique: float(std)}
         return replace(self, counts=known, stds=stds)
 
-    def tables(
-        self,
-        taken: Taken | None = None,  # noqa: ARG002
-        factors: Mapping[Pair, float] | None = None,  # noqa: ARG002
-    ) -> PairTables:
+    def about(self, wanted: Sequence[int]) -> Self:
+        """Return what was released about some attributes, in the order of the table."""
+        place = {a: i for i, a in enumerate(wanted)}
+
+        def kept(tables: Mapping[Any, Any]) -> dict[Any, Any]:
+            inside = {clique: table for clique, table in tables.items() if {*clique} <= {*place}}
+            return {tuple(place[a] for a in clique): table for clique, table in inside.items()}
+
+        return replace(
+            self,
+            levels=tuple(self.levels[a] for a in wanted),
+            margins=tuple(self.margins[a] for a in wanted),
+            numbers=tuple(self.numbers[a] for a in wanted),
+            counts=kept(self.counts),
+            stds=kept(self.stds),
+            masks=kept(self.masks),
+        )
+
+    def tables(self) -> PairTables:
         """Return the tables of all measured pairs, as shares of the rows, with their variances."""
         margins = tuple(self._margin(a) for a in range(len(self.levels)))
         tables, variances = dict[Pair, Floats](), dict[Pair, Floats]()
@@ -150,47 +171,6 @@ class NoisyMarginals(Record):
         coinciding = {} if self.observed_only else self._both_missing(margins)
         together = self._missing_by_two()
         return PairTables(self.sizes, margins, tables, variances, self.rows, coinciding, together)
-
-    # Nothing is clipped here, so that no rows of a model are needed to undo it.
-
-    @property
-    def turns(self) -> int:
-        """How often a fit is corrected by its own rows."""
-        missing = any(len(m) > n for m, n in zip(self.margins, self.sizes, strict=True))
-        return 2 if missing or any(len(clique) > 2 for clique in self.counts) else 1
-
-    @property
-    def ridge(self) -> float:
-        """Factor of the allowance for noise in regressions, of few parents each."""
-        return _RIDGE
-
-    @property
-    def rounds(self) -> int:
-        """How often the model of missing cells is learned from quick rows, to begin with."""
-        return _ROUNDS
-
-    def guessed(self) -> PairTables:
-        """Return the tables to which a model is fitted first."""
-        return self.tables()
-
-    def taken(self, rows: Ints) -> None:
-        """Return what clipping takes from the rows of a model: nothing."""
-
-    def left(self, rows: Ints) -> tuple[Floats, dict[Pair, float]]:  # noqa: ARG002
-        """Return the shares of margins and of pairs that clipping leaves: all."""
-        return np.ones(len(self.levels)), dict.fromkeys(self._pairs(), 1.0)
-
-    @property
-    def numbered(self) -> dict[int, Any]:
-        """The attributes of which a number was measured beside its bins: none."""
-        return {}
-
-    def with_tails(self, taken: Taken | None) -> Self:  # noqa: ARG002
-        """Return the same: no number was measured beside its bins."""
-        return self
-
-    def moments(self, taken: Taken | None) -> None:
-        """Return what was released of numbers beside their bins: nothing."""
 
     def of_several(self, masks: MissingnessModel, rows: Ints) -> dict[Clique, Floats]:
         """Return the marginals of three attributes and more, of complete rows, given a model's."""
@@ -242,17 +222,7 @@ class NoisyMarginals(Record):
 
     def _margin(self, a: int) -> Floats:
         """Return the margin of an attribute by all marginals, nowhere below zero; it sums to 1."""
-        size = self.sizes[a]
-        values, variances = zip(*self._margins_of(a), strict=True)
-        precision = sum(1 / variance for variance in variances)
-        mixed = sum(v / variance for v, variance in zip(values, variances, strict=True)) / precision
-        noise = precision**-0.5
-        if self.numbers[a]:
-            mixed[:size] = falling_ends(mixed[:size], float(noise[:size].mean()))
-        margin = np.maximum(project_to_simplex(mixed), _LEAST_SHARE)
-        if len(margin) > size and margin[size] < _NO_MISSING * noise[size]:
-            margin[size] = 0.0  # no more than noise
-        return np.asarray(margin / margin.sum())
+        return combined_margin(self._margins_of(a), self.sizes[a], number=self.numbers[a])
 
     def _missing_by_two(self) -> dict[Clique, RatesByLevel]:
         """How often an attribute is missing by the levels of two others measured with it."""
@@ -290,6 +260,36 @@ class NoisyMarginals(Record):
             count, std = both_missing(counts, self.masks_std, [holes[a], holes[b]], self.rows)
             found[a, b] = count / self.rows, std / self.rows
         return found
+
+
+def combined_margin(
+    released: Sequence[tuple[Floats, Floats]], size: int, *, number: bool
+) -> Floats:
+    """Return the margin of an attribute by all that was released of it.
+
+    Parameters
+    ----------
+    released : sequence of (ndarray, ndarray)
+        Shares of its levels and, if it may be missing, of missing cells, with their variances.
+    size : int
+        Number of its levels.
+    number : bool
+        Whether it has a level for each number.
+
+    Returns
+    -------
+    ndarray of float64
+        Nowhere below zero; it sums to 1.
+    """
+    precision = np.sum([1 / variance for _, variance in released], axis=0)
+    mixed = np.sum([values / variance for values, variance in released], axis=0) / precision
+    noise = precision**-0.5
+    if number:
+        mixed[:size] = falling_ends(mixed[:size], float(noise[:size].mean()))
+    margin = np.maximum(project_to_simplex(mixed), _LEAST_SHARE)
+    if len(margin) > size and margin[size] < _NO_MISSING * noise[size]:
+        margin[size] = 0.0  # no more than noise
+    return np.asarray(margin / margin.sum())
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,13 +34,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
-from itertools import chain, combinations
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
 
 from missdp.inference.missing_rates import EVIDENCE, RatesByLevel, leaned
-from missdp.inference.model import Levels, cell_index, finite, shaped, split_rows
+from missdp.inference.model import cell_index, finite, shaped
 from missdp.record import Record
 from missdp.types import Clique, Flags, Floats, Ints
 
@@ -48,9 +48,7 @@ from missdp.types import Clique, Flags, Floats, Ints
 CountsOfBoth: TypeAlias = Mapping[tuple[int, int], tuple[float, float]]
 
 _MAX_LOG_ODDS = 12.0  # of two missing cells: beyond it, one is missing where the other is
-_MOST_STEPS = 40  # of Newton's method; five are enough for most
 _SOLVED = 1e-3  # change of a log odds ratio
-_TINY = 1e-12  # so that nothing is divided by 0
 _SAME = 0.8  # correlation of masks from which on they are taken to be one
 _APART = -1.0  # log odds ratio below which two are missing apart
 _FORM = 0.25  # of the rows in which two are missing: less may be a matter of the form
@@ -89,9 +87,8 @@ def joint_chance(p: Floats, q: Floats, log_odds: float | Floats) -> Floats:
 def solved_log_odds(p: Floats, q: Floats, total: Floats) -> Floats:
     """Return log odds ratios with which two events happen together as often as wanted.
 
-    The sum of the chances grows with the odds ratio. Its slope by the logarithm is the sum, over
-    rows, of the harmonic sum of the chances of the four outcomes. Newton's method is kept inside
-    bounds that close in on the solution.
+    The sum of the chances grows with the odds ratio, so that a bracketing method finds it
+    (Chandrupatla 1997).
 
     Parameters
     ----------
@@ -111,26 +108,17 @@ def solved_log_odds(p: Floats, q: Floats, total: Floats) -> Floats:
     >>> np.exp(solved_log_odds(chances, chances, np.array([37.5]))).round(2)
     array([9.])
     """
-    most, least = np.minimum(p, q).sum(axis=0), np.maximum(p + q - 1, 0.0).sum(axis=0)
-    odds = np.where(total >= most, _MAX_LOG_ODDS, np.where(total <= least, -_MAX_LOG_ODDS, 0.0))
-    low, high = np.full_like(total, -_MAX_LOG_ODDS), np.full_like(total, _MAX_LOG_ODDS)
-    open_ = np.flatnonzero(odds == 0)
-    for _ in range(_MOST_STEPS):
-        if not len(open_):
-            break
-        one, other, now = p[:, open_], q[:, open_], odds[open_]
-        both = joint_chance(one, other, now)
-        off = both.sum(axis=0) - total[open_]
-        low[open_] = np.where(off <= 0, now, low[open_])
-        high[open_] = np.where(off >= 0, now, high[open_])
-        outcomes = (both, one - both, other - both, 1 - one - other + both)
-        inverses = [1 / np.maximum(outcome, _TINY) for outcome in outcomes]
-        slope = (1 / np.sum(inverses, axis=0)).sum(axis=0)
-        newton = now - off / np.maximum(slope, _TINY)
-        inside = (newton > low[open_]) & (newton < high[open_])
-        odds[open_] = np.where(inside, newton, (low[open_] + high[open_]) / 2)
-        open_ = open_[np.abs(odds[open_] - now) >= _SOLVED]
-    return odds
+    from scipy.optimize.elementwise import find_root
+
+    def excess(log_odds: float | Floats, pair: Ints) -> Floats:
+        chances = joint_chance(p[:, pair], q[:, pair], log_odds)
+        return np.asarray(chances.sum(axis=0) - total[pair])
+
+    pairs = np.arange(len(total))
+    ends = np.full(len(total), -_MAX_LOG_ODDS), np.full(len(total), _MAX_LOG_ODDS)
+    solved = find_root(excess, ends, args=(pairs,), tolerances={"xatol": _SOLVED}).x
+    beyond = [excess(ends[0], pairs) >= 0, excess(ends[1], pairs) <= 0]
+    return np.asarray(np.select(beyond, ends, solved))
 
 
 @dataclass(eq=False)
@@ -262,11 +250,6 @@ class MissingnessModel(Record):
                 chance[level] = alone * (1 - none)
         return chance
 
-    def tied(self, clique: Sequence[int]) -> bool:
-        """Whether masks of a clique depend on each other, given the row."""
-        pairs = combinations(clique, 2)
-        return any(_pair(*pair) in self.odds or self._ruled(pair) for pair in pairs)
-
     def draw(self, rows: Ints, rng: np.random.Generator) -> Flags:
         """Draw masks for complete rows; True is missing."""
         uniforms, missing = rng.random(rows.shape), self.missing(rows)
@@ -281,30 +264,6 @@ class MissingnessModel(Record):
                 level = rows[:, a] == self.always[a]
                 holes[level, a] = holes[np.ix_(level, tellers)].any(axis=1)
         return holes
-
-    def coded(
-        self, levels: Sequence[Levels], rows: Ints, rng: np.random.Generator, *, keep_holes: bool
-    ) -> list[Ints]:
-        """Return codes of complete rows on groups of levels; a missing cell has the code ``size``.
-
-        Parameters
-        ----------
-        levels : sequence of Levels
-            Groups of levels of each attribute.
-        rows : ndarray of int64, shape (n, d)
-            The complete rows, on groups.
-        rng : numpy.random.Generator
-            Draws missing cells, and the level in each group.
-        keep_holes : bool
-            Whether cells are missing. If not, all rows are complete.
-
-        Returns
-        -------
-        list of ndarray of int64, shape (n,)
-            Codes of each attribute.
-        """
-        holes = self.draw(rows, rng) if keep_holes else np.zeros(rows.shape, dtype=bool)
-        return split_rows(levels, rows, holes, rng)
 
     def learn(
         self,

@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 from missdp.inference.completion import Completed
 from missdp.inference.heads import Heads
 from missdp.inference.missingness import MissingnessModel
-from missdp.inference.model import Draws, Levels, cell_index, finite, shaped
+from missdp.inference.model import Draws, Levels, cell_index, finite, shaped, split_rows
 from missdp.inference.raking import raked_rows, scaled_to, shrunk
 from missdp.record import Record
 from missdp.types import Clique, Floats, Ints
-
-_LEAST_CELL = 1e-9
 
 
 class RowModel(Record, abc.ABC, abstract=True):
@@ -67,7 +65,8 @@ class PairModel(RowModel):
     ) -> list[NDArray[np.int64]]:
         """Draw ``n`` rows as one array of codes per attribute; a hole has the code ``size``."""
         rows = self.complete(n, rng, draws=draws)
-        return self.masks.coded(self.levels, rows, rng, keep_holes=keep_holes)
+        holes = self.masks.draw(rows, rng) if keep_holes else np.zeros(rows.shape, dtype=bool)
+        return split_rows(self.levels, rows, holes, rng)
 
 
 def targets(known: Completed, rows: Ints) -> dict[Clique, Floats]:
@@ -84,7 +83,7 @@ def targets(known: Completed, rows: Ints) -> dict[Clique, Floats]:
         product = np.outer(*ends)
         cells = cell_index(columns, (a, b), shape, len(rows))
         shares = np.bincount(cells, minlength=product.size).reshape(shape) / max(1, len(rows))
-        base[a, b] = scaled_to(np.maximum(shares, _LEAST_CELL * (shares > 0)), ends)
+        base[a, b] = scaled_to(shares, ends)
         noisy[a, b] = moment + product
     margins = dict(enumerate(known.margins))
     return shrunk(noisy, base, known.stds, margins=margins, rows=len(rows))

@@ -51,14 +51,36 @@ _PER_DECADE = 0.3
 _SHORTEST = 1e-3
 
 
-def clip_norm(
-    margins: Sequence[Floats],
-    blocks: Sequence[Floats],
-    signal: float,
-    *,
-    alone: float,
-    further: Mapping[int, Floats] | None = None,
-) -> float:
+class RowVectors(NamedTuple):
+    """The vectors that rows are made into before they are clipped.
+
+    * ``blocks``: The numbers of each attribute, one row per code.
+    * ``alone``: Factor of blocks and further numbers beside products.
+    * ``further``: Further numbers of some attributes, by position, which enter no product. The
+      block of such an attribute ends with its number.
+    """
+
+    blocks: Sequence[Floats]
+    alone: float
+    further: Mapping[int, Floats] = {}
+
+    def norms(self, rows: Ints) -> Floats:
+        """Return the L2 norm of each row's vector before it is clipped."""
+        squares = np.zeros((len(self.blocks), len(rows)))
+        for a, block in enumerate(self.blocks):
+            squares[a] = np.square(block).sum(axis=1)[rows[:, a]]
+        total = squares.sum(axis=0)
+        pairs = (np.square(total) - np.square(squares).sum(axis=0)) / 2
+        for a, table in self.further.items():
+            total = total + np.square(table).sum(axis=1)[rows[:, a]]
+        return np.asarray(np.sqrt(np.maximum(self.alone**2 * total + pairs, 0.0)))
+
+    def kept(self, rows: Ints, clip: float) -> Floats:
+        """Return the share of each row's vector that is kept if it is clipped to a norm."""
+        return np.asarray(clip / np.maximum(self.norms(rows), clip))
+
+
+def clip_norm(margins: Sequence[Floats], vectors: RowVectors, signal: float) -> float:
     """Return the norm to which rows' vectors are clipped, by a public rule.
 
     The rule takes a quantile of the norms that rows would have if all attributes were independent:
@@ -70,29 +92,10 @@ def clip_norm(
     and BR2000, from 1,000 to 300,000 rows and epsilon from 0.1 to 10, quantiles 0.2 off cost less
     than a twentieth.
     """
-    norms = row_norms(independent_rows(margins, _POINTS), blocks, alone=alone, further=further)
+    norms = vectors.norms(independent_rows(margins, _POINTS))
     share = 0.5 + _PER_DECADE * np.log10(max(signal, 1.0) / _HALF)
     found = float(np.quantile(norms, np.clip(share, _LEAST, _MOST)))
     return max(found, _SHORTEST)
-
-
-def row_norms(
-    rows: Ints,
-    blocks: Sequence[Floats],
-    *,
-    alone: float,
-    further: Mapping[int, Floats] | None = None,
-) -> Floats:
-    """Return the L2 norm of each row's vector before it is clipped."""
-    squares = np.zeros((len(blocks), len(rows)))
-    for a, block in enumerate(blocks):
-        squares[a] = np.square(block).sum(axis=1)[rows[:, a]]
-    total = squares.sum(axis=0)
-    pairs = (np.square(total) - np.square(squares).sum(axis=0)) / 2
-    for a, table in (further or {}).items():  # which enters no product
-        total = total + np.square(table).sum(axis=1)[rows[:, a]]
-    norms: Floats = np.sqrt(np.maximum(alone**2 * total + pairs, 0.0))
-    return norms
 
 
 class Taken(NamedTuple):
@@ -112,21 +115,13 @@ class Taken(NamedTuple):
         return np.asarray(self.gains.get(pair, 1.0) * mean + self.pairs[pair])
 
 
-def clipped_away(
-    rows: Ints,
-    blocks: Sequence[Floats],
-    *,
-    clip: float,
-    alone: float,
-    further: Mapping[int, Floats] | None = None,
-) -> Taken:
+def clipped_away(rows: Ints, vectors: RowVectors, clip: float) -> Taken:
     """Return what clipping takes from the mean of the blocks, and of their products.
 
-    After the blocks come the ``further`` numbers of some attributes, which enter no product; the
-    block of such an attribute ends with its number.
+    After the blocks come the further numbers.
     """
-    norms = row_norms(rows, blocks, alone=alone, further=further)
-    lost = 1 - clip / np.maximum(norms, clip)
+    blocks, further = vectors.blocks, vectors.further
+    lost = 1 - vectors.kept(rows, clip)
     lost *= 1 / max(1, len(rows))
     touched = np.flatnonzero(lost > 0)
     ends = np.cumsum([0, *(block.shape[1] for block in blocks)])
@@ -134,18 +129,14 @@ def clipped_away(
     step = max(1, _NUMBERS_AT_ONCE // max(1, int(ends[-1])))
     for start in range(0, len(touched), step):
         part = touched[start : start + step]
-        vectors = np.concatenate([b[rows[part, a]] for a, b in enumerate(blocks)], axis=1)
-        scaled = vectors * lost[part, None]
+        stacked = np.concatenate([b[rows[part, a]] for a, b in enumerate(blocks)], axis=1)
+        scaled = stacked * lost[part, None]
         single += scaled.sum(axis=0)
-        whole += scaled.T @ vectors
+        whole += scaled.T @ stacked
     spans = [slice(*pair) for pair in pairwise(ends)]
-    pairs = {
-        (a, b): whole[spans[a], spans[b]]
-        for a in range(len(blocks))
-        for b in range(a + 1, len(blocks))
-    }
-    rest = [table[rows[touched, a]].T @ lost[touched] for a, table in (further or {}).items()]
-    gains = _gains(rows, blocks, lost, pairs, further or {})
+    pairs = {(a, b): whole[spans[a], spans[b]] for a, b in combinations(range(len(blocks)), 2)}
+    rest = [table[rows[touched, a]].T @ lost[touched] for a, table in further.items()]
+    gains = _gains(rows, blocks, lost, pairs, further)
     return Taken([*(single[span] for span in spans), *rest], pairs, gains)
 
 
@@ -177,28 +168,18 @@ def _gains(
     return gains
 
 
-def clipped_share(
-    rows: Ints,
-    blocks: Sequence[Floats],
-    *,
-    clip: float,
-    alone: float,
-    further: Mapping[int, Floats] | None = None,
-) -> tuple[Floats, dict[Pair, float]]:
+def clipped_share(rows: Ints, vectors: RowVectors, clip: float) -> tuple[Floats, dict[Pair, float]]:
     """Return what part of the size of each block, and of each product, is left after clipping.
 
     A first guess, from rows that need not be those of a good model: what is released, divided by
     it, has about the right size.
     """
-    norms = row_norms(rows, blocks, alone=alone, further=further)
-    kept = clip / np.maximum(norms, clip)
-    sizes = [np.square(b).sum(axis=1)[rows[:, a]] for a, b in enumerate(blocks)]
+    kept = vectors.kept(rows, clip)
+    sizes = [np.square(b).sum(axis=1)[rows[:, a]] for a, b in enumerate(vectors.blocks)]
     squares = np.stack(sizes, axis=1)
     everything, left = squares.T @ squares, (squares * kept[:, None]).T @ squares
     share = np.divide(left, everything, out=np.ones_like(left), where=everything > 0)
-    pairs = {
-        (a, b): float(share[a, b]) for a in range(len(blocks)) for b in range(a + 1, len(blocks))
-    }
+    pairs = {(a, b): float(share[a, b]) for a, b in combinations(range(len(sizes)), 2)}
     total, part = squares.sum(axis=0), (squares * kept[:, None]).sum(axis=0)
     return np.divide(part, total, out=np.ones_like(part), where=total > 0), pairs
 

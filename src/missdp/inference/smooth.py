@@ -215,26 +215,7 @@ class _Fit:
         sampling = np.full(self.values.shape, 1 / max(1.0, self.rows))
         return NoisyTable(self.values - self.centre, self.noise, shapes, sampling)
 
-    def around_trend(self, mixture: Mixture) -> _Fit:
-        """Return the same with normal dependence as the prior mean, if that is clearly likelier."""
-        if abs(self.trend) < max(_LEAST_TREND, _PLAIN * math.sqrt(self.noise[0, 0])):
-            return self
-        tried = self.one.normal(self.other, np.sign(self.trend) * _CORRELATIONS)
-        found = replace(self, centre=tried[self._gains(tried).argmax()])
-        # The prior log probability of dependence guards against chance trends.
-        better = found.likelihood(mixture) - self.likelihood(mixture) + mixture.dependent
-        return found if better > _LIKELIER else self
-
-    def likelihood(self, mixture: Mixture) -> float:
-        """How much likelier than noise around independence the coefficients are, in logarithms."""
-        return mixture.shrink(self.table).likelihood + self.gain
-
-    @property
-    def gain(self) -> float:
-        """How much likelier than independence the mean of the prior makes the coefficients."""
-        return float(self._gains(self.centre))
-
-    def _gains(self, centre: Floats) -> Floats:
+    def gains(self, centre: Floats) -> Floats:
         """Log likelihood ratio of noise around ``centre`` to noise around 0."""
         gains = np.square(self.values) - np.square(self.values - centre)
         return np.asarray((gains / np.maximum(self.noise, _NEVER)).sum(axis=(-2, -1)) / 2)
@@ -250,42 +231,59 @@ def _shapes(one: _Basis, other: _Basis) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class _Kept:
-    """How much of each coefficient of a pair is kept: its prior variance over all of it.
+class _Posterior:
+    """The noisy coefficients of a pair, and how much of each is kept.
 
     The rest is that of the ``centre`` of the prior.
     """
 
-    one: _Basis
-    other: _Basis
-    kept: Floats
-    noise: Floats
-    centre: Floats
-    spread: Floats
+    fit: _Fit
+    shrinkage: Shrinkage
 
     @classmethod
-    def of_fit(cls, fit: _Fit, shrinkage: Shrinkage) -> _Kept:
-        """Return the coefficients of a fit that are kept."""
-        return cls(fit.one, fit.other, shrinkage.retained, fit.noise, fit.centre, shrinkage.spread)
+    def of(cls, fit: _Fit, mixture: Mixture) -> _Posterior:
+        """Return the posterior of a fit whose coefficients the mixture was not estimated with."""
+        return cls(fit, mixture.shrink(fit.table))
 
-    def of(self, table: Floats, kept: Floats) -> Floats:
-        """Return a table with so much of each of its coefficients."""
-        values = self.one.functions.T @ table @ self.other.functions
-        return np.asarray(self.one.back @ (kept * values) @ self.other.back.T)
+    def around_trend(self, mixture: Mixture) -> _Posterior:
+        """Return the same with normal dependence as the prior mean, if that is clearly likelier."""
+        fit, trend = self.fit, self.fit.trend
+        if abs(trend) < max(_LEAST_TREND, _PLAIN * math.sqrt(fit.noise[0, 0])):
+            return self
+        tried = fit.one.normal(fit.other, np.sign(trend) * _CORRELATIONS)
+        found = _Posterior.of(replace(fit, centre=tried[fit.gains(tried).argmax()]), mixture)
+        # The prior log probability of dependence guards against chance trends.
+        better = found.likelihood - self.likelihood + mixture.dependent
+        return found if better > _LIKELIER else self
 
-    def coefficients(self, table: Floats) -> Floats:
-        """Return the posterior means of coefficients, given a noisy table."""
-        values = self.one.functions.T @ table @ self.other.functions
-        return np.asarray(self.kept * values + (1 - self.kept) * self.centre)
+    @property
+    def likelihood(self) -> float:
+        """How much likelier than noise around independence the coefficients are, in logarithms."""
+        return self.shrinkage.likelihood + float(self.fit.gains(self.fit.centre))
 
-    def mean(self, table: Floats) -> Floats:
-        """Return the posterior mean, given a noisy table."""
-        return self._filled(self.one.back @ self.coefficients(table) @ self.other.back.T)
+    @property
+    def is_smooth(self) -> bool:
+        """Whether dependence is probably smooth, or around a trend."""
+        shapes = self.shrinkage.shapes
+        return bool(shapes[-1] < shapes[:-1].sum() or self.fit.centre.any())
+
+    def scaled(self, table: Floats, shares: Floats) -> Floats:
+        """Return a table with such shares of its coefficients."""
+        one, other = self.fit.one, self.fit.other
+        values = one.functions.T @ table @ other.functions
+        return np.asarray(one.back @ (shares * values) @ other.back.T)
+
+    @property
+    def mean(self) -> Floats:
+        """The posterior mean of the table."""
+        fit, kept = self.fit, self.shrinkage.retained
+        coefficients = kept * fit.values + (1 - kept) * fit.centre
+        return self._filled(fit.one.back @ coefficients @ fit.other.back.T)
 
     def _filled(self, table: Floats) -> Floats:
         """Return a table in which no cell is empty; a clear trend stays as strong as it is."""
-        (one, _), (other, _) = self.one.first, self.other.first
-        ends = self.one.margin, self.other.margin
+        (one, _), (other, _) = self.fit.one.first, self.fit.other.first
+        ends = self.fit.one.margin, self.fit.other.margin
         lower, product = np.outer(*ends), np.outer(one, other)
         aim = float(np.clip((table * product).sum(), -1 + _EXACT, 1 - _EXACT))
         if abs(aim) < _LEAST_TREND or (table + lower >= 0).all():
@@ -304,7 +302,8 @@ class _Kept:
     @property
     def remaining_variance(self) -> Floats:
         """Variance of each cell that a later fit should still allow for."""
-        spread = self.one.back**2 @ (self.kept * self.noise) @ (self.other.back**2).T
+        kept, fit = self.shrinkage.retained, self.fit
+        spread = fit.one.back**2 @ (kept * fit.noise) @ (fit.other.back**2).T
         return np.asarray(_TOLD * spread)
 
 
@@ -324,8 +323,7 @@ class Smoothing:
 
     pairs: Mapping[Pair, Floats]
     variances: Mapping[Pair, Floats]
-    kept: Mapping[Pair, _Kept]
-    numbers: Numbers | None = None
+    kept: Mapping[Pair, _Posterior]
     sparse: Mapping[Pair, _SparseTable] = field(default_factory=dict)
     margins: tuple[Floats, ...] = ()
     strengths: Mapping[Pair, float] = field(default_factory=dict)
@@ -372,64 +370,29 @@ class Smoothing:
         fits = {pair: fit(pair, numbers) for pair in chosen}
         tables = {pair: found.table for pair, found in fits.items()}
         mixture = Mixture.of(tables)
-        shrinkages = {pair: mixture.shrink(table) for pair, table in tables.items()}
+        found = {p: _Posterior(fits[p], mixture.shrink(table)) for p, table in tables.items()}
         # Before the prior has a mean: a pair that is around a trend is not independent.
-        independent = {pair: found.independent for pair, found in shrinkages.items()}
+        independent = {pair: one.shrinkage.independent for pair, one in found.items()}
         for pair in chosen:
-            around = fits[pair].around_trend(mixture) if all(ordered[a] for a in pair) else None
-            if around is not None and around is not fits[pair]:
-                fits[pair], shrinkages[pair] = around, mixture.shrink(around.table)
-        kept = {
-            pair: _Kept.of_fit(fits[pair], found)
-            for pair, found in shrinkages.items()
-            if flat or found.shapes[-1] < found.shapes[:-1].sum() or fits[pair].centre.any()
-        }
+            if all(ordered[a] for a in pair):
+                found[pair] = found[pair].around_trend(mixture)
+        kept = {pair: one for pair, one in found.items() if flat or one.is_smooth}
         strengths = {
-            pair: mixture.strength(found.retained, fits[pair].noise)
-            for pair, found in shrinkages.items()
+            pair: mixture.strength(one.shrinkage.retained, one.fit.noise)
+            for pair, one in found.items()
             if pair not in kept
         }
         # What numbers tell of a trend is no evidence against a table with few full cells.
         alone = {
-            pair: fit(pair, None)
-            for pair, found in fits.items()
-            if known.keys() & {*pair} and abs(found.trend) > _STRONG
+            pair: _Posterior.of(fit(pair, None), mixture)
+            for pair, one in found.items()
+            if known.keys() & {*pair} and abs(one.fit.trend) > _STRONG
         }
-        rivals = {pair: found.likelihood + fits[pair].gain for pair, found in shrinkages.items()}
-        rivals |= {pair: found.likelihood(mixture) for pair, found in alone.items()}
+        rivals = {pair: one.likelihood for pair, one in (found | alone).items()}
         sparse = _sparse_tables(margins, pairs, variances, ordered, rivals)
         ends = _shared_margins(margins, sparse)
         independent |= dict.fromkeys(sparse, 0.0)
-        found = cls(pairs, variances, kept, numbers, sparse, ends, strengths, independent)
-        return replace(found, kept=kept | found._like_twins(fits, ordered, mixture))
-
-    def _like_twins(
-        self, fits: Mapping[Pair, _Fit], ordered: Sequence[bool], mixture: Mixture
-    ) -> dict[Pair, _Kept]:
-        """Return what is kept of nominal attributes: the prior is around their ordered twins."""
-        # Both tell each other, and say the same of others, the ordered one with less noise.
-        found = {}
-        for pair, told in self.sparse.items():
-            if ordered[pair[0]] == ordered[pair[1]]:
-                continue
-            a, c = sorted(pair, key=lambda one: not ordered[one])
-            table = told.table if pair == (a, c) else told.table.T
-            whole = table.sum(axis=1, keepdims=True)
-            law = np.where(whole > 0, table / np.maximum(whole, _NEVER), self.margins[c])
-            for x in range(len(self.margins)):
-                known, own = (min(a, x), max(a, x)), (min(c, x), max(c, x))
-                if own in self.sparse or not {known, own} <= self.kept.keys():
-                    continue
-                ours, theirs = self.kept[known], fits[own]
-                base = theirs.one if c < x else theirs.other
-                if base.n_number_functions:  # a number says more by itself
-                    continue
-                values = ours.coefficients(self.under(known, self.pairs[known]))
-                back, values = (ours.one, values) if a < x else (ours.other, values.T)
-                centre = base.functions.T @ law.T @ back.back @ values
-                twin = replace(theirs, centre=centre if c < x else centre.T)
-                found[own] = _Kept.of_fit(twin, mixture.shrink(twin.table))
-        return found
+        return cls(pairs, variances, kept, sparse, ends, strengths, independent)
 
     @property
     def remaining_variance(self) -> dict[Pair, Floats]:
@@ -440,27 +403,17 @@ class Smoothing:
 
     def means(self) -> dict[Pair, Floats]:
         """Return the posterior mean of each pair's dependence."""
-        smooth = {
-            pair: kept.mean(self.under(pair, self.pairs[pair])) for pair, kept in self.kept.items()
-        }
-        return {**self.pairs, **smooth, **self._functional_means()}
-
-    def _functional_means(self) -> dict[Pair, Floats]:
-        """Return the posterior means of the pairs that are nearly functional."""
-        ends = self.margins
-        return {
+        smooth, ends = {pair: kept.mean for pair, kept in self.kept.items()}, self.margins
+        functional = {
             (a, b): found.table - np.outer(ends[a], ends[b])
             for (a, b), found in self.sparse.items()
         }
+        return {**self.pairs, **smooth, **functional}
 
     def allowed(self, known: Mapping[Pair, Flags]) -> dict[Pair, Flags]:
         """Return the cells of pairs that are possible, by what is known and what was found."""
         found = {c: t.possible for c, t in self.sparse.items() if not t.possible.all()}
         return {**known, **{c: t & known.get(c, True) for c, t in found.items()}}
-
-    def under(self, pair: Pair, table: Floats) -> Floats:
-        """Return the table of a pair with what is known of numbers under it."""
-        return table if self.numbers is None else self.numbers.under(pair, table, noise=False)
 
     def drawn(
         self, noise: Mapping[Pair, Floats], numbers: Numbers | None = None
@@ -470,13 +423,12 @@ class Smoothing:
         Its mean is that of `means`. The noise of each coefficient is scaled by the root of
         ``spread``.
         """
-        spread = {
-            pair: kept.of(
-                noise[pair] if numbers is None else numbers.under(pair, noise[pair], noise=False),
-                np.sqrt(kept.spread),
-            )
-            for pair, kept in self.kept.items()
-        }
+        spread = {}
+        for pair, kept in self.kept.items():
+            table = noise[pair]
+            if numbers is not None:
+                table = numbers.under(pair, table, noise=False)
+            spread[pair] = kept.scaled(table, np.sqrt(kept.shrinkage.spread))
         for pair, found in self.sparse.items():
             spread[pair] = noise[pair] * np.sqrt(found.variance / self.variances[pair])
         means = self.means()

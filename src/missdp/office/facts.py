@@ -22,7 +22,6 @@ import numpy as np
 from missdp.errors import import_optional
 from missdp.estimate.replicates import CLIPPED
 from missdp.inference.completion import ModelFacts, PairTables, complete
-from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.smooth import Smoothing
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.modelled import Modelled
@@ -181,7 +180,8 @@ class Facts:
         self.names = model.modelled_.names
         self.keeps_gaps = model.applied_strategy.models_holes
         self.rows = max(1.0, float(model.n_rows_))
-        self._release: PairRelease | NoisyMarginals | None = getattr(model, "tables_", None)
+        tables = getattr(model, "tables_", None)
+        self._release = None if tables is None else PairRelease.of(tables)
         #: Whether the model keeps what was measured.
         self.measured = self._release is not None
         #: How people call each attribute: by its label, and by its name beside it if two share one.
@@ -294,7 +294,7 @@ class Facts:
     def relations(self) -> list[_Relation]:
         """Every pair, larger tables that were measured, and what rules make of the rest."""
         found = [*self.pairs.values()]
-        stds = {} if self._release is None else self._release.together_stds
+        stds = {} if self._release is None else self._release.marginals.together_stds
         for c, std in stds.items():
             found.append(_Relation(tuple(self.names[a] for a in c), "measured", std / self.rows))
         for rule in self.schema.rules:

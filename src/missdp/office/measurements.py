@@ -17,7 +17,7 @@ import pyarrow.parquet
 
 from missdp.inference.marginals import NoisyMarginals
 from missdp.office.facts import Facts
-from missdp.synth.learn_pairs import OneWayMarginals, PairRelease
+from missdp.synth.learn_pairs import PairRelease
 from missdp.types import Floats, Ints
 
 _MISSING = "(missing)"
@@ -97,12 +97,12 @@ def _tables(facts: Facts) -> Iterator[_Table]:
     model = facts.model
     total, variance = np.array([float(model.n_rows_)]), np.array([model.n_rows_std_**2])
     yield _Table("rows", (), (), total, variance)
-    released: PairRelease | NoisyMarginals | None = getattr(model, "tables_", None)
-    if released is None:
+    tables: PairRelease | NoisyMarginals | None = getattr(model, "tables_", None)
+    if tables is None:
         return
-    yield from _marginals(facts, released)
-    if isinstance(released, PairRelease):
-        yield from _sums(facts, released)
+    released = PairRelease.of(tables)
+    yield from _marginals(facts, released.marginals)
+    yield from _sums(facts, released)
 
 
 def _of(
@@ -120,20 +120,15 @@ def _of(
     return _Table(kind, names, cells, values, np.broadcast_to(noise, values.shape))
 
 
-def _marginals(facts: Facts, released: PairRelease | NoisyMarginals) -> Iterator[_Table]:
+def _marginals(facts: Facts, released: NoisyMarginals) -> Iterator[_Table]:
     """Yield shares, counts of larger marginals, and counts of missing cells."""
-    first: OneWayMarginals | NoisyMarginals
-    if isinstance(released, PairRelease):
-        first, counts, stds = released.one_way, released.together, released.together_stds
-    else:
-        first, counts, stds = released, released.counts, released.stds
-    for at, (margin, level) in enumerate(zip(first.margins, first.levels, strict=True)):
+    for at, (margin, level) in enumerate(zip(released.margins, released.levels, strict=True)):
         # Counts of one attribute got their noise before levels were merged.
         merged = np.ones(len(margin))
         merged[: level.n_groups] = np.bincount(level.groups)
-        yield _of(facts, "share", (at,), margin, (first.std / first.rows) ** 2 * merged)
-    for clique, table in counts.items():
-        yield _of(facts, "count", clique, table, stds[clique] ** 2)
+        yield _of(facts, "share", (at,), margin, (released.std / released.rows) ** 2 * merged)
+    for clique, table in released.counts.items():
+        yield _of(facts, "count", clique, table, released.stds[clique] ** 2)
     for pair, table in released.masks.items():
         yield _of(facts, "mask", pair, table, released.masks_std**2, _EITHER, _EITHER)
 

@@ -391,7 +391,7 @@ def noise_of_tables(model: Synthesizer) -> tuple[float, float]:
     if isinstance(released, PairRelease):
         variances = released.guessed().variances.values()
         pairs = [math.sqrt(v.mean()) * released.rows for v in variances]
-        return released.one_way.std, _median(pairs)
+        return released.marginals.std, _median(pairs)
     return released.std, _median([*released.stds.values()])
 
 

@@ -21,11 +21,7 @@ from missdp.inference.models import PairModel
 from missdp.session import Expected, Marginal, Merged, Misfits, Noise, Selection, Session, Total
 from missdp.session.scores import MISFIT_SENSITIVITY
 from missdp.synth.family import Family, Learned, Request, budget_of_counts
-from missdp.synth.learn_pairs import (
-    OneWayMarginals,
-    fit_pairs,
-    model_facts,
-)
+from missdp.synth.learn_pairs import PairRelease, fit_pairs, model_facts
 from missdp.synth.noisy_counts import MASKS_SHARE, least_squares_total
 from missdp.synth.parameters import is_declared
 from missdp.synth.split import (
@@ -83,9 +79,6 @@ class AdaptiveFit:
     reserve: float
     estimate_by: Callable[[NoisyMarginals, QuickFit | None], QuickFit]
 
-    def __post_init__(self) -> None:
-        self._all_names = self.session.facts.schema.names
-
     @property
     def left(self) -> float:
         """What may be spent on rounds, in the measure of the budget."""
@@ -103,7 +96,8 @@ class AdaptiveFit:
 
     def names(self, clique: Clique) -> tuple[str, ...]:
         """Return the names of attributes, by their positions."""
-        return tuple(self._all_names[a] for a in clique)
+        names = self.session.facts.schema.names
+        return tuple(names[a] for a in clique)
 
     def estimate(self, before: QuickFit | None = None) -> QuickFit:
         """Fit a quick model of complete rows, and of their missing cells, to all marginals."""
@@ -281,31 +275,20 @@ def _fit(
     request.report("measuring single attributes", 0.0)
     names, cliques = session.facts.schema.names, [*how.workload, *pairs_of(how.workload)]
     later = [tuple(names[a] for a in clique) for clique in dict.fromkeys(cliques)]
-    one_way = release_one_way(session, plan, request, number, rare=_RARE, later=later)
-    marginals = NoisyMarginals(
-        one_way.levels,
-        one_way.margins,
-        one_way.std,
-        one_way.rows,
-        # Merged levels of numbers have no order.
-        tuple(
-            n and len(x.groups) == x.n_groups
-            for n, x in zip(one_way.numbers, one_way.levels, strict=True)
-        ),
-        observed_only=not session.facts.same_total,
-    )
+    marginals, rows = release_one_way(session, plan, request, number, rare=_RARE, later=later)
     measured: tuple[tuple[str, ...], ...] = ()
     if how.workload:
-        fit = _start(session, plan, request, how, marginals, one_way)
+        fit = _start(session, plan, request, how, marginals)
         run(fit, request, how)
         measured = tuple(map(fit.names, fit.marginals.counts))
         request.report("measuring other pairs", _AFTER)
         fit.measure_rest()
         marginals = fit.marginals
     request.report("final fit", 0.9)
-    model = fit_pairs(marginals, _facts(request, marginals), rng=session.generator())
+    facts, rng = _facts(request, marginals), session.generator()
+    model = fit_pairs(PairRelease(marginals), facts, rng=rng)
     request.report("done", 1.0)
-    total, complete = _totals(session, one_way, marginals, number)
+    total, complete = _totals(session, rows, marginals, number)
     return Learned(model, total, tables=marginals, measured=measured, complete=complete)
 
 
@@ -321,17 +304,16 @@ def _start(
     request: Request[Any],
     how: SelectionPlan,
     marginals: NoisyMarginals,
-    one_way: OneWayMarginals,
 ) -> AdaptiveFit:
     """Return what measures marginals of two attributes and more, until the budget is spent."""
     reserve = reserved(plan, how, marginals, session.left.amount)
     if not reserve:
-        masks, std = release_masks(session, plan, one_way)
+        masks, std = release_masks(session, plan, marginals)
         # The session kept these counts only until they were merged.
         names = session.facts.schema.names
         session.expect(Marginal((names[a], names[b])) for a, b in masks)
         marginals = replace(marginals, masks=masks, masks_std=std)
-    merged = session.on(Merged(one_way.groups(session.facts.schema.names)))
+    merged = session.on(Merged(marginals.groups(session.facts.schema.names)))
     n = int(min(max(_ROWS[0], _AS_MANY * marginals.rows), _ROWS[1]))
     facts, rng = _facts(request, marginals), session.generator()
     left = max(0.0, session.left.amount - reserve)
@@ -381,13 +363,13 @@ def reserved(plan: BudgetPlan, how: SelectionPlan, marginals: NoisyMarginals, le
 
 def _totals(
     session: Session,
-    one_way: OneWayMarginals,
+    rows: Total,
     marginals: NoisyMarginals,
     number: Total | None,
 ) -> tuple[Total, Total | None]:
     """Return the number of all rows by everything that was released, and of complete ones."""
     facts = session.facts
-    totals, floors = [one_way.total], list[Total]()
+    totals, floors = [rows], list[Total]()
     for clique, counts in marginals.counts.items():
         total = Total(float(counts.sum()), counts.size * marginals.stds[clique] ** 2)
         names = tuple(facts.schema.names[a] for a in clique)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Cost
 from missdp.errors import ParameterError
+from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.models import PairModel
 from missdp.schema import Schema
 from missdp.session import Marginal, Merged, Noise, RowProducts, Session, Total
@@ -25,7 +26,6 @@ from missdp.synth.coordinates import coordinates, with_shares
 from missdp.synth.family import Family, Learned, Request, gaussian_budget
 from missdp.synth.impute_first import Imputer, check_imputation
 from missdp.synth.learn_pairs import (
-    OneWayMarginals,
     PairRelease,
     fit_pairs,
     model_facts,
@@ -130,17 +130,15 @@ def cost_of_pairs(session: Session, plan: BudgetPlan) -> Cost:
     return part
 
 
-def counted(
-    session: Session, one_way: OneWayMarginals, count: Total | None
-) -> tuple[Total, Total | None]:
+def counted(session: Session, total: Total, count: Total | None) -> tuple[Total, Total | None]:
     """Return the number of all rows, and of complete ones if they alone were counted.
 
     Parameters
     ----------
     session : Session
         Says which rows it counts.
-    one_way : OneWayMarginals
-        Released.
+    total : Total
+        The number of rows that one-way marginals count.
     count : Total or None
         The number of rows, if it was declared or released.
 
@@ -152,8 +150,8 @@ def counted(
         The number of complete rows.
     """
     if not session.facts.strategy.complete_only:
-        return one_way.total, None
-    return (one_way.total if count is None else count), one_way.total
+        return total, None
+    return (total if count is None else count), total
 
 
 def _check(parameters: AllPairs) -> None:
@@ -188,20 +186,18 @@ def _named(request: Request[AllPairs], schema: Schema) -> dict[Clique, float]:
 def _fit(session: Session, plan: BudgetPlan, request: Request[AllPairs]) -> Learned:
     session, count = open_rows(session, plan, request)
     request.report("measuring single attributes", 0.05)
-    one_way = release_one_way(session, plan, request, count)
+    one_way, total = release_one_way(session, plan, request, count)
     tables, stds = _release_top_up(session, one_way, _named(request, request.public), plan)
-    masks, masks_std = release_masks(session, plan, one_way, most=_MOST_HOLED)
+    masks, std = release_masks(session, plan, one_way, most=_MOST_HOLED)
     request.report("measuring all pairs", 0.1)
     names = session.facts.schema.names
     release = release_pairs(
         session,
-        one_way,
+        replace(one_way, counts=tables, stds=stds, masks=masks, masks_std=std),
         clip=request.parameters.clip,
         numbers=coordinates(request.schema, names, one_way.levels, one_way.margins),
         cost=cost_of_pairs(session, plan),
     )
-    facts = {"together": tables, "together_stds": stds, "masks": masks, "masks_std": masks_std}
-    release = replace(release, **facts)  # type: ignore[arg-type]
     request.report("fitting", 0.3)
     selective = session.facts.strategy.models_holes
     model = fit_pairs(
@@ -213,7 +209,7 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[AllPairs]) -> Lear
     numbers = dict(zip(names, release.numbers, strict=False))
     schema = with_shares(request.schema, numbers)
     request.report("done", 1.0)
-    total, complete = counted(session, one_way, count)
+    total, complete = counted(session, total, count)
     return Learned(model, total, tables=release, complete=complete, schema=schema)
 
 
@@ -248,7 +244,7 @@ def _named_tables(workload: Workload, schema: Schema, *, measured: bool) -> dict
 
 
 def _release_top_up(
-    session: Session, one_way: OneWayMarginals, tables: Mapping[Clique, float], plan: BudgetPlan
+    session: Session, one_way: NoisyMarginals, tables: Mapping[Clique, float], plan: BudgetPlan
 ) -> tuple[dict[Clique, NDArray[np.float64]], dict[Clique, float]]:
     """Release tables, on groups of levels; with the noise of each count."""
     names, found, stds = session.facts.schema.names, {}, {}

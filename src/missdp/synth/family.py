@@ -264,18 +264,6 @@ def gaussian_budget(request: Request[Any]) -> Filter:
     return Filter(request.parameters.epsilon, request.delta_to_spend, measure="gdp")
 
 
-def _no_parts(request: Request[Any]) -> list[Part]:  # noqa: ARG001
-    return []
-
-
-def _no_trainings(request: Request[Any]) -> tuple[SampledGaussianEvent, ...]:  # noqa: ARG001
-    return ()
-
-
-def _no_check(parameters: Any) -> None:
-    """Refuse no parameters."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Family:
     """What a family of synthesizers declares: names, and plain functions.
@@ -323,10 +311,10 @@ class Family:
     sample: Callable[[Fitted, int, np.random.Generator, bool], Codes]
     model: Any = Any
     tables: Any = NoneType
-    parameters: Callable[[Any], Mapping[str, Any] | None] = _no_check
-    plan: Callable[[Request[Any]], list[Part]] = _no_parts
+    parameters: Callable[[Any], Mapping[str, Any] | None] = lambda _: None
+    plan: Callable[[Request[Any]], list[Part]] = lambda _: []
     budget: Callable[[Request[Any]], Filter] = plain_budget
-    trainings: Callable[[Request[Any]], tuple[SampledGaussianEvent, ...]] = _no_trainings
+    trainings: Callable[[Request[Any]], tuple[SampledGaussianEvent, ...]] = lambda _: ()
     resample: Callable[[Fitted, np.random.Generator], Iterator[Any]] | None = None
     finish: Callable[[Mapping[str, Any]], Finish | None] | None = None
     reads: Reads = "counts"

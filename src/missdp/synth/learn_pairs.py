@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
 
@@ -22,28 +22,26 @@ from missdp.inference.completion import (
     PairTables,
     complete,
     complete_by,
-    completed,
     moved,
     rows_enough,
 )
 from missdp.inference.counts import falling_ends, project_to_simplex
 from missdp.inference.fit_heads import fit_heads
 from missdp.inference.heads import Pair
-from missdp.inference.marginals import NoisyMarginals
+from missdp.inference.marginals import NoisyMarginals, combined_margin
 from missdp.inference.missing_rates import both_missing
-from missdp.inference.missingness import MissingnessModel
 from missdp.inference.model import Levels, Zeros, level_kinds, merge_zeros
 from missdp.inference.models import PairModel, targets
 from missdp.inference.products import (
     NumberMoments,
     Numbers,
+    RowVectors,
     Taken,
     clip_norm,
     clipped_away,
     clipped_share,
     complete_numbers,
     independent_rows,
-    row_norms,
 )
 from missdp.inference.smooth import Smoothing
 from missdp.record import Record
@@ -70,8 +68,6 @@ _MOST_ALONE = 8.0  # times so much
 _MANY = 64  # levels; of longer lists, those that noise alone may lift so high are merged
 _GRID = 2.0**-10
 _MASK = 0.35  # factor of the number that says whether an attribute is missing
-_LEAST_SHARE = 1e-7
-_HOLES = 2.0  # standard deviations of noise, below which a missing rate is taken for none
 _POINTS = 4096  # rows by which clipping is first guessed
 _ROWS = 20_000  # rows of a model by which it is undone
 _TARGET_ROWS = 40_000  # of a model, from which tables that rows are raked to are shrunk
@@ -80,42 +76,8 @@ _MOST_TURNS = 12
 _STILL = 0.2  # standard deviations of noise, below which tables no longer move
 _NEARER = 0.8  # of the last move, above which they only move to and fro
 _USUAL_ROWS, _PRIOR_ROWS = 300, 30.0  # by which it is told how much is left of rare numbers
-_RIDGE = 8.0
-_ROUNDS = 3  # of the models of rows and of masks
-
-
-@dataclass(frozen=True, eq=False)
-class OneWayMarginals(Record):
-    """Noisy one-way margins, and what is made of them.
-
-    * ``levels``: Which levels are merged.
-    * ``margins``: Share of the rows at each group of levels and, if the attribute may be missing,
-      missing.
-    * ``total``: Number of rows that are counted: of complete rows, if only those are read.
-    * ``std``: Noise of each count.
-    * ``numbers``: Which attributes have a level for each number; none, if empty.
-    """
-
-    levels: tuple[Levels, ...]
-    margins: tuple[Floats, ...]
-    total: Total
-    std: float
-    numbers: tuple[bool, ...] = ()
-
-    @property
-    def rows(self) -> float:
-        """Number of rows, at least one."""
-        return max(1.0, self.total.value)
-
-    @property
-    def observed(self) -> Floats:
-        """Share of the rows in which each attribute is observed."""
-        pairs = zip(self.margins, self.levels, strict=True)
-        return np.array([margin[: level.n_groups].sum() for margin, level in pairs])
-
-    def groups(self, names: Sequence[str]) -> dict[str, NDArray[np.int64]]:
-        """Group of each level, by the names of the attributes."""
-        return {name: level.groups for name, level in zip(names, self.levels, strict=True)}
+_RIDGE, _RIDGE_OF_FEW = 8.0, 2.0  # with 8 for few pairs, rank correlations are weaker
+_ROUNDS, _ROUNDS_OF_FEW = 3, 8  # after which the models of rows and of missing cells agree
 
 
 def ordered_levels(attributes: Iterable[AnyAttribute], levels: Iterable[Levels]) -> list[bool]:
@@ -161,7 +123,7 @@ def measure_one_way(
     *,
     rare: float | None = None,
     later: Iterable[tuple[str, ...]] = (),
-) -> OneWayMarginals:
+) -> tuple[NoisyMarginals, Total]:
     """Release the one-way marginals of all attributes.
 
     Parameters
@@ -182,8 +144,10 @@ def measure_one_way(
 
     Returns
     -------
-    OneWayMarginals
-        Merged levels, marginals that sum to 1, and the estimated number of counted rows. Released.
+    marginals : NoisyMarginals
+        Merged levels, and marginals that sum to 1. Released.
+    total : Total
+        The estimated number of counted rows: of complete rows, if only those are read.
     """
     schema = session.facts.schema
     session.expect(map(Marginal, [*((name,) for name in schema.names), *later]))
@@ -196,14 +160,10 @@ def measure_one_way(
         (told if every or session.facts.sums_to_row_count((name,)) else floors).append(total)
     total = least_squares_total(told, floors)
     rows = max(1.0, total.value)
-    levels, margins, numbers = (
-        list[Levels](),
-        list[Floats](),
-        tuple(map(has_numbers, schema)),
-    )
+    levels, margins, numbers = list[Levels](), list[Floats](), list[bool]()
     kinds = level_kinds(zeros, [attribute.size for attribute in schema])
-    for attribute, count, kind, single in zip(schema, counts, kinds, numbers, strict=True):
-        size = attribute.size
+    for attribute, count, kind in zip(schema, counts, kinds, strict=True):
+        size, single = attribute.size, has_numbers(attribute)
         below = math.sqrt(2 * math.log(size)) if size > _MANY else -math.inf
         below = below if rare is None else rare
         seen = falling_ends(count[:size], noise.std) if single else count[:size]
@@ -216,44 +176,47 @@ def measure_one_way(
             missing = count[size:].sum() if counted else rows - merged.sum()
             margins.append(project_to_simplex(np.append(merged, missing) / rows))
         levels.append(level)
-    return OneWayMarginals(tuple(levels), tuple(margins), total, noise.std, numbers)
+        numbers.append(single and level.n_groups == size)
+    parts = tuple(levels), tuple(margins), noise.std, rows, tuple(numbers)
+    return NoisyMarginals(*parts, observed_only=not session.facts.same_total), total
 
 
-def blocks(one_way: OneWayMarginals) -> list[Floats]:
+def blocks(marginals: NoisyMarginals) -> list[Floats]:
     """Return what each code of each attribute stands for, given one-way margins."""
     return [
-        _block(m, level.n_groups) for m, level in zip(one_way.margins, one_way.levels, strict=True)
+        _block(margin, size)
+        for margin, size in zip(marginals.margins, marginals.sizes, strict=True)
     ]
 
 
 def _plan_products(
     names: Sequence[str],
-    one_way: OneWayMarginals,
+    marginals: NoisyMarginals,
     cost: Cost,
     *,
     clip: float | Literal["auto"] = "auto",
     numbers: Sequence[Coordinate | None] = (),
 ) -> RowProducts:
     """Return the blocks of rows, and where their vectors are clipped; from released values."""
-    parts, margins, further = blocks(one_way), list(one_way.margins), {}
+    parts, margins, further = blocks(marginals), list(marginals.margins), {}
     for a, number in enumerate(numbers):
         if number is not None:
             parts[a], margins[a] = number.lifted(parts[a]), number.margin(margins[a])
             further[a] = number.further(len(parts[a]))
     squared_mu = cost.amount * (2.0 if cost.currency == "zcdp" else 1.0)
-    signal = one_way.rows * math.sqrt(squared_mu)
+    signal = marginals.rows * math.sqrt(squared_mu)
     alone = (_ALONE_NUMBERED if further else _ALONE) * min(
         max(1.0, math.sqrt(_MARGINS_FIRST / signal)), _MOST_ALONE
     )
     if clip == "auto":
-        clip = clip_norm(margins, parts, signal, alone=alone, further=further)
+        clip = clip_norm(margins, RowVectors(parts, alone, further), signal)
     named = dict(zip(names, parts, strict=True))
     return RowProducts(named, clip, alone, {names[a]: table for a, table in further.items()})
 
 
 def release_pairs(
     session: Session,
-    one_way: OneWayMarginals,
+    marginals: NoisyMarginals,
     *,
     clip: float | Literal["auto"] = "auto",
     numbers: Sequence[Coordinate | None] = (),
@@ -265,8 +228,8 @@ def release_pairs(
     ----------
     session : Session
         Answers `RowProducts`.
-    one_way : OneWayMarginals
-        The released one-way marginals.
+    marginals : NoisyMarginals
+        The released marginals.
     clip : float or "auto", default "auto"
         Bound on the norm of each row's vector of products. "auto": chosen from released values.
     numbers : sequence of Coordinate or None, default ()
@@ -283,19 +246,17 @@ def release_pairs(
     """
     cost = cost or session.left
     names = session.facts.schema.names
-    groups = one_way.groups(names)
+    groups = marginals.groups(names)
     if len(names) == 1:
-        return PairRelease(one_way, None, None)
-    told = [number is not None for number in numbers]
-    if not session.facts.has_finer_codes or not any(told):
-        plan = _plan_products(names, one_way, cost, clip=clip)
-        return PairRelease(one_way, session.on(Merged(groups)).measure(plan, cost).value, plan)
-    plan = _plan_products(names, one_way, cost, clip=clip, numbers=numbers)
-    finer = session.on(FinerCodes())
-    fine = zip(finer.facts.schema, told, strict=True)
-    groups |= {n.name: np.arange(n.size) for n, one in fine if one}
-    released = finer.on(Merged(groups)).measure(plan, cost).value
-    return PairRelease(one_way, released, plan, tuple(numbers))
+        return PairRelease(marginals)
+    used = tuple(numbers) if session.facts.has_finer_codes and any(numbers) else ()
+    plan = _plan_products(names, marginals, cost, clip=clip, numbers=used)
+    if used:
+        session = session.on(FinerCodes())
+        fine = zip(session.facts.schema, used, strict=True)
+        groups |= {n.name: np.arange(n.size) for n, number in fine if number is not None}
+    released = session.on(Merged(groups)).measure(plan, cost).value
+    return PairRelease(marginals, released, plan, used)
 
 
 def impossible_pairs(
@@ -342,54 +303,62 @@ def _back(block: Floats, size: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class PairRelease(Record):
-    """All that was released: one-way margins, and sums of products of blocks.
+    """All that was released: noisy marginals, and perhaps sums of products of blocks.
 
-    * ``products``: None if there is one attribute only.
+    * ``marginals``: One-way marginals, larger ones, and which cells are missing together.
+    * ``products``, ``plan``: None if there is one attribute only, or if marginals of pairs were
+      released instead.
     * ``numbers``: Of each attribute, the number that its block ends with, if it has one; empty if
       none has.
-    * ``together``: Noisy counts of the cells of three attributes and more.
-    * ``masks`` (by (attribute, attribute)): Noisy counts of rows in which either is missing or not.
-    * ``together_stds``, ``masks_std``: Noise of each count.
     """
 
-    one_way: OneWayMarginals
-    products: Products | None
-    plan: RowProducts | None
+    marginals: NoisyMarginals
+    products: Products | None = None
+    plan: RowProducts | None = None
     numbers: tuple[Coordinate | None, ...] = ()
-    together: dict[Clique, Floats] = field(default_factory=dict)
-    together_stds: dict[Clique, float] = field(default_factory=dict)
-    masks: dict[Pair, Floats] = field(default_factory=dict)
-    masks_std: float = 0.0
+
+    @classmethod
+    def of(cls, tables: PairRelease | NoisyMarginals) -> PairRelease:
+        """Return the release that a family keeps the tables of."""
+        return tables if isinstance(tables, PairRelease) else cls(tables)
 
     @property
     def levels(self) -> tuple[Levels, ...]:
         """Which levels of each attribute are merged."""
-        return self.one_way.levels
+        return self.marginals.levels
 
     @property
     def rows(self) -> float:
         """Number of rows that are counted, at least one."""
-        return self.one_way.rows
+        return self.marginals.rows
+
+    @property
+    def together(self) -> dict[Clique, Floats]:
+        """Marginals of three attributes and more."""
+        return self.marginals.together
 
     @property
     def cell_std(self) -> float:
         """Noise of the count of a cell of a pair."""
-        return self.one_way.std if self.products is None else self.products.std
+        return self.marginals.cell_std if self.products is None else self.products.std
 
     @property
     def ridge(self) -> float:
-        """Factor of the allowance for noise in regressions, of many parents each."""
-        return _RIDGE
+        """Factor of the allowance for noise in regressions: larger with many parents."""
+        return _RIDGE_OF_FEW if self.products is None else _RIDGE
 
     @property
     def rounds(self) -> int:
         """How often the model of missing cells is learned from quick rows, to begin with."""
-        return _ROUNDS
+        return _ROUNDS_OF_FEW if self.products is None else _ROUNDS
 
     @property
     def turns(self) -> int:
         """How often a fit corrects the tables by its own rows, at most."""
-        return 1 if self.products is None else _MOST_TURNS
+        if self.products is not None:
+            return _MOST_TURNS
+        margins = zip(self.marginals.margins, self.marginals.sizes, strict=True)
+        return 2 if self.together or any(len(m) > size for m, size in margins) else 1
 
     @property
     def blocks(self) -> list[Floats]:
@@ -406,58 +375,55 @@ class PairRelease(Record):
 
     def guessed(self) -> PairTables:
         """Return tables from which clipping has been undone as if attributes were independent."""
-        if self.plan is None or self.products is None:
+        if self.products is None:
             return self.tables(None)
-        left, both = self.left(independent_rows(self.one_way.margins, _POINTS))
-        single = [
-            s / self.one_way.rows * (1 / k - 1) for s, k in zip(self._single, left, strict=True)
-        ]
-        pairs = {c: t / self.one_way.rows * (1 / both[c] - 1) for c, t in self._pairs.items()}
+        left, both = self.left(independent_rows(self.marginals.margins, _POINTS))
+        single = [s / self.rows * (1 / k - 1) for s, k in zip(self._single, left, strict=True)]
+        pairs = {c: t / self.rows * (1 / both[c] - 1) for c, t in self._pairs.items()}
         return self.tables(Taken(single, pairs), {pair: 1 / share for pair, share in both.items()})
-
-    def corrected(self, rows: Ints) -> PairTables:
-        """Return tables with what clipping takes from a model's rows, holes included, put back."""
-        return self.tables(self.taken(rows))
 
     def taken(self, rows: Ints) -> Taken | None:
         """Return what clipping takes from the means of blocks and products over a model's rows.
 
         Numbers included: they come last in blocks, and their squares after all blocks.
         """
-        return None if self.plan is None else clipped_away(**self._clipping(rows))
+        if self.plan is None:
+            return None
+        return clipped_away(self._finely(rows), self._vectors, self.plan.clip)
 
     def left(self, rows: Ints) -> tuple[Floats, dict[Pair, float]]:
         """Return the shares of the sums of blocks and of products that clipping leaves."""
         if self.plan is None:
-            return np.ones(len(self.levels)), {}
-        return clipped_share(**self._clipping(rows))
+            return np.ones(len(self.levels)), dict.fromkeys(self.tables(None).tables, 1.0)
+        return clipped_share(self._finely(rows), self._vectors, self.plan.clip)
 
     def left_of(self, at: int, rows: Ints) -> Floats:
         """Return what part clipping leaves of rows with each finer code of a number.
 
         Where a model has few such rows, as of rows that are like all others but for the number.
         """
-        how, size = self._clipping(rows), len(self.numbered[at].groups)
-        clip, told = how.pop("clip"), how.pop("rows")
+        assert self.plan is not None
+        told, size = self._finely(rows), len(self.numbered[at].groups)
         usual = np.repeat(told[:_USUAL_ROWS], size, axis=0)
         usual[:, at] = np.tile(np.arange(size), len(usual) // size)
-        left, prior = (clip / np.maximum(row_norms(r, **how), clip) for r in (told, usual))
+        left, prior = (self._vectors.kept(each, self.plan.clip) for each in (told, usual))
         prior, inner = prior.reshape(-1, size).mean(axis=0), told[:, at] < size
         number = np.bincount(told[inner, at], minlength=size)
         found = np.bincount(told[inner, at], left[inner], size)
         return np.asarray((found + _PRIOR_ROWS * prior) / (number + _PRIOR_ROWS))
 
-    def _clipping(self, rows: Ints) -> dict[str, Any]:
+    def _finely(self, rows: Ints) -> Ints:
+        """Return rows with finer codes of numbers."""
+        return finely_drawn(self.numbered, rows, np.random.default_rng(0))  # public: any points do
+
+    @property
+    def _vectors(self) -> RowVectors:
+        """The vectors that were clipped and summed up."""
         assert self.plan is not None
         assert self.products is not None
-        names, rng = list(self.products.blocks), np.random.default_rng(0)  # public: any points do
-        return {
-            "rows": finely_drawn(self.numbered, rows, rng),
-            "blocks": list(self.products.blocks.values()),
-            "clip": self.plan.clip,
-            "alone": self.plan.alone,
-            "further": {names.index(n): t for n, t in self.products.further_blocks.items()},
-        }
+        names = list(self.products.blocks)
+        further = {names.index(n): t for n, t in self.products.further_blocks.items()}
+        return RowVectors(list(self.products.blocks.values()), self.plan.alone, further)
 
     def tables(
         self,
@@ -469,23 +435,22 @@ class PairRelease(Record):
         ``taken`` is what clipping took from the means of blocks and products; ``factors`` say by
         how much the noise of a pair is larger than it was released.
         """
-        one_way, released = self.one_way, self.products
-        sizes = tuple(level.n_groups for level in one_way.levels)
-        if released is None or taken is None:  # of one attribute there is no pair
-            return PairTables(sizes, one_way.margins, {}, {}, one_way.rows)
-        blocks, rows = self.blocks, one_way.rows
+        known, released = self.marginals, self.products
+        if released is None or taken is None:
+            return known.tables()
+        sizes, blocks, rows = known.sizes, self.blocks, known.rows
         back = [_back(block, size) for block, size in zip(blocks, sizes, strict=True)]
-        stds = one_way.std / rows, released.single_std / rows
+        stds = known.std / rows, released.single_std / rows
         margins = [
             _refined(m, (single / rows + lost)[: block.shape[1]], b, block, stds, size, number)
             for m, single, lost, b, block, size, number in zip(
-                one_way.margins,
+                known.margins,
                 self._single,
                 taken.single[: len(blocks)],
                 back,
                 blocks,
                 sizes,
-                one_way.numbers or (False,) * len(sizes),
+                known.numbers,
                 strict=True,
             )
         ]
@@ -496,16 +461,16 @@ class PairRelease(Record):
             for b, size in zip(back, sizes, strict=True)
         ]
         tables, variances = {}, {}
-        unsure = [std[-1] * rows for std in self.margin_stds] if self.masks else []
+        unsure = [std[-1] * rows for std in self.margin_stds] if known.masks else []
         for (a, b), found in self._pairs.items():
             whole = taken.put_back((a, b), found / rows)[: len(means[a]), : len(means[b])]
             excess = whole - np.outer(means[a], means[b])
             noise = released.std / rows * (factors[a, b] if factors else 1.0)
             variances[a, b] = noise**2 * np.outer(spread[a], spread[b])
-            if (a, b) in self.masks:
+            if (a, b) in known.masks:
                 last = sizes[a], sizes[b]
                 holes = [(margins[v][-1] * rows, unsure[v]) for v in (a, b)]
-                count, std = both_missing(self.masks[a, b], self.masks_std, holes, rows)
+                count, std = both_missing(known.masks[a, b], known.masks_std, holes, rows)
                 again = (count / rows - margins[a][-1] * margins[b][-1]) / (
                     back[a][-1, -1] * back[b][-1, -1]
                 )
@@ -518,23 +483,20 @@ class PairRelease(Record):
     @property
     def margin_stds(self) -> list[Floats]:
         """Noise of each share of the margins that `tables` returns."""
-        one_way, released = self.one_way, self.products
-        first = one_way.std / one_way.rows
-        if released is None:
-            return [np.full(margin.shape, first) for margin in one_way.margins]
-        found = []
-        for block, level in zip(self.blocks, one_way.levels, strict=True):
-            spread = np.square(_back(block, level.n_groups)).sum(axis=1)
-            second = released.single_std / one_way.rows * np.sqrt(spread)
+        first, found = self.marginals.std / self.rows, []
+        if self.products is None:
+            return self.marginals.margin_stds
+        for block, size in zip(self.blocks, self.marginals.sizes, strict=True):
+            spread = np.square(_back(block, size)).sum(axis=1)
+            second = self.products.single_std / self.rows * np.sqrt(spread)
             found.append(first * second / np.hypot(first, second))
         return found
 
     def moments(self, taken: Taken | None) -> NumberMoments | None:
         """Return what was released of numbers, or None if nothing was; see `taken`."""
-        one_way, products = self.one_way, self.products
+        products, n, sizes = self.products, self.rows, self.marginals.sizes
         if products is None or taken is None or not self.numbered:
             return None
-        n, sizes = one_way.rows, [level.n_groups for level in one_way.levels]
         margins, blocks = self.tables(taken).margins, self.blocks
         std, alone = products.std / (n * WEIGHT), products.single_std / n
         means, powers = {}, {}
@@ -567,13 +529,12 @@ class PairRelease(Record):
         found = self
         if self.numbered:
             rows = model.law.sample(_ROWS, rng)
-            sizes = [level.n_groups for level in self.one_way.levels]
-            seen = np.where(model.masks.draw(rows, rng), sizes, rows)
+            seen = np.where(model.masks.draw(rows, rng), self.marginals.sizes, rows)
             for _ in range(_TURNS):
                 found = self.with_tails(found.taken(seen))
         return found
 
-    def with_tails(self, taken: Any) -> PairRelease:
+    def with_tails(self, taken: Taken | None) -> PairRelease:
         """Return the release with as much beyond the outermost bins as moments of numbers tell."""
         moments = self.moments(taken)
         if moments is None:
@@ -583,68 +544,43 @@ class PairRelease(Record):
             found[a] = number.with_tails(margins[a], *moments.powers[a])
         return replace(self, numbers=tuple(found))
 
-    def of_several(self, masks: MissingnessModel, rows: Ints) -> dict[Clique, Floats]:
-        """Return the tables of three attributes and more, of complete rows, given a model's."""
-        sizes = [level.n_groups for level in self.one_way.levels]
-        return completed(self.together, self.together_stds, masks, rows, sizes)
-
     def about(self, wanted: Sequence[int]) -> PairRelease:
         """Return what was released about some attributes, in the order of the table."""
-        one_way, products = self.one_way, self.products
-        few = replace(
-            one_way,
-            levels=tuple(one_way.levels[a] for a in wanted),
-            margins=tuple(one_way.margins[a] for a in wanted),
-            numbers=tuple(one_way.numbers[a] for a in wanted) if one_way.numbers else (),
-        )
         numbers = tuple(self.numbers[a] for a in wanted) if self.numbers else ()
-        place = {a: i for i, a in enumerate(wanted)}
-        kept = {c: tuple(place[a] for a in c) for c in self.together if {*c} <= {*place}}
-        tables = {new: self.together[c] for c, new in kept.items()}
-        stds = {new: self.together_stds[c] for c, new in kept.items()}
-        masks = {(place[a], place[b]): t for (a, b), t in self.masks.items() if {a, b} <= {*place}}
-        found = replace(
-            self, one_way=few, numbers=numbers, together=tables, together_stds=stds, masks=masks
-        )
-        if products is None:
+        found = replace(self, marginals=self.marginals.about(wanted), numbers=numbers)
+        if (products := self.products) is None:
             return found
         names = [name for a, name in enumerate(products.blocks) if a in wanted]
+
+        def kept(numbers: Mapping[str, Floats]) -> dict[str, Floats]:
+            return {name: table for name, table in numbers.items() if name in names}
+
         fewer = replace(
             products,
-            blocks={name: products.blocks[name] for name in names},
-            single={name: products.single[name] for name in names},
+            blocks=kept(products.blocks),
+            single=kept(products.single),
             pairs={pair: products.pairs[pair] for pair in combinations(names, 2)},
-            further_blocks={n: t for n, t in products.further_blocks.items() if n in names},
-            further={n: t for n, t in products.further.items() if n in names},
+            further_blocks=kept(products.further_blocks),
+            further=kept(products.further),
         )
         return replace(found, products=fewer)
 
     def redrawn(self, rng: np.random.Generator) -> PairRelease:
         """Return the released statistics, moved by another draw of the noise that they have."""
-        one_way, products = self.one_way, self.products
-        together = {
-            c: table + rng.normal(0, self.together_stds[c], table.shape)
-            for c, table in self.together.items()
-        }
-        moved = [m + rng.normal(0, one_way.std / one_way.rows, m.shape) for m in one_way.margins]
-        if products is None:  # nothing will put them right
-            return replace(self, one_way=replace(one_way, margins=(project_to_simplex(moved[0]),)))
+        marginals, products = self.marginals.redrawn(rng), self.products
+        if products is None:
+            return replace(self, marginals=marginals)
 
         def again(sums: Mapping[Any, Floats], std: float) -> dict[Any, Floats]:
             return {of: found + rng.normal(0, std, found.shape) for of, found in sums.items()}
 
-        return replace(
-            self,
-            together=together,
-            masks=again(self.masks, self.masks_std),
-            one_way=replace(one_way, margins=tuple(moved)),
-            products=replace(
-                products,
-                single=again(products.single, products.single_std),
-                pairs=again(products.pairs, products.std),
-                further=again(products.further, products.single_std),
-            ),
+        moved = replace(
+            products,
+            single=again(products.single, products.single_std),
+            pairs=again(products.pairs, products.std),
+            further=again(products.further, products.single_std),
         )
+        return replace(self, marginals=marginals, products=moved)
 
     @property
     def _single(self) -> list[Floats]:
@@ -672,20 +608,14 @@ def _refined(
     if len(one_way) == 1:
         return np.ones(1)
     again = one_way + back @ (mean - block.T @ one_way)
-    ours, theirs = stds[0] ** 2, stds[1] ** 2 * np.square(back).sum(axis=1)
     raw = one_way - (one_way.sum() - 1) / len(one_way)
-    precision = 1 / ours + 1 / theirs
-    mixed, noise = (raw / ours + again / theirs) / precision, precision**-0.5
-    if number:
-        mixed[:size] = falling_ends(mixed[:size], noise[:size].mean())
-    refined = np.maximum(project_to_simplex(mixed), _LEAST_SHARE)
-    if len(one_way) > size and refined[size] < _HOLES * noise[size]:
-        refined[size] = 0.0  # no more than noise
-    return np.asarray(refined / refined.sum())
+    known = raw, np.full(len(raw), stds[0] ** 2)
+    refined = again, stds[1] ** 2 * np.square(back).sum(axis=1)
+    return combined_margin([known, refined], size, number=number)
 
 
 def fit_pairs(
-    release: PairRelease | NoisyMarginals,
+    release: PairRelease,
     facts: ModelFacts,
     *,
     rng: np.random.Generator,
@@ -697,7 +627,7 @@ def fit_pairs(
 
     Parameters
     ----------
-    release : PairRelease or NoisyMarginals
+    release : PairRelease
         Noisy margins and tables of all pairs, or of some.
     facts : ModelFacts
         Public facts, and released levels.
@@ -711,7 +641,7 @@ def fit_pairs(
     PairModel
         The law of rows and of their missing values.
     """
-    sizes = np.array([level.n_groups for level in release.levels])
+    sizes = release.marginals.sizes
     selective, rounds = facts.selective, release.rounds if facts.selective else 0
     plain, together = release, dict[Clique, Floats]()
     tables, n = release.guessed(), rows_enough(_ROWS, known=release.rows)
@@ -726,7 +656,6 @@ def fit_pairs(
             rng=rng,
             allowed=smoothed.allowed,
             order=order,
-            ordered=facts.ordered,
             together=together,
             ridge=release.ridge,
             strengths=smoothed.strengths,
@@ -740,7 +669,7 @@ def fit_pairs(
         known = complete_by(tables, facts, some, start=known.masks if selective else None)
         numbers = numbers_of(release, taken, known, rows, holes)
         smoothed = _Smoothed.of(known, facts, numbers)
-        together = release.of_several(known.masks, rows)
+        together = release.marginals.of_several(known.masks, rows)
         # Where clipping took much from most rows, as it does with few attributes, putting it back
         # takes more turns: stopped too early, all tables would be biased the same way.
         last, move = move, moved(before, tables.tables, tables.variances)
@@ -790,8 +719,8 @@ class _Smoothed:
 
 
 def numbers_of(
-    release: PairRelease | NoisyMarginals,
-    taken: Any,
+    release: PairRelease,
+    taken: Taken | None,
     known: Completed,
     rows: Ints,
     holes: NDArray[np.bool_],
@@ -800,7 +729,7 @@ def numbers_of(
 
     Parameters
     ----------
-    release : PairRelease or NoisyMarginals
+    release : PairRelease
         What was released; only products have numbers.
     taken : Taken or None
         What clipping took.
@@ -816,7 +745,7 @@ def numbers_of(
     Numbers or None
     """
     moments = release.moments(taken)
-    if moments is None or isinstance(release, NoisyMarginals):
+    if moments is None:
         return None
     levels = {a: number.levels for a, number in release.numbered.items()}
     mean, inside = ({a: found[k] for a, found in levels.items()} for k in (0, 1))

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 
 import numpy as np
 
-from missdp.accounting import Cost
-from missdp.errors import MissDPWarning, ParameterError
+from missdp.errors import MissDPWarning
 from missdp.schema import AnyAttribute, Numeric
-from missdp.session import Marginal, Merged, Noise, RowCount, Session, Total
-from missdp.types import Ints
+from missdp.session import Noise, RowCount, Session, Total
 
 _SMALL = 3.0  # standard deviations of the noise
 _HARDLY, _FEW = 0.05, 0.2  # share of complete rows; the same, where noise says no more
@@ -115,62 +112,12 @@ def warn_if_hardly_complete(complete: Total | None, *, rows: int) -> None:
 MASKS_SHARE = 0.05
 """Share of what margins leave of the budget, for masks: two-way distances do not tell."""
 
-_MOST_NOISE = 0.1  # of a count of masks, as a share of the rows
-
 
 def row_count(session: Session, noise: Noise) -> Total:
     """Return the number of all rows: the declared one, which costs nothing, or a noisy one."""
     if session.facts.declared_rows is not None:
         return Total(float(session.facts.declared_rows), 0.0)
     return Total(float(session.measure(RowCount(), noise).value), noise.variance)
-
-
-def co_missing(
-    session: Session,
-    pairs: Sequence[tuple[int, int]],
-    apart: Mapping[str, Ints],
-    *,
-    cost: Cost,
-    rows: float,
-) -> tuple[list[Ints], Noise] | None:
-    """Release how often the cells of pairs of attributes are missing together.
-
-    The levels of an attribute are merged, so these marginals have few cells. Their counts are large
-    compared with the noise.
-
-    Parameters
-    ----------
-    session : Session
-        Answers `Marginal`.
-    pairs : sequence of (int, int)
-        Pairs of attributes, by position.
-    apart : mapping of str to ndarray of int64, shape (n_levels,)
-        For each attribute the group of each level, from 0. One group: all levels are merged.
-    cost : Cost
-        Cost of all pairs together. They share it evenly.
-    rows : float
-        Released number of rows.
-
-    Returns
-    -------
-    list of ndarray
-        The noisy counts of each pair, in the order of ``pairs``.
-    Noise
-        The noise of each count. Instead of both, None is returned if there are no pairs, or if the
-        noise would hide the counts. Nothing is charged then.
-    """
-    if not pairs:
-        return None
-    try:
-        noise = Noise.worth(replace(cost, amount=cost.amount / len(pairs)))
-    except ParameterError:  # more than can be drawn
-        return None
-    if noise.std > _MOST_NOISE * rows:
-        return None
-    named = [tuple(session.facts.schema.names[a] for a in pair) for pair in pairs]
-    session.expect(map(Marginal, named))
-    bare = session.on(Merged(apart))
-    return [bare.measure(Marginal(clique), noise).value for clique in named], noise
 
 
 _FEW_NUMBERS = 16  # of longer lists bins are found

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from missdp.errors import DataError
+from missdp.errors import DataError, ParameterError
 from missdp.inference.heads import Pair
-from missdp.session import Session, Total
+from missdp.inference.marginals import NoisyMarginals
+from missdp.session import Marginal, Merged, Noise, Session, Total
 from missdp.synth.family import Codes, Request
 from missdp.synth.fitted import Fitted
 from missdp.synth.impute_first import IMPUTATION, imputation_parts, impute
-from missdp.synth.learn_pairs import OneWayMarginals, impossible_pairs, measure_one_way
-from missdp.synth.noisy_counts import co_missing, row_count
+from missdp.synth.learn_pairs import impossible_pairs, measure_one_way
+from missdp.synth.noisy_counts import row_count
 from missdp.synth.parameters import is_declared
 from missdp.synth.split import MARGINS, MASKS, ROWS, BudgetPlan, Part
 from missdp.types import Floats
 
 _SEEN = 3.0  # standard deviations of noise: with fewer missing cells, an attribute has none
+_MOST_NOISE = 0.1  # of a count of masks, as a share of the rows
 
 
 def one_way_parts(request: Request[Any], share: float, *, count_share: float) -> list[Part]:
@@ -101,7 +104,7 @@ def release_one_way(
     *,
     rare: float | None = None,
     later: Iterable[tuple[str, ...]] = (),
-) -> OneWayMarginals:
+) -> tuple[NoisyMarginals, Total]:
     """Release the one-way marginals, within their part of the budget.
 
     Parameters
@@ -119,14 +122,17 @@ def release_one_way(
 
     Returns
     -------
-    OneWayMarginals
+    marginals : NoisyMarginals
+        Released.
+    total : Total
+        The estimated number of counted rows.
     """
     zeros = impossible_pairs(request.modelled.impossible, session.facts.schema.names)
     return measure_one_way(session, plan.noise(MARGINS), zeros, count, rare=rare, later=later)
 
 
 def release_masks(
-    session: Session, plan: BudgetPlan, one_way: OneWayMarginals, *, most: int | None = None
+    session: Session, plan: BudgetPlan, one_way: NoisyMarginals, *, most: int | None = None
 ) -> tuple[dict[Pair, Floats], float]:
     """Release which cells are missing together, where noise leaves something to be seen.
 
@@ -136,7 +142,7 @@ def release_masks(
         Measures the rows.
     plan : BudgetPlan
         Has the cost of all pairs together, if they are a part of it.
-    one_way : OneWayMarginals
+    one_way : NoisyMarginals
         Tells which attributes are missing often enough.
     most : int, optional
         Of how many attributes pairs are counted, those with the most missing cells.
@@ -146,19 +152,28 @@ def release_masks(
     dict of (int, int) to ndarray
         Noisy counts by pairs of attributes.
     float
-        Standard deviation of the noise of each count. Without pairs it is 0.
+        Standard deviation of the noise of each count. Without pairs it is 0: there are none, or
+        noise would hide their counts. Nothing is charged then.
     """
     if MASKS not in plan:
         return {}, 0.0
     missing, schema = (1 - one_way.observed) * one_way.rows, session.facts.schema
     often = np.argsort(-missing)[:most]
     pairs = [*combinations(sorted(often[missing[often] > _SEEN * one_way.std].tolist()), 2)]
-    one_group = {a.name: np.zeros(a.size, dtype=np.int64) for a in schema}
-    counts = co_missing(session, pairs, one_group, cost=plan.cost(MASKS), rows=one_way.rows)
-    if counts is None:
+    if not pairs:
         return {}, 0.0
-    tables, noise = counts
-    return {p: t.astype(np.float64) for p, t in zip(pairs, tables, strict=True)}, noise.std
+    whole = plan.cost(MASKS)
+    try:
+        noise = Noise.worth(replace(whole, amount=whole.amount / len(pairs)))
+    except ParameterError:  # more than can be drawn
+        return {}, 0.0
+    if noise.std > _MOST_NOISE * one_way.rows:
+        return {}, 0.0
+    named = {pair: Marginal(tuple(schema.names[a] for a in pair)) for pair in pairs}
+    session.expect(named.values())
+    # All levels are merged, so that these marginals have few cells, with large counts.
+    bare = session.on(Merged({a.name: np.zeros(a.size, dtype=np.int64) for a in schema}))
+    return {p: bare.measure(m, noise).value.astype(np.float64) for p, m in named.items()}, noise.std
 
 
 def check_levels(fitted: Fitted) -> None:

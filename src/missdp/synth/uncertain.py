@@ -23,7 +23,6 @@ from missdp.errors import ParameterError
 from missdp.inference.completion import ModelFacts, PairTables, complete_by
 from missdp.inference.fit_heads import fit_heads
 from missdp.inference.heads import Pair
-from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.models import PairModel, targets
 from missdp.inference.smooth import Smoothing
 from missdp.session.strategies import strategy_named
@@ -60,13 +59,13 @@ def resample_pairs(fitted: Fitted, rng: np.random.Generator) -> Iterator[PairMod
             "missing='impute-first' fills values before anything is counted, and tables cannot "
             "vary by what that leaves unknown; fit with missing='joint'"
         )
-    release, selective = fitted.tables, strategy.models_holes
+    release, selective = PairRelease.of(fitted.tables), strategy.models_holes
     facts = model_facts(fitted.modelled, release.levels, selective=selective)
     return varied_pairs(release, fitted.model, facts, rng, design=fitted.design)
 
 
 def varied_pairs(
-    release: PairRelease | NoisyMarginals,
+    release: PairRelease,
     model: PairModel,
     facts: ModelFacts,
     rng: np.random.Generator,
@@ -77,7 +76,7 @@ def varied_pairs(
 
     Parameters
     ----------
-    release : PairRelease or NoisyMarginals
+    release : PairRelease
         What the model was fitted to.
     model : PairModel
         The fitted model.
@@ -95,9 +94,8 @@ def varied_pairs(
     rows = model.law.sample(_ROWS, rng)
     start = model.masks if facts.selective else None
     completed = partial(complete_by, facts=facts, rows=rows[:_FEWER], start=start)
-    sizes = [level.n_groups for level in release.levels]
     holes = model.masks.draw(rows, rng)
-    seen = np.where(holes, sizes, rows)
+    seen = np.where(holes, release.marginals.sizes, rows)
     taken, left = release.taken(seen), release.left(seen)[1]
     tables = release.tables(taken)
     known = completed(tables)
@@ -122,13 +120,12 @@ def varied_pairs(
         pairs = smoothing.drawn({c: t - known.pairs[c] for c, t in noise.pairs.items()}, off)
         pairs = {c: t + other.pairs[c] - noise.pairs[c] for c, t in pairs.items()}
         drawn = replace(other, pairs=pairs, variances=smoothing.remaining_variance)
-        together = again.of_several(drawn.masks, rows)
+        together = again.marginals.of_several(drawn.masks, rows)
         parts = drawn.margins, pairs, drawn.variances
         law = fit_heads(
             *parts,
             rng=rng,
             allowed=possible,
-            ordered=facts.ordered,
             together=together,
             ridge=release.ridge,
         )
