@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from missdp import Categorical, Numeric, Schema
-from missdp.shelf import memory_in_force, memory_limit
+from missdp.table.memory import memory_in_force, memory_limit
 
 SCHEMA = Schema(
     (

@@ -27,7 +27,7 @@ from missdp.sources import MemorySource, strategy_named
 from missdp.statistics import open_table
 from missdp.synth.base import Synthesizer
 from missdp.table import Table
-from missdp.table.streams import FileRows
+from missdp.table.read_files import DataFile
 
 URL = "sqlite:///budget.db"
 ID = "0123456789abcdef" * 2
@@ -36,7 +36,7 @@ ASK = "--schema schema.toml --impute age --match größe --mean age --epsilon 0.
 QUERY = f"query data.csv {ASK}"
 PAID = f"--budget {URL}#patients-2026"
 VERIFY = f"budget verify --budget {URL} --head"
-READING = ("columns", "check", "about", "batches")
+READING = ("_readable", "approximate_length")
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def read_when(office, monkeypatch):
         return read
 
     for name in READING:
-        monkeypatch.setattr(FileRows, name, watched(getattr(FileRows, name)))
+        monkeypatch.setattr(DataFile, name, watched(getattr(DataFile, name)))
     return seen
 
 
@@ -346,7 +346,7 @@ def test_what_is_wrong_is_one_line_and_an_exit_code_and_nothing_is_read(
     if "postgresql" in command:
         pytest.importorskip("psycopg")
     held = prepare(office, monkeypatch)
-    monkeypatch.setattr(FileRows, "columns", lambda *_: pytest.fail("rows were read"))
+    monkeypatch.setattr(DataFile, "_readable", lambda *_: pytest.fail("rows were read"))
     readable = case not in ("corrupt", "newer version")
     count = len(office.charges("patients-2026")) if readable else 0
     err = fails(code, says, command)
@@ -372,7 +372,7 @@ def test_without_the_ledger_that_a_schema_names_nothing_is_read(
     refused, schema = "without which nothing is read", Schema.from_toml("schema.toml")
     with monkeypatch.context() as patched:
         for name in READING:
-            patched.setattr(FileRows, name, lambda *_: pytest.fail("rows were read"))
+            patched.setattr(DataFile, name, lambda *_: pytest.fail("rows were read"))
         for command in (FIT, QUERY):
             for paid in ("", f"--budget {URL}#visits"):
                 fails(9, refused, f"{command} {paid}")

@@ -1,26 +1,19 @@
 """``missdp query`` and ``missdp price``."""
 
-import errno
 import re
-import tempfile
-import tracemalloc
 from functools import partial
 from importlib import import_module
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from missdp import Categorical, Filter, Numeric, Ordinal, PrivBayes, Schema, Table, shelf
-from missdp.accounting import Guarantee
+from missdp import Categorical, Numeric, Ordinal, PrivBayes, Schema, Table
 from missdp.datasets import yrbss
 from missdp.pricing import column_names
 from missdp.pricing.prices import Price
 from missdp.schema import Always, Never, NotApplicable
-from missdp.statistics import Estimate, ImputedStatistics, run_query, statistics
-from missdp.table import FileRows
-from missdp.table.encode import Column, code_dtype
+from missdp.statistics import Estimate, ImputedStatistics, statistics
 
 COMMAND = import_module("missdp.cli.query")
 
@@ -262,104 +255,6 @@ def test_names_with_commas_stand_in_backticks(told, ok, fails, tmp_path):
     ok(f"{ask} grade --correlation '`height, cm`,`a,b`'", quiet=True)
     for odd in ("`grade", "grade`", "`grade` x", "a`b"):
         fails(2, "backticks", f"{ask} '{odd}' --count")
-
-
-# -- the limit of memory -------------------------------------------------------------------------
-@pytest.fixture
-def on_disk(monkeypatch):
-    """Count the arrays that are put on disk, however short."""
-    monkeypatch.setattr(statistics, "ImputedStatistics", partial(ImputedStatistics, random_state=1))
-    kept, reserve = [], shelf._reserve
-    monkeypatch.setattr(shelf, "_LEAST", 1)
-    monkeypatch.setattr(shelf, "_reserve", lambda file, size: kept.append(reserve(file, size)))
-    return kept
-
-
-@pytest.mark.parametrize(
-    ("few_of", "question"),
-    [*((True, f"{QUESTIONS[k]} --k 3") for k in (0, 5, 7)), *((False, q) for q in RULED[1::4])],
-)
-def test_rows_that_do_not_fit_are_kept_on_disk_and_nobody_can_tell(
-    run, monkeypatch, on_disk, few_of, question, few, ruled
-):
-    ask = f"{instead(few if few_of else ruled(ROWS), question)} --memory"
-    held, of_any = [], 10_000_000
-    # None: unknown, as many as there may be.
-    for about, memory, shelved in (
-        (1_000, "1GB", False), (of_any, "1GB", True), (None, "1GB", True), (of_any, "99GB", False),
-    ):  # fmt: skip
-        on_disk.clear()
-        monkeypatch.setattr(FileRows, "about", lambda rows, about=about: about)
-        held.append(run(f"{ask} {memory}"))
-        assert len(on_disk) > 10 if shelved else on_disk == []
-    assert held[0][0] == 0
-    assert held == held[:1] * 4
-
-
-def reserved(refuse, *, opened=tempfile.TemporaryFile, **more):
-    refuse()
-    return opened(**more)
-
-
-@pytest.mark.parametrize("taken", [0, 1, 9])
-def test_a_full_disk_is_told_and_so_is_what_counts_as_charged(fails, monkeypatch, taken, few):
-    kept = []
-
-    def full(*_):
-        kept.append(1)
-        if len(kept) > taken:
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(shelf, "_LEAST", 1)
-    monkeypatch.setattr(shelf.tempfile, "TemporaryFile", partial(reserved, full))
-    monkeypatch.setattr(FileRows, "about", lambda rows: 10**12)
-    err = fails(5, "cannot write a temporary file: No space left on device", f"{few} {MEAN}")
-    # Nothing was charged while the table was read.
-    assert ("epsilon = 2 counts as charged" in err) == (taken == 9)
-
-
-def made_up(rows):
-    """Rows of which nearly all lack what is filled: nothing takes more memory."""
-    rng, columns = np.random.default_rng(0), {}
-    for a in (facts := yrbss().table().schema):
-        codes = rng.integers(0, a.size, rows).astype(code_dtype(a))
-        if "strength" in a.name or "physically" in a.name:
-            codes[rng.random(rows) < 0.95] = a.size
-        columns[a.name] = Column(codes, np.zeros(rows) if isinstance(a, Numeric) else None)
-    return Table(facts, columns)
-
-
-# What is looked at in one go takes the same however many rows there are.
-BLOCKS = (
-    "statistics.imputed_rows.PART_ROWS",
-    "statistics.donors._ROWS", "statistics.imputation._AT_ONCE",
-)  # fmt: skip
-
-
-# Many sums, of many donors; the worst case.
-@pytest.mark.parametrize("question", [f"{QUESTIONS[5]} --k 10", f"{QUESTIONS[7]} --k 1"])
-def test_no_row_takes_more_memory_than_is_reckoned(monkeypatch, ok, question, few):
-    asked = []
-
-    def answered(rows, requests, **_):
-        asked.extend(requests)
-        words = {"to_dict": dict, "in_words": lambda **_: ""}
-        return [SimpleNamespace(**words, guarantee=Guarantee.from_events([]))]
-
-    monkeypatch.setattr(COMMAND, "run_queries", answered)
-    monkeypatch.setattr(COMMAND, "_read", lambda *_: None)
-    for name in BLOCKS:
-        monkeypatch.setattr(f"missdp.{name}", 1_000)
-    others = few.replace(FIXED, "--epsilon 2 --tie-breaks 2")
-    ok(f"{others} {question} --impute strength_training_7d,physically_active_7d --match grade")
-    peaks = []
-    for rows in (1_000, 4_000):
-        table = made_up(rows)
-        tracemalloc.start()
-        run_query(table, asked[0], budget=Filter(9.0))
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert (peaks[1] - peaks[0]) / 3_000 < COMMAND._row_bytes(asked[0])
 
 
 # -- price ---------------------------------------------------------------------------------------

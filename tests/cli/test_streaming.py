@@ -16,9 +16,8 @@ import missdp
 from missdp import Categorical, Numeric, Schema, Table
 from missdp.sources import DuckDBSource
 from missdp.synth import sampling
-from missdp.table import FileRows, PartRows, distinct_cells, draft_columns, memory_limit
+from missdp.table import Rows, distinct_cells, draft_columns, memory_limit
 from missdp.table.memory import fits_into_memory
-from missdp.table.streams import HeldRows
 
 SCHEMA = Schema(
     (
@@ -50,7 +49,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def streamed(monkeypatch):
     """Every file is too large to be held."""
-    monkeypatch.setattr(FileRows, "about", lambda rows: 10**12)
+    monkeypatch.setattr(Rows, "approximate_length", lambda rows: 10**12)
 
 
 FIT = "--schema s.toml --epsilon 1 --method privbayes --delta 1e-6 --overwrite"
@@ -64,7 +63,7 @@ def test_rows_and_columns_decide_and_not_the_size_of_the_file(tmp_path):
     pq.write_table(pa.table({"a": pa.array(["x"]).take(pa.array([0] * 2_000_000))}), path)
     schema = SCHEMA.subset(["a"])
     assert path.stat().st_size < 10**5
-    assert FileRows(path).about() == 2_000_000
+    assert Rows.of(path).approximate_length() == 2_000_000
     for memory, rows, fit in (
         ("600MB", 2_000_000, True), ("600MB", 20_000_000, False), ("600MB", None, False),
         ("3GB", 20_000_000, True),
@@ -77,7 +76,7 @@ def test_rows_and_columns_decide_and_not_the_size_of_the_file(tmp_path):
 def test_the_rows_of_a_csv_file_are_counted_whatever_it_begins_with(tmp_path, name, end):
     text = b"a" + end + b"s" * 1_500_000 + end + (b"x" + end) * 300_000
     (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
-    assert FileRows(tmp_path / name).about() == 300_002
+    assert Rows.of(tmp_path / name).approximate_length() == 300_002
 
 
 PEAK = """
@@ -148,7 +147,7 @@ def test_every_command_says_the_same_of_a_table_that_streams(folder, run, ok, mo
     )
     held = [run(command) for command in commands]
     files = {name: Path(name).read_bytes() for name in ("m.csv", "f.csv", "h.csv")}
-    monkeypatch.setattr(FileRows, "about", lambda rows: 10**12)
+    monkeypatch.setattr(Rows, "approximate_length", lambda rows: 10**12)
     for command, (code, out, _) in zip(commands, held, strict=True):
         assert code == 0
         assert run(command)[:2] == (0, out)
@@ -203,7 +202,7 @@ def test_parts_of_a_table_are_read_if_asked_for(folder, fails, ok):
     Path("visits/notes.txt").write_text("no table")
     found, held = (
         DuckDBSource(rows, SCHEMA).counts([("a", "b"), ()], rows="extended")["a", "b"]
-        for rows in (PartRows("visits"), Path("rows.csv"))
+        for rows in (Rows.of_parts("visits"), Path("rows.csv"))
     )
     np.testing.assert_array_equal(found, held)
     for place, rows in (
@@ -211,7 +210,7 @@ def test_parts_of_a_table_are_read_if_asked_for(folder, fails, ok):
         ("visits/*.parquet", 1000),
         ("visits/**/*.parquet", 2010),
     ):
-        assert PartRows(place).about() == rows
+        assert Rows.of_parts(place).approximate_length() == rows
     fails(3, "--parts", "schema check s.toml visits")
     ok("schema check s.toml visits --parts")
     pd.DataFrame({"z": [1]}).to_parquet("visits/4.parquet")
@@ -276,7 +275,7 @@ def test_a_draft_holds_no_more_cells_for_more_rows(kind, monkeypatch):
     monkeypatch.setattr(distinct_cells, "MAX_CELLS", 1000)
     read = {"numbers": float, "numbers in text": str, "texts": "t{}".format}[kind]
     cells = {"x": [read(k / 7) for k in range(100_000)]}
-    found = distinct_cells.distinct_cells(HeldRows(cells), ("x",))["x"]
+    found = distinct_cells.distinct_cells(Rows.of(cells), ("x",))["x"]
     assert found.sampled
     assert 500 < len(found) < 5_000
     assert found.rows == 100_000

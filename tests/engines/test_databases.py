@@ -15,11 +15,11 @@ import pytest
 
 from missdp import Categorical, Filter, Numeric, PrivBayes, Schema, Table
 from missdp.cli.main import main
-from missdp.engines import DuckDBRows, SQLRows, databases
+from missdp.engines import databases, duckdb_rows, sql_rows
 from missdp.errors import CheckFailedError, DataError, MissDPError, ParameterError
 from missdp.sources import DuckDBSource, MemorySource, open_source
 from missdp.table import draft_columns
-from missdp.table.cells import distinct
+from missdp.table.cells import distinct, in_arrow
 from refusing import refuses
 from testing.source_checks import check_source
 
@@ -106,12 +106,12 @@ def assert_counted(rows):
 
 
 def test_postgresql_is_counted_like_memory(filled):
-    rows = SQLRows(filled, table="visits.people")
-    assert rows.columns() == SCHEMA.names
-    assert rows.about() == N  # by the planner, after ANALYZE
+    rows = sql_rows(filled, table="visits.people")
+    assert rows.names == SCHEMA.names
+    assert rows.approximate_length() == N  # by the planner, after ANALYZE
     assert_counted(rows)
     query = "SELECT ok, age, \"Größe %s\" FROM visits.people WHERE 'a:b %' IS NOT NULL;"
-    assert_counted(SQLRows(filled, query=query))
+    assert_counted(sql_rows(filled, query=query))
     assert isinstance(open_source(rows, SCHEMA), MemorySource)
     rows.close()
 
@@ -122,7 +122,7 @@ def test_all_passes_over_postgresql_read_one_snapshot_and_write_nothing(server):
     schema = SCHEMA.subset(["ok"])
     with psycopg.connect(server, autocommit=True) as other:
         other.execute("CREATE TABLE one AS SELECT true AS ok")
-        source = DuckDBSource(SQLRows(server, table="one"), schema)
+        source = DuckDBSource(sql_rows(server, table="one"), schema)
         before = source.counts([()], rows="extended")[()]
         other.execute("INSERT INTO one VALUES (false)")
         assert source.counts([()], rows="extended")[()] == before == 1
@@ -131,7 +131,7 @@ def test_all_passes_over_postgresql_read_one_snapshot_and_write_nothing(server):
         several = "SELECT 1 AS ok) AS a; DELETE FROM one; SELECT * FROM (SELECT 1 AS ok"
         for query in ("SELECT gone() AS ok", several):
             with refuses(MissDPError):
-                Table.read(SQLRows(server, query=query), schema)
+                Table.read(sql_rows(server, query=query), schema)
         assert other.execute("SELECT count(*) FROM one").fetchone() == (2,)
 
 
@@ -149,7 +149,7 @@ def test_errors_of_the_server_quote_nothing(server, query, capfd):
     schema = Schema((Numeric(name="ok", lower=0, upper=10**5),))
     model = PrivBayes(epsilon=1.0, budget=Filter(1.0))
     with refuses(DataError) as caught:
-        model.fit(SQLRows(server, query=query), schema=schema)
+        model.fit(sql_rows(server, query=query), schema=schema)
     error = caught.value
     assert error.__cause__ is error.__context__ is None
     for text in (str(error), repr(error), "".join(capfd.readouterr())):
@@ -170,23 +170,23 @@ URLS = [
 @pytest.mark.parametrize("url", URLS)
 def test_a_url_that_leads_nowhere_is_not_repeated(url):
     with pytest.raises(MissDPError) as caught:  # the path of a file is shown
-        SQLRows(url, table="people").columns()
+        assert not sql_rows(url, table="people").names
     assert caught.value.__cause__ is caught.value.__context__ is None
     if not url.startswith("sqlite"):
         assert "SECRET" not in str(caught.value).replace("'postgresql+SECRET'", "")
 
 
 def test_sqlite_is_counted_like_memory_and_not_made(sqlite, tmp_path):
-    assert_counted(SQLRows(f"sqlite:///{sqlite}", table="people"))
-    rows = SQLRows(f"sqlite:///{sqlite}", query="SELECT * FROM people")
+    assert_counted(sql_rows(f"sqlite:///{sqlite}", table="people"))
+    rows = sql_rows(f"sqlite:///{sqlite}", query="SELECT * FROM people")
     assert_counted(rows)
-    assert rows.about() >= N
+    assert rows.approximate_length() >= N
     absent = tmp_path / "absent.db"
     with refuses(DataError, "no database file"):
-        SQLRows(f"sqlite:///{absent}", table="people")
+        sql_rows(f"sqlite:///{absent}", table="people")
     assert not absent.exists()
     with refuses(DataError, "cannot be read"):
-        SQLRows(f"sqlite:///{sqlite}", table="nobody").columns()
+        assert not sql_rows(f"sqlite:///{sqlite}", table="nobody").names
 
 
 DAY, LATER = dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 5)
@@ -205,8 +205,8 @@ DAY, LATER = dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 5)
 )
 def test_what_a_cell_is_does_not_depend_on_those_beside_it(cells):
     def read(cells):
-        found, places = distinct(databases._array(cells))
-        return [repr(None if place < 0 else found[place]) for place in places]
+        found, places = distinct(in_arrow(cells))
+        return [repr(found[place]) for place in places]
 
     for order in (cells, cells[::-1]):
         assert read(order) == [one for cell in order for one in read([cell])]
@@ -219,26 +219,26 @@ def test_cells_of_several_types_are_read_one_by_one(server, tmp_path):
         cells = [(7,), ("30",), (None,), (99.5,), (b"1",)]
         connection.executemany("INSERT INTO t VALUES (?)", cells)
         connection.commit()
-    table = Table.read(SQLRows(f"sqlite:///{path}", table="t"), SCHEMA.subset(["age"]))
+    table = Table.read(sql_rows(f"sqlite:///{path}", table="t"), SCHEMA.subset(["age"]))
     assert table.values("age")[~table.mask("age")].tolist() == [7.0, 30.0, 99.5, 1.0]
     query = (
         "SELECT 12.50::numeric AS age, DATE '2020-02-01' AS day, "
         "'12345678-1234-5678-1234-567812345678'::uuid AS id, "
         "'x'::bytea AS raw, 'NaN'::float8 AS none UNION ALL SELECT NULL, NULL, NULL, NULL, NULL"
     )
-    (batch,) = SQLRows(server, query=query).batches(("age", "day", "raw", "none"))
+    (batch,) = sql_rows(server, query=query).batches(("age", "day", "raw", "none"))
     assert batch.num_rows == 2
     assert batch.column(0).to_pylist() == [decimal.Decimal("12.50"), None]
     assert batch.column(1).to_pylist() == [dt.date(2020, 2, 1), None]
-    assert "id" not in draft_columns(SQLRows(server, query=query)).unread
+    assert "id" not in draft_columns(sql_rows(server, query=query)).unread
 
 
 def test_duckdb_files_are_opened_read_only(duck, sqlite, tmp_path):
-    rows = DuckDBRows(duck, table="visits.people")
-    assert rows.about() == N
+    rows = duckdb_rows(duck, table="visits.people")
+    assert rows.approximate_length() == N
     assert_counted(rows)
-    query = DuckDBRows(duck, query="SELECT * FROM visits.people")
-    assert query.about() is None
+    query = duckdb_rows(duck, query="SELECT * FROM visits.people")
+    assert query.approximate_length() is None
     assert_counted(query)
     text, absent = tmp_path / "text.duckdb", tmp_path / "absent.duckdb"
     text.write_text("SECRET")
@@ -252,9 +252,9 @@ def test_duckdb_files_are_opened_read_only(duck, sqlite, tmp_path):
         (DataError, "no table", duck, {"table": "nobody"}),
     ):
         with refuses(error, told):
-            DuckDBRows(path, **given)
+            duckdb_rows(path, **given)
     for given in ({}, {"table": "a", "query": "SELECT 1"}):
-        for rows, place in ((DuckDBRows, duck), (SQLRows, f"sqlite:///{sqlite}")):
+        for rows, place in ((duckdb_rows, duck), (sql_rows, f"sqlite:///{sqlite}")):
             with refuses(ParameterError, "not both"):
                 rows(place, **given)
 
@@ -332,7 +332,7 @@ class SQLite:
     def __init__(self, folder):
         self.folder, self.names = folder, itertools.count()
 
-    def rows(self, tables):
+    def rows(self, tables, limit=""):
         path = self.folder / f"{next(self.names)}.db"
         with contextlib.closing(sqlite3.connect(path)) as connection:
             for part, table in enumerate(tables):
@@ -342,7 +342,8 @@ class SQLite:
                 cells = zip(*map(self._cells, table.columns), strict=True)
                 connection.executemany(f"INSERT INTO part_{part} VALUES ({marks})", cells)
             connection.commit()
-        return SQLRows(f"sqlite:///{path}", query=union(f"part_{k}" for k in range(len(tables))))
+        parts = union(f"part_{k}" for k in range(len(tables)))
+        return sql_rows(f"sqlite:///{path}", query=parts + limit)
 
     def _cells(self, column):
         # SQLite knows neither truth values nor NaN, which it would keep as NULL.
@@ -359,7 +360,7 @@ class PostgreSQL:
     def __init__(self, url, names=itertools.count()):  # noqa: B008
         self.url, self.names = url, names
 
-    def rows(self, tables):
+    def rows(self, tables, limit=""):
         import psycopg
 
         place = f"kit_{next(self.names)}"
@@ -372,7 +373,7 @@ class PostgreSQL:
                 with cursor.copy(f"COPY {name} FROM STDIN") as copy:
                     for row in zip(*(c.to_pylist() for c in table.columns), strict=True):
                         copy.write_row(row)
-        return SQLRows(self.url, query=union(names))
+        return sql_rows(self.url, query=union(names) + limit)
 
     def _column(self, field):
         kind = next(name for fits, name in self.TYPES if fits(field.type))
@@ -395,9 +396,9 @@ def test_the_kit_passes(kind, tmp_path, request):
         return DuckDBSource(database.rows([t.to_arrow() for t in tables]), tables[0].schema)
 
     def limited(table):
-        rows = database.rows([table.to_arrow(holes="codes")])
-        rows._query += " LIMIT 40"
-        return DuckDBSource(rows, table.schema)
+        return DuckDBSource(
+            database.rows([table.to_arrow(holes="codes")], limit=" LIMIT 40"), table.schema
+        )
 
     report = check_source(factory, trials=2, in_parts=in_parts, most_rows=2_000)
     assert [found.what for found in report.unchecked] == [AGAIN]

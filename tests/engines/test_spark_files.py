@@ -16,7 +16,7 @@ from missdp.engines.spark_sessions import spark_frame, spark_session
 from missdp.errors import DataError, MissingDependencyError, NotFittedError, ParameterError
 from missdp.sources import MemorySource
 from missdp.synth import sampling
-from missdp.table import PartRows
+from missdp.table import Rows
 from missdp.testing import RULED, made_up
 from refusing import refuses
 from testing.written import CODED, spelled
@@ -42,7 +42,7 @@ def alike(place, schema, session):
     frame = spark_frame(place, schema.names, session)
     cliques = [(), *((n,) for n in schema.names), schema.names[:2]]
     one = SparkSource(frame, schema).counts(cliques, rows="extended")
-    stream = place if isinstance(place, PartRows) else str(place)
+    stream = place if isinstance(place, Rows) else str(place)
     two = MemorySource(Table.read(stream, schema)).counts(cliques, rows="extended")
     for clique in cliques:
         np.testing.assert_array_equal(one[clique], two[clique])
@@ -68,7 +68,7 @@ def test_parts_of_a_folder_are_read_without_the_names_of_folders(spark, tmp_path
         folder = tmp_path / f"year={k}"
         folder.mkdir()
         pq.write_table(made_up(SCHEMA, 20, k).to_arrow(), folder / "rows.parquet")
-    alike(PartRows(tmp_path), SCHEMA, spark)
+    alike(Rows.of_parts(tmp_path), SCHEMA, spark)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_engines_are_not_imported_unasked():
     code = (
         "import sys, missdp.sources, missdp.synth, missdp.table, missdp.cli.app\n"
         "assert not [m for m in sys.modules if m.startswith(('pyspark', 'missdp.engines'))]\n"
-        "from missdp.engines import DuckDBRows, SparkSource, SQLRows, sample_spark\n"
+        "from missdp.engines import duckdb_rows, SparkSource, sql_rows, sample_spark\n"
         "assert 'pyspark' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -23,9 +23,8 @@ from missdp.session.open_levels import (
     _least_count,
 )
 from missdp.session.sampling import _exact_exp_enclosure
-from missdp.table import Table
+from missdp.table import Rows, Table
 from missdp.table.encode import Encoder
-from missdp.table.streams import rows_of
 from missdp.testing import undercharges
 
 OPEN = OpenCategorical(name="d", nullable=True, missing_codes=("?", -9, "n/a"), refused=("R",))
@@ -98,7 +97,7 @@ def test_at_most_so_many_are_kept_the_most_frequent_ones():
 
 def opened(data, budget=None, seed=0, attributes=(OPEN,)):
     budget = budget or Filter(50.0, 1e-6)
-    rows = OpenRows(tuple(attributes), rows_of(data), 0.999)
+    rows = OpenRows(tuple(attributes), Rows.of(data), 0.999)
     return Session(rows, budget=budget, noise=SeededNoise(seed))
 
 
@@ -238,7 +237,7 @@ def test_a_schema_file_says_open(tmp_path):
 
 def test_values_that_leave_with_more_probability_than_was_charged_are_refused():
     budget, how = Filter(50.0, 1e-6), FrequentValues(1.0, 1e-6, 5)
-    rows = OpenRows((OPEN, OPEN), rows_of({"d": ["x"]}), 1.9e-6)  # one column less was paid for
+    rows = OpenRows((OPEN, OPEN), Rows.of({"d": ["x"]}), 1.9e-6)  # one column less was paid for
     session = Session(rows, budget=budget, noise=SeededNoise(0))
     with pytest.raises(ParameterError, match="more probability than was charged"):
         session.measure(OccurringValues("d"), how)

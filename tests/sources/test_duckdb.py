@@ -13,7 +13,7 @@ import pytest
 from missdp import Categorical, Filter, Numeric, PrivBayes, Schema, Table
 from missdp.errors import DataError, MissDPError, ParameterError
 from missdp.sources import DuckDBSource, MemorySource, open_source
-from missdp.table import FileRows, RelationRows, memory_limit
+from missdp.table import Rows, memory_limit
 from refusing import refuses
 
 SCHEMA = Schema((Numeric(name="x", lower=0, upper=1000, bins=10, nullable=True),))
@@ -34,13 +34,13 @@ def test_only_columns_that_may_refuse_are_read_to_check(monkeypatch):
     strict = Numeric(name="y", lower=0, upper=1, nullable=True)
     loose = replace(strict, name="x", outside="clamp")
     asked = []
-    stream = RelationRows.batches
+    stream = Rows.batches
 
     def watched(self, names):
         asked.append(names)
         return stream(self, names)
 
-    monkeypatch.setattr(RelationRows, "batches", watched)
+    monkeypatch.setattr(Rows, "batches", watched)
     relation = duckdb.sql("SELECT 7 AS x, 1 AS y")
     source = open_source(relation, Schema((loose, strict)))
     assert asked == [("y",)]
@@ -59,7 +59,7 @@ def test_open_source_chooses_by_kind_and_size(tmp_path, monkeypatch):
     assert isinstance(open_source(table, SCHEMA), MemorySource)
     assert isinstance(open_source(str(path), SCHEMA), MemorySource)
     assert isinstance(open_source(duckdb.read_parquet(str(path)), SCHEMA), DuckDBSource)
-    monkeypatch.setattr(FileRows, "about", lambda rows: 10**9)
+    monkeypatch.setattr(Rows, "approximate_length", lambda rows: 10**9)
     with memory_limit("2GB"):
         big = open_source(path, SCHEMA)
     assert isinstance(big, DuckDBSource)

@@ -16,13 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import missdp.shelf as storing
 import missdp.sources.opening as opening
 from inference.graphs import CHAIN as SIZES
 from inference.graphs import chain as complete
 from inference.graphs import table_of
 from missdp import Categorical, Numeric, Schema, Table
-from missdp.engines import DuckDBRows
+from missdp.engines import duckdb_rows
 from missdp.errors import DataError, ParameterError
 from missdp.inference.conditionals import fit_conditionals
 from missdp.schema import NotApplicable
@@ -40,8 +39,7 @@ from missdp.sources.filling import (
     _fill_codes,
     _fill_modelled,
 )
-from missdp.table import PartRows, memory_limit
-from missdp.table.streams import _lines
+from missdp.table import Rows, memory_limit
 from refusing import refuses
 
 LAWS = fit_conditionals(complete(), SIZES)
@@ -204,16 +202,12 @@ def laws(schema):
 
 
 @pytest.mark.parametrize("schema", [PLAIN, RULED], ids=["plain", "ruled"])
-@pytest.mark.parametrize("memory", ["4GB", "in a file"])
-def test_rows_are_filled_once_and_every_count_sees_the_same(places, schema, memory, monkeypatch):
-    if memory == "in a file":
-        monkeypatch.setattr(storing, "_SHARE", 1e-4)  # room for one block
+def test_rows_are_filled_once_and_every_count_sees_the_same(places, schema):
     modelled = Modelled(schema)
     source = DuckDBSource(places[schema], schema)
     with memory_limit("1GB"):
         store = filled(source, MarginallyFilledRow(schema, laws(schema)), 0)
     assert isinstance(store, CodeStore)
-    assert (store._blocks._file.name is not None) == (memory == "in a file")
     whole = store.counts([modelled.schema.names], rows="observed")[modelled.schema.names]
     for clique, counts in store.counts(cliques(modelled.schema), rows="observed").items():
         others = tuple(i for i, n in enumerate(modelled.schema.names) if n not in clique)
@@ -232,11 +226,10 @@ def test_streamed_rows_are_filled_as_those_of_memory_bit_by_bit(places):
 def test_counts_of_kept_rows_at_the_same_time_do_not_disturb_each_other(monkeypatch, tmp_path):
     """And no file is left, nor can one be seen."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(storing, "_SHARE", 0.0)
     rng, names = np.random.default_rng(0), PLAIN.names
     blocks = [{n: rng.integers(0, 2, 500) for n in names} for _ in range(40)]
     store = CodeStore(PLAIN, blocks)
-    assert store._blocks._file.name is not None
+    assert os.fstat(store._spool._file.fileno()).st_size > 0
     assert not list(tmp_path.iterdir())
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: store.counts([names], rows="observed"), range(40)))
@@ -270,7 +263,7 @@ def test_what_reads_rows_is_not_refused_for_a_long_file(place, monkeypatch):
     monkeypatch.setattr(opening, "fits_into_memory", lambda *_, **__: False)  # by its metadata
     assert isinstance(open_source(place, SCHEMA), DuckDBSource)
     assert isinstance(open_source(place, SCHEMA, reads="rows"), MemorySource)
-    assert isinstance(open_source(PartRows(place.parent), SCHEMA, reads="rows"), MemorySource)
+    assert isinstance(open_source(Rows.of_parts(place.parent), SCHEMA, reads="rows"), MemorySource)
 
 
 def test_rows_are_filled_alike_however_many_come_at_once():
@@ -302,7 +295,10 @@ def test_rows_are_filled_alike_however_many_come_at_once():
 def test_a_file_that_is_found_twice_counts_once(place):
     os.symlink(place, place.parent / "latest.parquet")
     os.link(place, place.parent / "copy.parquet")
-    for found in (PartRows(place.parent), PartRows(place.parent / "**" / "**" / "*.parquet")):
+    for found in (
+        Rows.of_parts(place.parent),
+        Rows.of_parts(place.parent / "**" / "**" / "*.parquet"),
+    ):
         counts = DuckDBSource(found, SCHEMA).counts([()], rows="extended")[()]
         assert int(counts) == 500
 
@@ -310,8 +306,11 @@ def test_a_file_that_is_found_twice_counts_once(place):
 def test_what_the_engine_spills_is_encrypted_and_nobody_elses(tmp_path):
     with duckdb.connect(str(tmp_path / "a.duckdb")) as made:
         made.execute("CREATE TABLE t AS SELECT 'x' AS a, 'y' AS b")
-    rows = DuckDBRows(tmp_path / "a.duckdb", table="t")
-    found = rows._connection.execute("SELECT name, value FROM duckdb_settings()").fetchall()
+    place = tmp_path / "a.duckdb"
+    rows = duckdb_rows(place, query="SELECT name, value FROM duckdb_settings()")
+    (table,) = (batch.to_pydict() for batch in rows.batches(("name", "value")))
+    as_text = [[(cell or b"").decode() for cell in column] for column in table.values()]
+    found = [*zip(*as_text, strict=True)]
     folder = dict(found)["temp_directory"]
     assert dict(found).get("temp_file_encryption", "true") == "true"
     if folder:
@@ -323,4 +322,4 @@ def test_what_the_engine_spills_is_encrypted_and_nobody_elses(tmp_path):
 def test_a_long_first_cell_does_not_make_many_rows_look_like_few(tmp_path):
     path = tmp_path / "x.csv"
     path.write_bytes(b"a,b\n" + b'"' + b"x" * 1_100_000 + b'",y\n' + b"x,y\n" * 1_000_000)
-    assert _lines(path) > 100_000
+    assert Rows.of(path).approximate_length() > 100_000

@@ -15,7 +15,7 @@ from missdp.pricing import DPImputer
 from missdp.schema import SurveyWeight, Unit
 from missdp.session.observed_rows import ObservedRow
 from missdp.sources import DuckDBSource, MemorySource
-from missdp.table.streams import rows_of
+from missdp.table import Rows
 from refusing import refuses
 
 PLAIN = Schema(
@@ -60,7 +60,7 @@ def test_coded_as_without_a_declared_fact_raises(fact):
 
 def test_streamed_coded_as_without_a_ledger_raises():
     whole = replace(PLAIN, ledger="#patients")
-    stream = rows_of(pa.table({"g": [1, 2], "x": [1.0, 2.0]}), whole)
+    stream = Rows.of(pa.table({"g": [1, 2], "x": [1.0, 2.0]}), whole)
     with refuses(SchemaError, "another ledger"):
         DuckDBSource(stream, whole).coded_as(PLAIN)
 

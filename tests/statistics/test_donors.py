@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from knn_oracles import GRADES, PLAIN, SEXES, Row, as_table, worlds
 from knn_recordings import Exact, filled, prepared, totals
 
-from missdp import Categorical, Filter, Numeric, Ordinal, Schema, Table, shelf
+from missdp import Categorical, Filter, Numeric, Ordinal, Schema, Table
 from missdp.errors import UnprovenError
 from missdp.schema import NotApplicable
 from missdp.statistics import ImputedStatistics, KNNImputation
@@ -296,8 +296,6 @@ IN_PARTS = {
     "statistics.imputed_rows.PART_ROWS": 64,
     "statistics.imputation._PAIRS": 7, "statistics.imputation._AT_ONCE": 50,
     "statistics.donors._CHUNK": 33, "statistics.donors._ROWS": 33,
-    "shelf._LEAST": 1, "shelf._BLOCK": 70, "shelf._STRETCH": 160,
-    "shelf._TIGHT": 0, "shelf._FULL": 0,
 }  # fmt: skip
 
 
@@ -317,5 +315,3 @@ def test_parts_change_nothing(schema, imputation, monkeypatch):
     for name, rows in IN_PARTS.items():
         monkeypatch.setattr(f"missdp.{name}", rows)
     assert answers(schema, imputation) == whole
-    with shelf.on_disk(1):
-        assert answers(schema, imputation) == whole

@@ -34,7 +34,7 @@ from missdp.accounting import (
     epsilon_of,
     flatten,
 )
-from missdp.engines import SQLRows
+from missdp.engines import sql_rows
 from missdp.errors import BudgetExceededError, ParameterError, SchemaError
 from missdp.evaluate import marginal_distance
 from missdp.ground_truth import planned_ground_truth
@@ -47,7 +47,7 @@ from missdp.session.open_levels import OpenRows
 from missdp.sources import open_source
 from missdp.synth.first_parts import first_parts, release_levels
 from missdp.synth.split import BudgetPlan, Part
-from missdp.table.streams import rows_of
+from missdp.table import Rows
 from missdp.testing import RecordingNoise, ReplayedNoise
 from refusing import refuses
 
@@ -146,7 +146,7 @@ def test_a_release_that_fails_is_as_rare_as_it_says(monkeypatch):
         found = 0
         for seed in range(runs):
             budget = Filter(5.0, 1e-3)
-            rows = OpenRows(tuple(attributes), rows_of(data), delta)
+            rows = OpenRows(tuple(attributes), Rows.of(data), delta)
             session = Session(rows, budget=budget, noise=SeededNoise(seed))
             closed = release_levels(session, schema, attributes, split, delta=delta)
             found += "only me" in closed["illness"].levels or "mine" in closed["job"].levels
@@ -186,7 +186,7 @@ def other_source(kind, path):
         pytest.importorskip("sqlalchemy")
         with contextlib.closing(sqlite3.connect(path / "a.db")) as made:
             rows().to_sql("t", made, index=False)
-        return SQLRows(f"sqlite:///{path}/a.db", table="t")
+        return sql_rows(f"sqlite:///{path}/a.db", table="t")
     rows().to_csv(path / "a.csv", index=False)
     file = str(path / "a.csv")
     return file if kind == "path" else duckdb.read_csv(file, all_varchar=True)

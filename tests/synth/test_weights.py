@@ -268,7 +268,7 @@ def test_what_is_not_proven_is_refused_by_name():
 @pytest.mark.parametrize("wrong", [0.0, -3.0, np.nan, np.inf, "none"])
 def test_weights_that_are_none_count_nothing(wrong):
     frame = visits(WITH).astype({"wt": object}).assign(wt=wrong)
-    assert not rows_of_units(frame, WITH).weights.any()
+    assert not rows_of_units(frame, WITH).unit_weights.any()
     assert AllPairs(epsilon=1.0).fit(frame, schema=WITH).n_rows_ >= 1
 
 
@@ -303,7 +303,7 @@ def test_people_write_weights_in_a_file(tmp_path):
     german = read('[weight]\ncolumn = "wt"\nupper = 4\n[file]\ndelimiter = ";"\ndecimal = ","')
     (tmp_path / "t.csv").write_text("sex;wt\nf;1,5\nm;3\n")
     rows = rows_of_units(tmp_path / "t.csv", german)
-    assert (rows.weights / STEPS).tolist() == [0.375, 0.75]
+    assert (rows.unit_weights / STEPS).tolist() == [0.375, 0.75]
 
 
 def sums_of(session):

@@ -14,16 +14,19 @@ from hypothesis import strategies as st
 from missdp import Categorical, Numeric, Schema, Table
 from missdp.errors import DataError
 from missdp.schema import Layout
-from missdp.table import FileRows, csv_files, draft_columns
-from missdp.table.read_files import file_batches, file_columns
+from missdp.schema.layout import PLAIN
+from missdp.table import Rows, csv_files, draft_columns
+from missdp.table.csv_files import CsvFile
+from missdp.table.read_files import DataFile
 from refusing import refuses
 
 SECRET = "Jane-Doe-1977"
 
 
-def cells(path, names=("a", "b"), **options):
+def cells(path, names=("a", "b"), layout=PLAIN):
     """Return the rows of a file, as lists of texts."""
-    return [[*row.values()] for b in file_batches(path, names, **options) for row in b.to_pylist()]
+    batches = DataFile(path, layout).batches(names)
+    return [[*row.values()] for batch in batches for row in batch.to_pylist()]
 
 
 REFUSED = None
@@ -101,7 +104,9 @@ def test_long_file_keeps_the_order_of_its_rows(tmp_path):
     numbers = np.random.default_rng(0).permutation(150_000)
     (tmp_path / "x.csv").write_text("a,b\n" + "".join(f'{n},"{n}\n"\n' for n in numbers))
     assert [int(a) for a, _ in cells(tmp_path / "x.csv")] == numbers.tolist()
-    assert FileRows(tmp_path / "x.csv").about() == 300_001  # lines, of which a row has two
+    assert (
+        Rows.of(tmp_path / "x.csv").approximate_length() == 300_001
+    )  # lines, of which a row has two
 
 
 PLANTED = {
@@ -125,7 +130,7 @@ def test_quoted_cell_at_the_end_of_a_buffer_is_read_whatever_rows_stand_before(b
     filler = "3" * (rest - len(",4\n")) + ",4\n" if rest > 4 else ""
     quoted = f'"x\n{cell}",2\n' * 3
     path.write_text("a,b\n" + row * n + filler + quoted + "5,6\n" * 100_000, "utf-8")
-    batches = [*file_batches(path, ("a", "b"))]
+    batches = [*DataFile(path).batches(("a", "b"))]
     assert sum(b.num_rows for b in batches) == n + bool(filler) + 3 + 100_000
     assert sum(b.column(0).to_pylist().count(f"x\n{cell}") for b in batches) == 3
 
@@ -135,7 +140,7 @@ def test_header_with_a_quote_behind_a_blank_is_refused(rows, tmp_path):
     path = tmp_path / "x.csv"
     path.write_text('a, "b\n' + rows, "utf-8")
     with refuses(DataError, "as CSV"):
-        file_columns(path)
+        assert not Rows.of(path).names
 
 
 @pytest.mark.long
@@ -163,7 +168,8 @@ def test_line_that_is_not_utf8_is_found_wherever_chunks_end(tmp_path, monkeypatc
         monkeypatch.setattr(csv_files, "_CHUNK_BYTES", size)
         for tail, line in ((b"", None), (b"\xff\n", 4), (b"\n\xe9", 5), (b"\n\n\xe9\n", 6)):
             (tmp_path / "x.csv").write_bytes(content.encode() + tail)
-            assert csv_files.undecodable_line(tmp_path / "x.csv") == line
+            file = CsvFile(tmp_path / "x.csv", tmp_path / "x.csv")
+            assert file.undecodable_line() == line
 
 
 def test_column_that_is_not_read_may_have_any_bytes(tmp_path):
@@ -184,7 +190,7 @@ NAMES = [
 def test_header_record_gives_names_and_delimiter(content, names, tmp_path):
     path = tmp_path / "x.csv"
     path.write_bytes(content)
-    assert file_columns(path) == names
+    assert Rows.of(path).names == names
     assert cells(path, names[::-1]) == [["2", "1"]]
 
 
@@ -192,7 +198,7 @@ def test_header_record_that_is_not_utf8_is_refused_with_its_line(tmp_path):
     for content in ("größe,b\n1,2\n".encode("latin-1"), "a,b\n1,2\n".encode("utf-16")):
         (tmp_path / "x.csv").write_bytes(content)
         with refuses(DataError, "line 1 is not UTF-8"):
-            file_columns(tmp_path / "x.csv")
+            assert not Rows.of(tmp_path / "x.csv").names
 
 
 def test_file_without_a_header_line_has_the_declared_names(tmp_path):

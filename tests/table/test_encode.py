@@ -23,7 +23,8 @@ from missdp.schema import NotApplicable
 from missdp.schema.attributes import KINDS
 from missdp.sources import DuckDBSource
 from missdp.table import cells as reading
-from missdp.table.encode import Encoder, _codes_to_write
+from missdp.table.decode import _codes_to_write
+from missdp.table.encode import Encoder
 from missdp.table.written import write_blocks
 from refusing import refuses
 

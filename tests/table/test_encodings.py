@@ -15,8 +15,9 @@ from missdp.cli.main import main
 from missdp.errors import DataError, OutputError, SchemaError
 from missdp.schema import Layout
 from missdp.schema.layout import _encodings
-from missdp.table import FileRows, csv_files, draft_columns
-from missdp.table.read_files import file_batches, file_columns
+from missdp.table import Rows, csv_files, draft_columns
+from missdp.table.csv_files import CsvFile
+from missdp.table.read_files import DataFile
 from missdp.table.written import check_holds, write_each
 from refusing import refuses
 
@@ -39,8 +40,8 @@ NO_ASCII = ["cp500", "cp037", "punycode", "idna", "unicode_escape", "rot13", "he
 
 
 def cells(path, layout):
-    columns = file_columns(path, layout=layout)
-    batches = file_batches(path, columns, layout=layout)
+    columns = DataFile(path, layout).names
+    batches = DataFile(path, layout).batches(columns)
     return [list(row.values()) for batch in batches for row in batch.to_pylist()]
 
 
@@ -57,12 +58,12 @@ def test_file_in_any_encoding_has_the_cells_of_utf8(encoding, suffix, size, tmp_
     content = text.encode(encoding)
     path.write_bytes(gzip.compress(content) if suffix == ".csv.gz" else content)
     if size > 5:  # the header record lies within one chunk
-        assert file_columns(path, layout=layout) == tuple(names)
+        assert DataFile(path, layout).names == tuple(names)
         assert cells(path, layout) == [[cell or None for cell in row] for row in rows]
     monkeypatch.setattr(csv_files, "_CHUNK_BYTES", size)
-    decoded = b"".join(csv_files._in_utf8(path, layout)).decode("utf-8-sig")
+    decoded = b"".join(CsvFile(path, path, layout).in_utf8()).decode("utf-8-sig")
     assert decoded == text
-    assert csv_files.undecodable_line(path, layout) is None
+    assert CsvFile(path, path, layout).undecodable_line() is None
 
 
 SECRET = "s3cret"
@@ -137,7 +138,7 @@ def test_decoded_copy_has_no_name_and_does_not_stay(tmp_path, monkeypatch):
     path = tmp_path / "x.csv"
     path.write_text("a\n" + "é\n" * 70_000, encoding="latin-1")
     known, rows = {*os.listdir("/dev/fd")}, 0
-    for batch in file_batches(path, ("a",), layout=Layout(encoding="latin-1")):
+    for batch in DataFile(path, Layout(encoding="latin-1")).batches(("a",)):
         rows += batch.num_rows
         assert not list((tmp_path / "temp").iterdir())
     assert rows == 70_000
@@ -215,7 +216,7 @@ def test_numbers_in_another_encoding_have_their_marks(tmp_path):
     pay = Numeric(name="pay", lower=0, upper=9999)
     layout = Layout(encoding="cp1252", decimal=",", thousands="\u00a0")
     (tmp_path / "x.csv").write_text("pay;b\n1\u00a0234,5;é\n", encoding="cp1252")
-    rows = FileRows(tmp_path / "x.csv")
+    rows = Rows.of(tmp_path / "x.csv")
     table = Table.read(rows, Schema((pay,), file=layout, ignore=("b",)))
     assert table.values("pay").tolist() == [1234.5]
 

@@ -13,7 +13,7 @@ import pytest
 from missdp import Categorical, Date, DateTime, Numeric, Ordinal, Schema, Table
 from missdp.errors import OutputError
 from missdp.table import draft_columns, draft_schema
-from missdp.table.read_files import READABLE, file_columns
+from missdp.table.read_files import READABLE, DataFile
 from missdp.table.written import check_holds, numbered, output_format, write_each
 
 DAYS = {"lower": "2000-01-01", "upper": "2030-12-31", "nullable": True}
@@ -70,7 +70,7 @@ def test_a_table_is_the_same_from_every_file_and_no_type_follows_from_its_cells(
     found = []
     for k, rows in enumerate((table, table.with_missing(mask), table.take(np.zeros(0, int)))):
         path = written(tmp_path / f"{k}{suffix}", rows)
-        assert file_columns(path) == SCHEMA.names
+        assert DataFile(path).names == SCHEMA.names
         if not k:
             again = Table.read(path, facts(suffix))
             for name in SCHEMA.names:

@@ -17,7 +17,7 @@ from missdp.errors import DataError, SchemaError
 from missdp.evaluate import fidelity
 from missdp.schema import Layout
 from missdp.schema.layout import TABLES
-from missdp.table import FileRows
+from missdp.table import Rows
 from missdp.table.read_files import READABLE
 from missdp.table.written import write_each
 from refusing import refuses
@@ -72,7 +72,7 @@ def test_a_query_computes_no_column_that_is_left_out():
 def test_every_file_has_fresh_keys_from_block_to_block_and_is_read_again(suffix, tmp_path):
     path = tmp_path / f"rows{suffix}"
     write_each([path], [[TABLE.to_arrow(), TABLE.to_arrow()]], schema=SCHEMA)
-    assert FileRows(path).columns() == ("id", "pay", "sex")
+    assert Rows.of(path).names == ("id", "pay", "sex")
     again = Table.read(path, SCHEMA)
     assert again.codes("sex").tolist() == [0, 1, 0] * 2
     key = Numeric(name="id", lower=0, upper=9, integer=True)

@@ -20,7 +20,7 @@ from missdp import Categorical, Filter, Numeric, PrivBayes, Schema, Table
 from missdp.errors import DataError, OutputError, ParameterError, SchemaError
 from missdp.sources import DuckDBSource
 from missdp.table import draft_schema
-from missdp.table.read_files import file_batches
+from missdp.table.read_files import DataFile
 from missdp.table.written import write_blocks
 from refusing import refuses
 
@@ -173,7 +173,7 @@ def test_no_quote_of_a_row_takes_the_rows_behind_it(tmp_path, text):
     with contextlib.suppress(csv.Error):
         rows = [row for row in csv.reader(content.splitlines(keepends=True), strict=True) if row]
     with contextlib.suppress(DataError):
-        batches = file_batches(path, ("a", "b"))
+        batches = DataFile(path).batches(("a", "b"))
         found = [[*r.values()] for b in batches for r in b.to_pylist()]
     rows = rows and [row if any(row[2:]) else row[:2] for row in rows]
     if rows is None or any(len(row) != 2 for row in rows):

@@ -2,6 +2,7 @@
 
 import decimal
 import os
+import tempfile
 import traceback
 
 import duckdb
@@ -21,11 +22,10 @@ from missdp.schema import Unit
 from missdp.session import CountedRows, SecureNoise, Session
 from missdp.sources import MemorySource, open_source, strategy_named
 from missdp.statistics import open_table
-from missdp.table import units as choosing
-from missdp.table.cells import HeldBatch
+from missdp.table import Rows
+from missdp.table.cells import in_arrow
 from missdp.table.memory import memory_limit
-from missdp.table.streams import RowStream
-from missdp.table.units import chosen, identifiers, numbers, rows_of_units
+from missdp.table.units import chosen, identifiers, kept, numbers, rows_of_units
 from refusing import refuses
 
 AGE = Numeric(name="age", lower=0, upper=1000, bins=10)
@@ -93,10 +93,10 @@ def test_every_pass_sees_the_same_rows(tmp_path, suffix):
     path = tmp_path / f"visits.{suffix}"
     frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
     rows = rows_of_units(path, with_unit(max_rows=3))
-    assert rows.columns() == ("age",)
+    assert rows.names == ("age",)
     first = ages_read(rows)
     assert first == ages_read(rows)
-    assert len(first) == rows.about() == frame.groupby("p").size().clip(upper=3).sum()
+    assert len(first) == rows.approximate_length() == frame.groupby("p").size().clip(upper=3).sum()
     with memory_limit("512MiB"):
         source = open_source(rows, Schema((AGE,)))
         held = Table.read(rows, Schema((AGE,)))
@@ -104,39 +104,31 @@ def test_every_pass_sees_the_same_rows(tmp_path, suffix):
     assert counts.tolist() == np.bincount(held.codes("age"), minlength=10).tolist()
 
 
-class Shuffled(RowStream):
-    """Rows that come in another order whenever they are read, as those of a database may."""
+def shuffled(frame):
+    """Rows in another order whenever they are read, as those of a database, and their passes."""
+    passes = []
 
-    unchecked = True
+    def read(names):
+        passes.append(names)
+        mixed = frame.sample(frac=1, random_state=len(passes))
+        for start in range(0, len(mixed), 64):
+            part = mixed[start : start + 64]
+            cells = [in_arrow(part[name].to_numpy(dtype=object)) for name in names]
+            yield pa.RecordBatch.from_arrays(cells, list(names))
 
-    def __init__(self, frame):
-        self.frame, self.passes = frame, 0
-
-    def columns(self):
-        return tuple(self.frame)
-
-    def about(self):
-        return None
-
-    def batches(self, names):
-        self.passes += 1
-        frame = self.frame.sample(frac=1, random_state=self.passes)
-        for start in range(0, len(frame), 64):
-            part = frame[start : start + 64]
-            cells = [part[name].to_numpy(dtype=object) for name in names]
-            yield HeldBatch([pa.array(cells[0]), *cells[1:]], len(part))
+    return Rows(lambda: tuple(frame), read, is_parsed=True), passes
 
 
 def test_what_comes_in_another_order_when_it_is_read_again_is_read_once_and_kept(tmp_path):
     n = 1000
     frame = pd.DataFrame({"age": np.arange(n), "p": [f"P{k % 90}" for k in range(n)]})
-    given = Shuffled(frame)
+    given, passes = shuffled(frame)
     with memory_limit("512MiB"):
         rows = rows_of_units(given, with_unit(max_rows=3))
     first, again = ages_read(rows), ages_read(rows)
     assert first == again
-    assert given.passes == 1
-    assert len(first) == rows.about() == 270
+    assert len(passes) == 1
+    assert len(first) == rows.approximate_length() == 270
     assert max(np.bincount(np.array(first, dtype=int) % 90)) == 3
     assert sorted(first) != sorted(ages_read(rows_of_units(given, with_unit(max_rows=3))))
     assert len(Table.read(duckdb.from_df(frame), with_unit(max_rows=3))) == 270
@@ -148,20 +140,25 @@ def test_what_comes_in_another_order_when_it_is_read_again_is_read_once_and_kept
 
 
 def test_rows_that_are_kept_lie_where_nobody_else_reads_them(monkeypatch):
-    monkeypatch.setattr(choosing, "_SHARE", 1e-12)  # no room in memory
+    files = []
+    real = tempfile.TemporaryFile
+
+    def noted(**options):
+        files.append(real(**options))
+        return files[-1]
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", noted)
     frame = pd.DataFrame({"age": [1, 2, 3], "p": [1, 1, 2]})
-    rows = choosing._KeptRows(Shuffled(frame), ("age", "p"))
-    about = os.fstat(rows._file.fileno())
+    rows = kept(shuffled(frame)[0], ("age", "p"))
+    (file,) = files
+    about = os.fstat(file.fileno())
     assert (about.st_mode & 0o777, about.st_nlink, about.st_size > 0) == (0o600, 0, True)
     assert sorted(ages_read(rows)) == [1, 2, 3]
 
-    class Secretive:
-        def __reduce__(self):
-            raise ValueError("secret")
-
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: open("/dev/full", "r+b"))  # noqa: SIM115
     with pytest.raises(DataError, match="cannot be kept") as found:
-        choosing._KeptRows(Shuffled(frame.assign(p=[Secretive()] * 3)), ("age", "p"))
-    assert "secret" not in "".join(traceback.format_exception(found.value))
+        kept(shuffled(frame)[0], ("age", "p"))
+    assert "No space" not in "".join(traceback.format_exception(found.value))
 
 
 def test_what_protects_single_rows_refuses_units():

@@ -38,10 +38,9 @@ from missdp.schema import OpenCategorical, Schema
 from missdp.schema.attributes import KINDS
 from missdp.schema.open_levels import at_most
 from missdp.schema.schema import FILE
-from missdp.table import FileRows, RowStream, Table, draft_columns
+from missdp.table import Rows, Table, draft_columns
 from missdp.table.check import lost_cells
 from missdp.table.memory import fits_into_memory
-from missdp.table.streams import HeldRows
 from missdp.table.table import in_sizes, read_columns
 from missdp.table.units import rows_of_units
 from missdp.table.written import check_holds, holes_in, output_format, write_blocks
@@ -57,7 +56,7 @@ schema = typer.Typer(no_args_is_help=True, help="Draft and check schemas.", rich
 @prints(".toml")
 @reads_rows
 def draft(
-    data: RowStream,
+    data: Rows,
     output: Annotated[Path, option("--output", "-o", help="Where to write the draft.")],
     overwrite: OverwriteOption = False,
     no_header: Annotated[
@@ -142,7 +141,7 @@ def import_(
 @reads_rows
 def check(
     schema: Annotated[Path, argument(help="TOML schema.")],
-    data: RowStream | None = None,
+    data: Rows | None = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check a schema, whether data fits it, and what of the schema would stop a release.
@@ -240,7 +239,7 @@ _MECHANISMS = ("mcar", "mar", "mnar", "self-masking")
 @prints(".csv")
 @reads_rows
 def simulate(
-    data: RowStream,
+    data: Rows,
     schema: SchemaOption,
     rate: Annotated[float, option(help="Share of missing cells per column with holes.")],
     output: OutputOption,
@@ -291,9 +290,9 @@ def simulate(
         say(f"Fewer in what rules fill, or make not applicable: {', '.join(mended)}.")
 
 
-def _blocks(data: RowStream, facts: Schema, mechanism: str) -> Iterator[Table]:
+def _blocks(data: Rows, facts: Schema, mechanism: str) -> Iterator[Table]:
     """Yield the rows: all at once if they fit into memory, or each by itself may lose cells."""
-    if fits_into_memory(data.about(), facts, tables=_HELD):
+    if fits_into_memory(data.approximate_length(), facts, tables=_HELD):
         yield Table.read(data, facts)
     elif mechanism == "mcar":
         for columns in in_sizes(read_columns(data, facts), _BLOCK_ROWS, facts):
@@ -313,7 +312,7 @@ _WARNING = (
 
 @reads_rows
 def evaluate(
-    data: RowStream,
+    data: Rows,
     synthetic: SyntheticArgument,
     schema: Annotated[
         Path,
@@ -353,9 +352,9 @@ def evaluate(
         counted = rows = rows_of_units(data, facts)
         if facts.weighs:  # rows as often as they count
             read = Table.read(rows, facts.of_rows)  # the same rows of each unit
-            counted = HeldRows(read._as_counted().to_arrow(holes="codes"))
+            counted = Rows.of(read._as_counted().to_arrow(holes="codes"))
     data, facts = rows, facts.of_rows
-    truth, other = _held((counted, FileRows(synthetic)), facts)
+    truth, other = _held((counted, Rows.of(synthetic)), facts)
     if f1 and not (isinstance(truth, Table) and isinstance(other, Table)):
         raise ParameterError("--f1 learns from both tables in memory: they are too large for that")
     if test is not None and not f1:
@@ -401,9 +400,9 @@ def _facts_at(path: Path) -> Schema:
     return fitted.with_unit(fitted.unbinned)
 
 
-def _held(streams: tuple[RowStream, RowStream], facts: Schema) -> Iterator[Any]:
+def _held(streams: tuple[Rows, Rows], facts: Schema) -> Iterator[Any]:
     """Yield both tables, in memory if both fit into it; else they are read as often as needed."""
-    each = [stream.about() for stream in streams]
+    each = [stream.approximate_length() for stream in streams]
     rows = None if None in each else sum(n for n in each if n is not None)
     held = fits_into_memory(rows, facts, tables=2)  # and once more where they are aligned
     for stream, which in zip(streams, ("private", "synthetic"), strict=True):
@@ -427,11 +426,11 @@ def _said_of(table: str) -> AbstractContextManager[None]:
 
 def _public_facts(
     document: dict[str, Any],
-    truth: Table | RowStream,
-    other: Table | RowStream,
+    truth: Table | Rows,
+    other: Table | Rows,
     facts: Schema,
     *,
-    sources: tuple[RowStream, Path],
+    sources: tuple[Rows, Path],
 ) -> list[str]:
     """Say how both tables keep to the schema's kinds of missing and rules, where it has any."""
     from missdp.evaluate import missingness_by_kind, rule_violations

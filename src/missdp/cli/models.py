@@ -43,7 +43,7 @@ from missdp.schema import Schema
 from missdp.synth import load
 from missdp.synth.base import Synthesizer
 from missdp.synth.sampling import Selection
-from missdp.table import RowStream
+from missdp.table import Rows
 from missdp.table.written import check_holds, holes_in, numbered, output_format, write_blocks
 from missdp.words import warn_if_weak
 
@@ -171,7 +171,7 @@ def estimate(
 @prints(".csv")
 @reads_rows
 def impute(
-    data: RowStream,
+    data: Rows,
     schema: SchemaOption,
     model: Annotated[Path, option(help="A saved model (JSON) of this schema.")],
     output: OutputOption,

@@ -27,7 +27,7 @@ from missdp.errors import DataError, MissDPError, OutputError, ParameterError, r
 from missdp.files import check_outputs, picture_format, unnamed
 from missdp.schema import Schema
 from missdp.schema.layout import UnitCounts
-from missdp.table import FileRows, PartRows, RowStream, memory_limit
+from missdp.table import Rows, memory_limit
 
 _PIPE = "-"  # in place of a file: rows from standard input, results to standard output
 
@@ -170,7 +170,7 @@ def _rows_at(
     ] = None,
     memory: MemoryOption = None,
     engine: EngineOption = "missdp",
-) -> RowStream | str:
+) -> Rows | str:
     """Return what reads the rows that a command was pointed to; for Spark, where they are."""
     del memory  # in force by now
     asked = table is not None or select is not None
@@ -179,26 +179,26 @@ def _rows_at(
     if parts and asked:
         raise ParameterError("--parts is for files, and --table and --select are for databases")
     if parts:
-        return PartRows(data)
+        return Rows.of_parts(data)
     if engine == "spark":
         return data
     is_database = "://" in data or data.lower().endswith((".duckdb", ".ddb"))
     if is_database and (table is None) == (select is None):
         raise ParameterError("a database requires either --table NAME or --select SQL.")
     if "://" in data:
-        from missdp.engines import SQLRows
+        from missdp.engines import sql_rows
 
-        return SQLRows(data, table=table, query=select)
+        return sql_rows(data, table=table, query=select)
     if data.lower().endswith((".duckdb", ".ddb")):
-        from missdp.engines import DuckDBRows
+        from missdp.engines import duckdb_rows
 
-        return DuckDBRows(data, table=table, query=select)
+        return duckdb_rows(data, table=table, query=select)
     if asked:
         raise ParameterError(
             "--table and --select are for databases: name a .duckdb file, or a URL such as "
             "postgresql://user@server/database or sqlite:///visits.db"
         )
-    return FileRows(data)
+    return Rows.of(data)
 
 
 def reads_rows(command: Callable[..., None]) -> Callable[..., None]:
@@ -232,14 +232,12 @@ def reads_rows(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
-def check_apart(
-    outputs: Iterable[Path | None], data: RowStream | str, *others: Path | None
-) -> None:
+def check_apart(outputs: Iterable[Path | None], data: Rows | str, *others: Path | None) -> None:
     """Refuse early outputs that cannot be written, or that rows are, or would be, read from."""
     named = [path for path in outputs if path is not None]
     check_outputs(named, inputs=[*_files_of(data), *others])
     for path in named:
-        if isinstance(data, PartRows) and data.would_read(path):
+        if isinstance(data, Rows) and data.would_read(path):
             raise OutputError(
                 f"cannot write {str(path)!r}: from then on it would be one of the files that are "
                 f"read from {str(data.place)!r}; write into another folder"
@@ -253,12 +251,11 @@ def check_picture(plot: Path | None, *inputs: Path) -> None:
         check_outputs([plot], inputs=inputs)
 
 
-def _files_of(data: RowStream | str) -> list[Path]:
+def _files_of(data: Rows | str) -> list[Path]:
     """Return the files that rows are read from, none of which may be written to."""
-    if isinstance(data, FileRows):
-        return list(data.paths)
-    path = Path(data) if isinstance(data, str) else getattr(data, "path", None)
-    return [path] if isinstance(path, Path) else []
+    if isinstance(data, str):
+        return [Path(data)]
+    return [*data.files, *([] if data.place is None else [data.place])]
 
 
 def stated_assumption(

@@ -29,11 +29,9 @@ from missdp.schema.expressions import parse_names
 from missdp.schema.layout import PLAIN
 from missdp.schema.open_levels import check_found
 from missdp.schema.undeclared import domain_conditions
-from missdp.shelf import memory_in_force, on_disk
 from missdp.statistics import QueryRequest, check_queries, run_queries
-from missdp.table import RowStream, Table
+from missdp.table import Rows, Table
 from missdp.table.encode import Column
-from missdp.table.memory import fits_into_memory
 from missdp.table.table import joined, read_columns
 
 _Name = Annotated[str | None, option(metavar="ATTRIBUTE")]
@@ -42,7 +40,7 @@ _Name = Annotated[str | None, option(metavar="ATTRIBUTE")]
 @charges_ledger
 @reads_rows
 def query(
-    data: RowStream,
+    data: Rows,
     schema: SchemaOption,
     impute: Annotated[str, option(help="Attributes to fill, by commas (`a,b` in backticks).")],
     match: Annotated[str, option(help="Attributes that say who is near, by commas.")],
@@ -149,7 +147,7 @@ def query(
             return
         RUN.note_spending(epsilon)
         charged = charge.start(events, facts, rests_on)
-    with on_disk(_disk_limit(data, facts, requests)), working("reading the rows") as progress:
+    with working("reading the rows") as progress:
         rows = _read(data, facts, requests)
         RUN.note_spending(epsilon)
         progress("filling missing values and answering", None)
@@ -196,40 +194,22 @@ def _read_questions(path: Path) -> list[dict[str, str]]:
     return found
 
 
-# Bytes for each row at most, beside the table, where every row lacks what is filled.
-_ROW_BYTES, _DONOR_BYTES, _FILLED_BYTES = 200, 32, 24
-
-
 def _without_rows(facts: Schema) -> Table:
     """Return an empty table of the schema, which no ledger pays for."""
     plain = replace(facts, ledger="", file=PLAIN, ignore=(), keys=(), undeclared_columns=())
     return Table.read({name: [] for name in plain.stored.names}, plain)
 
 
-def _disk_limit(stream: RowStream, facts: Schema, requests: Sequence[QueryRequest]) -> int | None:
-    """Return how much memory to take before rows go to disk; None if all fit."""
-    # Nothing is refused: that would tell how many rows there are.
-    needed, _ = _needed(facts, requests)
-    fit = fits_into_memory(stream.about(), needed, beside=_row_bytes(requests[0]))
-    return None if fit else memory_in_force()
-
-
-def _row_bytes(request: QueryRequest) -> int:
-    """Return how many bytes a row takes at most, beside its cells."""
-    filled = 1 + request.impute.count(",")
-    return _ROW_BYTES + max(1, request.k) * _DONOR_BYTES + filled * _FILLED_BYTES
-
-
-def _read(stream: RowStream, facts: Schema, requests: Sequence[QueryRequest]) -> Table:
+def _read(rows: Rows, facts: Schema, requests: Sequence[QueryRequest]) -> Table:
     """Return the attributes that questions read, or all columns where one may refuse a cell."""
     some, valued = _needed(facts, requests)
     if valued is None:
-        return Table.read(stream, facts)
+        return Table.read(rows, facts)
 
     def lean(columns: dict[str, Column]) -> dict[str, Column]:
         return {n: c if n in valued else Column(c.codes) for n, c in columns.items()}
 
-    batches = read_columns(stream, facts, some.names, refusing=True)
+    batches = read_columns(rows, facts, some.names, refusing=True)
     return Table(some, joined(map(lean, batches), some))
 
 

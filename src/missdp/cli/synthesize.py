@@ -54,7 +54,6 @@ from missdp.files import PutOff, check_outputs
 from missdp.progress import Progress, progress_bar
 from missdp.schema import Schema, SurveyWeight, Unit
 from missdp.schema.layout import SchemaTable
-from missdp.shelf import memory_in_force
 from missdp.sources import STRATEGIES
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.fitting import fit_conditions
@@ -66,8 +65,9 @@ from missdp.synth.registry import (
     synthesizer_names,
 )
 from missdp.synth.sampling import Selection
-from missdp.table import Holes, PartRows, RowStream, Table, Values
-from missdp.table.streams import is_read_as_text
+from missdp.table import Holes, Rows, Table, Values
+from missdp.table.memory import memory_in_force
+from missdp.table.rows import is_read_as_text
 from missdp.table.written import check_holds, holes_in, output_format, write_each
 from missdp.words import in_a_line
 
@@ -85,7 +85,7 @@ _MEANT_FOR = "meant for up to 10,000 rows; else --delta or --public-rows"
 @charges_ledger
 @reads_rows
 def synthesize(
-    data: RowStream | str,
+    data: Rows | str,
     schema: SchemaOption,
     output: OutputOption,
     epsilon: Annotated[float | None, option(help="Privacy budget, above 0.")] = None,
@@ -293,7 +293,7 @@ def _read_for(facts: Schema, engine: str) -> Schema:
 
 
 @contextmanager
-def _read_by(engine: str, data: RowStream | str, facts: Schema) -> Iterator[Any]:
+def _read_by(engine: str, data: Rows | str, facts: Schema) -> Iterator[Any]:
     """Yield the rows as an engine reads them, as long as it runs."""
     if engine == "missdp":
         yield data
@@ -301,7 +301,7 @@ def _read_by(engine: str, data: RowStream | str, facts: Schema) -> Iterator[Any]
     from missdp.engines import spark_frame, spark_session
 
     names = (*facts.names, *([facts.unit.column] if facts.unit else []))
-    place, ignore = data if isinstance(data, PartRows) else str(data), facts.ignore
+    place, ignore = data if isinstance(data, Rows) else str(data), facts.ignore
     with spark_session() as session:
         yield spark_frame(place, names, session, ignore=ignore)
 

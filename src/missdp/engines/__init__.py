@@ -9,16 +9,16 @@ Nothing else in the package imports this one, but for the command line, inside a
 Spark is known by its type, and finds its way here by name.
 """
 
-from missdp.engines.databases import DuckDBRows, SQLRows
+from missdp.engines.databases import duckdb_rows, sql_rows
 from missdp.engines.spark import SparkSource
 from missdp.engines.spark_sessions import spark_frame, spark_session
 from missdp.engines.spark_tasks import sample_spark
 
 __all__ = [
-    "DuckDBRows",
-    "SQLRows",
     "SparkSource",
+    "duckdb_rows",
     "sample_spark",
     "spark_frame",
     "spark_session",
+    "sql_rows",
 ]

@@ -12,11 +12,10 @@ import json
 import tempfile
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
 
 from missdp.errors import (
     DataError,
@@ -25,12 +24,13 @@ from missdp.errors import (
     import_optional,
     replacing,
 )
-from missdp.shelf import memory_in_force
-from missdp.table.cells import Cells, HeldBatch
-from missdp.table.streams import Batch, RelationRows, RowStream, selected
+from missdp.table.cells import in_arrow
+from missdp.table.memory import memory_in_force
+from missdp.table.rows import Rows, of_relation, selected
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
 
 _BATCH_ROWS = 20_000  # as Python objects
@@ -39,8 +39,8 @@ _ENGINE_SHARE = 0.25  # of the memory in force
 _LEAST_ENGINE = 2 * 10**8
 
 
-class DuckDBRows(RelationRows):
-    """The rows of a table or a query of a DuckDB database file, which is opened read-only.
+def duckdb_rows(path: str | Path, *, table: str | None = None, query: str | None = None) -> Rows:
+    """Return the rows of a table or a query of a DuckDB database file, which is opened read-only.
 
     Parameters
     ----------
@@ -50,6 +50,18 @@ class DuckDBRows(RelationRows):
     query : str, optional
         One SELECT statement, instead.
 
+    Returns
+    -------
+    Rows
+        Private.
+
+    Raises
+    ------
+    DataError
+        If the database cannot be opened, or has no such table.
+    ParameterError
+        Unless either a table or one SELECT statement is given.
+
     Examples
     --------
     >>> import tempfile
@@ -57,29 +69,25 @@ class DuckDBRows(RelationRows):
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with duckdb.connect(f"{folder}/a.duckdb") as made:
     ...         _ = made.execute("CREATE TABLE patients AS SELECT 31 AS age, 'yes' AS smoker")
-    ...     DuckDBRows(f"{folder}/a.duckdb", table="patients").columns()
+    ...     duckdb_rows(f"{folder}/a.duckdb", table="patients").names
     ('age', 'smoker')
     """
+    import duckdb
 
-    def __init__(
-        self, path: str | Path, *, table: str | None = None, query: str | None = None
-    ) -> None:
-        import duckdb
-
-        _check_one(table, query)
-        self.path: Final = _file_at(path)
-        room = max(_LEAST_ENGINE, int(_ENGINE_SHARE * memory_in_force()))
-        unreadable = DataError(f"{str(path)!r} cannot be opened as a DuckDB database")
-        with replacing(duckdb.Error, by=unreadable):
-            connection = duckdb.connect(self.path, read_only=True)
-            connection.execute(f"SET memory_limit = '{room // 10**6}MB'")
-        _spill_privately(connection)
-        self._connection = connection
-        absent = DataError(f"there is no table {table!r} in {str(path)!r}")
-        with replacing(duckdb.Error, by=absent):
-            named = None if table is None else connection.table(table)
-        relation = selected(connection, str(query)) if named is None else named
-        super().__init__(relation, about=_estimate(connection, table))
+    _check_one(table, query)
+    place = _file_at(path)
+    room = max(_LEAST_ENGINE, int(_ENGINE_SHARE * memory_in_force()))
+    unreadable = DataError(f"{str(path)!r} cannot be opened as a DuckDB database")
+    with replacing(duckdb.Error, by=unreadable):
+        connection = duckdb.connect(place, read_only=True)
+        connection.execute(f"SET memory_limit = '{room // 10**6}MB'")
+    _spill_privately(connection)
+    absent = DataError(f"there is no table {table!r} in {str(path)!r}")
+    with replacing(duckdb.Error, by=absent):
+        named = None if table is None else connection.table(table)
+    relation = selected(connection, str(query)) if named is None else named
+    rows = of_relation(relation, lambda: _estimate(connection, table))
+    return replace(rows, place=place)
 
 
 def _spill_privately(connection: duckdb.DuckDBPyConnection) -> None:
@@ -111,8 +119,8 @@ def _estimate(connection: duckdb.DuckDBPyConnection, table: str | None) -> int |
     return None
 
 
-class SQLRows(RowStream):
-    """The rows of a table or a query of a database that SQLAlchemy can read.
+def sql_rows(url: str, *, table: str | None = None, query: str | None = None) -> Rows:
+    """Return the rows of a table or a query of a database that SQLAlchemy can read.
 
     Parameters
     ----------
@@ -122,6 +130,16 @@ class SQLRows(RowStream):
         Name of a table or view, with its schema if need be: ``"visits.patients"``.
     query : str, optional
         One SELECT statement, instead.
+
+    Returns
+    -------
+    Rows
+        Private. ``close`` closes the connection.
+
+    Raises
+    ------
+    ParameterError
+        If the URL is none, or unless either a table or one SELECT statement is given.
 
     Notes
     -----
@@ -135,16 +153,27 @@ class SQLRows(RowStream):
     ...     with contextlib.closing(sqlite3.connect(f"{folder}/a.db")) as made:
     ...         _ = made.execute("CREATE TABLE patients AS SELECT 31 AS age, 'yes' AS smoker")
     ...         made.commit()
-    ...     rows = SQLRows(f"sqlite:///{folder}/a.db", table="patients")
-    ...     found = rows.columns()
+    ...     rows = sql_rows(f"sqlite:///{folder}/a.db", table="patients")
+    ...     found = rows.names
     ...     rows.close()
     >>> found
     ('age', 'smoker')
     """
+    database = _Database(url, table, query)
+    return Rows(
+        database.columns,
+        database.batches,
+        database.approximate_length,
+        is_parsed=True,
+        place=database.path,
+        close=database.close,
+    )
 
-    unchecked = True
 
-    def __init__(self, url: str, *, table: str | None = None, query: str | None = None) -> None:
+class _Database:
+    """A connection to a database, and what is read of it."""
+
+    def __init__(self, url: str, table: str | None, query: str | None) -> None:
         _check_one(table, query)
         self._sql = _sqlalchemy()
         with replacing(Exception, by=ParameterError("the URL is not one of a database")):
@@ -163,7 +192,7 @@ class SQLRows(RowStream):
             with contextlib.closing(found):
                 return tuple(map(str, found.keys()))
 
-    def about(self) -> int | None:
+    def approximate_length(self) -> int | None:
         """Return what the planner of PostgreSQL expects, or what a file of SQLite could hold."""
         if self.path is not None:
             return self.path.stat().st_size // (_CELL_BYTES * len(self.columns()))
@@ -174,8 +203,10 @@ class SQLRows(RowStream):
             plan = json.loads(plan) if isinstance(plan, str) else plan
             return int(plan[0]["Plan"]["Plan Rows"])
 
-    def batches(self, names: tuple[str, ...]) -> Iterator[Batch]:
+    def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         """Yield the named columns of some rows at a time, cell by cell as the driver gives them."""
+        import pyarrow as pa
+
         with self._reading():
             columns = ", ".join(map(self._quoted, names))
             found = self._execute(f"SELECT {columns} FROM {self._from}", streamed=True)
@@ -183,10 +214,10 @@ class SQLRows(RowStream):
             while True:
                 with self._reading():
                     rows = found.fetchmany(_BATCH_ROWS)
-                    cells = [_array(list(column)) for column in zip(*rows, strict=True)]
+                    cells = [in_arrow(column) for column in zip(*rows, strict=True)]
                 if not rows:
                     return
-                yield HeldBatch(cells, len(rows))
+                yield pa.RecordBatch.from_arrays(cells, list(names))
 
     def close(self) -> None:
         """Close the connection."""
@@ -236,27 +267,6 @@ class SQLRows(RowStream):
             return DataError(f"{what} of the {self._backend} database cannot be read")
 
         return replacing(Exception, by=refused)
-
-    def __repr__(self) -> str:
-        return f"SQLRows({self._backend})"
-
-
-def _array(cells: list[Any]) -> Cells:
-    """Return cells of one type as that type; others as they are."""
-    import pyarrow as pa
-
-    # Of several types Arrow makes one: a cell would be read by what stands beside it.
-    kinds = {(type(cell), getattr(cell, "tzinfo", None) is None) for cell in cells}
-    if len(kinds - {(type(None), True)}) > 1:
-        return _as_they_are(cells)
-    try:
-        return pa.array(cells)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return _as_they_are(cells)
-
-
-def _as_they_are(cells: list[Any]) -> Cells:
-    return np.fromiter(cells, dtype=object, count=len(cells))
 
 
 def _sqlalchemy() -> Any:

@@ -33,8 +33,9 @@ from missdp.schema.layout import PLAIN, STEPS
 from missdp.session.counting import Clique, Counter
 from missdp.session.row_weights import RowWeight
 from missdp.sources.streamed import StreamedSource
+from missdp.table.cells import UNREAD
 from missdp.table.frames import check_columns, engine_of
-from missdp.table.units import UNREAD, identifiers, without_identifier
+from missdp.table.units import identifiers, without_identifier
 from missdp.types import Ints
 
 if TYPE_CHECKING:

@@ -30,8 +30,7 @@ from missdp.errors import (
     import_optional,
     replacing,
 )
-from missdp.table.read_files import csv_delimiter, file_batches, file_columns, is_csv
-from missdp.table.streams import PartRows
+from missdp.table.rows import Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -94,7 +93,7 @@ def _silent_log() -> Iterator[dict[str, str]]:
 
 
 def spark_frame(
-    data: str | Path | PartRows,
+    data: str | Path | Rows,
     names: tuple[str, ...],
     session: SparkSession,
     *,
@@ -104,7 +103,7 @@ def spark_frame(
 
     Parameters
     ----------
-    data : str, Path or PartRows
+    data : str, Path or Rows
         Text with ``://`` is a place of Parquet files that Spark knows how to reach, such as
         ``"s3a://hospital/visits"``; all else is on this machine, or mounted on all of them.
     names : tuple of str
@@ -112,6 +111,11 @@ def spark_frame(
     session : SparkSession
     ignore : tuple of str, default ()
         Columns that may be there besides.
+
+    Returns
+    -------
+    DataFrame
+        Private.
 
     Raises
     ------
@@ -125,18 +129,14 @@ def spark_frame(
         if isinstance(data, str) and "://" in data:
             with quiet():
                 return session.read.parquet(data)
-        if isinstance(data, PartRows):
-            paths = list(map(_url, data.paths))
-            file_columns(data.paths[0], names, unread=ignore)
-        else:
-            path = Path(data)
-            found = file_columns(path, names, unread=ignore)
-            paths = [_url(path)]
-            if is_csv(path):
-                for _ in file_batches(path, found):  # Spark takes any quote for closed
-                    pass
-                with quiet():
-                    return _csv(paths[0], found, csv_delimiter(path), session)
+        rows = Rows.of(data)
+        rows.check(names, unread=ignore)
+        paths = list(map(_url, rows.files))
+        if rows.is_text:
+            for _ in rows.batches(rows.names):  # Spark takes any quote for closed
+                pass
+            with quiet():
+                return _csv(paths[0], rows.names, rows.data_files[0].header.delimiter, session)
         with quiet():
             return session.read.parquet(*paths)
 

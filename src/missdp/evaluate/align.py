@@ -20,7 +20,7 @@ from missdp.schema.numeric import code_dtype
 from missdp.table import Table
 from missdp.table.encode import Column
 from missdp.table.follow import follow_rules
-from missdp.table.streams import stream_of
+from missdp.table.rows import is_streamed
 from missdp.table.table import in_sizes, read_columns
 
 _BLOCK_ROWS = 2**18
@@ -46,7 +46,7 @@ def schema_of(*tables: Any, schema: Schema | None) -> Schema:
 
 def aligned(data: Any, schema: Schema) -> Callable[[], Iterator[Table]]:
     """Return what yields a table's rows, in blocks, with every attribute allowed to be missing."""
-    if isinstance(data, Table) or stream_of(data) is None:
+    if not is_streamed(data):
         table = _read(data, schema)
         return lambda: iter([table])
     opened = _open_schema(schema)
@@ -55,11 +55,10 @@ def aligned(data: Any, schema: Schema) -> Callable[[], Iterator[Table]]:
 
 def blocks_of(data: Any, schema: Schema) -> Iterator[Table]:
     """Yield the rows of a table under a schema without rules; streams in blocks."""
-    stream = None if isinstance(data, Table) else stream_of(data, schema)
-    if stream is None:
+    if not is_streamed(data):
         yield fitted(data, schema) if isinstance(data, Table) else Table.read(data, schema)
         return
-    for columns in in_sizes(read_columns(stream, schema), _BLOCK_ROWS, schema):
+    for columns in in_sizes(read_columns(data, schema), _BLOCK_ROWS, schema):
         yield Table(schema, columns)
 
 

@@ -22,7 +22,7 @@ from missdp.files import write_atomically
 from missdp.office.facts import template
 from missdp.schema import Schema
 from missdp.table import Table
-from missdp.table.streams import HeldRows, stream_of
+from missdp.table.rows import Rows
 from missdp.table.units import rows_of_units
 from missdp.words import printed
 
@@ -167,8 +167,8 @@ def _one_of_each(data: Any, schema: Schema) -> Any:
     unit = schema.unit
     if unit is None or isinstance(data, Table):
         return data
-    rows = stream_of(data, schema) or HeldRows(data)
-    if unit.column not in rows.columns():
+    rows = Rows.of(data)
+    if unit.column not in rows.names:
         return data
     alike = _of_rows(replace(schema, unit=None))
     return rows_of_units(data, replace(alike, unit=replace(unit, max_rows=1)))

@@ -36,7 +36,7 @@ from missdp.session.row_kernel import ROWS_AT_ONCE
 from missdp.sources.filling import Filling, completed, modelled_codes
 from missdp.table import Holes, Table, check_holes
 from missdp.table.encode import Column
-from missdp.table.streams import stream_of
+from missdp.table.rows import is_streamed
 from missdp.table.table import in_sizes, read_columns
 from missdp.threads import in_order, one_blas_thread
 from missdp.types import Floats
@@ -180,7 +180,7 @@ class DPImputer(StableTransformer):
 
         Parameters
         ----------
-        data : DuckDB relation, RowStream, str or Path
+        data : DuckDB relation, Rows, str or Path
             Read once; with a seed, rows are filled as :meth:`transform` fills them.
         draws : int, default 1
             How often to fill the missing cells.
@@ -190,15 +190,15 @@ class DPImputer(StableTransformer):
         list of Table
             The next rows, filled that many times; at least one block, perhaps without rows.
         """
-        fill, schema, stream = self._completed(), self.schema_, stream_of(data, self.schema_)
-        if stream is None:
+        fill, schema = self._completed(), self.schema_
+        if not is_streamed(data):
             raise DataError("only files, DuckDB relations and streams are filled in blocks")
 
         def filled(block: tuple[int, dict[str, Column]]) -> list[Table]:
             table, first = Table(schema, block[1]), block[0] * _BLOCK_ROWS
             return [fill(table, draw=draw, first=first) for draw in range(draws)]
 
-        blocks = in_sizes(read_columns(stream, schema), _BLOCK_ROWS, schema)
+        blocks = in_sizes(read_columns(data, schema), _BLOCK_ROWS, schema)
         return in_order(filled, enumerate(blocks), n_jobs=2)
 
     def _completed(self) -> Callable[..., Table]:

@@ -29,10 +29,10 @@ def composed(cell: _Cell) -> _Cell | str:
     return unicodedata.normalize("NFC", cell) if isinstance(cell, str) else cell
 
 
-def canonical(cell: object) -> str | None:
+def level_text(cell: object) -> str | None:
     """Return the text that a cell with a value is compared by; None if it cannot be a level.
 
-    >>> canonical(" J45 "), canonical(7.0), canonical(" ")
+    >>> level_text(" J45 "), level_text(7.0), level_text(" ")
     ('J45', '7', None)
     """
     text = number_text(cell) if isinstance(cell, float) else cell
@@ -93,7 +93,7 @@ class OpenCategorical(Categorical):
         return ReleasedCategorical(**facts)
 
     def _problems(self) -> Iterator[str]:
-        if self.other != canonical(self.other):
+        if self.other != level_text(self.other):
             yield "other must be text that is printable, in Unicode's form NFC, and not too long"
         if type(self.max_levels) is not int or not 1 <= self.max_levels <= _MOST_LEVELS:
             yield f"max_levels must be a whole number from 1 to {_MOST_LEVELS}"
@@ -123,7 +123,7 @@ class ReleasedCategorical(Categorical):
 
     def _problems(self) -> Iterator[str]:
         yield from super()._problems()
-        if self.levels[-1] != self.other or any(x != canonical(x) for x in self.levels):
+        if self.levels[-1] != self.other or any(x != level_text(x) for x in self.levels):
             yield "levels must be canonical text, and the bucket must be the last of them"
 
 

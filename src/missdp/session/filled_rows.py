@@ -14,7 +14,6 @@ import numpy as np
 from missdp.errors import ParameterError
 from missdp.schema import Schema
 from missdp.schema.modelled import complete_schema
-from missdp.schema.numeric import code_dtype
 from missdp.session.counting import (
     Counter,
     CountingSource,
@@ -27,10 +26,12 @@ from missdp.session.exact_counts import ExactCounts
 from missdp.session.held_rows import HeldSource
 from missdp.session.row_kernel import Block, RowFunction, column_ranges, map_rows
 from missdp.session.row_weights import RowWeight
-from missdp.shelf import Blocks
+from missdp.spool import Spool
 from missdp.threads import in_order
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from missdp.session.counted_rows import CountedRows
 
 
@@ -86,16 +87,20 @@ class CodeStore(CountingSource):
     schema : Schema
         Public facts about the rows.
     blocks : iterable of mapping
-        Blocks of codes; private. They are kept as `missdp.shelf.Blocks`.
+        Blocks of codes; private. They are kept in a `missdp.spool.Spool`.
     """
 
     def __init__(self, schema: Schema, blocks: Iterable[Block]) -> None:
+        import pyarrow as pa
+
         super().__init__(schema)
-        self._blocks = Blocks({a.name: code_dtype(a) for a in schema}, blocks)
+        names = schema.names
+        self._spool = Spool(pa.record_batch({n: block[n] for n in names}) for block in blocks)
 
     def _count(self, counter: Counter, weight: RowWeight | None) -> None:
-        def count(block: Block) -> None:
-            count_block(counter, block, len(next(iter(block.values()))), weight)
+        def count(batch: pa.RecordBatch) -> None:
+            block = {name: batch[name].to_numpy() for name in self.schema.names}
+            count_block(counter, block, batch.num_rows, weight)
 
-        for _ in in_order(count, self._blocks):
+        for _ in in_order(count, self._spool):
             pass

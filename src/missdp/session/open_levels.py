@@ -51,7 +51,6 @@ from missdp.session.sampling import NoiseSource, check_scale
 from missdp.session.session import Release
 from missdp.table.encode import Encoder
 from missdp.table.frames import engine_of
-from missdp.table.streams import Batch
 
 _FURTHEST = 40.0  # standard deviations of the noise; what lies beyond is bounded
 _ROUNDED = 1 + 1e-9  # far more than sums of exponentials are off
@@ -85,7 +84,7 @@ class OpenRows:
     ----------
     facts : tuple of OpenCategorical
         The columns with open levels; public.
-    rows : stream of rows, or a frame of an engine
+    rows : Rows, or a frame of an engine
         Private.
     failure : float, default 0.0
         What was charged, beside the budget of the session, for values of single rows in all columns
@@ -133,7 +132,7 @@ class OpenRows:
 
 
 def occurring(
-    batches: Iterable[Batch], attributes: Sequence[OpenCategorical]
+    batches: Iterable[Any], attributes: Sequence[OpenCategorical]
 ) -> list[dict[str, int]]:
     """Return how many rows have each value of each column, in this order; private."""
     found: list[dict[str, int]] = [{} for _ in attributes]

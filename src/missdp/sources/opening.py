@@ -12,7 +12,7 @@ from missdp.sources.streamed import DuckDBSource
 from missdp.table import Table
 from missdp.table.frames import engine_of
 from missdp.table.memory import fits_into_memory
-from missdp.table.streams import RelationRows, stream_of
+from missdp.table.rows import Rows, is_streamed
 
 
 def open_source(data: Any, schema: Schema, *, reads: Reads = "counts") -> MarginalSource:
@@ -20,7 +20,7 @@ def open_source(data: Any, schema: Schema, *, reads: Reads = "counts") -> Margin
 
     Parameters
     ----------
-    data : Table, frame, DuckDB relation, RowStream, str, Path or MarginalSource
+    data : Table, frame, DuckDB relation, Rows, str, Path or MarginalSource
         Frames and tables are held in memory. Files and streams are held in memory, too, if by their
         metadata they fit into it (see `missdp.table.memory_limit`). Other files and streams, and
         DuckDB relations, are streamed. Spark data frames are counted by Spark. A source is returned
@@ -59,10 +59,11 @@ def _open(data: Any, schema: Schema, reads: Reads) -> MarginalSource:
     if (engine := engine_of(data)) is not None:
         opened: MarginalSource = engine.source(data, schema)
         return opened
-    stream = stream_of(data)
-    held = reads == "rows" and type(stream) is not RelationRows  # of a relation no length is known
-    if stream is not None and not held and not fits_into_memory(stream.about(), schema):
-        return DuckDBSource(stream, schema)
+    if is_streamed(data):
+        data = Rows.of(data, schema)
+        held = reads == "rows" and data.length is not None  # of a relation no length is known
+        if not held and not fits_into_memory(data.approximate_length(), schema):
+            return DuckDBSource(data, schema)
     return MemorySource(Table.read(data, schema))
 
 

@@ -15,11 +15,10 @@ from missdp.errors import ParameterError
 from missdp.schema import Schema
 from missdp.session.counting import Clique, Counter, CountingSource, count_block
 from missdp.session.observed_rows import ObservedRow, rows_where
-from missdp.session.row_kernel import Block, map_rows
+from missdp.session.row_kernel import Block
 from missdp.session.row_weights import RowWeight
 from missdp.table.row_functions import CodedRow
-from missdp.table.streams import Batch, RowStream, selected, stream_of
-from missdp.threads import in_order
+from missdp.table.rows import Rows, is_streamed, selected
 
 if TYPE_CHECKING:
     import duckdb
@@ -88,7 +87,7 @@ class DuckDBSource(StreamedSource):
 
     Parameters
     ----------
-    data : DuckDB relation, str, Path or RowStream
+    data : DuckDB relation, str, Path or Rows
         A path names a CSV or Parquet file. The columns must be exactly the schema's, in any order.
     schema : Schema
         The declared domain.
@@ -113,23 +112,20 @@ class DuckDBSource(StreamedSource):
 
     def __init__(
         self,
-        data: duckdb.DuckDBPyRelation | str | Path | RowStream,
+        data: duckdb.DuckDBPyRelation | str | Path | Rows,
         schema: Schema,
         *,
         n_jobs: int | None = None,
     ) -> None:
         if n_jobs is not None and n_jobs < 1:
             raise ParameterError(f"n_jobs must be at least 1, not {n_jobs}")
-        stream = stream_of(data, schema)
-        if stream is None:
-            raise ParameterError(
-                "data must be a DuckDB relation, the path of a file, or rows that stream"
-            )
+        if not is_streamed(data):
+            raise ParameterError("data must be a DuckDB relation, the path of a file, or Rows")
         self._n_jobs = n_jobs
-        self._stream = stream
-        self._unchecked = stream.unchecked
+        self._stream = Rows.of(data, schema)
+        self._unchecked = self._stream.is_parsed
         super().__init__(schema)
-        stream.check(schema.stored.names)
+        self._stream.check(schema.stored.names)
 
     @classmethod
     def from_query(
@@ -163,12 +159,8 @@ class DuckDBSource(StreamedSource):
     ) -> Iterator[tuple[Block, int]]:
         """Yield codes of the rows that count, a batch at a time, and count them."""
         wanted = tuple(dict.fromkeys((*read, *self._observed)))
-        coded = CodedRow(self.schema, names, wanted, with_values=False)
 
-        def found(batch: Batch) -> tuple[Block, int]:
-            cells = {name: batch.column(place) for place, name in enumerate(names)}
-            codes: Block = map_rows(coded, cells, batch.num_rows)
-            n_rows = batch.num_rows
+        def counted(codes: Block, n_rows: int) -> tuple[Block, int]:
             if self._observed:
                 marks = ObservedRow(self.schema, self._observed)
                 codes, n_rows = rows_where(marks, codes, n_rows)
@@ -176,4 +168,5 @@ class DuckDBSource(StreamedSource):
                 count_block(counter, codes, n_rows, weight)
             return codes, n_rows
 
-        yield from in_order(found, self._stream.batches(names), n_jobs=self._n_jobs)
+        coded = CodedRow(self.schema, names, wanted, with_values=False)
+        yield from coded.blocks(self._stream, counted, n_jobs=self._n_jobs)

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.errors import ParameterError, UnprovenError, number, one_of
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.shelf import blocks, in_portions, room, runs
+from missdp.statistics.blocks import blocks, in_portions, runs
 from missdp.statistics.imputed_rows import Rows
 
 MetricName = Literal["gower", "euclidean"]
@@ -204,7 +204,7 @@ class Layout:
         least. A recipient lacks one that surely applies to it. Others, to whom none applies or of
         whom that is open, are neither. Each row's own cells decide.
         """
-        give, take = (room(len(rows), bool) for _ in range(2))
+        give, take = (np.empty(len(rows), bool) for _ in range(2))
         for where, part in rows.parts():
             lacks, valued, whole = (np.full(len(part), start) for start in (False, False, True))
             for name in names:
@@ -268,7 +268,7 @@ class Layout:
         tied = np.where(total > 0, np.append(np.diff(near.shell_donors), 0)[last], 0)
         ways = np.where(total > k, tied, 1)
         stops = np.concatenate([[0], np.cumsum(ways)])
-        chosen = room(int(stops[-1]) * k, np.int64).reshape(-1, k)
+        chosen = np.empty(int(stops[-1]) * k, np.int64).reshape(-1, k)
         for part in in_portions(ways * k, _ROWS):
             cell, turn = runs(ways[part])
             cell += part.start
@@ -286,14 +286,14 @@ def _side(rows: IntArray, cell: NDArray[np.integer], cells: int) -> _Side:
     of_rows = cell[rows]
     counts = np.bincount(of_rows, minlength=cells)
     start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    by_cell = room(len(rows), np.int64)
+    by_cell = np.empty(len(rows), np.int64)
     by_cell[:] = rows[np.argsort(of_rows, kind="stable")]
     return _Side(by_cell, start)
 
 
 def _cells(rows: Rows, metric: Metric) -> tuple[IntArray, NDArray[np.integer]]:
     """Return the matching cells that occur, and which of them each row is in."""
-    keys = room(len(rows), np.int64)
+    keys = np.empty(len(rows), np.int64)
     for where, part in rows.parts():
         key = np.zeros(len(part), dtype=np.int64)
         columns = [*(_state(part, n) for n in metric.together), *map(part.codes, metric.names)]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import ParameterError, SchemaError, names_of, number, one_of
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
-from missdp.shelf import blocks, pick, room
+from missdp.statistics.blocks import blocks
 from missdp.statistics.donors import (
     IntArray,
     Layout,
@@ -250,7 +250,7 @@ class NearestNeighbours:
         layout = Layout.of(rows, [name for name, _, _ in self.fills], self.metric)
         donors, start = layout.ways(self.k)
         order, counts = np.argsort(layout.donees.rows), layout.donees.counts
-        filled, lists = (room(len(order), np.int64) for _ in range(2))
+        filled, lists = (np.empty(len(order), np.int64) for _ in range(2))
         filled[:] = layout.donees.rows[order]
         lists[:] = np.repeat(np.arange(np.count_nonzero(counts)), counts[counts > 0])[order]
         columns = {fill[0]: _fill(rows, fill, donors) for fill in self.fills}
@@ -261,13 +261,13 @@ class NearestNeighbours:
 def _fill(table: Rows, fill: Fill, donors: IntArray) -> ImputedCells:
     """Return one attribute in all ways, from the donors of each; donor -1 holds the default."""
     name, how, default = fill
-    attribute, given = table.schema[name], room(len(table) + 1, np.float64)
+    attribute, given = table.schema[name], np.empty(len(table) + 1, np.float64)
     for where, part in table.parts():
         given[where] = part.values(name) if isinstance(attribute, Numeric) else part.codes(name)
     given[-1] = default
-    codes, values = room(len(donors), np.int64), room(len(donors), np.float64)
+    codes, values = np.empty(len(donors), np.int64), np.empty(len(donors), np.float64)
     for where in blocks(len(donors), max(1, _AT_ONCE // donors.shape[1])):
-        some = pick(given, donors[where])
+        some = given[donors[where]]
         if isinstance(attribute, Numeric):
             ones = some.mean(axis=1) if how == "mean" else some[:, 0]
             values[where] = np.clip(ones, attribute.lower, attribute.upper)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from missdp.errors import DataError, ParameterError
 from missdp.schema import Numeric, Schema
 from missdp.schema.logic import Cells, Truth
-from missdp.shelf import blocks, in_portions, pick, room, runs
+from missdp.statistics.blocks import blocks, in_portions, runs
 from missdp.table import Table
 from missdp.table.encode import Column
 from missdp.types import Flags, Floats, Ints
@@ -257,7 +257,7 @@ class ImputedRows:
             column = self.table.column(name)
             for array in (column.codes, column.values):
                 if array is not None:
-                    cells = pick(array, ways.rows)
+                    cells = array[ways.rows]
                     bits = cells.view(np.int64) if cells.dtype.kind == "f" else cells
                     found, place = np.unique(bits, return_inverse=True)
                     kind = np.unique(kind * len(found) + place, return_inverse=True)[1]
@@ -316,7 +316,7 @@ class ImputedRows:
             return filled
         if len(self) <= PART_ROWS:
             return filled.where(self.applies(name).is_true[filled.rows])
-        keep = room(len(filled.rows), bool)
+        keep = np.empty(len(filled.rows), bool)
         for part in blocks(len(self), PART_ROWS):
             came = ImputedRows(self._cut(part.start, part.stop), ImputationResult())
             here = filled.places(part.start, part.stop)
@@ -334,7 +334,7 @@ def with_one_kind_of_missing(table: Table) -> Table:
     columns = {name: table.column(name) for name in schema.names}
     for a in merged:
         column = columns[a.name]
-        codes = room(len(table), column.codes.dtype)
+        codes = np.empty(len(table), column.codes.dtype)
         plainly = column.codes.dtype.type(a.missing_code)
         for where in blocks(len(table), PART_ROWS):
             codes[where] = np.minimum(column.codes[where], plainly)

@@ -74,8 +74,8 @@ from missdp.synth.search_grid import (
 from missdp.synth.split import limit_of
 from missdp.table import Table
 from missdp.table.frames import engine_of, frame_kind
-from missdp.table.streams import is_read_as_text, rows_of
-from missdp.table.units import UnitRows, rows_of_units
+from missdp.table.rows import Rows, is_read_as_text
+from missdp.table.units import rows_of_units
 from missdp.types import Floats, FrameKind, Ints
 from missdp.words import warn_if_weak
 
@@ -338,8 +338,7 @@ def _as_rows(
             return frame, schema.of_rows, frame_kind(data), sums
         if not isinstance(data, Table) and not schema.weighs:
             rows = rows_of_units(data, schema)
-            sums = rows.sums if isinstance(rows, UnitRows) else None
-            return rows, schema.of_rows, frame_kind(data), sums
+            return rows, schema.of_rows, frame_kind(data), rows.unit_sums
         read = Table.read(data, schema)
         return read._of_rows(), schema.of_rows, read.kind, read._sums
     coded = isinstance(data, Table) or is_source(data)
@@ -357,7 +356,7 @@ def _as_rows(
     if coded:
         return data, schema, data.kind if isinstance(data, Table) else "pandas", None
     again = bool(opened) and engine_of(data) is None
-    return (rows_of(data, known) if again else data), schema, frame_kind(data), None
+    return (Rows.of(data, known) if again else data), schema, frame_kind(data), None
 
 
 def check_unit(request: Request[Any]) -> int:

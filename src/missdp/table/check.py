@@ -6,24 +6,34 @@ A release must not report lost cells. `missdp schema check` lists the columns fo
 from __future__ import annotations
 
 from dataclasses import replace
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from missdp.errors import DataError
-from missdp.schema import AnyAttribute, Date, Numeric, OpenCategorical, ReleasedCategorical, Schema
-from missdp.schema.attributes import MISSING, OUTSIDE
-from missdp.table.cells import Chunk, Plain, Unreadable, dated, distinct, read_numbers, taken
+from missdp.schema import (
+    AnyAttribute,
+    Date,
+    Layout,
+    Numeric,
+    OpenCategorical,
+    ReleasedCategorical,
+    Schema,
+)
+from missdp.schema.attributes import MISSING, OUTSIDE, read_number
+from missdp.table.cells import Cell, distinct, is_moment, read_numbers, value_of
 from missdp.table.encode import Encoder
 from missdp.table.number_styles import number_style
-from missdp.table.streams import RowStream, rows_of
+from missdp.table.rows import Rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
-def lost_cells(stream: RowStream, schema: Schema) -> dict[str, tuple[str, ...]]:
+def lost_cells(rows: Rows, schema: Schema) -> dict[str, tuple[str, ...]]:
     """Return the columns of which a schema loses cells without a word, by what is lost. Private.
 
     Parameters
     ----------
-    stream : RowStream
+    rows : Rows
         The private rows.
     schema : Schema
 
@@ -42,11 +52,12 @@ def lost_cells(stream: RowStream, schema: Schema) -> dict[str, tuple[str, ...]]:
     bucketed = (OpenCategorical, ReleasedCategorical)
     closed = [a for a in schema if a.size and not isinstance(a, bucketed)]
     bare = [replace(a, nullable=True, outside="missing") for a in closed]
-    empty = {a.name: Encoder(a) for a in bare if a.name not in filled}
-    blank = {a.name: Encoder(replace(a, outside="error")) for a in bare if a.name in empty}
-    styles, unreadable, rows = set[str](), set[str](), 0
-    for batch in rows_of(stream, schema).batches(schema.names):
-        rows += batch.num_rows
+    file = schema.file
+    empty = {a.name: Encoder(a, file) for a in bare if a.name not in filled}
+    blank = {a.name: Encoder(replace(a, outside="error"), file) for a in bare if a.name in empty}
+    styles, unreadable, n_rows = set[str](), set[str](), 0
+    for batch in Rows.of(rows, schema).batches(schema.names):
+        n_rows += batch.num_rows
         for place, attribute in enumerate(schema):
             name, column = attribute.name, batch.column(place)
             if name in empty and (empty[name].encode(column).codes < attribute.size).any():
@@ -56,26 +67,32 @@ def lost_cells(stream: RowStream, schema: Schema) -> dict[str, tuple[str, ...]]:
                     blank[name].encode(column)
                 except DataError:
                     del blank[name]
-            for cell in () if attribute.refuses else _unread(column, attribute):
-                if isinstance(cell, Unreadable):
+            for cell in () if attribute.refuses else _unread(column, attribute, file):
+                value = value_of(cell)
+                if value is None:
                     unreadable.add(name)
-                elif isinstance(cell, str) and attribute.kind == "numeric":
-                    styles |= {name} if number_style([cell.strip()], every=True) else set()
+                elif attribute.kind == "numeric" and isinstance(value, str):
+                    text = value.strip()
+                    if read_number(text) is not None:  # in another way than the file declares
+                        unreadable.add(name)
+                    elif number_style([text], every=True):
+                        styles.add(name)
     ordered = (tuple(n for n in schema.names if n in found) for found in (styles, unreadable))
-    nothing = tuple(name for name in empty if name in blank and rows)
-    without = tuple(n for n in empty if rows and n not in nothing)
+    nothing = tuple(name for name in empty if name in blank and n_rows)
+    without = tuple(n for n in empty if n_rows and n not in nothing)
     names = ("without_values", "blank", "other_styles", "unreadable")
     found = zip(names, (without, nothing, *ordered), strict=True)
     return {name: columns for name, columns in found if columns}
 
 
-def _unread(column: Chunk, attribute: AnyAttribute) -> list[Plain]:
-    """Return the distinct cells, of numbers those that are neither numbers nor codes."""
-    if isinstance(attribute, Date):
-        return distinct(column, dated)[0]
-    if isinstance(attribute, Numeric):
+def _unread(column: pa.Array, attribute: AnyAttribute, file: Layout) -> list[Cell]:
+    """Return the distinct cells; of numbers and dates only those that are not read as such."""
+    import pyarrow as pa
+
+    if isinstance(attribute, Numeric) and not isinstance(attribute, Date):
         codes = (code for kind in attribute.kinds for code in attribute.codes_of(kind))
         texts = {code.strip(): MISSING for code in codes if isinstance(code, str)}
-        _, marks = read_numbers(column, texts)
-        column = taken(column, np.flatnonzero(marks == OUTSIDE))
-    return distinct(column)[0]
+        _, status = read_numbers(column, texts, file)
+        column = column.filter(pa.array(status == OUTSIDE))
+    cells = (cell for cell in distinct(column)[0] if cell is not None)
+    return [cell for cell in cells if not (isinstance(attribute, Date) and is_moment(cell))]

@@ -18,7 +18,7 @@ import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -41,7 +41,7 @@ _DELIMITERS: Final = ",;\t|"
 _MAX_ROW_BYTES = 2**24  # longest row
 _THREAD_BYTES = 2**27  # memory that a thread of DuckDB takes for batches of rows, at the most
 _CHUNK_BYTES = 2**20  # also the longest header record
-_BATCH_ROWS = 32_768
+BATCH_ROWS: Final = 32_768
 _QUERY: Final = """
 SELECT {columns} FROM read_csv({path}, auto_detect = false, all_varchar = true, header = {header},
     delim = {delimiter}, quote = '"', escape = '"', columns = {names}, strict_mode = true,
@@ -56,118 +56,177 @@ class Header:
 
     delimiter: str
     names: tuple[str, ...]
-    declared: bool = False  # by the schema: the first record is a row
 
 
-def opened(path: Path) -> Any:
-    """Open a CSV file to read its bytes."""
-    return gzip.open(path, "rb") if _is_packed(path) else path.open("rb")
-
-
-def read_header(path: Path, layout: Layout = PLAIN) -> Header:
-    """Return the delimiter and the names; of several delimiters that which makes most names."""
-    tabs = path.suffix.lower() == ".tsv"
-    if layout.header:
-        return Header("\t" if tabs else layout.delimiter, layout.header, declared=True)
-    text = next(_in_utf8(path, layout), b"").decode("utf-8-sig", "surrogateescape")
-    found: list[Header] = []
-    for delimiter in "\t" if tabs else _DELIMITERS:
-        with contextlib.suppress(csv.Error, StopIteration):  # a quote is open, or goes on
-            lines = io.StringIO(text, newline="")
-            found.append(
-                Header(delimiter, tuple(next(csv.reader(lines, delimiter=delimiter, strict=True))))
-            )
-    header = max(found, key=lambda one: len(one.names), default=Header("", ()))
-    if not header.names:
-        raise csv.Error("no header line")
-    "".join(header.names).encode("utf-8")  # only here: other text that is not UTF-8 is no name
-    if any(name.lstrip() != name and name.lstrip().startswith('"') for name in header.names):
-        raise csv.Error("a quote behind a blank: DuckDB would take it to begin a cell")
-    return header
-
-
-def csv_batches(
-    path: Path, header: Header, names: tuple[str, ...], layout: Layout = PLAIN
-) -> Iterator[pa.RecordBatch]:
-    """Yield the named columns as text, a batch of rows at a time; empty fields are null.
-
-    DuckDB reads quickly in parallel, and refuses a quote that is never closed. But it may refuse a
-    cell in quotes at the end of a buffer, so that the rows before it decide. A file that is refused
-    is thus read again from buffer to buffer, if all its quotes are closed.
+@dataclass(frozen=True)
+class CsvFile:
+    """A CSV file.
 
     Parameters
     ----------
     path : Path
-    header : Header
-    names : tuple of str
-        Columns of the header, in any order.
+        Its name, whose suffix says whether it is packed and whether tabs separate its fields.
+    place : Path
+        Where its bytes are read, which may be an open file.
     layout : Layout, optional
-        States the encoding of the file.
-
-    Yields
-    ------
-    pyarrow.RecordBatch
-        Private. DuckDB's errors quote cells: the caller replaces them.
-
-    Raises
-    ------
-    csv.Error
-        If a quote is never closed.
-    duckdb.Error, OSError
-        If DuckDB cannot parse the file.
+        How it is written.
     """
-    import duckdb
-    import pyarrow as pa
 
-    done = 0
-    with contextlib.suppress(duckdb.Error, pa.ArrowException, OSError):
-        for batch in _parsed(path, header, names, layout, parallel="true"):
-            yield batch
-            done += batch.num_rows
-        return
-    if not _closes_quotes(path, header, layout):
-        raise csv.Error("a quote is never closed")
-    for batch in _parsed(path, header, names, layout, parallel="false"):
-        if batch.num_rows > done:
-            yield batch.slice(done)
-        done = max(0, done - batch.num_rows)
+    path: Path
+    place: Path
+    layout: Layout = PLAIN
 
+    @property
+    def _is_packed(self) -> bool:
+        return self.path.suffix.lower() == ".gz"
 
-def _closes_quotes(path: Path, header: Header, layout: Layout) -> bool:
-    """Whether no quote is open at the end of a file; Python takes long to tell."""
-    end, record = "\0end of the file", list[str]()
-    limit = csv.field_size_limit(_MAX_ROW_BYTES)
-    try:
-        with (
-            opened(path) as file,
-            io.TextIOWrapper(file, layout.encoding, "replace", newline="") as lines,
-        ):
-            for cells in csv.reader(chain(lines, ["\n", end]), delimiter=header.delimiter):
-                record = cells
-    finally:
-        csv.field_size_limit(limit)
-    return record == [end]
+    def opened(self) -> Any:
+        """Open the file to read its bytes."""
+        return gzip.open(self.place, "rb") if self._is_packed else self.place.open("rb")
 
+    @cached_property
+    def header(self) -> Header:
+        """The delimiter and the names; of several delimiters that which makes most names."""
+        tabs = self.path.suffix.lower() == ".tsv"
+        if self.layout.header:
+            return Header("\t" if tabs else self.layout.delimiter, self.layout.header)
+        text = next(self.in_utf8(), b"").decode("utf-8-sig", "surrogateescape")
+        found: list[Header] = []
+        for delimiter in "\t" if tabs else _DELIMITERS:
+            with contextlib.suppress(csv.Error, StopIteration):  # a quote is open, or goes on
+                lines = io.StringIO(text, newline="")
+                record = next(csv.reader(lines, delimiter=delimiter, strict=True))
+                found.append(Header(delimiter, tuple(record)))
+        header = max(found, key=lambda one: len(one.names), default=Header("", ()))
+        if not header.names:
+            raise csv.Error("no header line")
+        "".join(header.names).encode("utf-8")  # only here: other text that is not UTF-8 is no name
+        if any(name.lstrip() != name and name.lstrip().startswith('"') for name in header.names):
+            raise csv.Error("a quote behind a blank: DuckDB would take it to begin a cell")
+        return header
 
-def _parsed(
-    path: Path, header: Header, names: tuple[str, ...], layout: Layout, *, parallel: str
-) -> Iterator[pa.RecordBatch]:
-    """Yield the named columns of all rows that DuckDB parses."""
-    places = [header.names.index(name) for name in names]
-    select = partial(
-        _QUERY.format,
-        columns=", ".join(f"c{place}" for place in places),
-        header=str(not header.declared).lower(),
-        delimiter=_literal(header.delimiter),
-        names="{" + ", ".join(f"'c{k}': 'VARCHAR'" for k in range(len(header.names))) + "}",
-        longest=_MAX_ROW_BYTES,
-        parallel=parallel,
-    )
-    with _for_duckdb(path, layout) as place, _database() as connection:
-        packed = _is_packed(path) and layout.is_utf8
-        query = select(path=_literal(place), compression="'gzip'" if packed else "'none'")
-        for batch in connection.sql(query).to_arrow_reader(_BATCH_ROWS):
-            yield batch.rename_columns(list(names))
+    def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns as text, a batch of rows at a time; empty fields are null.
+
+        DuckDB reads quickly in parallel, and refuses a quote that is never closed. But it may
+        refuse a cell in quotes at the end of a buffer, so that the rows before it decide. A file
+        that is refused is thus read again from buffer to buffer, if all its quotes are closed.
+
+        Parameters
+        ----------
+        names : tuple of str
+            Columns of the header, in any order.
+
+        Yields
+        ------
+        pyarrow.RecordBatch
+            Private. DuckDB's errors quote cells: the caller replaces them.
+
+        Raises
+        ------
+        csv.Error
+            If a quote is never closed.
+        duckdb.Error, OSError
+            If DuckDB cannot parse the file.
+        """
+        import duckdb
+        import pyarrow as pa
+
+        done = 0
+        with contextlib.suppress(duckdb.Error, pa.ArrowException, OSError):
+            for batch in self._parsed(names, parallel="true"):
+                yield batch
+                done += batch.num_rows
+            return
+        if not self._closes_quotes():
+            raise csv.Error("a quote is never closed")
+        for batch in self._parsed(names, parallel="false"):
+            if batch.num_rows > done:
+                yield batch.slice(done)
+            done = max(0, done - batch.num_rows)
+
+    def _closes_quotes(self) -> bool:
+        """Whether no quote is open at the end of a file; Python takes long to tell."""
+        end, record = "\0end of the file", list[str]()
+        limit = csv.field_size_limit(_MAX_ROW_BYTES)
+        try:
+            with (
+                self.opened() as file,
+                io.TextIOWrapper(file, self.layout.encoding, "replace", newline="") as lines,
+            ):
+                rows = csv.reader(chain(lines, ["\n", end]), delimiter=self.header.delimiter)
+                for cells in rows:
+                    record = cells
+        finally:
+            csv.field_size_limit(limit)
+        return record == [end]
+
+    def _parsed(self, names: tuple[str, ...], *, parallel: str) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns of all rows that DuckDB parses."""
+        header = self.header
+        places = [header.names.index(name) for name in names]
+        select = partial(
+            _QUERY.format,
+            columns=", ".join(f"c{place}" for place in places),
+            header=str(not self.layout.header).lower(),
+            delimiter=_literal(header.delimiter),
+            names="{" + ", ".join(f"'c{k}': 'VARCHAR'" for k in range(len(header.names))) + "}",
+            longest=_MAX_ROW_BYTES,
+            parallel=parallel,
+        )
+        packed = self._is_packed and self.layout.is_utf8
+        with self._for_duckdb() as place, _database() as connection:
+            query = select(path=_literal(place), compression="'gzip'" if packed else "'none'")
+            for batch in connection.sql(query).to_arrow_reader(BATCH_ROWS):
+                yield batch.rename_columns(list(names))
+
+    def in_utf8(self) -> Iterator[bytes]:
+        """Yield the bytes of the file in UTF-8, a chunk at a time; a file in UTF-8 as it is."""
+        utf8 = self.layout.is_utf8
+        decoder = None if utf8 else codecs.getincrementaldecoder(self.layout.encoding)()
+        with self.opened() as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                yield chunk if decoder is None else decoder.decode(chunk).encode("utf-8")
+        if decoder is not None:
+            yield decoder.decode(b"", final=True).encode("utf-8")
+
+    @contextlib.contextmanager
+    def _for_duckdb(self) -> Iterator[str]:
+        """Yield where DuckDB reads: a copy in UTF-8, without a name, if it has to be decoded."""
+        if self.layout.is_utf8:
+            yield _as_glob(self.place)
+            return
+        with contextlib.ExitStack() as stack:
+            with _writing():
+                copy = stack.enter_context(tempfile.TemporaryFile(prefix="missdp-", buffering=0))
+            for chunk in self.in_utf8():
+                with _writing():
+                    copy.write(chunk)
+            yield f"/dev/fd/{copy.fileno()}"
+
+    def count_lines(self, limit: int) -> int:
+        """Return the number of line ends, or one above the limit."""
+        lines = 0
+        with self.opened() as file:
+            while lines <= limit and (block := file.read(_CHUNK_BYTES)):
+                lines += block.count(b"\n")
+                if b"\r" in block:
+                    lines += block.count(b"\r") - block.count(b"\r\n")
+        return lines
+
+    def undecodable_line(self) -> int | None:
+        """Return the number of the first line that cannot be decoded; None if all can."""
+        decoder, lines = codecs.getincrementaldecoder(self.layout.encoding)(), 1
+        with self.opened() as file:
+            chunk = None
+            while chunk != b"":
+                chunk, state = file.read(_CHUNK_BYTES), decoder.getstate()
+                try:
+                    lines += decoder.decode(chunk, final=not chunk).count("\n")
+                except UnicodeDecodeError:
+                    decoder.setstate(state)
+                    return lines + _lines_before(decoder, chunk)
+        return None
 
 
 def _database() -> duckdb.DuckDBPyConnection:
@@ -179,52 +238,12 @@ def _database() -> duckdb.DuckDBPyConnection:
     return duckdb.connect(config={**NO_EXTENSIONS, **limits})
 
 
-def _in_utf8(path: Path, layout: Layout) -> Iterator[bytes]:
-    """Yield the bytes of a file in UTF-8, a chunk at a time; a file in UTF-8 as it is."""
-    decoder = None if layout.is_utf8 else codecs.getincrementaldecoder(layout.encoding)()
-    with opened(path) as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            yield chunk if decoder is None else decoder.decode(chunk).encode("utf-8")
-    if decoder is not None:
-        yield decoder.decode(b"", final=True).encode("utf-8")
-
-
-@contextlib.contextmanager
-def _for_duckdb(path: Path, layout: Layout) -> Iterator[str]:
-    """Yield where DuckDB reads a file: a copy in UTF-8, without a name, if it has to be decoded."""
-    if layout.is_utf8:
-        yield _as_glob(path)
-        return
-    with contextlib.ExitStack() as stack:
-        with _writing():
-            copy = stack.enter_context(tempfile.TemporaryFile(prefix="missdp-", buffering=0))
-        for chunk in _in_utf8(path, layout):
-            with _writing():
-                copy.write(chunk)
-        yield f"/dev/fd/{copy.fileno()}"
-
-
 def _writing() -> replacing:
     why = (
         "a file in another encoding than UTF-8 is decoded into a temporary file, which cannot be "
         "written. Make room in the folder that TMPDIR names, or convert the file to UTF-8"
     )
     return replacing(OSError, by=DataError(why))
-
-
-def undecodable_line(path: Path, layout: Layout = PLAIN) -> int | None:
-    """Return the number of the first line of a file that cannot be decoded; None if all can."""
-    decoder, lines = codecs.getincrementaldecoder(layout.encoding)(), 1
-    with opened(path) as file:
-        chunk = None
-        while chunk != b"":
-            chunk, state = file.read(_CHUNK_BYTES), decoder.getstate()
-            try:
-                lines += decoder.decode(chunk, final=not chunk).count("\n")
-            except UnicodeDecodeError:
-                decoder.setstate(state)
-                return lines + _lines_before(decoder, chunk)
-    return None
 
 
 def _lines_before(decoder: codecs.IncrementalDecoder, chunk: bytes) -> int:
@@ -234,10 +253,6 @@ def _lines_before(decoder: codecs.IncrementalDecoder, chunk: bytes) -> int:
         for place in range(len(chunk)):
             lines += decoder.decode(chunk[place : place + 1]).count("\n")
     return lines
-
-
-def _is_packed(path: Path) -> bool:
-    return path.suffix.lower() == ".gz"
 
 
 def _as_glob(path: Path) -> str:

@@ -19,11 +19,11 @@ import numpy as np
 from missdp.errors import DataError, replacing
 from missdp.schema import Layout
 from missdp.schema.attributes import LONGEST, MISSING, number_text
-from missdp.shelf import memory_in_force
-from missdp.table.cells import Cells, Plain, Unreadable, dated, distinct, read_numbers
+from missdp.table.cells import Cell, distinct, is_moment, is_of, read_numbers, value_of
 from missdp.table.csv_files import NO_EXTENSIONS
+from missdp.table.memory import memory_in_force
 from missdp.table.missing_codes import Proposed, text_codes
-from missdp.table.streams import RowStream
+from missdp.table.rows import Rows
 from missdp.types import Flags, Floats, Ints
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class DistinctCells:
         return replace(self, cells=cells, numbers=read_numbers(cells)[0])
 
 
-def distinct_cells(rows: RowStream, names: tuple[str, ...]) -> dict[str, DistinctCells]:
+def distinct_cells(rows: Rows, names: tuple[str, ...]) -> dict[str, DistinctCells]:
     """Return the distinct cells of columns; none of a table without rows."""
     import duckdb
 
@@ -170,7 +170,7 @@ def _connected() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _load(
-    connection: duckdb.DuckDBPyConnection, rows: RowStream, names: tuple[str, ...]
+    connection: duckdb.DuckDBPyConnection, rows: Rows, names: tuple[str, ...]
 ) -> tuple[int, set[str], set[str]]:
     """Copy rows; return their number, and the columns with cells of no type and of other types."""
     import pyarrow as pa
@@ -181,76 +181,49 @@ def _load(
     for batch in rows.batches(names):
         total += batch.num_rows
         arrays: dict[str, pa.Array] = {}
-        for k, name in enumerate(names):
-            cells = batch.column(k)
-            if isinstance(cells, pa.ChunkedArray):
-                cells = cells.combine_chunks()
-            size = len(cells)
-            arrays[f"n{k}"], arrays[f"t{k}"] = (
-                pa.nulls(size, pa.float64()),
-                pa.nulls(size, pa.string()),
-            )
-            if (numbers := _numbers(cells)) is not None:
-                arrays[f"n{k}"] = numbers
-            elif (texts := _texts(cells)) is not None:
-                arrays[f"t{k}"] = texts
-            else:
-                arrays[f"t{k}"], readable = _objects(cells)
+        for k, (name, cells) in enumerate(zip(names, batch.columns, strict=True)):
+            none = pa.nulls(len(cells))
+            if is_of(cells, "integer", "floating"):
+                values, status = read_numbers(cells)
+                arrays |= {f"n{k}": pa.array(values, mask=status < 0), f"t{k}": none}
+                continue
+            texts, readable = _texts(cells), True
+            if texts is None:
+                texts, readable = _canonical_texts(cells)
                 typed.add(name)
-                unreadable |= set() if readable else {name}
+            arrays |= {f"n{k}": none, f"t{k}": texts}
+            unreadable |= set() if readable else {name}
         connection.register("batch", pa.table(arrays))
         connection.execute("INSERT INTO cells SELECT * FROM batch")
     return total, unreadable, typed
 
 
-def _numbers(cells: Any) -> pa.Array | None:
-    """Return cells that are numbers by their type."""
-    import pyarrow as pa
-
-    if isinstance(cells, pa.ExtensionArray) or not isinstance(cells, pa.Array):
-        return None
-    if not (pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)):
-        return None
-    values, marks = read_numbers(cells)
-    return pa.array(values, mask=marks < 0)
-
-
-def _texts(cells: Any) -> pa.Array | None:
+def _texts(cells: pa.Array) -> pa.Array | None:
     """Return cells that are short texts by their type, without blanks around them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     kinds = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
-    if not isinstance(cells, pa.Array) or cells.type not in kinds:
-        return None
-    with contextlib.suppress(pa.ArrowInvalid):  # which is not UTF-8
-        texts = pc.utf8_trim_whitespace(cells.cast(pa.string()))
-        if (pc.max(pc.binary_length(texts)).as_py() or 0) <= LONGEST:
-            return texts
+    if cells.type in kinds:
+        with contextlib.suppress(pa.ArrowInvalid):  # which is not UTF-8
+            texts = pc.utf8_trim_whitespace(cells.cast(pa.string()))
+            if (pc.max(pc.binary_length(texts)).as_py() or 0) <= LONGEST:
+                return texts
     return None
 
 
-def _objects(cells: Cells) -> tuple[pa.Array, bool]:
+def _canonical_texts(cells: pa.Array) -> tuple[pa.Array, bool]:
     """Return the texts that cells are read as, and whether all can be read."""
     import pyarrow as pa
 
-    values, places = distinct(cells, dated)
-    texts = [_text(value) for value in values]
-    readable = all(t is not None or v is None for t, v in zip(texts, values, strict=True))
-    rows = pa.array(np.where(places < 0, len(texts), places))
-    return pa.array([*texts, None], pa.string()).take(rows), readable
+    known, rows = distinct(cells)
+    texts = [None if cell is None or not _is_readable(cell) else cell[0].strip() for cell in known]
+    readable = all(map(_is_readable, filter(None, known)))
+    return pa.array(texts, pa.string()).take(pa.array(rows % len(texts))), readable
 
 
-def _text(cell: Plain) -> str | None:
-    """Return the text that a cell is read as; None if there is none."""
-    if cell is None or isinstance(cell, Unreadable):
-        return None
-    if isinstance(cell, bool):
-        return str(cell).lower()
-    if isinstance(cell, float):
-        return number_text(cell)
-    text = cell.strip().removesuffix("T00:00:00.000000").removesuffix("T00:00:00")
-    return None if any("\ud800" <= c <= "\udfff" for c in text) else text
+def _is_readable(cell: Cell) -> bool:
+    return value_of(cell) is not None or is_moment(cell)
 
 
 def _counted(connection: duckdb.DuckDBPyConnection, place: int, size: int) -> DistinctCells:

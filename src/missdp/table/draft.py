@@ -49,8 +49,7 @@ from missdp.table.encode import Encoder
 from missdp.table.missing_codes import Proposed, number_codes, text_codes
 from missdp.table.number_styles import date_style, has_sign, layout_of, number_style
 from missdp.table.packages import Described
-from missdp.table.read_files import is_csv, numbered_columns
-from missdp.table.streams import FileRows, RowStream, rows_of
+from missdp.table.rows import Rows
 from missdp.types import Floats
 
 _MAX_DRAFT_LEVELS = 100
@@ -217,7 +216,7 @@ def draft_columns(data: Any, *, header: bool = True, encoding: str = "utf-8") ->
 
     Parameters
     ----------
-    data : frame, DuckDB relation, RowStream, str, Path, dict or list
+    data : frame, DuckDB relation, Rows, str, Path, dict or list
         The private rows, as :meth:`Table.read` takes them.
     header : bool, default True
         Whether the first line of a text file names its columns.
@@ -244,7 +243,7 @@ def draft_columns(data: Any, *, header: bool = True, encoding: str = "utf-8") ->
     "column 'pets' has cells that are neither short text in UTF-8, numbers nor true/false"
     """
     rows, layout = _opened(data, header=header, encoding=encoding)
-    names = rows.columns()
+    names = rows.names
     if not names:
         raise DataError("the data has no columns to draft a schema from")
     rows.check(names)
@@ -292,20 +291,25 @@ def _draft_of(
     )
 
 
-def _opened(data: Any, *, header: bool, encoding: str) -> tuple[RowStream, Layout]:
+def _opened(data: Any, *, header: bool, encoding: str) -> tuple[Rows, Layout]:
     """Return what reads the rows, and how the file is written."""
-    rows, layout = rows_of(data), Layout(encoding=encoding)
+    rows, layout = Rows.of(data), Layout(encoding=encoding)
     if header and layout == PLAIN:
         return rows, layout
-    if not (isinstance(rows, FileRows) and is_csv(rows.paths[0])):
+    if not rows.is_text:
         raise DataError("only text files, such as CSV, may lack a header line or have an encoding")
+    (file,) = rows.data_files
     if not header:
-        layout = numbered_columns(rows.paths[0], layout)
-    return FileRows(rows.paths[0], layout=layout), layout
+        first = file.with_layout(layout).header
+        columns = tuple(f"column{k + 1}" for k in range(len(first.names)))
+        tabs = first.delimiter == "\t"  # of a .tsv file
+        delimiter = "," if tabs else first.delimiter
+        layout = replace(layout, header=columns, delimiter=delimiter)
+    return rows.written(layout), layout
 
 
 def _chosen(
-    rows: RowStream, columns: Mapping[str, DistinctCells], layout: Layout
+    rows: Rows, columns: Mapping[str, DistinctCells], layout: Layout
 ) -> dict[str, AnyAttribute | _Unread]:
     """Return the first draft of each column that reads all its cells, or why it is not read."""
     said = rows.described()
@@ -325,18 +329,18 @@ def _difference_note(facts: Mapping[str, Any]) -> str:
 
 
 def _reads(
-    drafted: AnyAttribute | _Unread, cells: DistinctCells, rows: RowStream, layout: Layout
+    drafted: AnyAttribute | _Unread, cells: DistinctCells, rows: Rows, layout: Layout
 ) -> bool:
     """Whether a draft reads every cell: the distinct ones, or those of all rows."""
     if isinstance(drafted, _Unread | OpenCategorical):
         return True
-    chunks = iter([cells.cells])
+    columns, encoder = iter([cells.cells]), Encoder(drafted)
     if cells.sampled or cells.typed:
-        again = rows.laid_out(Schema((drafted,), file=layout))
-        chunks = (batch.column(0) for batch in again.batches((drafted.name,)))
+        encoder = Encoder(drafted, layout)
+        columns = (batch.column(0) for batch in rows.batches((drafted.name,)))
     try:
-        for chunk in chunks:
-            Encoder(drafted).encode(chunk)
+        for column in columns:
+            encoder.encode(column)
     except (SchemaError, DataError):
         return False
     return True
@@ -432,7 +436,7 @@ def draft_schema(data: Any) -> Schema:
 
     Parameters
     ----------
-    data : frame, DuckDB relation, RowStream, str, Path, dict or list
+    data : frame, DuckDB relation, Rows, str, Path, dict or list
         The private rows, as :meth:`Table.read` takes them.
 
     Returns

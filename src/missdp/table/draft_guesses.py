@@ -19,7 +19,7 @@ from missdp.schema import AnyAttribute, Date, DateTime, Difference, Schema
 from missdp.schema.dates import DateFormat
 from missdp.table.distinct_cells import DistinctCells
 from missdp.table.encode import Encoder
-from missdp.table.streams import RowStream
+from missdp.table.rows import Rows
 
 _DAYS: Final = (
     *("%d.%m.%Y", "%-d.%-m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%-d/%-m/%Y", "%-m/%-d/%Y", "%d-%m-%Y"),
@@ -142,7 +142,7 @@ def identifies(name: str, cells: DistinctCells) -> Literal["row", "unit"] | None
     return "unit" if several and _UNIT.search(_words(name)) else None
 
 
-def differences(rows: RowStream, attributes: Iterable[AnyAttribute]) -> Iterator[dict[str, Any]]:
+def differences(rows: Rows, attributes: Iterable[AnyAttribute]) -> Iterator[dict[str, Any]]:
     """Yield facts of differences of two dates, one never before the other, the shortest first."""
     dates = [a for a in attributes if isinstance(a, Date)]
     spans = sorted(
@@ -160,7 +160,7 @@ def differences(rows: RowStream, attributes: Iterable[AnyAttribute]) -> Iterator
             yield facts
 
 
-def _spans(rows: RowStream, dates: list[Date]) -> Iterator[tuple[str, str, float, float]]:
+def _spans(rows: Rows, dates: list[Date]) -> Iterator[tuple[str, str, float, float]]:
     """Yield two dates and the least and the greatest step from one to the other in a row."""
     units, both = [a.unit for a in dates], permutations(range(len(dates)), 2)
     pairs = [(i, j) for i, j in both if units[i] == units[j]]

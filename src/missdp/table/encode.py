@@ -1,50 +1,27 @@
-"""Cells become integer codes plus a mask, one column at a time, only here; and codes cells again.
+"""Cells become integer codes plus a mask, one column at a time, only here.
 
 The reading is row-local: the code, mask and value of a cell are a function of that cell and of its
-attribute alone. A cell without a value is written as null, or as a code that its attribute declares
-for the kind of missing that it is; the type of a written column depends on its attribute alone.
+attribute alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import DataError, ParameterError
-from missdp.schema import AnyAttribute, Numeric, OpenCategorical, ReleasedCategorical
-from missdp.schema.attributes import (
-    KIND_MARKS,
-    KINDS,
-    MISSING,
-    OUTSIDE,
-    Kind,
-    LevelReader,
-    number_text,
-)
+from missdp.errors import DataError
+from missdp.schema import AnyAttribute, Layout, Numeric, OpenCategorical, ReleasedCategorical
+from missdp.schema.attributes import KIND_MARKS, KINDS, MISSING, OUTSIDE, LevelReader
 from missdp.schema.dates import Date, code_text
+from missdp.schema.layout import PLAIN
 from missdp.schema.numeric import code_dtype
-from missdp.schema.open_levels import canonical, check_found, composed
-from missdp.table.cells import (
-    Cells,
-    Chunk,
-    Marks,
-    Plain,
-    Unreadable,
-    distinct,
-    read_dates,
-    read_numbers,
-    written,
-)
-from missdp.types import Flags, Floats, Ints
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-_Item = TypeVar("_Item", bound=np.generic)
+from missdp.schema.open_levels import check_found, composed, level_text
+from missdp.table.cells import Cell, Status, distinct, in_arrow, read_dates, read_numbers, value_of
+from missdp.types import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,19 +40,28 @@ class Column:
 
 
 class Encoder:
-    """Encode columns of one attribute by its public facts."""
+    """Encode columns of one attribute by its public facts.
 
-    def __init__(self, attribute: AnyAttribute) -> None:
-        self._attribute = attribute
+    Parameters
+    ----------
+    attribute : AnyAttribute
+    layout : Layout, optional
+        How numbers are written in text.
+    """
+
+    def __init__(self, attribute: AnyAttribute, layout: Layout = PLAIN) -> None:
+        self._attribute, self._layout = attribute, layout
+        self._code_of_status = _code_of_status(attribute)
         codes = {kind: attribute.codes_of(kind) for kind in attribute.kinds}
-        self._code_of = _code_of_mark(attribute)
-        self._codes: dict[str | float, int] = {}  # marks of codes: of text, and of numbers
-        if isinstance(attribute, Date):
-            for kind, given in codes.items():
-                self._codes |= dict.fromkeys(_as_dates(attribute, given), KIND_MARKS[kind])
-        elif isinstance(attribute, Numeric):
-            for kind, given in codes.items():
-                self._codes |= dict.fromkeys(map(_stripped, given), KIND_MARKS[kind])
+        if isinstance(attribute, Numeric):
+            marked = [(code, KIND_MARKS[kind]) for kind, given in codes.items() for code in given]
+            dates = isinstance(attribute, Date)
+            self._texts = {code_text(c): mark for c, mark in marked if dates or isinstance(c, str)}
+            self._sentinels = {float(c): mark for c, mark in marked if not isinstance(c, str)}
+            if isinstance(attribute, Date):  # some codes are dates, such as 9999-12-31
+                values, possible = attribute.read_texts([*self._texts])
+                marks = np.array([*self._texts.values()])[possible].tolist()
+                self._sentinels = dict(zip(values[possible].tolist(), marks, strict=True))
         elif isinstance(attribute, OpenCategorical | ReleasedCategorical):
             normal = {kind: tuple(map(composed, given)) for kind, given in codes.items()}
             self._levels = LevelReader((), normal)  # which knows the codes of missing cells
@@ -83,257 +69,126 @@ class Encoder:
         else:
             self._levels = LevelReader(attribute.levels, codes)
 
-    def occurring(self, data: Cells) -> Iterator[tuple[str, int]]:
+    def occurring(self, data: Any) -> Iterator[tuple[str, int]]:
         """Yield how many cells have each value of an open attribute, one or none each; private."""
         attribute = self._attribute
         assert isinstance(attribute, OpenCategorical)
-        for chunk in _chunks(data):
-            cells, indices = distinct(chunk)
-            times = np.bincount(indices[indices >= 0], minlength=len(cells)).tolist()
-            for cell, count in zip(cells, times, strict=True):
-                if cell is None or isinstance(cell, Unreadable) or not count:
-                    continue
-                if self._levels.read(composed(cell)) == OUTSIDE:
-                    yield canonical(cell) or attribute.other, count
+        cells, rows = distinct(in_arrow(data))
+        counts = np.bincount(rows[rows >= 0], minlength=len(cells)).tolist()
+        for cell, count in zip(cells, counts, strict=True):
+            value = value_of(cell) if cell is not None and count else None
+            if value is not None and self._levels.read(composed(value)) == OUTSIDE:
+                yield level_text(value) or attribute.other, count
 
-    def encode(self, data: Cells) -> Column:
+    def encode(self, data: Any) -> Column:
         """Return the codes of a column, and its values if the attribute is numeric."""
         check_found((self._attribute,))
-        chunks = _chunks(data)
-        if not isinstance(self._attribute, Numeric):
-            return self._levelled(_join([self._find(chunk) for chunk in chunks]))
-        texts = {code: mark for code, mark in self._codes.items() if isinstance(code, str)}
-        a = self._attribute
-        values, marks = zip(
-            *(
-                read_dates(chunk, a, texts) if isinstance(a, Date) else read_numbers(chunk, texts)
-                for chunk in chunks
-            ),
-            strict=True,
-        )
-        return self._numeric(a, _join(values), _join(marks))
+        data = in_arrow(data)
+        if isinstance(self._attribute, Date):
+            return self._numeric(*read_dates(data, self._attribute, self._texts))
+        if isinstance(self._attribute, Numeric):
+            return self._numeric(*read_numbers(data, self._texts, self._layout))
+        cells, rows = distinct(data)
+        return self._levelled(np.array([self._level(cell) for cell in cells], np.int32)[rows])
 
     def encode_numbers(self, values: Floats) -> Column:
         """Return the codes of numbers that are known; NaN is missing."""
-        marks = np.where(np.isnan(values), np.int8(MISSING), np.int8(0))
-        assert isinstance(self._attribute, Numeric)
-        return self._numeric(self._attribute, values, marks)
+        return self._numeric(values, np.where(np.isnan(values), np.int8(MISSING), np.int8(0)))
 
-    def _find(self, chunk: Chunk) -> NDArray[np.int32]:
-        cells, indices = distinct(chunk)
-        found = np.fromiter((self._find_one(cell) for cell in cells), np.int32, len(cells))
-        return np.append(found, np.int32(MISSING))[indices]
-
-    def _find_one(self, cell: Plain) -> int:
-        if cell is None:
-            return MISSING
+    def _level(self, cell: Cell | None) -> int:
+        """Return the level of a cell, or the negative status of a cell that has none."""
+        value = None if cell is None else value_of(cell)
         attribute = self._attribute
-        if not isinstance(attribute, ReleasedCategorical):
-            return OUTSIDE if isinstance(cell, Unreadable) else self._levels.read(cell)
-        found = OUTSIDE if isinstance(cell, Unreadable) else self._levels.read(composed(cell))
-        if found != OUTSIDE:
-            return found
-        return self._found.get(canonical(cell) or attribute.other, len(self._found) - 1)
+        released = isinstance(attribute, ReleasedCategorical)
+        if value is None:
+            found = MISSING if cell is None else OUTSIDE
+        else:
+            found = self._levels.read(composed(value) if released else value)
+        if found == OUTSIDE and isinstance(attribute, ReleasedCategorical):
+            return self._found.get(level_text(value) or attribute.other, len(self._found) - 1)
+        return found
 
     def _levelled(self, found: NDArray[np.int32]) -> Column:
+        """Apply the policy to levels."""
         attribute = self._attribute
         if attribute.outside == "other":
             assert attribute.other is not None
             none = (found == MISSING) & (not attribute.kinds)
             found = np.where((found == OUTSIDE) | none, self._levels.read(attribute.other), found)
         if attribute.outside == "error":
-            _refuse_outside(attribute, found == OUTSIDE)
-            _refuse_null(attribute, found == MISSING)
-        codes = np.where(found < 0, self._code_of[np.maximum(-found, 0)], found)
-        return Column(codes=codes.astype(code_dtype(attribute)))
+            self._refuse(found)
+        codes = np.where(found < 0, self._code_of_status[np.maximum(-found, 0)], found)
+        return Column(codes.astype(code_dtype(attribute)))
 
-    def _numeric(self, attribute: Numeric, values: Floats, marks: Marks) -> Column:
-        """Apply the policy; ``values`` is NaN where marks are below 0."""
-        for code, mark in self._codes.items():
-            if not isinstance(code, str):
-                here = np.flatnonzero(values == code)
-                values[here], marks[here] = np.nan, mark
-        missing, unreadable = marks < 0, marks == OUTSIDE
+    def _numeric(self, values: Floats, status: Status) -> Column:
+        """Apply the policy to numbers; the status says why a cell has none."""
+        attribute = self._attribute
+        assert isinstance(attribute, Numeric)
+        for sentinel, mark in self._sentinels.items():
+            status = np.where(values == sentinel, np.int8(mark), status)
         if attribute.outside == "clamp":
-            missing &= ~unreadable | attribute.nullable
-            values[np.isnan(values)] = attribute.lower
-            if attribute.integer:
-                np.rint(values, out=values)
-            np.clip(values, attribute.lower, attribute.upper, out=values)
-            missing &= len(attribute.kinds) > 0
+            values, status = self._clamped(attribute, values, status)
         else:
-            outside = unreadable | (values < attribute.lower) | (values > attribute.upper)
+            outside = (values < attribute.lower) | (values > attribute.upper)
             if attribute.integer:
-                outside |= ~missing & (values != np.floor(values))
+                outside |= values != np.floor(values)
+            status = np.where((status == 0) & outside, np.int8(OUTSIDE), status)
             if attribute.outside == "error":
-                _refuse_outside(attribute, outside)
-                _refuse_null(attribute, missing)
-            missing |= outside
-            values[missing] = attribute.lower
+                self._refuse(status)
+        without = np.flatnonzero(status)
+        values[without] = attribute.lower
         values = attribute.round_to_step(values) + 0.0  # one zero only: -0.0 + 0.0 is 0.0
         codes = attribute.encode_values(values)
-        several = len(attribute.kinds) > 1
-        codes[missing] = self._code_of[-marks[missing] if several else -MISSING]
+        codes[without] = self._code_of_status[-status[without]]
         return Column(codes=codes.astype(code_dtype(attribute)), values=values)
 
+    @staticmethod
+    def _clamped(attribute: Numeric, values: Floats, status: Status) -> tuple[Floats, Status]:
+        """Move numbers to the nearest bound; no number is ``lower`` if none may be missing."""
+        missing = (status < 0) & ((status != OUTSIDE) | attribute.nullable) & bool(attribute.kinds)
+        values = np.where(status < 0, attribute.lower, values)
+        values = np.rint(values) if attribute.integer else values
+        clipped = np.clip(values, attribute.lower, attribute.upper)
+        return clipped, np.where(missing, status, np.int8(0))
 
-def _as_dates(attribute: Date, codes: Sequence[str | float]) -> Iterator[str | float]:
-    """Yield the texts of codes, and the dates that some of them are, such as 9999-12-31."""
-    texts = [code_text(code) for code in codes]
-    values, possible = attribute.read_texts(texts)
-    yield from texts
-    yield from values[possible].tolist()
+    def _refuse(self, status: NDArray[np.integer]) -> None:
+        """Refuse cells outside the domain, and cells without a value that must have one."""
+        attribute = self._attribute
+        if (status == OUTSIDE).any():
+            raise _outside(attribute)
+        if not attribute.kinds and (status < 0).any():
+            raise DataError(
+                f"column {attribute.name!r} has missing cells but is not declared nullable; "
+                "set nullable = true in the schema if it may have holes"
+            )
 
 
-def _stripped(code: str | float) -> str | float:
-    return code.strip() if isinstance(code, str) else float(code)
-
-
-def _code_of_mark(attribute: AnyAttribute) -> Ints:
-    """Return the code of a cell without a value, by minus the mark that its reading gave."""
-    marks = [-KIND_MARKS[kind] for kind in KINDS]
+def _code_of_status(attribute: AnyAttribute) -> Ints:
+    """Return the code of a cell without a value, by minus its status."""
     null = attribute.missing_code if attribute.nullable else attribute.size
-    found = np.full(1 + max(marks), null, dtype=np.int64)
+    found = np.full(1 + max(-KIND_MARKS[kind] for kind in KINDS), null, dtype=np.int64)
     for place, kind in enumerate(attribute.kinds):
         found[-KIND_MARKS[kind]] = attribute.size + place
     return found
 
 
-def _chunks(data: Cells) -> list[Chunk]:
-    import pyarrow as pa
-
-    if not isinstance(data, pa.ChunkedArray):
-        return [data]
-    return data.chunks or [pa.array([], data.type)]
-
-
-def _join(parts: Sequence[NDArray[_Item]]) -> NDArray[_Item]:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def _refuse_outside(attribute: AnyAttribute, outside: Flags) -> None:
-    if outside.any():
-        if isinstance(attribute, Numeric):
-            bounds = ", ".join(map(attribute.format_value, (attribute.lower, attribute.upper)))
-            expected = f"{_noun(attribute)} in [{bounds}]"
-            remedy = "Correct the bounds if they are wrong"
-            settings = 'outside = "clamp" or "missing"'
-        else:
-            expected = f"one of its {attribute.size} declared levels"
-            remedy = "Add the level to the schema if it is public"
-            settings = 'outside = "missing"'
-        raise DataError(
-            f"column {attribute.name!r} contains a value that is not {expected}, or a cell that "
-            f"cannot be read. {remedy}, correct the data, or set {settings} in the schema."
-        )
+def _outside(attribute: AnyAttribute) -> DataError:
+    if isinstance(attribute, Numeric):
+        bounds = ", ".join(map(attribute.format_value, (attribute.lower, attribute.upper)))
+        expected = f"{_noun(attribute)} in [{bounds}]"
+        remedy = "Correct the bounds if they are wrong"
+        settings = 'outside = "clamp" or "missing"'
+    else:
+        expected = f"one of its {attribute.size} declared levels"
+        remedy = "Add the level to the schema if it is public"
+        settings = 'outside = "missing"'
+    return DataError(
+        f"column {attribute.name!r} contains a value that is not {expected}, or a cell that "
+        f"cannot be read. {remedy}, correct the data, or set {settings} in the schema."
+    )
 
 
 def _noun(attribute: Numeric) -> str:
     if isinstance(attribute, Date):
         return f"a {attribute.kind}{f' as {attribute.format}' if attribute.format else ''}"
     return "a whole number" if attribute.integer else "a number"
-
-
-def _refuse_null(attribute: AnyAttribute, missing: Flags) -> None:
-    if not attribute.kinds and missing.any():
-        raise DataError(
-            f"column {attribute.name!r} has missing cells but is not declared nullable; "
-            "set nullable = true in the schema if it may have holes"
-        )
-
-
-#: How a cell without a value is written.
-Holes: TypeAlias = Literal["nulls", "codes"]
-_Code: TypeAlias = str | float
-
-
-#: How a cell with a level is written.
-Values: TypeAlias = Literal["codes", "labels"]
-
-
-def check_holes(holes: str, values: str = "codes") -> None:
-    """Refuse what is no way to write cells, without a value or with one."""
-    if holes not in ("nulls", "codes"):
-        raise ParameterError(f"holes must be 'nulls' or 'codes', not {holes!r}")
-    if values not in ("codes", "labels"):
-        raise ParameterError(f"values must be 'codes' or 'labels', not {values!r}")
-
-
-def _codes_to_write(attribute: AnyAttribute) -> dict[Kind, _Code]:
-    """Return what each kind is written as: its first code that is read as that kind, else null."""
-    given = {kind: attribute.codes_of(kind) for kind in attribute.kinds}
-    if not any(given.values()):
-        return {}
-    reader = None if isinstance(attribute, Numeric) else LevelReader(attribute.levels, given)
-    found: dict[Kind, _Code] = {}
-    for kind, codes in given.items():
-        for code in codes:
-            blank = isinstance(code, str) and not code.strip()
-            if blank if reader is None else reader.read(code) != KIND_MARKS[kind]:
-                continue
-            found[kind] = code.strip() if isinstance(code, str) else code
-            break
-    return found
-
-
-def decode(
-    attribute: AnyAttribute, column: Column, *, holes: Holes = "nulls", values: Values = "codes"
-) -> pa.Array:
-    """Return the cells of a column in a type that depends on the attribute alone."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    cells = _values(attribute, column, values)
-    written = _codes_to_write(attribute) if holes == "codes" else {}
-    if not written:
-        return cells
-    kind = _type(cells.type, written)
-    each = pa.array([_as(kind, written.get(name)) for name in attribute.kinds], type=kind)
-    place = column.codes.astype(np.int64) - attribute.size
-    fillers = each.take(pa.array(np.maximum(place, 0), mask=place < 0))
-    return pc.coalesce(pc.cast(cells, kind), fillers)
-
-
-def _values(attribute: AnyAttribute, column: Column, values: Values) -> pa.Array:
-    """Return the cells with null for every one that has no value."""
-    import pyarrow as pa
-
-    missing = column.codes >= attribute.size
-    if isinstance(attribute, Numeric):
-        if column.values is None:
-            raise DataError(
-                f"attribute {attribute.name!r} has bins only; draw values with with_values() first"
-            )
-        if isinstance(attribute, Date):
-            return written(attribute, column.values, missing)
-        kind = pa.int64() if attribute.integer else pa.float64()
-        cells = column.values.astype(np.int64) if attribute.integer else column.values
-        return pa.array(cells, type=kind, mask=missing)
-    indices = pa.array(np.where(missing, 0, column.codes).astype(np.int64), mask=missing)
-    labelled = values == "labels" and attribute.labels
-    levels = attribute.level_labels if labelled else attribute.levels
-    return pa.array(levels, None if levels else pa.string()).take(indices)
-
-
-def _type(plain: pa.DataType, written: Mapping[Kind, _Code]) -> pa.DataType:
-    """Return the type that holds values of a type, and codes."""
-    import pyarrow as pa
-
-    codes = written.values()
-    if not (pa.types.is_integer(plain) or pa.types.is_floating(plain)):
-        return pa.string()
-    if any(isinstance(code, str) for code in codes):
-        return pa.string()
-    whole = all(float(code).is_integer() for code in codes)
-    return plain if whole else pa.float64()
-
-
-def _as(kind: pa.DataType, code: _Code | None) -> _Code | None:
-    """Return a code as a cell of a type."""
-    import pyarrow as pa
-
-    if code is None or isinstance(code, str):
-        return code
-    if pa.types.is_string(kind):
-        return number_text(float(code))
-    return int(code) if pa.types.is_integer(kind) else float(code)

@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext
-from functools import cache, partial
+from contextlib import nullcontext, suppress
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from missdp.errors import DataError, ParameterError, import_optional, replacing
-from missdp.table.cells import Cells, Coded
+from missdp.table.cells import in_arrow, without_views
 from missdp.types import FrameKind
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
-
-
-#: The library whose tables come out.
-
-# Extension types whose cells Arrow takes over as they are; all others are read cell by cell.
-_ARROW_LIKE = (
-    *("StringDtype", "BooleanDtype", "ArrowDtype", "Float32Dtype", "Float64Dtype"),
-    "DatetimeTZDtype",
-    *(f"{sign}Int{bits}Dtype" for sign in ("", "U") for bits in (8, 16, 32, 64)),
-)
-
-
-@cache
-def _arrow_like() -> tuple[type, ...]:
-    import pandas as pd
-
-    return tuple(getattr(pd, name) for name in _ARROW_LIKE)
 
 
 def engine_of(data: Any) -> Any:
@@ -71,10 +53,23 @@ def _streams_arrow(data: Any) -> bool:
     return offered and nw.from_native(data, pass_through=True) is data
 
 
-def columns_from_native(
+def arrow_columns(
     data: Any, names: tuple[str, ...] | None = None, *, unread: Collection[str] = ()
-) -> dict[str, Cells]:
-    """Return a frame's columns as cells: ``names`` if given; none that is ``unread``."""
+) -> dict[str, pa.Array | pa.ChunkedArray]:
+    """Return a frame's columns in Arrow's types.
+
+    Parameters
+    ----------
+    data : frame, dict or list
+    names : tuple of str, optional
+        The columns that the frame must have; by default all.
+    unread : collection of str, optional
+        Columns that may be there, of which no cell is looked at.
+
+    Returns
+    -------
+    dict of str to Arrow array
+    """
     import pandas as pd
     import pyarrow as pa
 
@@ -82,12 +77,12 @@ def columns_from_native(
         data = _columns_of_records(data, names, unread)
     if not isinstance(data, (pd.DataFrame, pa.Table, dict)):
         data = _collected(data)
-    column: Callable[[int], Cells]
+    column: Callable[[int], Any]
     if isinstance(data, dict):
         found = list(map(str, data))
         lists = {n: cells for n, cells in zip(found, data.values(), strict=True) if n not in unread}
         _check_lists(lists.values())
-        column = lambda place: _objects(list(lists[found[place]]))  # noqa: E731
+        column = lambda place: in_arrow(lists[found[place]])  # noqa: E731
     else:
         given = data.column_names if isinstance(data, pa.Table) else data.columns
         found, column = list(map(str, given)), partial(_column, data)
@@ -139,45 +134,30 @@ def _collected(data: Any) -> Any:
         return frame.collect().to_native() if isinstance(frame, nw.LazyFrame) else data
 
 
-def _column(data: Any, position: int) -> Cells:
+def _column(data: Any, position: int) -> pa.Array | pa.ChunkedArray:
+    """Return a column in its own type; where that has no Arrow twin, cell by cell."""
     import narwhals as nw
     import pandas as pd
     import pyarrow as pa
 
-    if isinstance(data, pd.DataFrame):
-        return _pandas_column(data.iloc[:, position])
     if isinstance(data, pa.Table):
-        return data.column(position)
-    series = nw.from_native(data, eager_only=True)[:, position]
-    if series.dtype == nw.Object:  # of which polars would hand over the addresses
-        return _objects(series.to_list())
-    try:
-        return series.to_arrow()
-    except Exception:  # noqa: BLE001 - a type without Arrow twin
-        return _objects(series.to_list())
-
-
-def _pandas_column(column: pd.Series[Any]) -> Cells:
-    """Return a column in its own type; where that has no Arrow twin, cell by cell."""
-    import pandas as pd
-    import pyarrow as pa
-
-    kind = column.dtype
-    if isinstance(kind, pd.CategoricalDtype):
-        cells = _pandas_column(pd.Series(kind.categories))
-        assert not isinstance(cells, pa.ChunkedArray)
-        return Coded(cells, np.asarray(column.cat.codes))
-    native = kind.kind in "biufM" if isinstance(kind, np.dtype) else isinstance(kind, _arrow_like())
-    if native:
-        try:
-            return pa.Array.from_pandas(column)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            pass  # for example text with lone surrogates: read it cell by cell
-    return column.to_numpy(dtype=object)
-
-
-def _objects(cells: list[Any]) -> Cells:
-    return np.fromiter(cells, dtype=object, count=len(cells))
+        return without_views(data.column(position))
+    if isinstance(data, pd.DataFrame):  # whose columns may have any names, also several the same
+        column = data.iloc[:, position]
+        series = nw.from_native(column, series_only=True)
+    else:
+        series = nw.from_native(data, eager_only=True)[:, position]
+    kind = series.dtype
+    if isinstance(data, pd.DataFrame) and kind == nw.Categorical:
+        codes = np.asarray(column.cat.codes)
+        cells = in_arrow(column.cat.categories.to_list())
+        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), cells)
+    known = (nw.Boolean, nw.String, nw.Date, nw.Datetime, nw.Binary, nw.Categorical, nw.Enum)
+    if kind.is_numeric() or kind in known:
+        # Some have no Arrow twin, for example text with lone surrogates.
+        with suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
+            return in_arrow(series.to_arrow())
+    return in_arrow(series.to_list())
 
 
 def _check_lists(columns: Collection[Any]) -> None:

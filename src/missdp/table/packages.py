@@ -22,8 +22,8 @@ from missdp.errors import DataError, OutputError, import_optional
 from missdp.schema import AnyAttribute, Date, DateTime, Numeric, Schema
 from missdp.schema.attributes import is_number, read_number
 from missdp.schema.dates import ORIGINS
-from missdp.shelf import memory_in_force
-from missdp.table.cells import Cells, HeldBatch, objects
+from missdp.table.cells import in_arrow, objects
+from missdp.table.memory import memory_in_force
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,19 +87,21 @@ def _stat_names(path: Path) -> tuple[str, ...]:
     return tuple(_read(path, metadataonly=True)[1].column_names)
 
 
-def _stat_batches(path: Path, names: tuple[str, ...]) -> Iterator[HeldBatch]:
+def _stat_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     """Yield the named columns, some rows at a time."""
+    import pyarrow as pa
+
     start = 0
     while True:
         frame, about = _read(path, row_offset=start, row_limit=_ROWS, usecols=list(names))
-        columns = [_cells(frame[name], name, about) for name in names]
-        yield HeldBatch(columns, len(frame))
+        columns = [in_arrow(_cells(frame[name], name, about)) for name in names]
+        yield pa.RecordBatch.from_arrays(columns, list(names))
         start += _ROWS
         if len(frame) < _ROWS:
             return
 
 
-def _cells(column: pd.Series[Any], name: str, about: Any) -> Cells:
+def _cells(column: pd.Series[Any], name: str, about: Any) -> Any:
     """Return cells as they are meant, by what the file says of their column."""
     import pandas as pd
     import pyarrow as pa
@@ -119,7 +121,7 @@ def _cells(column: pd.Series[Any], name: str, about: Any) -> Cells:
         cells = moments(np.where(coded, np.nan, numbers))
     if not letters.any() and (moments is None or not coded.any()):
         return cells
-    mixed = objects(cells)
+    mixed = np.fromiter(objects(cells), dtype=object, count=len(cells))
     mixed[coded] = numbers[coded]
     mixed[letters] = [f".{letter.lower()}" for letter in column[letters]]
     return mixed
@@ -331,15 +333,14 @@ def _sheet_names(path: Path) -> tuple[str, ...]:
     return tuple(map(str, next(_rows(path), [])))
 
 
-def _sheet_batches(path: Path, names: tuple[str, ...]) -> Iterator[HeldBatch]:
+def _sheet_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     """Yield the named columns, as one batch; an empty cell is missing."""
+    import pyarrow as pa
+
     head, *rows = [*_rows(path)] or [[]]
     found = [str(cell) for cell in head]
-    cells = np.empty((len(rows), len(found)), dtype=object)
-    if rows:
-        cells[:] = rows
-    cells[cells == ""] = None
-    yield HeldBatch([cells[:, found.index(name)] for name in names], len(rows))
+    columns = [[None if row[k] == "" else row[k] for row in rows] for k in map(found.index, names)]
+    yield pa.RecordBatch.from_arrays([*map(in_arrow, columns)], list(names))
 
 
 class SheetWriter:

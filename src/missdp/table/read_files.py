@@ -1,4 +1,4 @@
-"""Files, by their suffix: the names of their columns, and their rows in batches.
+"""Files of rows, by their suffix: the names of their columns, and their rows in batches.
 
 Nothing about a cell is guessed here: Parquet files keep their types, and the cells of CSV files
 stay text. Errors of the engines, which may quote a cell, are replaced.
@@ -9,27 +9,18 @@ from __future__ import annotations
 import contextlib
 import csv
 import zlib
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from missdp.errors import DataError, MissDPError, replacing
 from missdp.schema import Layout
 from missdp.schema.layout import PLAIN
-from missdp.table.cells import HeldBatch, without_long_cells
-from missdp.table.csv_files import csv_batches, read_header, undecodable_line
-from missdp.table.frames import check_columns
-from missdp.table.memory import batch_room
-from missdp.table.packages import (
-    EXCEL,
-    STAT,
-    STAT_FILES,
-    Described,
-    FileFormat,
-    described,
-)
+from missdp.table.cells import without_long_cells
+from missdp.table.csv_files import CsvFile, Header
+from missdp.table.memory import batch_room, memory_in_force
+from missdp.table.packages import EXCEL, STAT, STAT_FILES, Described, FileFormat, described
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,175 +28,246 @@ if TYPE_CHECKING:
 
 
 BATCH_ROWS = 65_536
-_CSV, _PARQUET, _FEATHER = (".csv", ".csv.gz", ".tsv"), (".parquet", ".pq"), (".feather", ".arrow")
-_EXCEL = (".xlsx",)
-READABLE = (*_CSV, *_PARQUET, *_FEATHER, *_EXCEL, *STAT_FILES)
+CSV_FILES, PARQUET_FILES = (".csv", ".csv.gz", ".tsv"), (".parquet", ".pq")
+_FEATHER, _EXCEL = (".feather", ".arrow"), (".xlsx",)
+READABLE = (*CSV_FILES, *PARQUET_FILES, *_FEATHER, *_EXCEL, *STAT_FILES)
+_LEAST_ROW_BYTES = 16  # bytes of memory that a row takes at the least
 _COPIES = 5.2  # of the cells of a Parquet file, while they are read
 _SHORT = 64  # bytes of a cell that nobody calls long
 
 
-def file_columns(
-    path: Path,
-    names: tuple[str, ...] | None = None,
-    *,
-    layout: Layout = PLAIN,
-    unread: Collection[str] = (),
-) -> tuple[str, ...]:
-    """Return the names of the columns of a file.
+class DataFile:
+    """A file of rows: CSV, Parquet, Feather, Excel, SPSS, Stata or SAS, by its suffix.
+
+    A CSV, Parquet or Feather file is opened by its name once, so that all passes read one file.
 
     Parameters
     ----------
     path : Path
-    names : tuple of str, optional
-        The columns that the file must have, and no others but ``unread`` ones.
     layout : Layout, optional
         How a text file is written.
-    unread : collection of str, optional
-        Columns that may be there, and are not read.
-
-    Returns
-    -------
-    tuple of str
-        The names, in the order of the file.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read, or has other columns. Quotes no cell.
+    hold : bool, default True
+        Whether the file stays open.
     """
-    with _readable(path, layout):
-        found = _format_of(path, layout).names(path)
-    if "" in found and not path.name.lower().endswith(_PARQUET):
-        raise DataError(_unnamed(path, found))
-    if names is not None:
-        check_columns(list(found), names, unread=unread)
-    if len(set(found)) < len(found):
-        # Unnamed: without a schema, the first line could be a row of a file that has no header.
-        raise DataError(f"the header of {str(path)!r} repeats a column name; rename the columns")
-    return found
 
+    def __init__(self, path: Path, layout: Layout = PLAIN, *, hold: bool = True) -> None:
+        self.path, self.layout, self._hold = path, layout, hold
 
-def file_batches(
-    path: Path, names: tuple[str, ...], *, layout: Layout = PLAIN
-) -> Iterator[pa.RecordBatch | HeldBatch]:
-    """Yield the named columns of a file, a batch of rows at a time.
+    def with_layout(self, layout: Layout) -> DataFile:
+        """Return the same open file, written in another way."""
+        if layout == self.layout:
+            return self
+        other = DataFile(self.path, layout, hold=self._hold)
+        opened = ("_file", "_place")
+        vars(other).update({name: vars(self)[name] for name in opened if name in vars(self)})
+        return other
 
-    The header line of a CSV file decides what separates its fields; quotes are double; cells stay
-    text here, because the schema says how to read them. Empty fields are null.
+    def is_of(self, suffixes: tuple[str, ...]) -> bool:
+        """Whether the name has one of these suffixes."""
+        return self.path.name.lower().endswith(suffixes)
 
-    Parameters
-    ----------
-    path : Path
-    names : tuple of str
-        Columns of the file, in any order.
-    layout : Layout, optional
-        How a text file is written.
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns, in the order of the file.
 
-    Yields
-    ------
-    pyarrow.RecordBatch or HeldBatch
-        Private. An error quotes no cell.
-    """
-    import pyarrow as pa
+        Raises
+        ------
+        DataError
+            If the file cannot be read, or a name is empty. Quotes no cell.
+        """
+        with self._readable():
+            names = self._format.names(self._place)
+        if "" in names and not self.is_of(PARQUET_FILES):
+            raise DataError(self._unnamed(names))
+        return names
 
-    with _readable(path, layout):
-        batches = _format_of(path, layout).batches(path, names)
-    while True:
-        with _readable(path, layout):
-            batch = next(batches, None)
-            if batch is None:
-                return
-            if isinstance(batch, HeldBatch):
-                yield batch
-                continue
-            columns = [without_long_cells(batch.column(name)) for name in names]
-            batch = pa.RecordBatch.from_arrays(columns, list(names))
-        del columns
-        for start in range(0, batch.num_rows, BATCH_ROWS):
-            yield batch.slice(start, BATCH_ROWS)
+    def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns, a batch of rows at a time.
 
+        The header line of a CSV file decides what separates its fields; quotes are double; cells
+        stay text here, because the schema says how to read them. Empty fields are null.
 
-def is_csv(path: Path) -> bool:
-    """Whether a file that can be read is CSV, by its suffix."""
-    return path.name.lower().endswith(_CSV)
+        Parameters
+        ----------
+        names : tuple of str
+            Columns of the file, in any order.
 
+        Yields
+        ------
+        pyarrow.RecordBatch
+            Private. An error quotes no cell.
+        """
+        import pyarrow as pa
 
-def file_facts(path: Path) -> Mapping[str, Described]:
-    """Return what a file says of its columns besides cells: labels, codes of missing cells."""
-    if not path.name.lower().endswith(STAT_FILES):
-        return {}
-    with _readable(path):
-        return described(path)
+        with self._readable():
+            batches = self._format.batches(self._place, names)
+        while True:
+            with self._readable():
+                batch = next(batches, None)
+                if batch is None:
+                    return
+                columns = [without_long_cells(batch.column(name)) for name in names]
+                batch = pa.RecordBatch.from_arrays(columns, list(names))
+            del columns
+            for start in range(0, batch.num_rows, BATCH_ROWS):
+                yield batch.slice(start, BATCH_ROWS)
 
+    def approximate_length(self) -> int | None:
+        """Return the number of rows that the file states, or the number of lines of CSV."""
+        import pyarrow as pa
 
-def stated_rows(path: Path) -> int | None:
-    """Return the number of rows that a file states, None if it does not."""
-    import pyarrow as pa
-    import pyarrow.parquet
+        with contextlib.suppress(OSError, EOFError, zlib.error, pa.ArrowException):
+            if self.is_of(CSV_FILES):
+                return self.csv.count_lines(memory_in_force() // _LEAST_ROW_BYTES)
+            if self.is_of(PARQUET_FILES):
+                return int(self._parquet.num_rows)
+        return None  # an error is raised when it is read
 
-    if path.name.lower().endswith(_PARQUET):
-        with contextlib.suppress(OSError, pa.ArrowException):  # told when it is read
-            return int(pa.parquet.read_metadata(path).num_rows)
-    return None
+    def facts(self) -> Mapping[str, Described]:
+        """Return labels and codes of missing cells that a file states of its columns."""
+        if not self.is_of(STAT_FILES):
+            return {}
+        with self._readable():
+            return described(self._place)
 
+    @property
+    def header(self) -> Header:
+        """What separates the fields of a CSV file, and the names of its columns."""
+        with self._readable():
+            return self.csv.header
 
-def csv_delimiter(path: Path) -> str:
-    """Return the character between the fields of a CSV file, by its header line."""
-    with _readable(path):
-        return read_header(path).delimiter
+    @cached_property
+    def csv(self) -> CsvFile:
+        """The file as CSV."""
+        return CsvFile(self.path, self._place, self.layout)
 
+    @cached_property
+    def _place(self) -> Path:
+        """Where the file is read once it is open: by its number, where the system has these."""
+        import pyarrow as pa
 
-@contextlib.contextmanager
-def _readable(path: Path, layout: Layout = PLAIN) -> Iterator[None]:
-    """Replace errors about the content of a file, which may quote cells."""
-    import duckdb
-    import pyarrow as pa
+        _check_is_file(self.path)
+        if not self.is_of(READABLE):
+            raise DataError(
+                f"cannot read {str(self.path)!r}: the suffix must be one of {', '.join(READABLE)}"
+            )
+        if not self._hold or self.is_of((*_EXCEL, *STAT_FILES)):
+            return self.path
+        with self._readable():
+            self._file = pa.OSFile(str(self.path))
+        by_number = Path(f"/dev/fd/{self._file.fileno()}")
+        return by_number if by_number.exists() else self.path
 
-    _check_is_file(path)
-    if not path.name.lower().endswith(READABLE):
-        raise DataError(
-            f"cannot read {str(path)!r}: the suffix must be one of {', '.join(READABLE)}"
-        )
+    @property
+    def _format(self) -> FileFormat:
+        """How a file with one of the suffixes is read."""
+        if self.is_of(CSV_FILES):
+            noun = f"CSV file with{'out' * bool(self.layout.header)} a header line"
+            csv = self.csv
+            return FileFormat(noun, lambda _: csv.header.names, lambda _, n: csv.batches(n))
+        if self.is_of(PARQUET_FILES):
+            return FileFormat(
+                "Parquet file",
+                lambda _: tuple(self._parquet.schema.to_arrow_schema().names),
+                self._parquet_batches,
+            )
+        if self.is_of(_FEATHER):
+            return FileFormat("Feather file", _feather_names, _feather_batches)
+        return EXCEL if self.is_of(_EXCEL) else STAT
 
-    def malformed(error: BaseException) -> MissDPError:
+    def _readable(self) -> replacing:
+        """Replace errors about the content of the file, which may quote cells."""
+        import duckdb
+        import pyarrow as pa
+
+        if self.is_of((*_EXCEL, *STAT_FILES)):  # whose libraries have errors of many kinds
+            return replacing(Exception, by=self._malformed)
+        known = (duckdb.Error, pa.ArrowException, csv.Error, OSError, EOFError, zlib.error)
+        return replacing(*known, UnicodeError, by=self._malformed)
+
+    def _malformed(self, error: BaseException) -> MissDPError:
+        """Say why the file cannot be read; quotes no cell."""
         if isinstance(error, MissDPError):
             return error
-        if is_csv(path):
-            return _malformed_csv(path, layout)
-        noun = _format_of(path, layout).noun
-        return DataError(f"cannot read {str(path)!r}: it is not a well-formed {noun}")
-
-    # Other libraries have errors of many kinds.
-    known = (
-        duckdb.Error,
-        pa.ArrowException,
-        csv.Error,
-        OSError,
-        EOFError,
-        zlib.error,
-        UnicodeError,
-    )
-    others = path.name.lower().endswith((*_EXCEL, *STAT_FILES))
-    with replacing(*((Exception,) if others else known), by=malformed):
-        yield
-
-
-def _malformed_csv(path: Path, layout: Layout) -> DataError:
-    """Say why a CSV file cannot be read; quotes no cell."""
-    line = None
-    with contextlib.suppress(OSError, EOFError, zlib.error):
-        line = undecodable_line(path, layout)
-    if line is not None:
+        if not self.is_of(CSV_FILES):
+            noun = self._format.noun
+            return DataError(f"cannot read {str(self.path)!r}: it is not a well-formed {noun}")
+        line = None
+        with contextlib.suppress(OSError, EOFError, zlib.error):
+            line = self.csv.undecodable_line()
+        if line is not None:
+            return DataError(
+                f"cannot parse {str(self.path)!r} as CSV: line {line} is not "
+                f"{self.layout.encoding.upper()}. State the encoding of the file, as "
+                'encoding = "latin-1" in the table [file] of the schema or as --encoding latin-1 '
+                "of a draft, or convert the file to UTF-8"
+            )
+        header = "" if self.layout.header else "there is no header line, "
         return DataError(
-            f"cannot parse {str(path)!r} as CSV: line {line} is not {layout.encoding.upper()}. "
-            'State the encoding of the file, as encoding = "latin-1" in the table [file] of the '
-            "schema or as --encoding latin-1 of a draft, or convert the file to UTF-8"
+            f"cannot parse {str(self.path)!r} as CSV: {header}a row has too many or too few fields "
+            "or is longer than 16 MiB, a quote is not closed, or lines end in different ways."
         )
-    header = "" if layout.header else "there is no header line, "
-    return DataError(
-        f"cannot parse {str(path)!r} as CSV: {header}a row has too many or too few fields or is "
-        "longer than 16 MiB, a quote is not closed, or lines end in different ways."
-    )
+
+    def _unnamed(self, names: tuple[str, ...]) -> str:
+        """Say what an empty name is; quotes no name, which could be a cell without a header."""
+        if names[0] == "" and "" not in names[1:]:
+            return (
+                f"the first column of {str(self.path)!r} has no name: pandas saves the row labels "
+                "of a frame like that. Save it again with index=False, or delete the column"
+            )
+        return (
+            f"the header line of {str(self.path)!r} has a column without a name; name or delete it"
+        )
+
+    @cached_property
+    def _parquet(self) -> pa.parquet.FileMetaData:
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        return pa.parquet.read_metadata(self._place)
+
+    def _check_room(self) -> None:
+        """Refuse a file whose rows are read together, as a group, with too much text in cells."""
+        for group in map(self._parquet.row_group, range(self._parquet.num_row_groups)):
+            chunks = map(group.column, range(group.num_columns))
+            sizes = (max(c.total_uncompressed_size, 8 * c.num_values) for c in chunks)
+            long = sum(max(0, size - _SHORT * group.num_rows) for size in sizes)
+            if long > batch_room() / _COPIES:
+                raise DataError(
+                    f"cannot read {str(self.path)!r}: a cell is longer than the limit of memory "
+                    "has room for; shorten it, or raise the limit (--memory, memory_limit)"
+                )
+
+    def _parquet_batches(self, place: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """Read text and bytes as dictionaries: a long cell is there once, however often it is."""
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        about = self._parquet
+        self._check_room()
+        leaves = [about.schema.column(i) for i in range(about.num_columns)]
+        texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+        width = sum(leaf.length for leaf in leaves)
+        file = pa.parquet.ParquetFile(place, metadata=about, read_dictionary=texts)
+        rows = max(1, min(BATCH_ROWS, int(batch_room() / _COPIES / max(1, width))))
+        batches: Iterator[pa.RecordBatch] = file.iter_batches(rows, columns=list(names))
+        return batches
+
+
+def _feather_names(place: Path) -> tuple[str, ...]:
+    import pyarrow as pa
+
+    with pa.memory_map(str(place)) as file:
+        return tuple(pa.ipc.open_file(file).schema.names)
+
+
+def _feather_batches(place: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    with pa.memory_map(str(place)) as file:
+        reader = pa.ipc.open_file(file)
+        for number in range(reader.num_record_batches):
+            yield reader.get_batch(number).select(list(names))
 
 
 def _check_is_file(path: Path) -> None:
@@ -214,100 +276,7 @@ def _check_is_file(path: Path) -> None:
         if path.is_file():
             return
         if path.is_dir():
-            hint = ": it is a folder; to read all Parquet files in it, say so (--parts, PartRows)"
+            hint = (
+                ": it is a folder; to read all Parquet files in it, say so (--parts, Rows.of_parts)"
+            )
     raise DataError(f"no data file at {str(path)!r}{hint}")
-
-
-def _unnamed(path: Path, names: tuple[str, ...]) -> str:
-    """Say what an empty name is; quotes no name, which could be a cell if there is no header."""
-    if names[0] == "" and "" not in names[1:]:
-        return (
-            f"the first column of {str(path)!r} has no name: pandas saves the row labels of a "
-            "frame like that. Save it again with index=False, or delete the column"
-        )
-    return f"the header line of {str(path)!r} has a column without a name; name or delete it"
-
-
-def _format_of(path: Path, layout: Layout = PLAIN) -> FileFormat:
-    """Return how a file with one of the suffixes is read."""
-    name = path.name.lower()
-    if name.endswith(_CSV):
-        noun = f"CSV file with{'out' * bool(layout.header)} a header line"
-        header = partial(read_header, layout=layout)
-        return FileFormat(
-            noun,
-            lambda p: header(p).names,
-            lambda p, names: csv_batches(p, header(p), names, layout),
-        )
-    if name.endswith(_PARQUET):
-        return FileFormat("Parquet file", _parquet_names, _parquet_batches)
-    if name.endswith(_FEATHER):
-        return FileFormat("Feather file", _feather_names, _feather_batches)
-    return EXCEL if name.endswith(_EXCEL) else STAT
-
-
-def _parquet_names(path: Path) -> tuple[str, ...]:
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    about = pa.parquet.read_metadata(path)
-    _check_room(path, about)
-    return tuple(about.schema.to_arrow_schema().names)
-
-
-def _feather_names(path: Path) -> tuple[str, ...]:
-    import pyarrow as pa
-
-    with pa.memory_map(str(path)) as file:
-        return tuple(pa.ipc.open_file(file).schema.names)
-
-
-def _feather_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
-    with pa.memory_map(str(path)) as file:
-        reader = pa.ipc.open_file(file)
-        for place in range(reader.num_record_batches):
-            yield reader.get_batch(place).select(list(names))
-
-
-def numbered_columns(path: Path, layout: Layout = PLAIN) -> Layout:
-    """Return the layout of a CSV file without a header line, whose columns are numbered."""
-    with _readable(path, layout):
-        first = read_header(path, layout)
-    columns = tuple(f"column{k + 1}" for k in range(len(first.names)))
-    return replace(
-        layout, header=columns, delimiter=first.delimiter.replace("\t", ",")
-    )  # .tsv: tabs
-
-
-def _too_long(path: Path) -> DataError:
-    return DataError(
-        f"cannot read {str(path)!r}: a cell is longer than the "
-        "limit of memory has room for; shorten it, or raise the limit (--memory, memory_limit)"
-    )
-
-
-def _check_room(path: Path, about: pa.parquet.FileMetaData) -> None:
-    """Refuse a file whose rows are read together, as a group, with too much text in their cells."""
-    for group in map(about.row_group, range(about.num_row_groups)):
-        chunks = map(group.column, range(group.num_columns))
-        sizes = (max(c.total_uncompressed_size, 8 * c.num_values) for c in chunks)
-        if sum(max(0, size - _SHORT * group.num_rows) for size in sizes) > batch_room() / _COPIES:
-            raise _too_long(path)
-
-
-def _parquet_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Read text and bytes as dictionaries: a long cell is there once, however often it stands."""
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    about = pa.parquet.read_metadata(path)
-    _check_room(path, about)
-    leaves = [about.schema.column(i) for i in range(about.num_columns)]
-    texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
-    width = sum(leaf.length for leaf in leaves)
-    file = pa.parquet.ParquetFile(path, metadata=about, read_dictionary=texts)
-    rows = max(1, min(BATCH_ROWS, int(batch_room() / _COPIES / max(1, width))))
-    batches: Iterator[pa.RecordBatch] = file.iter_batches(rows, columns=list(names))
-    return batches

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from missdp.errors import DataError
-from missdp.schema import Numeric, Schema, SurveyWeight
-from missdp.schema.layout import STEPS
+from missdp.schema import Layout, Numeric, Schema, SurveyWeight
+from missdp.schema.layout import PLAIN, STEPS
 from missdp.schema.numeric import code_dtype
-from missdp.session.row_kernel import VALUES, Block, Range, RowFunction, column_ranges, row_function
+from missdp.session.row_kernel import (
+    VALUES,
+    Block,
+    Range,
+    RowFunction,
+    column_ranges,
+    map_rows,
+    row_function,
+)
 from missdp.table.encode import Encoder
 from missdp.table.follow import follow_rules
+from missdp.table.rows import Rows
 from missdp.table.units import survey_shares
+from missdp.threads import in_order
 from missdp.types import Floats
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_Out = TypeVar("_Out")
 
 
 @row_function
@@ -53,7 +68,7 @@ class CodedRow(RowFunction):
 
     @cached_property
     def _encoders(self) -> dict[str, Encoder]:
-        return {name: Encoder(self.schema[name]) for name in self.read}
+        return {name: Encoder(self.schema[name], self.schema.file) for name in self.read}
 
     def of_rows(self, rows: Block, uniforms: Floats) -> Block:
         """Return codes and numbers; a cell that cannot be read becomes a public code.
@@ -74,6 +89,17 @@ class CodedRow(RowFunction):
                 found[VALUES, name] = column.values
         return found
 
+    def blocks(
+        self, rows: Rows, then: Callable[[Block, int], _Out], *, n_jobs: int | None = None
+    ) -> Iterator[_Out]:
+        """Yield a function of each block of coded rows and their number, a batch at a time."""
+
+        def coded(batch: pa.RecordBatch) -> _Out:
+            cells = dict(zip(self.read, batch.columns, strict=True))
+            return then(map_rows(self, cells, batch.num_rows), batch.num_rows)
+
+        yield from in_order(coded, rows.batches(self.read), n_jobs=n_jobs)
+
 
 @row_function
 @dataclass(frozen=True, eq=False)
@@ -84,9 +110,12 @@ class WeightedRow(RowFunction):
     ----------
     weight : SurveyWeight
         The declared column, its largest weight, and the weight of a cell that cannot be read.
+    layout : Layout, optional
+        How numbers are written in text.
     """
 
     weight: SurveyWeight
+    layout: Layout = PLAIN
 
     @property
     def columns(self) -> Mapping[Any, Range]:
@@ -96,7 +125,8 @@ class WeightedRow(RowFunction):
     def of_rows(self, rows: Block, uniforms: Floats) -> Block:
         """Return the amount that each row counts."""
         del uniforms
-        return {self.weight.column: survey_shares(rows[self.weight.column], self.weight)}
+        name = self.weight.column
+        return {name: survey_shares(rows[name], self.weight, self.layout)}
 
 
 @row_function

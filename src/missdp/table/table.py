@@ -14,13 +14,12 @@ from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.attributes import KINDS, Kind
 from missdp.schema.numeric import code_dtype
 from missdp.schema.schema import check_schema
-from missdp.shelf import Pile
-from missdp.table.encode import Column, Holes, Values, check_holes, decode
+from missdp.table.decode import Holes, Values, check_holes, decode
+from missdp.table.encode import Column
 from missdp.table.follow import computed
 from missdp.table.frames import frame_kind, native_from_arrow
-from missdp.table.streams import Batch, RowStream, rows_of
-from missdp.table.units import UnitRows, rows_of_units
-from missdp.threads import in_order
+from missdp.table.rows import Rows
+from missdp.table.units import rows_of_units
 from missdp.types import Flags, Floats, FrameKind, Ints
 
 if TYPE_CHECKING:
@@ -98,12 +97,12 @@ class Table:
 
         Parameters
         ----------
-        data : Table, frame, DuckDB relation, RowStream, str, Path, dict or list
+        data : Table, frame, DuckDB relation, Rows, str, Path, dict or list
             A frame is one of pandas, polars or Arrow, or of any library with Arrow's C interface
             (``__arrow_c_stream__``): also a record batch reader, which is used up by that. A path
             names a CSV or Parquet file. A dict has a list of cells for each column; a list has a
-            dict for each row, in which a cell that is missing may be left out. Files, relations
-            and streams are read in batches, so that little more is held at once than the codes and
+            dict for each row, in which a cell that is missing may be left out. Rows are read in
+            batches, so that little more is held at once than the codes and
             numbers of the table.
         schema : Schema
             The declared domain. If it declares a unit, at most ``max_rows`` rows of each are read,
@@ -123,8 +122,8 @@ class Table:
             return data
         rows, facts = rows_of_units(data, schema), schema.of_rows
         read = cls(schema, joined(read_columns(rows, facts), facts), kind=frame_kind(data))
-        if isinstance(rows, UnitRows):
-            read._read_as, read._weights, read._sums = schema, rows.weights, rows.sums
+        if rows.is_chosen:
+            read._read_as, read._weights, read._sums = schema, rows.unit_weights, rows.unit_sums
         return read
 
     @classmethod
@@ -354,58 +353,82 @@ def _check_codes(attribute: AnyAttribute, codes: ArrayLike) -> NDArray[np.unsign
 
 
 def read_columns(
-    stream: RowStream,
+    data: Any,
     schema: Schema,
     names: Iterable[str] | None = None,
     *,
     refusing: bool = False,
 ) -> Iterator[dict[str, Column]]:
-    """Yield encoded columns, a batch of rows at a time, every row by itself."""
+    """Yield encoded columns, a batch of rows at a time, every row by itself.
+
+    Parameters
+    ----------
+    data : frame, DuckDB relation, Rows, str, Path, dict or list
+        Private.
+    schema : Schema
+        Without a unit and a weight.
+    names : iterable of str, optional
+        The attributes that are wanted; by default all.
+    refusing : bool, default False
+        Whether columns are read, too, of which a cell may be refused.
+
+    Yields
+    ------
+    dict of str to Column
+        Private.
+    """
     # Imported here: the session package is imported after tables are.
-    from missdp.session.row_kernel import map_rows
     from missdp.table.row_functions import CodedRow
 
     schema.refuse_units("this way of reading")
-    stream = rows_of(stream, schema)
-    stream.check(schema.stored.names)
+    rows = Rows.of(data, schema)
+    rows.check(schema.stored.names)
     wanted = tuple(schema.names if names is None else names)
     reached = schema.rule_set.connected_by_rules(wanted)
     needed = schema.read_for(
         a.name for a in schema if a.name in reached or (refusing and a.refuses)
     )
     read = tuple(a.name for a in schema.stored if a.name in needed)
-    coded = CodedRow(schema, read, wanted)
-
-    def encoded(batch: Batch) -> dict[str, Column]:
-        cells = {name: batch.column(place) for place, name in enumerate(read)}
-        return _columns(map_rows(coded, cells, batch.num_rows), wanted)
-
-    yield from in_order(encoded, stream.batches(read))
+    yield from CodedRow(schema, read, wanted).blocks(rows, lambda block, _: _columns(block, wanted))
 
 
 def _columns(block: Mapping[Any, NDArray[Any]], names: Iterable[str]) -> dict[str, Column]:
     return {name: Column(block[name], block.get(("values", name))) for name in names}
 
 
+_TOGETHER = 2**22  # rows that are joined before others come
+
+
 def joined(parts: Iterable[dict[str, Column]], schema: Schema) -> dict[str, Column]:
     """Return the columns of all blocks of rows together, each freed once it is joined."""
     import pyarrow as pa
 
-    codes = {a.name: Pile(code_dtype(a)) for a in schema}
-    values = {a.name: Pile(np.float64) for a in schema if isinstance(a, Numeric)}
+    done: list[dict[str, Column]] = []
+    waiting: list[dict[str, Column]] = []
+    rows = 0
     for part in parts:
-        for name, pile in codes.items():
-            pile.add(part[name].codes)
-            numbers = part[name].values
-            if numbers is not None:
-                values[name].add(numbers)
-            else:  # of bins alone
-                values.pop(name, None)
+        waiting.append(dict(part))
+        rows += len(part[schema.names[0]].codes)
+        if rows >= _TOGETHER * (1 + len(done)):  # or the memory would be fragmented
+            done.append(_concatenated(waiting, schema))
+            waiting = []
     pa.default_memory_pool().release_unused()  # what batches left there
-    return {
-        name: Column(codes.pop(name).array(), values.pop(name).array() if name in values else None)
-        for name in schema.names
-    }
+    return _concatenated([*done, *waiting], schema)
+
+
+def _concatenated(parts: list[dict[str, Column]], schema: Schema) -> dict[str, Column]:
+    """Return the columns of blocks of rows, which are emptied meanwhile."""
+    found = {}
+    for a in schema:
+        columns = [part.pop(a.name) for part in parts]
+        none = np.zeros(0) if isinstance(a, Numeric) else None
+        columns = columns or [Column(np.zeros(0, code_dtype(a)), none)]
+        values = [column.values for column in columns if column.values is not None]
+        found[a.name] = Column(
+            np.concatenate([column.codes for column in columns]),
+            np.concatenate(values) if values else None,
+        )
+    return found
 
 
 def in_sizes(

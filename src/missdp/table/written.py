@@ -18,7 +18,8 @@ from missdp.errors import MissDPError, OutputError, replacing
 from missdp.files import atomic_path, refusal
 from missdp.schema import Date, Numeric, Schema
 from missdp.schema.layout import PLAIN
-from missdp.table.encode import Column, Holes, Values, decode
+from missdp.table.decode import Holes, Values, decode
+from missdp.table.encode import Column
 from missdp.table.packages import STAT_WRITABLE, SheetWriter, write_stat
 
 if TYPE_CHECKING:

@@ -1,0 +1,69 @@
+"""Private rows that are read once and do not fit into memory, kept to be read again."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Spool"]
+
+
+class Spool:
+    """Batches of rows in Arrow's format, in a temporary file that only this user may read.
+
+    Where the system can do that, the file has no name from the moment it is made. Nothing is left
+    of it when the process ends, however it ends. Several threads may read at the same time.
+
+    Parameters
+    ----------
+    batches : iterable of RecordBatch
+        Private. All of them are read at once.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> spool = Spool([pa.record_batch({"a": [1, 2]}), pa.record_batch({"a": [3]})])
+    >>> len(spool), [batch["a"].to_pylist() for batch in spool]
+    (3, [[1, 2], [3]])
+    """
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        import pyarrow as pa
+
+        self._file = tempfile.TemporaryFile(prefix="missdp-")  # noqa: SIM115
+        weakref.finalize(self, _close, self._file)
+        self._lock = threading.Lock()  # several threads read the one file
+        self._rows, self._ends = 0, [0]
+        for batch in batches:
+            with pa.ipc.new_stream(self._file, batch.schema) as stream:
+                stream.write_batch(batch)
+            self._rows += batch.num_rows
+            self._ends.append(self._file.tell())
+        self._file.flush()  # a full disk is met now
+
+    def __len__(self) -> int:
+        """Return the number of rows; private."""
+        return self._rows
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Yield the batches, in order."""
+        import pyarrow as pa
+
+        for start, end in pairwise(self._ends):
+            with self._lock:
+                self._file.seek(start)
+                content = self._file.read(end - start)
+            yield from pa.ipc.open_stream(content)
+
+
+def _close(file: Any) -> None:
+    with contextlib.suppress(OSError):  # it still has what a full disk did not take
+        file.close()

@@ -1,0 +1,346 @@
+"""Rows that come in batches, from wherever they are; each pass starts again from the first.
+
+Before a row is read, metadata state the names of the columns and about how many rows there are: the
+footer of a Parquet file, or the catalogue of an engine. The lines of a CSV file are counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import glob
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from missdp.errors import DataError, ParameterError, replacing
+from missdp.schema import Layout, Schema
+from missdp.table.cells import LONGEST_BYTES
+from missdp.table.frames import arrow_columns, check_columns
+from missdp.table.packages import Described
+from missdp.table.read_files import BATCH_ROWS, CSV_FILES, PARQUET_FILES, DataFile
+from missdp.types import Ints
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+_AS_THEY_ARE = frozenset(
+    (
+        *("boolean", "tinyint", "smallint", "integer", "bigint", "float", "double", "decimal"),
+        *("utinyint", "usmallint", "uinteger", "ubigint", "enum", "uuid"),
+        *("date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns"),
+        *("timestamp with time zone", "sqlnull", "null"),
+    )
+)
+_AS_BYTES = {"varchar": "encode({})", "blob": "{}"}  # without cells that are too long to be read
+# DuckDB hands these to Arrow in types that are too small for them; as text they are exact.
+_AS_TEXT = frozenset(("hugeint", "uhugeint", "bignum", "varint"))
+
+
+def _nothing() -> None:
+    return None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Rows:
+    """Rows of a table, read in batches, as often as needed. Private, but for names of columns.
+
+    Use :meth:`of` for frames, files and relations, and :meth:`of_parts` for many Parquet files.
+    Databases have functions of their own in `missdp.engines`.
+
+    Parameters
+    ----------
+    list_names : callable
+        Returns the names of the columns.
+    read : callable
+        Yields Arrow batches of the named columns, in this order. An error quotes no cell.
+    length : callable, optional
+        Returns about how many rows there are, from metadata; None if nothing says.
+    is_parsed : bool, default False
+        Whether a row that cannot be read is only found when its batch is read.
+    is_ordered : bool, default False
+        Whether each pass sees the same rows in the same order.
+    data_files : tuple of DataFile, optional
+        The files that the rows are read from.
+    place : Path, optional
+        The database, or the folder or pattern of files, that the rows are read from.
+    ignored : collection of str, optional
+        Columns that are never read.
+    is_chosen : bool, default False
+        Whether rows were chosen or weighed by unit or weight.
+    unit_weights, unit_sums : ndarray of int64, optional
+        The amounts that rows, and units together, count: see `missdp.table.units`. Private.
+    close : callable, optional
+        Closes the connection of a database.
+
+    Examples
+    --------
+    >>> rows = Rows.of({"age": [31, None], "smoker": ["yes", "no"]})
+    >>> rows.names, rows.approximate_length()
+    (('age', 'smoker'), 2)
+    >>> [batch.to_pydict() for batch in rows.batches(("age",))]
+    [{'age': [31, None]}]
+    """
+
+    list_names: Callable[[], Sequence[str]]
+    read: Callable[[tuple[str, ...]], Iterator[pa.RecordBatch]]
+    length: Callable[[], int | None] | None = None
+    is_parsed: bool = False
+    is_ordered: bool = False
+    data_files: tuple[DataFile, ...] = ()
+    place: Path | None = None
+    ignored: Collection[str] = ()
+    is_chosen: bool = False
+    unit_weights: Ints | None = None
+    unit_sums: Ints | None = None
+    close: Callable[[], None] = _nothing
+
+    @classmethod
+    def of(cls, data: Any, schema: Schema | None = None, *, besides: tuple[str, ...] = ()) -> Rows:
+        """Return the rows of a table.
+
+        Parameters
+        ----------
+        data : frame, DuckDB relation, Rows, str, Path, dict or list
+            As :meth:`Table.read` takes them.
+        schema : Schema, optional
+            Says how a file is written, and which columns are not read.
+        besides : tuple of str, optional
+            Columns of a frame besides those of the schema.
+        """
+        if not is_streamed(data):
+            names = None if schema is None else (*schema.stored.names, *besides)
+            return _of_frame(data, names, () if schema is None else schema.unread)
+        if isinstance(data, str | Path):
+            rows = _of_files((DataFile(Path(data)),))
+        else:
+            rows = data if isinstance(data, Rows) else of_relation(data)
+        return rows if schema is None else rows.declared(schema)
+
+    @classmethod
+    def of_parts(cls, place: str | Path) -> Rows:
+        """Return the rows of Parquet files with the same columns: of a folder, or of a pattern.
+
+        Parameters
+        ----------
+        place : str or Path
+            A folder, of which every ``.parquet`` or ``.pq`` file is read, also in folders below,
+            but none whose name starts with a dot or an underscore; or a pattern such as
+            ``"visits/2024-*.parquet"``.
+
+        Notes
+        -----
+        Names of folders (``year=2024/``) are no columns here.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import pyarrow as pa
+        >>> import pyarrow.parquet as pq
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for k in (1, 2):
+        ...         pq.write_table(pa.table({"age": [30 + k] * k}), f"{folder}/{k}.parquet")
+        ...     rows = Rows.of_parts(folder)
+        ...     rows.names, rows.approximate_length()
+        (('age',), 3)
+        """
+        # Not held: a process may have so many files open only.
+        files = tuple(DataFile(path, hold=False) for path in _parts(Path(place)))
+        for file in files[1:]:
+            if {*file.names} != {*files[0].names}:
+                raise DataError(f"{str(file.path)!r} has other columns than {str(files[0].path)!r}")
+        return _of_files(files, Path(place))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns that are read."""
+        found = tuple(self.list_names())
+        if self.data_files and len({*found}) < len(found):
+            # Unnamed: without a schema, the first line could be a row of a file without a header.
+            file = str(self.files[0])
+            raise DataError(f"the header of {file!r} repeats a column name; rename the columns")
+        return tuple(name for name in found if name not in self.ignored)
+
+    def approximate_length(self) -> int | None:
+        """Return about how many rows there are, from metadata; None if nothing says."""
+        return None if self.length is None else self.length()
+
+    def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns, in this order, a batch at a time; an error quotes no cell."""
+        return self.read(names)
+
+    def check(self, names: tuple[str, ...], *, unread: Collection[str] = ()) -> None:
+        """Refuse repeated, absent and undeclared columns, but for some that are never read."""
+        check_columns(list(self.list_names()), names, unread=(*unread, *self.ignored))
+
+    def declared(self, schema: Schema) -> Rows:
+        """Return the rows as a schema declares their file, without columns that are not read."""
+        rows = self.written(schema.file)
+        return replace(rows, ignored={*self.ignored, *schema.unread})
+
+    def written(self, layout: Layout) -> Rows:
+        """Return the rows of the same files, which are written in another way."""
+        files = tuple(file.with_layout(layout) for file in self.data_files)
+        return self if files == self.data_files else _of_files(files, self.place)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The paths of the files that the rows are read from."""
+        return tuple(file.path for file in self.data_files)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether rows come from CSV files, which are refused if a row is malformed."""
+        return any(file.is_of(CSV_FILES) for file in self.data_files)
+
+    def described(self) -> Mapping[str, Described]:
+        """Return labels and codes of missing cells that a file states of its columns."""
+        return self.data_files[0].facts() if self.data_files else {}
+
+    def would_read(self, path: Path) -> bool:
+        """Whether a file that is written there would be one of these files from then on."""
+        if self.place is None or not self.data_files or path.suffix.lower() not in PARQUET_FILES:
+            return False
+        if self.place.is_dir():
+            inside, folder = Path(os.path.realpath(path)), Path(os.path.realpath(self.place))
+            return inside.is_relative_to(folder) and not _hidden(inside.relative_to(folder))
+        written, pattern = os.path.abspath(path), os.path.abspath(self.place)
+        if "**" in pattern:
+            return fnmatch.fnmatch(written, pattern)
+        return Path(written).match(pattern)
+
+
+def is_streamed(data: Any) -> bool:
+    """Whether rows come in batches from where they are: files, relations and `Rows`."""
+    import duckdb
+
+    return isinstance(data, duckdb.DuckDBPyRelation | str | Path | Rows)
+
+
+def is_read_as_text(data: Any) -> bool:
+    """Whether rows come from CSV files, which are refused as a whole if a row is malformed."""
+    if isinstance(data, str | Path):
+        return DataFile(Path(data)).is_of(CSV_FILES) or Path(data).is_dir()
+    return isinstance(data, Rows) and data.is_text
+
+
+def _of_frame(data: Any, names: tuple[str, ...] | None, unread: Collection[str]) -> Rows:
+    """Return the rows of a frame, or of lists; no ``unread`` cell is looked at."""
+    import pyarrow as pa
+
+    cells = arrow_columns(data, names, unread=unread)
+    length = len(next(iter(cells.values()), ()))
+
+    def read(wanted: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        yield from pa.table({name: cells[name] for name in wanted}).to_batches(BATCH_ROWS)
+
+    return Rows(lambda: tuple(cells), read, lambda: length, is_ordered=True)
+
+
+def _of_files(files: tuple[DataFile, ...], place: Path | None = None) -> Rows:
+    """Return the rows of one file after the other."""
+
+    def read(names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        for file in files:
+            yield from file.batches(names)
+
+    def length() -> int | None:
+        stated = [file.approximate_length() for file in files]
+        return None if None in stated else sum(n for n in stated if n is not None)
+
+    return Rows(
+        lambda: files[0].names,
+        read,
+        length,
+        is_parsed=not all(file.is_of(PARQUET_FILES) for file in files),
+        is_ordered=True,
+        data_files=files,
+        place=place,
+    )
+
+
+def of_relation(
+    relation: duckdb.DuckDBPyRelation, length: Callable[[], int | None] | None = None
+) -> Rows:
+    """Return the rows of a DuckDB relation."""
+    import duckdb
+    import pyarrow as pa
+
+    def names() -> tuple[str, ...]:
+        with replacing(duckdb.Error, by=DataError("the relation cannot be read any more")):
+            return tuple(relation.columns)
+
+    def read(wanted: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        unreadable = DataError("the data cannot be read: a row is malformed or the query fails")
+        private = replacing(duckdb.Error, pa.ArrowException, OSError, by=unreadable)
+        with private:
+            projected = relation.project(", ".join(_terms(relation, wanted)))
+            reader = projected.to_arrow_reader(BATCH_ROWS)
+        with contextlib.closing(reader):
+            while True:
+                with private:
+                    batch = next(reader, None)
+                if batch is None:
+                    return
+                yield batch
+
+    return Rows(names, read, length)
+
+
+def _terms(relation: duckdb.DuckDBPyRelation, names: tuple[str, ...]) -> Iterator[str]:
+    kinds = dict(zip(relation.columns, relation.types, strict=True))
+    for name in names:
+        column, kind = '"' + name.replace('"', '""') + '"', kinds[name].id
+        if kind in _AS_BYTES:
+            yield (
+                f"CASE WHEN octet_length({_AS_BYTES[kind].format(column)}) > {LONGEST_BYTES} "
+                f"THEN '\\xFF'::BLOB ELSE {_AS_BYTES[kind].format(column)} END AS {column}"
+            )
+        elif kind in _AS_THEY_ARE:
+            yield column
+        elif kind in _AS_TEXT:
+            yield f"CAST({column} AS VARCHAR) AS {column}"
+        else:  # nested values and durations are read as bytes that are no text
+            yield f"CASE WHEN {column} IS NOT NULL THEN '\\xFF'::BLOB END AS {column}"
+
+
+def selected(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
+    """Return the relation of one SELECT statement; refuse anything else, and run none of it."""
+    import duckdb
+
+    with replacing(duckdb.Error, by=ParameterError("the query is not valid SQL")):
+        statements = connection.extract_statements(sql)
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise ParameterError("the query must be exactly one SELECT statement")
+    with replacing(duckdb.Error, by=DataError("the query does not run")):
+        return connection.sql(sql)
+
+
+def _parts(place: Path) -> tuple[Path, ...]:
+    """Return the Parquet files of a folder or a pattern, in the order of their names."""
+    found: list[Path] = []
+    with contextlib.suppress(OSError, ValueError):  # a name that no file can have
+        if place.is_dir():
+            found = [path for path in place.rglob("*") if not _hidden(path.relative_to(place))]
+        else:
+            found = [Path(name) for name in glob.glob(str(place), recursive=True)]
+    found = sorted(p for p in found if p.suffix.lower() in PARQUET_FILES and p.is_file())
+    if not found:
+        raise DataError(
+            f"no Parquet files at {str(place)!r}: name a folder of them, or a pattern such as "
+            "'visits/*.parquet'"
+        )
+    # A pattern may find a file twice, and a link is the file that it leads to: rows count once.
+    files: dict[tuple[int, int], Path] = {}
+    for path in found:
+        about = path.stat()
+        files.setdefault((about.st_dev, about.st_ino), path)
+    return tuple(files.values())
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.parts)
