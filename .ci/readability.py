@@ -44,7 +44,7 @@ METAPHORS = {
 }
 METAPHOR = {re.compile(rf"(?<![\w-])(?:{p})(?![\w-])", re.I): t for p, t in METAPHORS.items()}
 
-# Typer shows the docstrings of commands as help, where sections have no place.
+# Docstrings of commands are shown as help, where sections have no place.
 WITHOUT_SECTIONS = ("src/missdp/cli/",)
 PACKAGE = "src/missdp/"
 

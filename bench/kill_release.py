@@ -1,16 +1,15 @@
 """Stop `missdp synthesize` at every moment, fill its disk, run three at once; look at the files.
 
-``python bench/kill_release.py`` forks a run for each moment: at each call that changes files (open,
-write, fsync, rename, ...), before and after it, and at random times; by SIGKILL, SIGTERM or SIGINT;
-with and without a release to be replaced. Afterwards a command looks at what is left, as a user
-would. What must be true is in `wrong_with`. Needs Linux; for the full disk also root, for a tmpfs.
+``python bench/kill_release.py`` forks a run for each moment: before and after each call that
+changes files (open, write, fsync, rename, ...), and at random times. Runs are stopped by SIGKILL,
+SIGTERM or SIGINT, with and without a release to be replaced. What must be true afterwards is in
+`wrong_with`. Needs Linux; for the full disk also root, for a tmpfs.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import hashlib
 import json
 import os
 import random
@@ -23,6 +22,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -32,9 +32,12 @@ import missdp
 from missdp import Categorical, Numeric, Schema, files
 from missdp.cli import main as command
 from missdp.cli.app import command_named
+from missdp.cli.provenance import label_of, sha256_of
+from missdp.office import Ledger
 
-STEPS = ("open", "write", "fsync", "replace", "unlink", "mkdir", "rmdir", "link", "ftruncate")
+STEPS = ("open", "write", "fsync", "replace", "unlink", "link")
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+LEDGER = ["--ledger", "sqlite:///ledger.db", "--account", "patients"]
 RUN = [
     "synthesize",
     "data.csv",
@@ -42,14 +45,16 @@ RUN = [
     "schema.toml",
     "-o",
     "out.csv",
-    "--guarantee",
-    "g.json",
+    "--delta",
+    "0",
+    *LEDGER,
 ]
-OLD, NEW = 3.0, 1.0  # epsilons by which releases are told apart
+NAMES = ("out.csv", "out.model.json", "out.csv.synthetic.json")
+OLD, NEW = 3.0, 1.0  # epsilons by which releases are distinguished
 
 
 def prepare(folder: Path) -> None:
-    """Write a small private table and its schema, and import what a run imports."""
+    """Write a small private table, its schema and its ledger, and import what a run imports."""
     schema = Schema(
         (
             Categorical(name="smoker", levels=("no", "yes"), nullable=True),
@@ -61,7 +66,8 @@ def prepare(folder: Path) -> None:
     rows = {"smoker": rng.choice(["no", "yes"], 300), "age": rng.integers(0, 99, 300)}
     frame = pd.DataFrame(rows).astype({"age": "Int64"}).mask(rng.random((300, 2)) < 0.1)
     frame.to_csv(folder / "data.csv", index=False)
-    for name in ("synthesize", "price", "sample", "evaluate"):
+    Ledger(f"sqlite:///{folder}/ledger.db").create("patients", epsilon=20.0)
+    for name in ("synthesize", "guarantee", "sample", "evaluate", "query"):
         command_named(name)
 
 
@@ -161,25 +167,46 @@ def steps_of(folder: Path, arguments: list[str]) -> Counter[str]:
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Return the files of the release that is in place, byte by byte."""
-    names = ("out.csv", "out.model.json", "g.json", "out.release.json")
-    return {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
+    return {name: (folder / name).read_bytes() for name in NAMES if (folder / name).is_file()}
 
 
-def whole(folder: Path) -> tuple[str, float] | None:
-    """Return id and epsilon of the release in place, if all of it is there and belongs together."""
-    found = contents(folder)
-    if len(found) < 4:
-        return None
-    side, model, guarantee = (
-        json.loads(found[n]) for n in ("out.release.json", "out.model.json", "g.json")
-    )
-    ids = {document.get("release") for document in (side, model, guarantee)}
-    if len(ids) > 1 or side["state"] != "whole":
-        return None
-    if side["sha256"] != hashlib.sha256(found["out.csv"]).hexdigest():
-        return None
-    missdp.load(folder / "out.model.json")
-    return str(ids.pop()), float(guarantee["epsilon"])
+def charged(folder: Path) -> list[dict[str, object]]:
+    """Return the lines of the ledger about the release of the run that was stopped."""
+    ledger = Ledger(f"sqlite:///{folder}/ledger.db")
+    ledger.verify()
+    lines = ledger.history("patients")
+    ledger.close()
+    started = [line for line in lines if line["state"] == "started"]
+    new = [line["request"] for line in started if Fraction(line["cost"]) < OLD - 1]
+    return [line for line in lines if line["request"] in new]
+
+
+def broken(folder: Path, old: dict[str, bytes]) -> str | None:
+    """Return which file is half written, free, or of another release than it states."""
+    lines = charged(folder)
+    started = {line["request"] for line in lines if line["state"] == "started"}
+    if (folder / "out.model.json").exists():
+        model = missdp.load(folder / "out.model.json")  # raises an error if it is half written
+        if model.guarantee_.epsilon == NEW and model.release_ not in started:
+            return "a model is there that was never charged"
+        if model.guarantee_.epsilon != NEW and contents(folder).get("out.model.json") != old.get(
+            "out.model.json"
+        ):
+            return "the old model is not as it was"
+    rows = folder / "out.csv"
+    if rows.exists() and rows.read_bytes() != old.get("out.csv"):
+        if not (folder / "out.model.json").exists():
+            return "rows are there without their model"
+        if rows.read_bytes()[-1:] != b"\n":
+            return "half a table is there"
+    label = label_of(rows)
+    if label.exists():
+        document = json.loads(label.read_bytes())  # raises an error if it is half written
+        matches = document["sha256"] == sha256_of(rows)
+        mixed = document["release"] != missdp.load(folder / "out.model.json").release_
+        if matches and mixed and old.get("out.csv") != rows.read_bytes():
+            return "a label is of another release than the rows"
+    return None
 
 
 def wrong_with(folder: Path, old: dict[str, bytes], code: int, err: str) -> str | None:
@@ -187,40 +214,33 @@ def wrong_with(folder: Path, old: dict[str, bytes], code: int, err: str) -> str 
     said_model = re.search(r"the model of release (\w+), in '(.*?)'", err)
     if said_model and not (folder / said_model[2]).exists():
         return "a model was said to be there, and is not"
-    look = random.choice([["price", "out.model.json"], ["evaluate", "data.csv", "out.csv"]])
-    seen, _, words = ended(
-        forked(folder, look + (["--schema", "schema.toml"] if look[0] == "evaluate" else []))
-    )
+    if wrong := broken(folder, old):
+        return wrong
+    found = contents(folder)
+    is_new = found.get("out.model.json", b"") not in (b"", old.get("out.model.json"))
+    seen, _, words = 0, "", ""
+    if "out.csv" in found:
+        look = ["evaluate", "data.csv", "out.csv", "--schema", "schema.toml"]
+        seen, _, words = ended(forked(folder, look))
+        mixed = is_new and found["out.csv"] == old.get("out.csv")
+        if mixed and "is of release" not in words:
+            return "rows of another release than the model were not noticed"
     if "Traceback" in err + words or "unexpected" in err + words:
         return f"an error that nobody foresaw: {err} {words}"
-    if "mixed" in words:
-        return f"mixed: {words}"
-    found, kept = whole(folder), list(folder.glob("out-*.model.json"))
-    is_new = found is not None and found[1] == NEW
-    if not is_new and old and contents(folder) != old:
-        return "the old release is not as it was"
-    if not is_new and not old and {*contents(folder)} - {"out.release.json", "g.json"}:
-        return "half a release is there"
-    if [*folder.glob("*.old-*"), *folder.glob("out-*.release.json")]:
-        return "it was not tidied up"
-    for path in kept:
-        if missdp.load(path).guarantee_.epsilon != NEW:
-            return "a kept model is of another release"
-    if code == 0 and not is_new:
+    if code == 0 and not (is_new and len(found) == 3):
         return "it said that all is done"
-    if "Nothing was released" in err and (is_new or kept):
+    if "Nothing was released" in err and is_new:
         return "it said that nothing was released"
-    if "all of release" in err and not is_new:
-        return "it said that all is released"
     if code > 0 and code not in (130, 143):
         return f"exit code {code}: {err}"
     if code in (130, 143) and "missdp: interrupted" not in err:
         return "it was stopped without a word"
-    if code in (130, 143) and (is_new or kept) and "released before" not in err:
+    if code in (130, 143) and is_new and "released before" not in err:
         return "it hid what is released"
-    if (found is not None or kept) and seen not in (0, 3):
-        return f"a look at it failed: {words}"
-    return None
+    ends = [line["state"] for line in charged(folder)]
+    if code < 0 and ends not in ([], ["started"], ["started", "released"]):
+        return f"the ledger holds {ends}"
+    return f"a look at it failed: {words}" if seen != 0 else None
 
 
 @contextlib.contextmanager
@@ -275,7 +295,11 @@ def set_up(base: Path) -> Path:
 
 
 def three_at_once(base: Path, template: Path | None) -> str | None:
-    """Start three runs with the same names; return what is wrong then."""
+    """Start three runs with the same names; return what is wrong then.
+
+    All may be charged. Without ``--overwrite`` one model is in place, and the others are saved
+    elsewhere: nothing that was paid for is lost or replaced.
+    """
     with fresh(base, template) as folder:
         extra = ["--overwrite"] if template else []
         children = []
@@ -284,15 +308,19 @@ def three_at_once(base: Path, template: Path | None) -> str | None:
             time.sleep(random.choice([0, 0.01, 0.1, 0.3]))
         done = [ended(child) for child in children]
         codes = sorted(code for code, _, _ in done)
-        released = codes.count(0)
-        if not released or {*codes} - {0, 5}:
+        if not codes.count(0) or {*codes} - {0, 5, 8}:
             return f"exit codes {codes}: {[err for _, _, err in done]}"
-        if not template and released != 1:
+        if not template and codes.count(0) != 1:
             return "a release was replaced unasked"
-        if any("charged" in err.replace("count its epsilon as charged", "") for _, _, err in done):
-            return "a run that was refused was charged"
-        found = whole(folder)
-        return None if found and found[1] == NEW else "what is there is not whole"
+        charges = {line["request"] for line in charged(folder) if line["state"] == "started"}
+        kept = codes.count(0)
+        for code, _, err in done:
+            if code == 8:
+                named = re.search(r"the model of release (\w+), in '(.*?)'", err)
+                if named is None or missdp.load(named[2]).release_ not in charges:
+                    return f"a model that was paid for is lost: {err}"
+                kept += 1
+        return None if kept == len(charges) else f"{len(charges)} charges, {kept} models"
 
 
 def full_disk(base: Path, size: int, filled: bool, template: Path | None) -> tuple[str, str | None]:
@@ -318,27 +346,20 @@ def full_disk(base: Path, size: int, filled: bool, template: Path | None) -> tup
 
             def hook() -> None:
                 filling("missdp.session.session", "noise_is_drawn")
-                filling("missdp.cli.synthesize", "_rows_wanted")  # once the model is kept
 
-            extra = ["--overwrite"] if template else []
-            child = forked(
-                folder,
-                [*RUN, "--epsilon", str(NEW), "--rows", "20000", *extra],
-                hook if filled else lambda: None,
-            )
-            code, _, err = ended(child)
+            arguments = [*RUN, "--epsilon", str(NEW), "--rows", "20000"]
+            arguments += ["--overwrite"] if template else []
+            code, _, err = ended(forked(folder, arguments, hook if filled else lambda: None))
             (folder / "filler").unlink(missing_ok=True)
-            kept = list(folder.glob("out-*.model.json"))
-            if code in (2, 5) and "charged" not in err and not kept and contents(folder) == old:
-                return "refused before the charge", None
-            if code == 8 and len(kept) == 1 and str(kept[0].name) in err:
-                if contents(folder) != old:
-                    return "model kept", "the old release is not as it was"
-                wrong = missdp.load(kept[0]).guarantee_.epsilon != NEW
-                return "model kept", "another model" if wrong else None
-            if code == 0 and (found := whole(folder)) and found[1] == NEW:
-                return "done", None
-            return "?", f"exit code {code}: {err}"
+            if wrong := broken(folder, old):
+                return "?", wrong
+            if code in (2, 3, 5, 9) and "released before" not in err and contents(folder) == old:
+                return "refused, or nothing released", None
+            named = re.search(r"the model of release (\w+), in '(.*?)'", err)
+            if code == 8 and named is not None:
+                model = missdp.load(folder / named[2])
+                return "model saved", None if model.guarantee_.epsilon == NEW else "another model"
+            return ("done", None) if code == 0 else ("?", f"exit code {code}: {err}")
         finally:
             subprocess.run(["umount", place], check=True)
 
@@ -384,7 +405,7 @@ def main() -> None:
                 note(f"{which}, {signal.Signals(how).name} at a random time", wrong)
             for _ in range(max(1, asked.random // 10)):
                 note(f"{which}, three at once", three_at_once(base, template))
-            for size in [2**k for k in range(16, 26)]:
+            for size in [2**k for k in range(17, 26)]:
                 for filled in (False, True):
                     kind, wrong = full_disk(base, size, filled, template)
                     note(f"{which}, disk {'filled up' if filled else 'small'}, {kind}", wrong)

@@ -276,12 +276,12 @@ def growth(url, charges, sample=500):
 
 
 RELEASE = "0123456789abcdef" * 2
-PAID = ("--budget", "sqlite:///budget.db#patients", "--request", RELEASE)
+PAID = ("--ledger", "sqlite:///budget.db", "--account", "patients")
 COMMANDS = (
     (*("synthesize", "data.csv", "--schema", "schema.toml", "--epsilon", "1", "--delta", "0"),
      *("--method", "privbayes", "-o", "out.csv", "--rows", "20", *PAID)),
-    (*("query", "data.csv", "--schema", "schema.toml", "--impute", "age", "--match", "smoker"),
-     *("--mean", "age", "--epsilon", "0.25", *PAID)),
+    (*("query", "data.csv", "mean(age)", "--schema", "schema.toml", "--impute", "age"),
+     *("--match", "smoker", "--epsilon", "0.25", *PAID)),
 )  # fmt: skip
 
 
@@ -309,10 +309,10 @@ def command(arguments, folder, *, boundary=None, late=False):
 
 def _note_draws():
     """Write a line to a file whenever a release is computed."""
-    from missdp.cli import query
+    from missdp import statistics
     from missdp.synth.base import Synthesizer
 
-    for owner, name in ((Synthesizer, "fit"), (query, "run_queries")):
+    for owner, name in ((Synthesizer, "fit"), (statistics, "run_queries")):
         real = getattr(owner, name)
 
         def noted(*given, _real=real, **named):
@@ -363,28 +363,27 @@ def _die_at(number, when):
     store._SQLite.connect = lambda self, *, create: Dying(connect(self, create=create))
 
 
-def look(arguments, folder, late):
-    """Return what is left of a command that was killed, and what asking again brings."""
+def look(folder):
+    """Return what is left of a command that was killed."""
     ledger = Ledger(f"sqlite:///{folder}/budget.db")
-    states = [line["state"] for line in ledger.history() if line["request"] == RELEASE]
-    files = [*folder.glob("out*.model.json"), *folder.glob("out.csv"), folder / "said"]
+    lines = ledger.history()
+    started = [line["request"] for line in lines if line["state"] == "started"]
+    models = [*folder.glob("*.model.json")]
+    files = [*models, *folder.glob("out.csv"), folder / "said"]
     out = any(path.exists() and path.stat().st_size > 0 for path in files)
-    whole = "released" in states or (folder / "out.csv").exists()
-    again = [*arguments, *(["--overwrite"] if arguments[0] == "synthesize" and not whole else [])]
+    (summary,) = ledger.summaries("patients")
+    ended = [line["request"] for line in lines if line["state"] == "released"]
+    ledger.verify(*models)
     ledger.close()
-    code = os.waitstatus_to_exitcode(os.waitpid(command(again, folder), 0)[1])
-    charges = [line for line in ledger.history() if line["state"] == "started"]
-    ledger.verify()
     drawn = (folder / "drawn").read_text().count("x") if (folder / "drawn").exists() else 0
     return Counter(
         {
             "killed": 1,
-            "charged when killed": "started" in states,
-            "free answers": out and "started" not in states,
-            "charged twice": len(charges) > 1,
+            "charged when killed": bool(started),
+            "free answers": out and not started,
+            "charged twice": len(started) > 1,
             "drawn twice": drawn > 1,
-            "saved and not found": whole and code != 0 and not late,
-            "unforeseen": code not in (0, 9),
+            "hidden": {*started} - {*ended} != {*summary["started"]},
         }
     )
 
@@ -427,7 +426,7 @@ def releases(times, *, late, seed=0):
                 child = command(arguments, folder, boundary=boundary, late=late)
                 if os.waitpid(child, 0)[1] != signal.SIGKILL:
                     break  # there are no more
-                totals["at commits"] += look(arguments, folder, late)
+                totals["at commits"] += look(folder)
         print("at commits", dict(totals["at commits"]), flush=True)
         for number in range(times):
             arguments, folder = COMMANDS[number % 2], fresh()
@@ -435,7 +434,7 @@ def releases(times, *, late, seed=0):
             time.sleep(rng.uniform(0, 1.1 * lasted[arguments]))
             os.kill(child, signal.SIGKILL)
             if os.waitpid(child, 0)[1] == signal.SIGKILL:
-                totals["at random times"] += look(arguments, folder, late)
+                totals["at random times"] += look(folder)
             shutil.rmtree(folder)
     print("at random times", dict(totals["at random times"]))
 

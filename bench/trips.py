@@ -100,7 +100,7 @@ def commands(folder):
         "all-pairs": ["synthesize", *table, *out, "--method", "all-pairs"],
         "privbayes": ["synthesize", *table, *out, "--method", "privbayes"],
         "aim": ["synthesize", *table, *out, "--method", "aim", "--delta", 1e-6],
-        "query": ["query", *table, "--impute", about, *match, "--mean", about],
+        "query": ["query", *table, "--impute", about, *match, f"mean({about})"],
         "price": ["price", pipeline],
     }
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from missdp import AllPairs, Categorical, Filter, Kamino, Numeric, PrivBayes, Schema, Table, load
 from missdp.accounting import Cost, DataDependentDomain, Guarantee
-from missdp.cli.release_files import Release
+from missdp.cli.rows import check_free
 from missdp.evaluate import combine_estimates
 from missdp.files import check_outputs
 from missdp.record import sealed
@@ -71,16 +71,15 @@ def asks_a_query_of_filled_rows():
     return session.measure(query, Cost(currency="pure", amount=1.0))
 
 
-def claimed():
-    with Release(Path("out.csv")).claimed(SCHEMA):
-        raise AssertionError
+def model_of_another_release():
+    document = {"family": "MST", "release": "0" * 32}
+    Path("out.model.json").write_text(json.dumps(document))
+    check_free([Path("out.model.json")])
 
 
-def claim_of_a_killed_run():
-    Path("out.csv").unlink(missing_ok=True)
-    said = {"release": "0" * 32, "name": "out", "state": "begun", "sha256": "", "replaces": {}}
-    files = {"table": "out.csv", "model": "out.model.json"}
-    Path("out.release.json").write_text(json.dumps({**said, "files": files}))
+def existing_rows():
+    Path("out.csv").touch()
+    check_free([Path("out.csv")])
 
 
 def fits_and_asks_of_the_truth():
@@ -167,8 +166,8 @@ CASES = [
     lambda: loads_edited(lambda document: document | {"format": 2}),
     lambda: combine_estimates([0.5], [0.1]),
     lambda: check_outputs([Path("no/such/folder.csv")]),
-    lambda: (Path("out.csv").touch(), claimed()),
-    lambda: (claim_of_a_killed_run(), claimed()),
+    existing_rows,
+    model_of_another_release,
     # questions
     lambda: asks(of="sex"),
     lambda: asks(where="age >> 5"),

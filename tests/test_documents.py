@@ -17,7 +17,10 @@ from rows_and_epsilon import RESULTS, short, tables
 from sybil import Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
+from missdp.cli.app import COMMANDS as COMMAND_NAMES
+from missdp.cli.app import command_named
 from missdp.cli.main import main
+from missdp.cli.options import EVERYWHERE
 from missdp.errors import MissDPError
 from refusals_met import CASES
 from refusing import refuses
@@ -141,6 +144,28 @@ def test_the_landing_page_leads_to_every_page():
     }
 
 
+def commands_on(text):
+    """Commands that a page shows: lines of a console, and whole commands in backticks."""
+    blocks = "\n".join(re.findall(r"^```console\n(.*?)^```", text, re.M | re.S))
+    lines = re.findall(r"^(?:\$ )?(missdp [a-z].*)$", blocks, re.M)
+    lines = [line for line in lines if not line.endswith("\\")]
+    return lines + re.findall(r"`(missdp [a-z][^`]*)`", text)
+
+
+@pytest.mark.parametrize("page", ["README.md", *(str(path.relative_to(ROOT)) for path in PAGES)])
+def test_commands_and_options_on_pages_exist(page):
+    for line in commands_on((ROOT / page).read_text(encoding="utf-8")):
+        words = shlex.split(line, comments=True)[1:]
+        assert words[0] in COMMAND_NAMES, line
+        command = command_named(words[0])
+        if hasattr(command, "commands") and len(words) > 1 and not words[1].startswith("-"):
+            assert words[1] in command.commands, line
+            command = command.commands[words[1]]
+        known = {name for one in (*command.params, *EVERYWHERE) for name in one.opts}
+        used = {word.partition("=")[0] for word in words if word.startswith("--")} - {"--help"}
+        assert used <= known, line
+
+
 # The README's commands, run as they stand there.
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```console\n(.*?)^```", README, flags=re.M | re.S)
@@ -189,7 +214,7 @@ def test_the_commands_of_the_readme(tmp_path, monkeypatch, capsys):
     for command in (synthesize, evaluate, *price.splitlines()):
         code, said = run(command)
         assert code == 0, (command, said.err)
-        alone = command == evaluate or command.split()[1] in ("dossier", "budget")
+        alone = command == evaluate or command.split()[1] in ("publish", "ledger")
         assert alone or "differentially private" in said.out or "eps" in said.out
     assert (tmp_path / "synthetic.csv").exists()
     assert (tmp_path / "synthetic.model.json").exists()

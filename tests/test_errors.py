@@ -17,11 +17,11 @@ from missdp.errors import (
     replacing,
     whole,
 )
-from missdp.estimate.question_text import parse_question
 from missdp.evaluate import classifier_f1
 from missdp.pricing import load_pipeline
 from missdp.schema import Determined, Never, NotApplicable
 from missdp.schema.expressions import parse_names, parse_where
+from missdp.schema.questions import parse_question
 from missdp.sources import strategy_named
 from refusing import refused, refuses
 

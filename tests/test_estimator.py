@@ -68,8 +68,8 @@ small = ["--method", "aim", "--set", "rounds=1", "--rows", "300"]
 runs = [
     ["synthesize", survey, *of, "--epsilon", "1", "-o", "out.csv", *small],
     ["evaluate", survey, "out.csv", *of],
-    ["impute", survey, *of, "--model", "out.model.json", "-o", "filled.csv"],
-    ["price", "out.model.json"],
+    ["impute", survey, "--model", "out.model.json", "-o", "filled.csv"],
+    ["guarantee", "out.model.json"],
     ["evaluate", survey, "out.csv", *of, "--f1"],
 ]
 print(json.dumps([main(words) for words in runs]))

@@ -4,12 +4,11 @@ import os
 import stat
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from missdp.errors import OutputError
-from missdp.files import check_outputs, check_writable, reserved, write_atomically
+from missdp.files import atomic_path, check_outputs, check_writable, write_atomically
 from refusing import refused, refuses
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="locks of another kind")
@@ -55,42 +54,21 @@ def test_outputs_do_not_overwrite_inputs_or_each_other(tmp_path):
         refused(OutputError, "same command", check_outputs, outputs, inputs=[data])
 
 
-@pytest.fixture(params=[True, False], ids=["hidden", "nameless"])
-def named(request, monkeypatch):
-    """Whether temporary files have a name, as where the system has none without."""
-    if request.param:
-        monkeypatch.delattr("os.O_TMPFILE", raising=False)
-    elif not hasattr(os, "O_TMPFILE"):
-        pytest.skip("no files without a name here")
-    return request.param
+def test_a_file_that_is_there_is_only_replaced_if_asked_for(tmp_path):
+    path = tmp_path / "model.json"
+    write_atomically(path, b"first", overwrite=False)
+    assert path.read_bytes() == b"first"
+    refused(OutputError, "another process wrote it", write_atomically, path, b"x", overwrite=False)
+    assert path.read_bytes() == b"first"
+    write_atomically(path, b"second")
+    assert path.read_bytes() == b"second"
+    assert os.listdir(tmp_path) == ["model.json"]
 
 
-def test_reserved_files_are_opened_at_once_and_leave_no_trace_if_not_written(tmp_path, named):
-    written, unwritten = tmp_path / "written.json", tmp_path / "unwritten.json"
-    with reserved([written, None, unwritten], room=5000):
-        opened = [path for path in tmp_path.iterdir() if path.suffix == ".tmp"]
-        assert [path.stat().st_size for path in opened] == [5000, 5000] * named
-        write_atomically(written, b"model")
-        assert written.read_bytes() == b"model"  # nothing of the room is left
-        assert len(list(tmp_path.iterdir())) == 1 + named
-        write_atomically(written, b"again")
-    assert os.listdir(tmp_path) == ["written.json"]
-    assert written.read_bytes() == b"again"
-    for path in (tmp_path / "no" / "x", Path("/proc/x"), tmp_path, tmp_path / "a\0b"):
-        with refuses(OutputError), reserved([unwritten, path]):
-            raise AssertionError
-    assert os.listdir(tmp_path) == ["written.json"]
-
-
-@posix
-def test_room_that_was_set_aside_can_be_used_when_the_disk_is_full(tmp_path, monkeypatch, named):
-    """A file may not grow any more: what was set aside is enough, anything else is refused."""
-    path, late = tmp_path / "model.json", tmp_path / "late.json"
-    with reserved([path], room=5000):
-        monkeypatch.setattr("missdp.files._temporary", full_disk)
-        write_atomically(path, b"x" * 4000)
-        refused(OutputError, "No space left", write_atomically, late, b"x")
-    assert path.read_bytes() == b"x" * 4000
+def test_a_disk_without_links_takes_a_new_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("missdp.files.os.link", full_disk)
+    write_atomically(tmp_path / "model.json", b"model", overwrite=False)
+    assert (tmp_path / "model.json").read_bytes() == b"model"
     assert os.listdir(tmp_path) == ["model.json"]
 
 
@@ -98,8 +76,8 @@ def full_disk(*_, **__):
     raise OSError(28, "private")
 
 
-@pytest.mark.parametrize("step", ["fsync", "replace", "write", "ftruncate"])
-def test_whatever_step_fails_the_old_file_stays(tmp_path, monkeypatch, step, named):
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_whatever_step_fails_the_old_file_stays(tmp_path, monkeypatch, step):
     path = tmp_path / "model.json"
     path.write_bytes(b"old")
     monkeypatch.setattr(f"missdp.files.os.{step}", full_disk)
@@ -111,7 +89,7 @@ def test_whatever_step_fails_the_old_file_stays(tmp_path, monkeypatch, step, nam
     assert os.listdir(tmp_path) == ["model.json"]
 
 
-def test_content_is_on_the_disk_before_its_name_is(tmp_path, monkeypatch, named):
+def test_content_is_on_the_disk_before_its_name_is(tmp_path, monkeypatch):
     steps = []
     for name in ("fsync", "replace", "link"):
         real = getattr(os, name)
@@ -122,14 +100,13 @@ def test_content_is_on_the_disk_before_its_name_is(tmp_path, monkeypatch, named)
     for content in (b"model", b"again"):
         write_atomically(tmp_path / "model.json", content)
         assert (tmp_path / "model.json").read_bytes() == content
-    first, again = (["replace"], ["replace"]) if named else (["link"], ["link", "link", "replace"])
-    assert steps == ["fsync", *first, "fsync", "fsync", *again, "fsync"]  # file, name, folder
+    assert steps == ["fsync", "replace", "fsync"] * 2  # file, name, folder
     assert os.listdir(tmp_path) == ["model.json"]
 
 
 @posix
-def test_nothing_is_left_of_a_run_that_is_killed_while_it_writes(tmp_path):
-    """Whatever was written of private rows by then is gone with the process."""
+def test_a_run_that_is_killed_leaves_a_hidden_file_for_the_next_run(tmp_path):
+    """No half-written file has the name of the output, and what is left is removed later."""
     code = """
 import os, signal, sys
 from pathlib import Path
@@ -140,12 +117,12 @@ with atomic_path(Path(sys.argv[1])) as place:
 """
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "rows.csv")], check=False)
     assert done.returncode == -9
-    try:  # whether the disk has files without a name
-        os.close(os.open(tmp_path, os.O_TMPFILE | os.O_RDWR))
-        left = 0
-    except (AttributeError, OSError):
-        left = 1
-    assert len(os.listdir(tmp_path)) == left
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(".missdp-")
+    assert stat.S_IMODE(left.stat().st_mode) == 0o600
+    os.utime(left, (0, 0))
+    write_atomically(tmp_path / "other.csv", b"rows")
+    assert os.listdir(tmp_path) == ["other.csv"]
 
 
 @posix
@@ -173,9 +150,8 @@ def test_only_what_a_dead_process_left_is_swept(tmp_path):
 @posix
 def test_runs_side_by_side_do_not_sweep_each_other(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
-    with reserved([first]):
-        for path in tmp_path.glob(".missdp-*"):
-            os.utime(path, (0, 0))
+    with atomic_path(first) as place:
+        os.utime(place, (0, 0))
         write_atomically(second, b"second")
-        write_atomically(first, b"first")
+        place.write_bytes(b"first")
     assert sorted(os.listdir(tmp_path)) == ["first", "second"]

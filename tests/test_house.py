@@ -197,7 +197,7 @@ def test_public_names_are_there_and_nothing_heavy_is_imported_before_it_is_neede
         _ = missdp.nothing_here
     code = (
         "import sys, missdp, missdp.cli.main\n"
-        "assert not {'numpy', 'typer'} & set(sys.modules)\n"
+        "assert not {'numpy', 'click'} & set(sys.modules)\n"
         "missdp.evaluate.MCAR(rate=0.1); missdp.evaluate.LEARNERS\n"
         "import missdp.testing\n"
         "assert not {'pytest', 'hypothesis', 'polars'} & set(sys.modules)"

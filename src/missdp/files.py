@@ -1,10 +1,9 @@
-"""Files are written whole or not at all, and opened before anything is paid for.
+"""Files are written whole or not at all.
 
-What is written goes to a temporary file beside its target, which it replaces at the end. Where the
-system has files without a name (Linux), it gets one when it is complete: nothing is left of a run
-that is killed before. Elsewhere it is hidden, and locked by the process that writes it: one that
-nobody holds any more was left over, and the next run that writes into the folder removes it.
-Signals are put off until what was paid for is kept.
+What is written goes to a hidden temporary file beside its target, and takes the target's place when
+it is complete. The process that writes the temporary file holds a lock on it. A process that is
+killed leaves it behind, and the next run that writes into the folder removes what nobody holds.
+Signals are put off until a model that was paid for is saved.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import contextlib
 import errno
 import io
 import os
-import secrets
 import signal
 import stat
 import sys
@@ -21,11 +19,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 from missdp.errors import (
     OutputError,
@@ -44,164 +41,67 @@ _PREFIX, _SUFFIX = ".missdp-", ".tmp"
 _YOUNG = 60.0
 
 
-class Draft:
-    """A temporary file beside its target, opened, locked, and perhaps given room."""
-
-    def __init__(self, path: Path, room: int = 0) -> None:
-        check_writable(path)
-        self.target = Path(os.path.realpath(path))
-        _sweep(self.target.parent)
-        self.handle, self.path = _temporary(self.target.parent)
-        self.used, self.named = False, True
-        try:
-            locked(self.handle)
-            if room and hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(self.handle, 0, room)
-        except BaseException:
-            self.close()
-            raise
-
-    def write(self, content: bytes) -> None:
-        """Write into the room there is, so that a disk that filled up since does no harm."""
-        os.lseek(self.handle, 0, os.SEEK_SET)
-        rest = memoryview(content)
-        while rest:
-            rest = rest[os.write(self.handle, rest) :]
-        os.ftruncate(self.handle, len(content))
-
-    def commit(self) -> None:
-        """Put the finished file in the target's place, so that not even a power cut halves it."""
-        if not self.named:
-            return
-        _set_permissions(self.path, self.target)
-        os.fsync(self.handle)
-        nameless = self.path.parent == _NAMELESS
-        if not (nameless and self._linked(self.target)):  # nothing stood there
-            if nameless:
-                hidden = self.target.parent / f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}"
-                self._linked(hidden)
-                self.path = hidden
-            if sys.platform == "win32":  # where an open file cannot be renamed
-                os.close(self.handle)
-                self.handle = -1
-            os.replace(self.path, self.target)
-        sync_folder(self.target.parent)
-
-    def _linked(self, name: Path) -> bool:
-        """Give a nameless file a name, unless it is taken."""
-        with contextlib.suppress(FileExistsError):
-            # Only with a descriptor does os.link follow the link that stands for the file.
-            os.link(self.path, name, src_dir_fd=self.handle, follow_symlinks=True)
-            return True
-        return False
-
-    def close(self) -> None:
-        """Let go of the file; what was not committed is gone."""
-        self.used = True
-        handle, self.handle = self.handle, -1  # once: its number may be another file's by then
-        with contextlib.suppress(OSError):
-            os.close(handle)
-        with contextlib.suppress(OSError):
-            self.path.unlink()
-
-
-_NAMELESS = Path("/proc/self/fd")
-
-
-def _temporary(folder: Path) -> tuple[int, Path]:
-    """Open a file in a folder, without a name if possible, and return where it can be opened."""
-    with contextlib.suppress(OSError, AttributeError):  # not every system and disk has these
-        handle = os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o600)
-        if (path := _NAMELESS / str(handle)).exists():
-            return handle, path
-        os.close(handle)
-    handle, name = tempfile.mkstemp(prefix=_PREFIX, suffix=_SUFFIX, dir=folder)
-    return handle, Path(name)
-
-
-_RESERVED: ContextVar[dict[Path, Draft] | None] = ContextVar("reserved", default=None)
-
-
 @contextlib.contextmanager
-def reserved(paths: Iterable[Path | None], *, room: int = 0) -> Iterator[None]:
-    """Open the files that will be written within the block, before anything is paid for.
+def atomic_path(path: Path, *, overwrite: bool = True) -> Iterator[Path]:
+    """Yield a temporary path beside ``path`` that takes its place only if the block succeeds.
 
-    Whatever this module writes to one of these paths within the block goes to the file that was
-    opened here. What was not written by then leaves no trace. None stands for an option that was
-    not given; ``room`` bytes are set aside on the disk for each file, where the system can.
+    A link is followed, and a file that is replaced keeps its permissions. Without ``overwrite`` no
+    file is replaced, not even one that another process wrote meanwhile.
     """
-    taken = dict(_RESERVED.get() or {})
-    drafts: list[Draft] = []
-    try:
-        for path in paths:
-            if path is not None and _waiting(path) is None:
-                with replacing(OSError, by=partial(refusal, path)):
-                    drafts.append(Draft(path, room))
-                taken[drafts[-1].target] = drafts[-1]
-        token = _RESERVED.set(taken)
-        try:
-            yield
-        finally:
-            _RESERVED.reset(token)
-    finally:
-        for draft in drafts:
-            draft.close()
-
-
-@contextlib.contextmanager
-def unnamed(path: Path) -> Iterator[BinaryIO]:
-    """Yield the file that takes what is written to a path within the block, and never its name."""
-    draft = Draft(path)
-    draft.named = False
-    token = _RESERVED.set({**(_RESERVED.get() or {}), draft.target: draft})
-    try:
-        with open(os.dup(draft.handle), "rb") as file:
-            yield file
-    finally:
-        _RESERVED.reset(token)
-        draft.close()
-
-
-def has_name(path: Path) -> bool:
-    """Whether what is written to a path within a block of `unnamed` or `reserved` stays there."""
-    waiting = _waiting(path)
-    return waiting is None or waiting.named
-
-
-@contextlib.contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path`` that replaces it only if the block succeeds.
-
-    A link is followed, and a file that is replaced keeps its permissions.
-    """
-    with _opened(path) as draft:
-        yield draft.path
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write bytes to a file, whole or not at all."""
-    with _opened(path) as draft:
-        draft.write(content)
-
-
-def _waiting(path: Path) -> Draft | None:
-    """Return the file that was opened for what is written to a path, if there is one."""
     check_writable(path)
+    target = Path(os.path.realpath(path))
     with replacing(OSError, by=partial(refusal, path)):
-        found = (_RESERVED.get() or {}).get(Path(os.path.realpath(path)))
-    return None if found is None or found.used else found
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Draft]:
-    waiting = _waiting(path)
-    with replacing(OSError, by=partial(refusal, path)):
-        draft = Draft(path) if waiting is None else waiting
+        _sweep(target.parent)
+        handle, name = tempfile.mkstemp(prefix=_PREFIX, suffix=_SUFFIX, dir=target.parent)
         try:
-            yield draft
-            draft.commit()
+            locked(handle)
+            yield Path(name)
+            _set_permissions(Path(name), target)
+            os.fsync(handle)
+            if sys.platform == "win32":  # where an open file cannot be renamed
+                os.close(handle)
+                handle = -1
+            _put_in_place(name, target, overwrite=overwrite)
+            sync_folder(target.parent)
         finally:
-            draft.close()
+            with contextlib.suppress(OSError):
+                os.close(handle)
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+
+
+def write_atomically(path: Path, content: bytes, *, overwrite: bool = True) -> None:
+    """Write bytes to a file, whole or not at all.
+
+    Parameters
+    ----------
+    path : Path
+    content : bytes
+    overwrite : bool, default True
+        Whether a file that is there is replaced.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written, or is there and is not to be replaced.
+    """
+    with atomic_path(path, overwrite=overwrite) as place:
+        place.write_bytes(content)
+
+
+def _put_in_place(name: str, target: Path, *, overwrite: bool) -> None:
+    """Give a complete file its name, in one step."""
+    if overwrite:
+        os.replace(name, target)
+        return
+    try:
+        os.link(name, target)
+    except FileExistsError:
+        raise OutputError(f"cannot write {str(target)!r}: another process wrote it") from None
+    except OSError:  # a disk without links
+        if os.path.lexists(target):
+            raise
+        os.replace(name, target)
 
 
 #: Signals that ask a run to stop, and can be answered.
@@ -357,15 +257,12 @@ def refusal(path: Path, error: BaseException) -> OutputError:
     return OutputError(f"cannot write {str(path)!r}: {reason}")
 
 
-def locked(handle: int, *, shared: bool = False) -> bool:
-    """Lock a file until its process ends, whichever way; False if somebody else holds it.
-
-    Others may hold a ``shared`` lock too: it is for those who only want to know.
-    """
+def locked(handle: int) -> bool:
+    """Lock a file until its process ends, whichever way; False if somebody else holds it."""
     if sys.platform == "win32":  # where nobody can remove what another process has open
         return True
     with contextlib.suppress(OSError):  # some network file systems have no locks
-        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
     return False
 

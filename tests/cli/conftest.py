@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from missdp import Categorical, Numeric, PrivBayes, Schema
-from missdp.cli.charges import UNRECORDED
+from missdp.cli.charge import UNRECORDED
 from missdp.cli.main import _allow_unprintable, main
 
 

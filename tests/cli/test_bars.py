@@ -13,13 +13,13 @@ from missdp import AllPairs, Schema
 from missdp.cli.main import main
 
 SHOWN = {
-    "schema draft data.csv -o draft.toml": "reading the rows",
+    "schema init data.csv -o draft.toml": "reading the rows",
     "schema check schema.toml data.csv": "reading the rows",
-    "query data.csv --schema schema.toml --impute age --match größe --mean age --epsilon 1": (
+    "query data.csv --schema schema.toml --impute age --match größe 'mean(age)' --epsilon 1": (
         "filling missing values"
     ),
     "estimate fit.model.json mean(age) sd(age)": "estimating",
-    "plan schema.toml --rows 300 --epsilons 1 --method mst": "rehearsing epsilon 1",
+    "plan schema.toml --rows 300 --epsilon 1 --method mst": "rehearsing epsilon 1",
 }
 
 
@@ -44,7 +44,7 @@ def test_a_process_prints_stages_where_it_is_piped(folder):
         "import sys, missdp.progress\n"
         "missdp.progress.MIN_SECONDS = 0.0\n"
         "from missdp.cli.main import run\n"
-        "sys.argv = ['missdp', 'schema', 'draft', 'data.csv', '-o', 'draft.toml']\n"
+        "sys.argv = ['missdp', 'schema', 'init', 'data.csv', '-o', 'draft.toml']\n"
         "run()\n"
     )
     done = subprocess.run([sys.executable, "run.py"], capture_output=True, text=True, check=True)

@@ -1,29 +1,43 @@
-"""The list of commands: quick to show, the same as what is there, its examples run; and pipes."""
+"""The list of commands: quick to show, the same as what is there, and its examples run."""
 
-import io
+import inspect
 import json
 import re
 import shlex
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
+import click
 import numpy as np
 import pandas as pd
 import pytest
 
 import missdp
-from missdp.cli import doctor, options
-from missdp.cli.app import COMMANDS, EXAMPLES, command_named
-from missdp.cli.main import main
-from missdp.cli.options import _as_file
-from missdp.schema import Schema
+from missdp.cli.app import COMMANDS, GROUPS, command_named
+from missdp.cli.options import EVERYWHERE, STRATEGIES, Option
+from missdp.sources import STRATEGIES as KNOWN_STRATEGIES
 from missdp.synth.registry import _own_parameters
 
 HEAVY = {
     "dp_accounting", "duckdb", "narwhals", "numpy", "pandas", "pyarrow", "rich", "scipy", "sklearn",
 }  # fmt: skip
+LEAVES = {
+    "schema init", "schema import", "schema check", "plan", "fit", "sample", "synthesize", "query",
+    "estimate", "impute", "guarantee", "evaluate", "publish", "ledger create", "ledger show",
+    "ledger log", "ledger verify", "ledger abandon", "demo", "simulate", "price", "version",
+}  # fmt: skip
+
+
+def leaves():
+    """Each command that does something, by the words that call it."""
+    found = {}
+    for name in COMMANDS:
+        command = command_named(name)
+        inner = getattr(command, "commands", None)
+        found |= {f"{name} {part}": one for part, one in inner.items()} if inner else {}
+        found |= {} if inner else {name: command}
+    return found
 
 
 def printed_by(code):
@@ -32,8 +46,48 @@ def printed_by(code):
     return done.stdout
 
 
+def test_the_tree_of_commands_is_complete():
+    assert set(leaves()) == LEAVES
+    assert list(GROUPS) == ["Prepare", "Release", "Use", "Inspect", "Ledger", "Other"]
+
+
+def test_options_are_few():
+    """Those of every command are declared once, and count once; in `synthesize` they count too."""
+    own = {
+        name: [one for one in command.params if isinstance(one, click.Option)]
+        for name, command in leaves().items()
+    }
+    assert len(EVERYWHERE) + sum(map(len, own.values())) <= 130
+    assert len(EVERYWHERE) + len(own["synthesize"]) <= 18
+    assert [one.opts[0] for one in EVERYWHERE] == ["--overwrite", "--json", "--quiet", "--memory"]
+
+
+def test_options_stand_in_groups_and_no_signature_is_rewritten():
+    for name, command in leaves().items():
+        assert all(isinstance(one, (Option, click.Argument)) for one in command.params), name
+        assert not hasattr(command.callback, "__signature__"), name
+        assert not hasattr(command.callback, "__wrapped__"), name
+        taken = inspect.signature(command.callback).parameters
+        anything = any(one.kind is one.VAR_KEYWORD for one in taken.values())
+        assert anything or {one.name for one in command.params} == set(taken), name
+
+
+def test_options_of_one_name_take_the_same_kind_of_value():
+    kinds = {}
+    for name, command in leaves().items():
+        for one in command.params:
+            if isinstance(one, click.Option) and (name, one.name) != ("plan", "epsilon"):
+                kind = (one.type.name, one.multiple, one.is_flag)
+                kinds.setdefault(max(one.opts, key=len), {}).setdefault(kind, []).append(name)
+    assert {name: found for name, found in kinds.items() if len(found) > 1} == {}
+
+
+def test_strategies_in_the_help_are_those_that_exist():
+    assert set(STRATEGIES) == set(KNOWN_STRATEGIES)
+
+
 HELP = "from missdp.cli.main import main; [main([*words, '--help']) for words in {}]"
-SLIM = ["synthesize"], ["sample"], ["price"], ["impute"], ["schema"]
+ALL = [name.split() for name in LEAVES]
 FACTS = "from missdp import Schema, Table, load, Filter, Guarantee"
 
 
@@ -41,9 +95,10 @@ FACTS = "from missdp import Schema, Table, load, Filter, Guarantee"
 @pytest.mark.parametrize(
     ("code", "needed"),
     [
-        (f"import missdp; {HELP.format(([],))}; main(['--version'])", set()),
+        (f"import missdp; {HELP.format([[], *ALL])}; main(['--version'])", set()),
         ("from missdp import AllPairs; AllPairs(epsilon=1.0)", {"numpy"}),
-        (f"{FACTS}; {HELP.format(SLIM)}", {"numpy"}),
+        (f"{FACTS}; {HELP.format(ALL)}", {"numpy"}),
+        ("from missdp.cli.main import main; main(['version', '--verbose'])", set()),
     ],
 )
 def test_what_takes_long_is_imported_where_it_is_used(code, needed):
@@ -51,49 +106,109 @@ def test_what_takes_long_is_imported_where_it_is_used(code, needed):
     assert HEAVY & {*modules.split()} == needed
 
 
-@pytest.mark.long
+SECONDS = """
+import os, sys
+pid = os.fork()
+if pid == 0:
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, 1)
+    os.execv(sys.executable, [sys.executable, "-m", "missdp", *sys.argv[1:]])
+_, status, used = os.wait4(pid, 0)
+print(used.ru_utime + used.ru_stime if status == 0 else 1e9)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no fork there")
+@pytest.mark.parametrize(
+    ("words", "most"), [("--help", 0.25), ("synthesize --help", 0.5), ("version --verbose", 0.5)]
+)
+def test_commands_start_quickly(words, most):
+    """The bars, in seconds of CPU. A busy machine may take twice as long."""
+    command = [sys.executable, "-c", SECONDS, *words.split()]
+    taken = min(
+        float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        for _ in range(3)
+    )
+    assert taken < 2 * most
+
+
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("missdp s", {"schema", "synthesize", "sample", "sensitivity", "simulate"}),
-        ("missdp budget ver", {"verify"}),
+        ("missdp s", {"schema", "synthesize", "sample", "simulate"}),
+        ("missdp ledger ver", {"verify"}),
         ("missdp synthesize --met", {"--method"}),
+        ("missdp synthesize --ov", {"--overwrite"}),
     ],
 )
 def test_names_and_options_are_completed_without_a_heavy_import(typed, offered, monkeypatch):
-    for name, value in (("_MISSDP_COMPLETE", "complete_bash"), ("COMP_WORDS", typed)):
+    for name, value in (("_MISSDP_COMPLETE", "bash_complete"), ("COMP_WORDS", typed)):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))
     code = "import atexit, sys; atexit.register(lambda: print('numpy' in sys.modules)); " + (
         "sys.argv = ['missdp']; from missdp.cli.main import run; run()"  # as the script does
     )
     *found, heavy = printed_by(code).split()
-    assert set(found) == offered
-    assert heavy == str(len(offered) == 1)  # options are those of the command, which is read
+    assert {one.removeprefix("plain,") for one in found} == offered
+    assert heavy == "False"
+
+
+def test_quiet_and_json_are_options_of_every_command(folder, run, told):
+    assert run("schema check schema.toml --quiet")[:2] == (0, "")
+    assert run("version --quiet") == (0, "", "")
+    assert told("version")["missdp"] == missdp.__version__
+    assert told("schema init data.csv -o d.toml")["attributes"] == ["größe", "age"]
+    assert run("schema init data.csv -o d.toml --overwrite -q")[:2] == (0, "")
+
+
+def test_version_names_packages_and_the_file_of_the_project(folder, told, monkeypatch):
+    found = told("version --verbose")
+    assert {"missdp", "Python", "numpy", "jinja2 [report]"} <= set(found)
+    assert not any("[dev]" in name for name in found)
+    assert found["missdp.toml"] == "none in this folder or above"
+    Path("missdp.toml").write_text('schema = "schema.toml"\n')
+    assert told("version --verbose")["missdp.toml"].endswith("missdp.toml: schema")
+    monkeypatch.setattr(
+        "missdp.installed.requires", lambda _: ["gone-away>=2", 'off; extra == "plot"']
+    )
+    found = told("version --verbose")
+    assert found["gone-away"] == "ABSENT: pip install gone-away"
+    assert found["off [plot]"] == "absent"
+
+
+def test_the_file_of_a_project_stands_in_for_options(folder, ok, told, fails, monkeypatch):
+    synthesize = "--epsilon 1 -o {}.csv --method privbayes"
+    Path("missdp.toml").write_text('schema = "schema.toml"\ndelta = 1e-7\n')
+    Path("deep/er").mkdir(parents=True)
+    monkeypatch.chdir("deep/er")
+    found = told(f"synthesize ../../data.csv {synthesize.format('a')}")
+    assert found["guarantee"]["delta"] in (0.0, 1e-7)
+    assert missdp.load("a.model.json").delta == 1e-7
+    ok(f"synthesize ../../data.csv {synthesize.format('b')} --delta 1e-6")
+    assert missdp.load("b.model.json").delta == 1e-6
+    assert told("schema check")["attributes"] == ["größe", "age"]
+    Path("missdp.toml").write_text('schema = "none.toml"\n')  # the nearest file counts
+    fails(3, "none.toml", f"synthesize ../../data.csv {synthesize.format('c')}")
 
 
 # The examples of the help, which are those of docs/commands.md, run in the order of the page
 PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
 LINES = re.findall(r"^\$ (.*)$", PAGE, re.M)
-LONG = ("missdp plan", "missdp estimate", "missdp sensitivity", "--ground-truth-epsilon")
+LONG = ("missdp plan", "missdp estimate", "--ground-truth-epsilon")
 
 
 @pytest.mark.long
 def test_every_command_has_an_example_and_the_page_shows_it(ok):
-    assert set(EXAMPLES) == set(COMMANDS)
     shown = [shlex.split(line) for line in LINES]
-    for name, examples in EXAMPLES.items():
-        said = ok(name, "--help")
-        assert f" {name} " in said.splitlines()[0]
-        assert command_named(name).name == name
-        for example in examples:
-            assert example in said
-            assert [word.replace('"', "'") for word in shlex.split(example)] in shown
-            assert example.split()[1] == name
-        parts = getattr(command_named(name), "commands", {None: None})
-        for words in (name, *(f"{name} {part}" for part in parts if part)):
-            after_usage = ok(f"{words} --help").partition("\n\n")[2]
-            assert after_usage.startswith(f"  Examples:\n    missdp {words} ".rstrip())
+    for name, command in leaves().items():
+        after_usage = ok(f"{name} --help").partition("\n\n")[2]
+        assert after_usage.startswith(f"  Examples:\n    missdp {name}"), name
+        assert command.examples, name
+        for example in command.examples:
+            assert example in after_usage
+            assert f" {example}".startswith(f" missdp {name} ") or example == f"missdp {name}"
+            if "RELEASE" not in example:
+                assert shlex.split(example) in shown, example
     for name, family in missdp.synthesizers().items():
         (listed,) = re.findall(rf"^\| `{name}` \| (.*) \|$", PAGE, re.M)
         own = {*_own_parameters(family)}
@@ -122,127 +237,26 @@ def test_the_examples_run(lines, tmp_path, monkeypatch, ok):
     fields = [{"name": "smoker", "constraints": {"enum": ["no", "yes"]}}]
     Path("codebook.json").write_text(json.dumps({"fields": fields}))
     for text in re.findall(r"```toml\n(.*?)```", PAGE, re.S):
-        Path("questions.toml" if "[[question]]" in text else "pipeline.toml").write_text(text)
+        if "[mechanism]" in text:
+            Path("pipeline.toml").write_text(text)
     for line in lines:
         if line == "missdp demo":  # see test_cli.py
             continue
-        if "-o synthetic.csv" in line:  # each wants a name that is free
-            for path in Path().glob("synthetic.*"):
-                path.unlink()
-        ok(line.removeprefix("missdp "))
+        again = " --overwrite" if re.search(r"missdp (fit|synthesize|publish) ", line) else ""
+        ok(line.removeprefix("missdp ") + again)
         for name, value in re.findall(r"--set (rounds|degree)=(\d)", line):
-            assert getattr(missdp.load("synthetic.model.json"), name) == int(value)
-        if line.startswith("missdp schema draft"):  # a person declares every guess public
+            assert getattr(missdp.load("model.json"), name) == int(value)
+        if line.startswith("missdp schema init"):  # a person declares every guess public
             schema = Path("patients.toml")
             schema.write_text(re.sub(r"undeclared = \[.*?\]\n", "", schema.read_text(), flags=re.S))
     assert len(pd.read_csv("more.csv")) == 500
-
-
-def test_the_doctor_finds_what_is_here_and_says_what_is_wrong(monkeypatch, run):
-    def seen():
-        code, out, _ = run("doctor --json")
-        document = json.loads(out)
-        return code, {row["part"]: row["state"] for row in document["parts"]}, document["fine"]
-
-    def refuse_to_open():
-        raise OSError
-
-    code, states, fine = seen()
-    assert (code, fine) == (0, True)
-    known = {"missdp", "Python", "numpy", "Java", "PostgreSQL", "folder", "threads", "randomness"}
-    assert known | {"psycopg [ledger]", "jinja2 [report]"} <= states.keys()
-    assert "pytest [dev]" not in states
-    real = doctor.version
-    monkeypatch.setattr(doctor, "version", lambda name: "1.9" if name == "duckdb" else real(name))
-    monkeypatch.setattr(doctor, "requires", lambda _: ["duckdb>=1.10", "numpy", "gone-away>=2"])
-    code, states, fine = seen()
-    assert (code, fine, states["duckdb"]) == (7, False, "older than 1.10")
-    assert states["gone-away"] == "needed: pip install gone-away"
-    monkeypatch.setattr(doctor, "requires", lambda _: ['gone-away>=2; extra == "plot"'])
-    code, states, _ = seen()
-    assert (code, states["gone-away [plot]"]) == (0, "absent")
-    monkeypatch.setattr(doctor.shutil, "which", lambda _: None)
-    monkeypatch.setattr(doctor.tempfile, "TemporaryFile", refuse_to_open)
-    assert seen()[0] == 5
-
-
-# `-` for standard input and output
-ROWS = "pay,sex\n" + "".join(f"{k % 50},{'fm'[k % 2]}\n" for k in range(300))
-
-
-@pytest.fixture
-def piped(tmp_path, monkeypatch, capfdbinary):
-    """Run a command on rows from standard input; return its code and what it printed where."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    Path("tmp").mkdir()
-
-    def called(command, rows=ROWS):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(rows.encode())))
-        code = main(command.split())
-        assert list(Path("tmp").iterdir()) == []  # no private row is left
-        out, err = capfdbinary.readouterr()
-        return code, out.decode(), err.decode()
-
-    return called
-
-
-def files_in(folder):
-    """Files that have a name there."""
-    return [path for path in Path(folder).rglob("*") if path.is_file() and path.stat().st_nlink]
-
-
-@pytest.mark.long
-def test_drafts_rows_and_models_go_through_pipes(piped, monkeypatch):
-    code, draft, said = piped("schema draft - -o -")
-    assert (code, "Wrote standard output: 2 attributes" in said) == (0, True)
-    Path("s.toml").write_text(draft)
-    Schema.from_toml("s.toml").declare_public().to_toml("s.toml")
-    assert piped("schema check s.toml -")[0] == 0
-    assert piped("synthesize - --schema s.toml --epsilon 9 --seed 0 -o out.csv")[0] == 0
-    sample = "sample out.model.json --rows 5 --seed 0 -o"
-    code, printed, said = piped(f"{sample} -")
-    assert (code, printed.splitlines()[0], len(printed.splitlines())) == (0, '"pay","sex"', 6)
-    assert "Wrote standard output: 5 synthetic rows." in said
-    assert piped(f"{sample} rows.csv")[0] == 0
-    assert Path("rows.csv").read_text() == printed
-    with monkeypatch.context() as patched:
-        left, real = [], options._print  # by a run that is killed while it prints
-        patched.setattr(options, "_print", lambda file: (left.extend(files_in("tmp")), real(file)))
-        code, printed, said = piped("impute - --schema s.toml --model out.model.json -o -")
-    assert (code, len(printed.splitlines()), left) == (0, 301, [])
-    assert "PRIVATE" in said.upper()
-    code, printed, said = piped(f"{sample} - --json")
-    assert (len(printed.splitlines()), json.loads(said)["output"]) == (6, "standard output")
-
-
-def test_what_cannot_go_through_a_pipe_is_one_line(piped):
-    for command, code, said in (
-        ("synthesize - --schema s.toml --epsilon 1 -o -", 5, "missdp sample"),
-        ("schema draft - --parts -o d.toml", 2, "not for standard input"),
-        ("sample m.json -o - --multiple 2", 2, "several tables"),
-        ("schema draft - -o d.toml", 3, "as CSV: there is no header line"),
-    ):
-        found, out, err = piped(command, rows='a,b\n"secret')
-        assert (found, out, said in err, err.count("\n")) == (code, "", True, 1)
-        assert "secret" not in err
-
-
-def test_a_copy_of_standard_input_has_no_name_of_its_own(monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"age\n7\n")))
-    with _as_file("-") as name:
-        (there,) = Path(name).parent.iterdir()
-        assert there.read_bytes() == b"age\n7\n"
-        assert there.is_symlink()  # into this process: what is behind it ends with that
-        assert not there.stat().st_nlink
-    assert not Path(name).parent.exists()
 
 
 @pytest.mark.long
 def test_several_questions_are_answered_one_after_the_other(folder, ok, told, fails):
     fit = "synthesize data.csv --schema schema.toml --epsilon 5 --delta 1e-6 --seed 1 -o out.csv"
     ok(fit)
-    asked = ["mean(age)", "share(`größe` == 'S')", "age ~ C(`größe`)"]
+    asked = ["mean(age)", "share(`größe` = 'S')", "age ~ C(`größe`)"]
     alone = [told("estimate", "out.model.json", question) for question in asked]
     together = told("estimate", "out.model.json", *asked)
     guarantee = together.pop("guarantee")

@@ -50,13 +50,13 @@ def complete(draft):
 
 @pytest.mark.parametrize("suffix", [".sav", ".dta"])
 def test_a_file_comes_back_as_it_was_with_labels_and_codes(suffix, survey, ok):
-    ok(f"schema draft rows{suffix} -o draft.toml")
+    ok(f"schema init rows{suffix} -o draft.toml")
     draft = Schema.from_toml("draft.toml")
     assert draft["sex"].levels == (1, 2)
     assert draft["sex"].refused == ((".r",) if suffix == ".dta" else (-7,))
     assert {"levels", "label", "labels", "refused"} <= {*draft["sex"].undeclared}
     complete(draft)
-    ok(f"synthesize rows{suffix} --schema s.toml -o out{suffix} {PRIVBAYES} --keep-holes")
+    ok(f"synthesize rows{suffix} --schema s.toml -o out{suffix} {PRIVBAYES} --keep-missing")
     read = getattr(pyreadstat, f"read_{suffix[1:]}")
     (frame, about), (true, was) = (read(f"{n}{suffix}", user_missing=True) for n in ("out", "rows"))
     assert about.column_names_to_labels["sex"] == was.column_names_to_labels["sex"]
@@ -66,7 +66,7 @@ def test_a_file_comes_back_as_it_was_with_labels_and_codes(suffix, survey, ok):
     ):
         assert getattr(about, fact) == getattr(was, fact)
     assert set(frame["sex"].dropna()) == set(true["sex"])  # noise leaves some plainly missing
-    ok("sample out.model.json -o again.csv --rows 99 --values labels")
+    ok("sample out.model.json -o again.csv --rows 99 --levels-as label")
     assert set(pd.read_csv("again.csv")["sex"]) == {"woman", "man"}
 
 
@@ -82,7 +82,7 @@ def test_names_that_a_file_cannot_hold_are_refused_before_a_charge(survey, run):
 def test_every_file_that_can_say_what_it_is_says_so(suffix, survey, ok, told):
     complete(draft_schema("rows.sav"))
     ok(f"synthesize rows.sav --schema s.toml -o out{suffix} {PRIVBAYES}")
-    release = json.loads(Path("out.release.json").read_text())["release"]
+    release = json.loads(Path("out.model.json").read_text())["release"]
     said, name = f"Synthetic data, release {release}", f"more{suffix}"
     drawn = told(f"sample out.model.json -o {name}")
     assert (drawn["release"], drawn["synthetic"]) == (release, True)
@@ -105,7 +105,7 @@ def test_every_file_that_can_say_what_it_is_says_so(suffix, survey, ok, told):
 
 # --engine spark
 of_pandas = pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")
-SPARK = "--schema schema.toml -o out.csv --epsilon 3 --seed 1 --overwrite --engine"
+SPARK = "--schema schema.toml -o out.json --epsilon 3 --seed 1 --overwrite --engine"
 
 
 @pytest.fixture
@@ -121,25 +121,27 @@ def given(tmp_path, monkeypatch):
 def test_the_same_release_as_without_spark(spark, given, ok, told):
     rows = []
     for data in ("rows.csv", f"file://{given}/rows.parquet"):
-        assert told(f"synthesize {data} {SPARK} spark")["guarantee"]["epsilon"] <= 3
+        assert told(f"fit {data} {SPARK} spark")["guarantee"]["epsilon"] <= 3
+        ok("sample out.json -o out.csv --seed 1 --overwrite")
         rows.append(Path("out.csv").read_text())
-    ok(f"synthesize rows.csv {SPARK} missdp")
+    ok(f"fit rows.csv {SPARK} missdp")
+    ok("sample out.json -o out.csv --seed 1 --overwrite")
     assert rows == [Path("out.csv").read_text()] * 2
 
 
 @of_pandas
 def test_what_spark_refuses_has_our_words_and_codes(spark, given, run, fails):
     Path("bad.csv").write_text(Path("rows.csv").read_text() + "SECRET,1,,2,3\n")
-    code, _, err = run(f"synthesize {given}/bad.csv {SPARK} spark")
+    code, _, err = run(f"fit {given}/bad.csv {SPARK} spark")
     assert (code, "as CSV: there is no header line" in err, "SECRET" in err) == (3, True, False)
-    assert run(f"synthesize {given}/absent.csv {SPARK} spark")[0] == 3
-    assert run(f"synthesize rows.csv {SPARK} other")[0] == 2
-    fails(2, "in memory", f"synthesize rows.csv {SPARK} spark --missing impute-first")
+    assert run(f"fit {given}/absent.csv {SPARK} spark")[0] == 3
+    assert run(f"fit rows.csv {SPARK} other")[0] == 2
+    fails(2, "in memory", f"fit rows.csv {SPARK} spark --strategy impute-first")
 
 
 @of_pandas
 def test_a_command_starts_a_session_of_its_own_and_says_nothing_of_it(spark, given):
-    asked = f"synthesize rows.parquet {SPARK} spark --json".split()
+    asked = f"fit rows.parquet {SPARK} spark --json".split()
     command = [sys.executable, "-c", "from missdp.cli.main import run; run()", *asked]
     env = {k: v for k, v in os.environ.items() if k != "PYSPARK_GATEWAY_PORT"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)

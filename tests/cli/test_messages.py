@@ -4,7 +4,6 @@ No message quotes a private cell. A header of the data is not quoted either, sin
 a file without a header is a row.
 """
 
-import io
 import json
 import shutil
 from types import SimpleNamespace
@@ -14,9 +13,9 @@ import pytest
 from missdp import AllPairs, Numeric, Schema
 from missdp.accounting import Guarantee
 from missdp.cli.app import COMMANDS, command_named
-from missdp.errors import MissDPError, OutputError
+from missdp.errors import MissDPError
 from missdp.ground_truth import guarantees
-from missdp.office import Ledger, plan
+from missdp.office import plan
 from missdp.pricing import steps
 from missdp.pricing.steps import StepCondition
 from missdp.schema import SurveyWeight, Unit
@@ -28,7 +27,8 @@ from refusing import refuses
 
 SYNTHESIZE = "synthesize data.csv --schema schema.toml -o o.csv"
 FIT = f"{SYNTHESIZE} --epsilon 1"
-TRUTH = f"{SYNTHESIZE} --ground-truth-epsilon 1"
+MODEL_ONLY = "fit data.csv --schema schema.toml -o m2.json"
+TRUTH = f"{MODEL_ONLY} --ground-truth-epsilon 1"
 QUERY = "query data.csv --schema schema.toml --impute age --match größe --epsilon 1"
 
 
@@ -47,11 +47,12 @@ def rows(text):
     return lambda folder: (folder / "data.csv").write_bytes(text.encode())
 
 
+def project(text):
+    return lambda folder: (folder / "missdp.toml").write_text(text)
+
+
 def already_released(folder):
-    claim = {"release": "2b" * 16, "name": "o", "state": "whole", "sha256": "", "replaces": {}}
-    files = {"files": {"table": "o.csv"}}
-    (folder / "o.csv").touch()
-    (folder / "o.release.json").write_text(json.dumps(claim | files))
+    (folder / "o.model.json").write_text(json.dumps({"family": "MST", "release": "2b" * 16}))
 
 
 def edited_model(folder):
@@ -75,16 +76,13 @@ NUMBER = (
     "read. Correct the bounds if they are wrong, correct the data, or set "
     'outside = "clamp" or "missing" in the schema.'
 )
-TRUTH_NEEDS = (
-    "--ground-truth-epsilon requires an assumption about missingness: add --observed, --p-max or "
-    "--row-independent."
-)
+TRUTH_NEEDS = "--ground-truth-epsilon requires an assumption about missingness: add --assume."
 CSV = (
     "cannot parse 'data.csv' as CSV: there is no header line, a row has too many or too few "
     "fields or is longer than 16 MiB, a quote is not closed, or lines end in different ways."
 )
 STATISTICS = "mean, sd, median, quantile, share, correlation, difference"
-MODEL = "is not a missdp model. Expected a .model.json file written by `missdp synthesize`."
+MODEL = "is not a missdp model. Expected a file that `missdp fit` or `missdp synthesize` wrote."
 
 # By what is wrong: the exit code, the whole message, the command, and how the folder is prepared.
 MESSAGES = {
@@ -96,10 +94,12 @@ MESSAGES = {
     "number outside": (3, NUMBER, FIT, rows("größe,age\nS,5\nS,100\n")),
     "negative epsilon": (2, EPSILON.format(-1), f"{SYNTHESIZE} --epsilon -1", None),
     "large epsilon": (2, EPSILON.format("10001"), f"{SYNTHESIZE} --epsilon 10001", None),
-    "large epsilon of a query": (2, EPSILON.format(100000), f"{QUERY} --count --epsilon 1e5", None),
+    "large epsilon of a query": (
+        2, EPSILON.format(100000), f"{QUERY} 'count()' --epsilon 1e5", None,
+    ),
     "large epsilon for the ground truth": (
         2, f"--ground-truth-{EPSILON[2:].format(100000)}",
-        f"{SYNTHESIZE} --ground-truth-epsilon 1e5", None,
+        f"{MODEL_ONLY} --assume bounded=0.5 --ground-truth-epsilon 1e5", None,
     ),
     "epsilon that is no number": (
         2, "--epsilon must be a number; got 'abc'.", f"{SYNTHESIZE} --epsilon abc", None,
@@ -109,7 +109,7 @@ MESSAGES = {
     ),
     "misspelt choice": (
         2, "--undeclared must be one of refuse, accept; got 'acept'. Did you mean 'accept'?",
-        f"{FIT} --undeclared acept", None,
+        f"{MODEL_ONLY} --epsilon 1 --undeclared acept", None,
     ),
     "folder that is not writable": (
         5, "cannot write '/proc/o.csv': the folder is not writable. Choose another output.",
@@ -128,36 +128,35 @@ MESSAGES = {
         'levels = ["no", "yes"].', FIT, misspelt('    "S",', "    S,"),
     ),
     "existing release": (
-        5, f"'o.csv' belongs to release {'2b' * 16}. Use --overwrite to replace the whole "
-        "release, or choose another output name.", FIT, already_released,
+        5, f"'o.model.json' is the model of release {'2b' * 16}, which was paid for. Use "
+        "--overwrite to replace it, or choose another output.", FIT, already_released,
     ),
-    "no name of a budget": (
-        2, "--budget must name a budget: --budget sqlite:///b.db#patients.",
-        f"{FIT} --budget sqlite:///b.db", None,
+    "no name of an account": (
+        2, "--ledger requires --account: the name of the table's account.",
+        f"{FIT} --ledger sqlite:///b.db", None,
     ),
     "absent ledger": (
-        9, "no ledger at 'b.db'. Create it with `missdp budget create`.",
-        f"{FIT} --budget sqlite:///b.db#t", None,
+        9, "no ledger at 'b.db'. Create it with `missdp ledger create`.",
+        f"{FIT} --ledger sqlite:///b.db --account t", None,
     ),
     "ledger in a folder that is not writable": (
         9, "cannot create '/proc/b.db': the folder is not writable.",
-        "budget create t --epsilon 1 --budget sqlite:////proc/b.db", None,
+        "ledger create --account t --epsilon 1 --ledger sqlite:////proc/b.db", None,
     ),
     "ledger in an absent folder": (
         9, "cannot create 'no/b.db': the folder does not exist. Create the folder first.",
-        "budget create t --epsilon 1 --budget sqlite:///no/b.db", None,
+        "ledger create --account t --epsilon 1 --ledger sqlite:///no/b.db", None,
     ),
     "both epsilons": (
         2, "use --epsilon or --ground-truth-epsilon, not both.", f"{TRUTH} --epsilon 1", None,
     ),
     "no epsilon": (
-        2, "--epsilon is required: the privacy budget, for example 1. --ground-truth-epsilon may "
-        "stand in its place.", SYNTHESIZE, None,
+        2, "--epsilon is required: the privacy budget, for example 1.", SYNTHESIZE, None,
     ),
     "no assumption": (2, TRUTH_NEEDS, TRUTH, None),
     "assumption without an epsilon": (
-        2, "--observed, --p-max and --row-independent require --ground-truth-epsilon.",
-        f"{FIT} --p-max 0.5", None,
+        2, "--assume requires --ground-truth-epsilon.",
+        f"{MODEL_ONLY} --epsilon 1 --assume bounded=0.5", None,
     ),
     "misspelt statistic": (
         2, f"unknown statistic 'averge'. Available: {STATISTICS}. Did you mean 'mean'?",
@@ -192,26 +191,44 @@ MESSAGES = {
     "absent schema": (
         3, "there is no file 'none.toml'. Check the path.", f"{FIT} --schema none.toml", None,
     ),
-    "absent model": (3, "there is no model file 'no.json'", "dossier no.json -o d", None),
+    "absent model": (3, "there is no model file 'no.json'", "publish no.json -o d", None),
     "database without a table": (
-        2, "a database requires either --table NAME or --select SQL.",
+        2, "a database requires --table: the name of a table, or a SELECT.",
         "synthesize data.duckdb --schema schema.toml -o o.csv --epsilon 1", None,
     ),
     "planned epsilons": (
-        2, "--epsilons must be numbers with commas between them, such as 0.5,1,2",
-        "plan schema.toml --rows 100 --epsilons 1;2", None,
+        2, "--epsilon must be numbers with commas between them, such as 0.5,1,2",
+        "plan schema.toml --rows 100 --epsilon 1;2", None,
     ),
     "planned missing rate": (
-        2, "--missing must be NAME=RATE, such as age=0.2",
-        "plan schema.toml --rows 100 --missing age", None,
+        2, "--missing-rate must be NAME=RATE, such as age=0.2",
+        "plan schema.toml --rows 100 --missing-rate age", None,
     ),
-    "absent export": (
-        3, "'no.jsonl' is not an export of a ledger. Expected a file written by "
-        "`missdp budget export`.", "budget import no.jsonl --budget sqlite:///b.db", None,
+    "assumption of no form": (
+        2, "--assume must be of the form mcar=0.8, mcar=age:0.9,income:0.8, bounded=0.9 or "
+        "row-independent; got 'mcar'.", f"{TRUTH} --assume mcar", None,
+    ),
+    "model file of another suffix": (
+        2, "--output must end in .json: a model file; got 'm.txt'.",
+        "fit data.csv --schema schema.toml --epsilon 1 -o m.txt", None,
+    ),
+    "unknown key of a project": (
+        2, "'missdp.toml': unknown key 'shema'. Keys: schema, ledger, account, delta. Did you mean "
+        "'schema'?", FIT, project("shema = 's.toml'"),
+    ),
+    "project that is no TOML": (
+        2, "'missdp.toml' is not valid TOML. See docs/commands.md.", FIT, project("schema"),
+    ),
+    "text in place of a number in a project": (
+        2, "'missdp.toml': delta must be a number.", FIT, project("delta = 'none'"),
+    ),
+    "purpose without a ledger": (
+        2, "--purpose and --new-schema require --ledger",
+        f"{QUERY} 'count()' --purpose report", None,
     ),
     "head that is no hash": (
         2, "--head must be a hash of 64 hexadecimal digits, or a file; got 'abc'.",
-        "budget verify --budget sqlite:///b.db --head abc", None,
+        "ledger verify --ledger sqlite:///b.db --head abc", None,
     ),
     "condition that ends early": (
         2, "--where: expected comparisons such as age >= 20, joined by and, or and not, found 'age'"
@@ -220,7 +237,7 @@ MESSAGES = {
     ),
     "existing draft": (
         5, "'schema.toml' exists. Use --overwrite to replace it, or choose another output.",
-        "schema draft data.csv -o schema.toml", None,
+        "schema init data.csv -o schema.toml", None,
     ),
 }  # fmt: skip
 
@@ -316,7 +333,7 @@ def test_small_table_warning_names_count_noise_and_remedy():
 OPTIONS = {
     "synthesize data.csv --epsilonn 1": "--epsilonn. Did you mean '--epsilon'?",
     "sample m.json --row 5": "--row. Did you mean '--rows'?",
-    "budget show --bugdet x": "--bugdet. Did you mean '--budget'?",
+    "ledger show --legder x": "--legder. Did you mean '--ledger'?",
     "sample m.json --colour red": "--colour\n",
 }
 
@@ -324,23 +341,6 @@ OPTIONS = {
 @pytest.mark.parametrize("command", OPTIONS)
 def test_unknown_option_is_answered_with_the_likely_one(fails, command):
     assert "Possible" not in fails(2, f"No such option: {OPTIONS[command]}", command)
-
-
-def test_standard_input_is_named_in_messages(folder, fails, monkeypatch):
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"")))
-    fails(3, "cannot parse standard input as CSV", FIT.replace("data.csv", "-"))
-
-
-def test_export_replaces_neither_ledger_nor_file_unasked(folder, ok, fails):
-    ledger = "--budget sqlite:///b.db"
-    ok(f"budget create t --epsilon 1 {ledger}")
-    for unasked in ("", "--overwrite"):
-        fails(5, "b.db'", f"budget export {ledger} -o b.db {unasked}")
-    with refuses(OutputError, "it is the ledger itself"):
-        Ledger("sqlite:///b.db").export_lines("b.db")
-    fails(5, "'data.csv' exists. Use --overwrite", f"budget export {ledger} -o data.csv")
-    ok(f"budget export {ledger} -o data.csv --overwrite")
-    assert "t: 1 lines" in ok(f"budget verify {ledger} --head data.csv")
 
 
 def test_options_that_replace_files_have_one_name():
@@ -351,10 +351,8 @@ def test_options_that_replace_files_have_one_name():
             assert "--force" not in options, name
 
 
-def test_table_option_names_a_table_of_a_database_only(folder, fails):
-    ask = f"{FIT} --budget sqlite:///b.db --table patients"
-    fails(2, "--budget must name a budget", ask)
-    fails(2, "--table and --select are for databases", ask.replace("b.db", "b.db#patients"))
+def test_table_option_is_for_databases(folder, fails):
+    fails(2, "--table is for databases", f"{FIT} --table patients")
 
 
 def test_docstrings_of_conditions_have_no_templates():

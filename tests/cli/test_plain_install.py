@@ -22,50 +22,58 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 FOR_DEVELOPERS = {"dev", "docs", "reference", "release"}
 EXTRAS = set(PROJECT["optional-dependencies"]) - FOR_DEVELOPERS
 
-FIT = "synthesize p.csv --schema s.toml --epsilon 1 --public-rows 60"
-QUERY = "query p.csv --schema s.toml --impute age --match smoker --epsilon 1 --mean age"
+SYNTHESIZE = "synthesize p.csv --schema s.toml --epsilon 1"
+FIT = "fit p.csv --schema s.toml --epsilon 1 --public-rows 60"
+QUERY = "query p.csv --schema s.toml --impute age --match smoker --epsilon 1 'mean(age)'"
 # In this order, since later commands read what earlier ones write. None: the command works.
 CASES = {
-    "doctor": None,
-    "schema draft p.csv -o draft.toml": None,
+    "version --verbose": None,
+    "schema init p.csv -o draft.toml": None,
     "schema check s.toml p.csv": None,
-    f"{FIT} -o out.csv": None,
-    f"{FIT} -o aim.csv --method aim": None,
-    f"{FIT} -o kept.parquet --keep-holes": None,
+    f"{SYNTHESIZE} -o out.csv": None,
+    f"{FIT} -o aim.json --method aim": None,
+    f"{SYNTHESIZE} -o kept.parquet --keep-missing": None,
     "sample out.model.json -o more.csv --rows 5": None,
     "sample out.model.json -o more.feather --rows 5": None,
     "estimate out.model.json 'mean(age) by smoker'": None,
-    "sensitivity out.model.json 'mean(age)' --attribute age --shift 0:0.5": None,
-    "impute p.csv --schema s.toml --model out.model.json -o filled.csv": None,
+    "estimate out.model.json 'mean(age)' --shift age=0:0.5": None,
+    "impute p.csv --model out.model.json -o filled.csv": None,
     "evaluate p.csv out.csv --schema s.toml": None,
-    "simulate c.csv --schema s.toml --rate 0.2 --seed 1 -o holed.csv": None,
+    "simulate c.csv --schema s.toml --rate 0.2 --seed 1 -o incomplete.csv": None,
     QUERY: None,
     "guarantee out.model.json --prior 0.1": None,
-    "price out.model.json": None,
-    "budget create p --epsilon 3 --delta 1e-6 --budget sqlite:///b.db": None,
-    "budget show --budget sqlite:///b.db": None,
-    "plan s.toml --rows 60 --epsilons 1": None,
+    "price pipeline.toml": None,
+    "ledger create --account p --epsilon 3 --delta 1e-6 --ledger sqlite:///b.db": None,
+    "ledger show --ledger sqlite:///b.db": None,
+    "plan s.toml --rows 60 --epsilon 1": None,
     "demo -o demo.csv": None,
     # By extra
-    "dossier out.model.json -o dossier": "report",
-    "report out.model.json --private p.csv -o curator/report.html": "report",
-    "plan s.toml --rows 60 --epsilons 1 --plot p.svg": "plot",
-    "sensitivity out.model.json 'mean(age)' --attribute age --shift 0:1 --plot s.svg": "plot",
+    "publish out.model.json -o dossier": "report",
+    "evaluate p.csv out.model.json --html curator/report.html": "report",
+    "plan s.toml --rows 60 --epsilon 1 --plot p.svg": "plot",
+    "estimate out.model.json 'mean(age)' --shift age=0:1 --plot s.svg": "plot",
     "evaluate p.csv out.csv --schema s.toml --plot e.svg": "plot",
     "evaluate p.csv out.csv --schema s.toml --f1": "learners",
-    "schema draft 'sqlite:///visits.db' --table t -o db.toml": "sql",
-    "synthesize sqlite:///visits.db --table t --schema s.toml --epsilon 1 -o db.csv": "sql",
-    f"{FIT} -o ledger.csv --budget postgresql://role@server/office#p": "ledger",
-    "budget show --budget postgresql://role@server/office": "ledger",
-    "schema draft p.sav -o sav.toml": "stat",
+    "schema check s.toml sqlite:///visits.db --table visits": "sql",
+    "ledger show --ledger postgresql://me@localhost/ledger": "ledger",
+    "schema init p.sav -o sav.toml": "stat",
     "sample out.model.json -o more.sav --rows 5": "stat",
-    f"{FIT} -o out.dta": "stat",
-    "schema draft p.xlsx -o xlsx.toml": "excel",
+    f"{SYNTHESIZE} -o stata.dta": "stat",
+    "schema init p.xlsx -o xlsx.toml": "excel",
     "sample out.model.json -o more.xlsx --rows 5": "excel",
-    f"{FIT} -o out.xlsx": "excel",
-    f"{FIT} -o spark.csv --engine spark": "spark",
-    f"{FIT} -o gan.csv --method dp-ctgan": "neural",
+    f"{SYNTHESIZE} -o excel.xlsx": "excel",
+    f"{FIT} -o spark.json --engine spark": "spark",
+    f"{FIT} -o gan.json --method dp-ctgan": "neural",
 }
+PIPELINE = """
+delta = 1e-6
+[table]
+rows = 1000
+columns = 4
+[mechanism]
+kind = "mean"
+noise_multiplier = 8.0
+"""
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +91,7 @@ def results(tmp_path_factory):
     for name in ("p.sav", "p.xlsx", "visits.db"):
         (folder / name).touch()
     (folder / "curator").mkdir()
+    (folder / "pipeline.toml").write_text(PIPELINE)
     done = subprocess.run(
         [sys.executable, Path(__file__).with_name("plain_install.py")],
         input=json.dumps([shlex.split(command) for command in CASES]),

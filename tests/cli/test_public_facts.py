@@ -147,8 +147,9 @@ def test_every_method_obeys_the_rules_and_keeps_the_kinds(folder, ok, told, meth
         return document["kinds"]
 
     survey(5000, 0).to_csv("data.csv", index=False)
-    fit = f"synthesize data.csv --schema schema.toml --epsilon 2 --seed 1 --method {method}"
-    ok(f"{fit} -o out.csv --keep-holes --holes codes --model m.json")
+    fit = f"fit data.csv --schema schema.toml --epsilon 2 --seed 1 --method {method}"
+    ok(f"{fit} -o m.json")
+    ok("sample m.json -o out.csv --keep-missing --missing-as code --seed 1")
     found = kinds_in("out.csv")
     # Shares were at most .018 apart with three other seeds of each method, and .015 with eighty
     # of AllPairs.
@@ -159,12 +160,12 @@ def test_every_method_obeys_the_rules_and_keeps_the_kinds(folder, ok, told, meth
     assert {-7, -9} <= {*cells["Löhne"]}
     assert "REF" in {*cells["degree"]}
     # Again from the model, with nulls: what is not applicable still follows from the row.
-    ok("sample m.json -o more.parquet --rows 5000 --keep-holes")
+    ok("sample m.json -o more.parquet --rows 5000 --keep-missing")
     shares = kinds_in("more.parquet")["synthetic_shares"]["Löhne"]
     assert shares["refused"] == 0.0
     assert abs(shares["not_applicable"] - 0.3) < 0.05
     # Without holes: only what is not applicable has no value.
-    ok("sample m.json -o full.csv --holes codes")
+    ok("sample m.json -o full.csv --missing-as code")
     full = pd.read_csv("full.csv")
     assert not full.isna().any().any()
     assert ((full["Löhne"] == -9) == (full["arbeitet"] == "nein")).all()
@@ -242,24 +243,20 @@ def at(made, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("schema", "more", "most"),
-    [
-        ("unit", "", 3),
-        ("unit", "--max-rows 2", 2),
-        ("rows", "--unit person", 1),
-        ("rows", "--unit person --max-rows 4", 4),
-    ],
+    ("facts", "most"),
+    [(UNIT, 3), (UNIT.replace("3", "2"), 2), ('[unit]\ncolumn = "person"\n', 1)],
 )
-def test_synthesize_protects_the_unit_that_is_declared(at, told, schema, more, most):
-    fit = f"synthesize {at}/visits.csv --schema {at}/{schema}.toml --epsilon 1 -o out.csv"
-    guarantee = Guarantee.from_dict(told(f"{fit} {more}")["guarantee"])
+def test_synthesize_protects_the_unit_that_is_declared(at, told, facts, most):
+    Path("own.toml").write_text((at / "rows.toml").read_text() + facts)
+    fit = f"synthesize {at}/visits.csv --schema own.toml --epsilon 1 -o out.csv"
+    guarantee = Guarantee.from_dict(told(fit)["guarantee"])
     assert (guarantee.unit, guarantee.max_rows, guarantee.epsilon) == ("person", most, 1.0)
     assert list(pd.read_csv("out.csv").columns) == ["sex", "age"]
 
 
 @pytest.mark.parametrize("place", ["{}/v.duckdb", "sqlite:///{}/v.db"])
 @pytest.mark.parametrize(
-    "source", ["--table visits", "--select 'SELECT * FROM visits ORDER BY age'"]
+    "source", ["--table visits", "--table 'SELECT * FROM visits ORDER BY age'"]
 )
 def test_synthesize_database_with_unit_limits_its_rows(at, told, place, source):
     if "sqlite" in place:
@@ -270,11 +267,8 @@ def test_synthesize_database_with_unit_limits_its_rows(at, told, place, source):
 
 
 def test_commands_that_know_no_unit_or_another_say_so(at, fails, tmp_path):
-    fit = f"synthesize {at}/visits.csv --epsilon 1 -o out.csv --schema {at}"
-    fails(2, "--max-rows is for --unit", f"{fit}/rows.toml --max-rows 3")
-    fails(2, "declares another unit: 'person'", f"{fit}/unit.toml --unit house")
     rows = f"{at}/visits.csv --schema {at}/unit.toml"
-    ask = "--impute age --match sex --mean age --epsilon 1"
+    ask = "--impute age --match sex 'mean(age)' --epsilon 1"
     fails(3, "a statistic takes each row by itself", f"query {rows} {ask}")
     holed = "-o holed.csv --rate 0.1 --seed 1"
     fails(3, "a simulation takes each row by itself", f"simulate {rows} {holed}")
@@ -282,20 +276,19 @@ def test_commands_that_know_no_unit_or_another_say_so(at, fails, tmp_path):
 
 
 def test_a_ledger_adds_up_releases_of_one_unit_only(at, ok, told, fails):
-    ledger = "--budget sqlite:///budget.db"
-    for name, more in (("rows", ""), ("persons", "--unit person")):
-        ok(f"budget create {name} {ledger} --epsilon 4 --delta 1e-5 {more}")
+    ledger = "--ledger sqlite:///budget.db"
+    for name, more in (("rows", ""), ("persons", f"--schema {at}/unit.toml")):
+        ok(f"ledger create --account {name} {ledger} --epsilon 4 --delta 1e-5 {more}")
     fit = f"synthesize {at}/visits.csv --epsilon 1 --schema {at}"
-    fails(2, "protects each 'row'", f"{fit}/unit.toml -o a.csv {ledger}#rows")
-    found = told(f"{fit}/unit.toml -o b.csv {ledger}#persons")
+    fails(2, "protects each 'row'", f"{fit}/unit.toml -o a.csv {ledger} --account rows")
+    found = told(f"{fit}/unit.toml -o b.csv {ledger} --account persons")
     assert Guarantee.from_dict(found["guarantee"]).unit == "person"
-    fails(2, "protects each 'person'", f"{fit}/rows.toml -o c.csv {ledger}#persons")
+    fails(2, "protects each 'person'", f"{fit}/rows.toml -o c.csv {ledger} --account persons")
 
 
 @pytest.mark.long
 def test_synthesize_weighs_rows_and_evaluate_knows(at, ok, told):
-    how = f"--schema {at}/s.toml --weight wt --weight-upper 40"
-    ok(f"synthesize {at}/weighted.csv {how} -o out.csv --epsilon 20")
+    ok(f"synthesize {at}/weighted.csv --schema {at}/wt.toml -o out.csv --epsilon 20")
     share = (pd.read_csv("out.csv")["sex"] == "f").mean()
     assert share == pytest.approx(0.8, abs=0.03)
     pd.read_csv(at / "weighted.csv").assign(wt="40 kg").to_csv("kg.csv", index=False)
@@ -309,9 +302,9 @@ def test_synthesize_weighs_rows_and_evaluate_knows(at, ok, told):
     assert weighed["mean"] < 0.03 < 0.1 < plain["mean"]
     pytest.importorskip("jinja2")
     Path("own").mkdir()
-    ok(f"report out.model.json --private {at}/weighted.csv -o own/page.html")
+    ok(f"evaluate {at}/weighted.csv out.model.json --html own/page.html")
     ok(f"synthesize {at}/visits.csv --schema {at}/unit.toml -o people.csv --epsilon 1")
-    ok(f"report people.model.json --private {at}/visits.csv -o own/people.html")
+    ok(f"evaluate {at}/visits.csv people.model.json --html own/people.html")
     assert "Adding all rows of one person to the table" in Path("own/people.html").read_text()
 
 
@@ -322,23 +315,20 @@ def test_evaluate_chooses_the_rows_of_a_unit_once(at, told, monkeypatch):
     assert len(drawn) == 1
 
 
-def test_units_that_count_as_one_are_asked_for_beside_weights(at, told, fails):
-    fit = f"synthesize {at}/houses.csv --schema {at}/s.toml --unit house --max-rows 2 --epsilon 1"
-    said = told(f"{fit} -o o.csv --counts-as one --weight wt --weight-upper 40")
+def test_units_that_count_as_one_are_declared_beside_weights(at, told, fails):
+    facts, plain = (at / "house.toml").read_text(), (at / "s.toml").read_text()
+    declared = facts.replace("max_rows = 1", 'max_rows = 2\ncounts_as = "one"')
+    Path("own.toml").write_text(declared)
+    fit = f"synthesize {at}/houses.csv --schema own.toml --epsilon 1"
+    said = told(f"{fit} -o o.csv")
     assert said["guarantee"]["events"][0]["counts_as"] == "one"
     assert load("o.model.json").population_ == pytest.approx(37_500, rel=0.2)
-    fails(3, "[weight]: upper is required", f"{fit} -o p.csv --weight wt")
-    fails(2, "--weight-upper is for", f"{fit} -o p.csv --weight-upper 9")
-    declared = f"{at}/weighted.csv --schema {at}/wt.toml --weight age --weight-upper 9"
-    fails(
-        2,
-        "declares another weight: 'wt'. Leave --weight out",
-        f"synthesize {declared} -o p.csv --epsilon 1",
-    )
+    Path("own.toml").write_text(f'{plain}[weight]\ncolumn = "wt"\n')
+    fails(3, "[weight]: upper is required", f"{fit} -o p.csv")
 
 
 def test_what_may_be_a_weight_is_marked_and_what_a_generous_upper_end_costs_is_said(at, ok, fails):
-    asked = f"plan {at}/wt.toml --rows 3000 --epsilons 1"
+    asked = f"plan {at}/wt.toml --rows 3000 --epsilon 1"
     assert "A row counts 10.0% of the largest weight on average" in ok(f"{asked} --mean-weight 4")
     fails(2, "--mean-weight must be above 0", f"{asked} --mean-weight 41")
     draft_columns({"pweight": [1.5, 2.5] * 100, "age": [31, 70] * 100}).to_toml("d.toml")

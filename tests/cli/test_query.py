@@ -17,8 +17,8 @@ from missdp.statistics import Estimate, ImputedStatistics, statistics
 
 COMMAND = import_module("missdp.cli.query")
 
-FIXED = "--impute strength_training_7d --match age,gender,grade --epsilon 2 --tie-breaks 2"
-MEAN = "--mean strength_training_7d"
+FIXED = "--impute strength_training_7d --match age,gender,grade --epsilon 2"
+MEAN = "'mean(strength_training_7d)'"
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def few(tmp_path_factory):
 
 @pytest.mark.parametrize("kind", ["noise", "worst-case"])
 def test_a_mean_with_an_error_bar_and_a_guarantee(told, kind, few):
-    answer = told(f"{few} {MEAN} --where 'age >= 15 and age < 17' --uncertainty {kind}")
+    answer = told(f"{few} {MEAN} --where 'age >= 15 and age < 17' --interval {kind}")
     assert Estimate.from_dict(answer).to_dict().items() <= answer.items()
     low, high = answer["interval"]
     assert 0 <= low <= answer["value"] <= high <= 7
@@ -47,12 +47,11 @@ def test_a_mean_with_an_error_bar_and_a_guarantee(told, kind, few):
 @pytest.mark.parametrize(
     ("line", "option", "remedy"),
     [
-        ("{few} --count --match grade", "--match", r"several names by commas \(--match a,b\)"),
-        ("{few} --count --impute grade", "--impute", "several names by commas"),
-        ("{few} --count --group grade --group age", "--group", "several names by commas"),
-        ("{few} --count --where 'age > 14' --where 'age < 16'", "--where", "give it once"),
-        ("{few} --mean age --mean grade", "--mean", "give it once"),
-        ("budget show --budget a --budget b", "--budget", "give it once"),
+        ("{few} 'count()' --match grade", "--match", r"several names by commas \(--match a,b\)"),
+        ("{few} 'count()' --impute grade", "--impute", "several names by commas"),
+        ("{few} 'count()' --within grade --within age", "--within", "several names by commas"),
+        ("{few} 'count()' --where 'age > 14' --where 'age < 16'", "--where", "give it once"),
+        ("ledger show --ledger a --ledger b", "--ledger", "give it once"),
         ("sample m.json -o x.csv --where 'a > 1' --where 'b > 1'", "--where", "give it once"),
     ],
 )
@@ -63,14 +62,14 @@ def test_an_option_given_twice_is_refused(run, few, line, option, remedy):
 
 
 QUESTIONS = [
-    "--count --where 'strength_training_7d >= 3'",
-    "--proportion 'strength_training_7d >= 3'",
-    "--sum strength_training_7d",
-    "--variance strength_training_7d",
-    "--standard-deviation strength_training_7d",
-    "--correlation strength_training_7d,physically_active_7d",
-    "--histogram strength_training_7d",
-    f"{MEAN} --uncertainty worst-case",
+    "'count()' --where 'strength_training_7d >= 3'",
+    "'share(strength_training_7d >= 3)'",
+    "'sum(strength_training_7d)'",
+    "'variance(strength_training_7d)'",
+    "'sd(strength_training_7d)'",
+    "'correlation(strength_training_7d, physically_active_7d)'",
+    "'histogram(strength_training_7d)'",
+    f"{MEAN} --interval worst-case",
 ]
 
 
@@ -106,7 +105,7 @@ def _ruled(tmp_path, monkeypatch):
     def made(rows):
         lines = [",".join(map(str, row)) for row in rows]
         (tmp_path / "rows.csv").write_text("\n".join(["age,work,hours,pay", *lines]))
-        fixed = "--schema facts.toml --impute hours --match age --epsilon 10 --tie-breaks 2"
+        fixed = "--schema facts.toml --impute hours --match age --epsilon 10"
         return f"query rows.csv {fixed}"
 
     return made
@@ -114,36 +113,36 @@ def _ruled(tmp_path, monkeypatch):
 
 def test_nothing_is_promised_about_rows_that_may_not_be_there(ok, ruled):
     """One time in twenty noise looks as if there were rows: seven times hardly ever."""
-    for question in ("--mean hours", "--proportion 'hours > 3'", "--variance hours"):
+    for question in ("'mean(hours)'", "'share(hours > 3)'", "'variance(hours)'"):
         answers = (ok(f"{ruled([])} {question} --epsilon 1") for _ in range(7))
         said = "Even whether there are such rows at all cannot be told"
         assert any(said in out and "half as wide" not in out for out in answers)
 
 
 @pytest.mark.long
-def test_brackets_say_which_of_two_things_they_are(ok, fails, ruled, tmp_path):
+def test_brackets_say_which_of_two_things_they_are(ok, fails, ruled):
     """Groups have intervals of noise alone, everybody one of the population's value."""
-    ask, mean = ruled(ROWS), '[[question]]\nstatistic = "mean"\nof = "hours"\n'
-    (tmp_path / "q.toml").write_text(f'{mean}{mean}by = "work"\n')
-    groups, both = ok(f"{ask} --mean hours --by work"), ok(f"{ask} --questions q.toml")
+    ask = ruled(ROWS)
+    groups = ok(f"{ask} 'mean(hours) by work'")
+    both = ok(f"{ask} 'mean(hours)' 'mean(hours) by work'")
     assert "Of epsilon" in both
-    assert "noise alone" not in ok(f"{ask} --mean hours")
+    assert "noise alone" not in ok(f"{ask} 'mean(hours)'")
     assert "mean(hours, by work)  [noise alone]" in groups
     assert both.count("noise alone") == 1
-    fails(2, "noise alone", f"{ask} --questions q.toml --uncertainty total")
+    fails(2, "noise alone", f"{ask} 'mean(hours) by work' --interval total")
 
 
 RULED = [
-    "--count --where 'pay > 3'",
-    "--proportion 'hours >= 3 or pay > 2' --uncertainty worst-case",
-    "--sum hours",
-    "--variance hours --where 'pay > 3'",
-    "--standard-deviation pay",
-    "--correlation hours,pay",
-    "--histogram age",
-    "--mean hours --group work --k 3",
-    "--mean hours --match pay",
-    "--mean pay --impute hours,pay",
+    "'count()' --where 'pay > 3'",
+    "'share(hours >= 3 or pay > 2)' --interval worst-case",
+    "'sum(hours)'",
+    "'variance(hours)' --where 'pay > 3'",
+    "'sd(pay)'",
+    "'correlation(hours, pay)'",
+    "'histogram(age)'",
+    "'mean(hours)' --within work --neighbors 3",
+    "'mean(hours)' --match pay",
+    "'mean(pay)' --impute hours,pay",
 ]
 
 
@@ -159,19 +158,20 @@ def _held(monkeypatch):
     """Answer each question of the rows that were read, and of all of them, with the same draws."""
     seeded = partial(ImputedStatistics, random_state=1)
     monkeypatch.setattr(statistics, "ImputedStatistics", seeded)
-    answer, held = COMMAND.run_queries, []
+    answer, held = statistics.run_queries, []
 
-    def both(rows, request, *, budget, undeclared, data, schema):
+    def both(rows, request, *, budget, data, schema, **how):
         whole = Table.read(data, Schema.from_toml(schema))
-        lean = answer(rows, request, budget=budget, undeclared=undeclared)
-        full = answer(whole, request, budget=type(budget)(99.0), undeclared=undeclared)
+        lean = answer(rows, request, budget=budget, **how)
+        full = answer(whole, request, budget=type(budget)(99.0), **how)
         assert [a.to_dict() for a in lean] == [a.to_dict() for a in full]
         held.append({n: rows.column(n).values is not None for n in rows.schema.names})
         return lean
 
     def use(ask):
         _, data, _, schema, *_ = ask.split()
-        monkeypatch.setattr(COMMAND, "run_queries", partial(both, data=data, schema=schema))
+        both_ways = partial(both, data=data, schema=schema)
+        monkeypatch.setattr("missdp.statistics.run_queries", both_ways)
         return held
 
     return use
@@ -195,7 +195,7 @@ def test_what_rules_read_is_held_too(ok, held, ruled, question):
 
 
 def test_what_does_not_fit_is_refused_also_where_no_question_reads_it(fails, ruled, tmp_path):
-    ask = instead(ruled([*ROWS, (20, "perhaps", 30, 5)]), "--impute pay --mean pay")
+    ask = instead(ruled([*ROWS, (20, "perhaps", 30, 5)]), "--impute pay 'mean(pay)'")
     assert "perhaps" not in fails(3, "'work'", ask)
     text = (tmp_path / "rows.csv").read_text()
     (tmp_path / "rows.csv").write_text(text.replace("work", "labour", 1))
@@ -205,14 +205,14 @@ def test_what_does_not_fit_is_refused_also_where_no_question_reads_it(fails, rul
 @pytest.mark.long
 def test_a_question_that_makes_no_sense_is_refused_as_if_all_were_read(run, monkeypatch, ruled):
     for question in (
-        "--proportion 'hours > 3' --group labour",
-        "--count --group labour",
-        "--match labour --mean hours",
-        "--histogram labour",
-        "--match ' , ' --impute '' --count",
-        "--match '' --count",
-        "--match '' --group '`age' --count",
-        "--mean pay --where 'labour > 3'",
+        "'share(hours > 3)' --within labour",
+        "'count()' --within labour",
+        "--match labour 'mean(hours)'",
+        "'histogram(labour)'",
+        "--match ' , ' --impute '' 'count()'",
+        "--match '' 'count()'",
+        "--match '' --within '`age' 'count()'",
+        "'mean(pay)' --where 'labour > 3'",
     ):
         ask = instead(ruled(ROWS), question)
         lean = run(ask)
@@ -235,7 +235,7 @@ def test_rules_that_are_accepted_are_not_refused_by_a_question_about_some(ok, tm
     facts.to_toml(tmp_path / "facts.toml")
     (tmp_path / "rows.csv").write_text(",".join(bounds) + "\n" + "," * (len(bounds) - 1) + "\n")
     ask = f"query {tmp_path}/rows.csv --schema {tmp_path}/facts.toml"
-    ok(f"{ask} --impute p --match q --count --epsilon 1", quiet=True)
+    ok(f"{ask} --impute p --match q 'count()' --epsilon 1", quiet=True)
 
 
 def test_names_with_commas_stand_in_backticks(told, ok, fails, tmp_path):
@@ -251,10 +251,58 @@ def test_names_with_commas_stand_in_backticks(told, ok, fails, tmp_path):
     (tmp_path / "rows.csv").write_text('"height, cm","a,b",grade\n' + rows + ",,\n")
     ask = f"query {tmp_path}/rows.csv --schema {tmp_path}/facts.toml --epsilon 5"
     ask += " --impute '`height, cm`, `a,b`' --match"
-    assert 165 < told(f"{ask} grade --mean '`height, cm`'", quiet=True)["value"] < 185
-    ok(f"{ask} grade --correlation '`height, cm`,`a,b`'", quiet=True)
+    assert 165 < told(f"{ask} grade 'mean(`height, cm`)'", quiet=True)["value"] < 185
+    ok(f"{ask} grade 'correlation(`height, cm`, `a,b`)'", quiet=True)
     for odd in ("`grade", "grade`", "`grade` x", "a`b"):
-        fails(2, "backticks", f"{ask} '{odd}' --count")
+        fails(2, "backticks", f"{ask} '{odd}' 'count()'")
+
+
+# -- without imputation --------------------------------------------------------------------------
+def test_complete_columns_are_answered_without_imputation(told, fails, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    facts = Schema(
+        (
+            Numeric(name="age", lower=0, upper=100),
+            Categorical(name="sex", levels=("f", "m")),
+            Numeric(name="pay", lower=0, upper=9, nullable=True),
+        )
+    )
+    facts.to_toml("facts.toml")
+    rows = "".join(f"{k % 100},{'fm'[k % 2]},\n" for k in range(2000))
+    (tmp_path / "rows.csv").write_text(f"age,sex,pay\n{rows}")
+    ask = "query rows.csv --schema facts.toml --epsilon 5"
+    assert 45 < told(f"{ask} 'mean(age)'")["value"] < 54
+    assert 0.45 < told(f"{ask} 'share(sex = \"f\" and age < 99)'")["value"] < 0.55
+    assert 1900 < told(f"{ask} 'count()'")["value"] < 2100
+    answers = told(f"{ask} 'mean(age) by sex' 'histogram(sex)'")["answers"]
+    assert answers[0]["levels"] == ["f", "m"]
+    for question in ("mean(pay)", "share(pay > 3)"):
+        err = fails(2, "attribute 'pay' may be missing", f"{ask} '{question}'")
+        assert "--impute" in err
+    fails(2, "'pay' may be missing", f"{ask} 'mean(age)' --where 'pay > 3'")
+
+
+@pytest.mark.parametrize(
+    ("question", "says"),
+    [
+        ("quantile(age, 0.9)", "quantile(...) is answered by `missdp estimate`, from a model"),
+        ("median(age)", "answered by `missdp estimate`"),
+        ("share(age is missing)", "answered by `missdp estimate`, from a model"),
+        ("total(age)", "unknown statistic 'total'. Available: count, share, mean, sum"),
+        ("age ~ grade", "this is a formula"),
+        ("mean(age) by gender, grade", "by names one attribute here"),
+    ],
+)
+def test_questions_of_models_name_the_command_that_answers(fails, few, question, says):
+    fails(2, says, f'{few} "{question}"')
+
+
+def test_rows_of_text_state_that_refusals_are_not_private(told, ruled, few):
+    kinds = [
+        {c["kind"] for c in told(f"{ask} 'count()'")["guarantee"]["conditions"]}
+        for ask in (ruled(ROWS[:50]), few)
+    ]
+    assert "RefusalsNotPrivate" in kinds[0]
 
 
 # -- price ---------------------------------------------------------------------------------------
@@ -266,15 +314,25 @@ def model(tmp_path_factory):
     return str(path)
 
 
-def test_the_price_of_a_model_is_its_guarantee_or_that_of_the_ground_truth(model, ok, told):
-    assert "-differentially private" in ok("price", model)
-    rates = ",".join(f"{name}=0.9" for name in yrbss().schema().names)
-    truth = f"price {model} --ground-truth"
-    found = told(f"{truth} --observed {rates}")["guarantee"]
+def test_the_guarantee_of_a_model_or_of_the_ground_truth(model, ok, told):
+    assert "-differentially private" in ok("guarantee", model)
+    rates = ",".join(f"{name}:0.9" for name in yrbss().schema().names)
+    truth = f"guarantee {model} --assume"
+    found = told(f"{truth} mcar={rates}")["ground_truth"]
     assert found["protects"] == "ground-truth"
     assert 0.3 < found["epsilon"] < 0.45
-    assert "does not depend on any other row" in ok(f"{truth} --row-independent")
-    assert told(f"{truth} --p-max 0.5")["guarantee"]["epsilon"] < 0.7
+    assert told(f"{truth} mcar=0.9")["ground_truth"] == found
+    assert "does not depend on any other row" in ok(f"{truth} row-independent")
+    assert told(f"{truth} bounded=0.5")["ground_truth"]["epsilon"] < 0.7
+
+
+def test_several_models_are_also_priced_together(model, ok, told):
+    both = told("guarantee", model, model)
+    assert [one["guarantee"]["epsilon"] for one in both["models"]] == [1.0, 1.0]
+    assert 1.0 < both["together"]["epsilon"] <= 2.0
+    truth = told("guarantee", model, model, "--assume", "bounded=0.5")["together"]["epsilon"]
+    assert truth < both["together"]["epsilon"]
+    assert "All together, had they been fixed in advance" in ok("guarantee", model, model)
 
 
 TABLE = """

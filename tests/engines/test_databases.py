@@ -270,7 +270,7 @@ def test_commands_read_databases(filled, sqlite, duck, tmp_path, capsys, monkeyp
     SCHEMA.to_toml("s.toml")
     places = {
         filled: ("--table", "visits.people"),
-        f"sqlite:///{sqlite}": ("--select", "SELECT * FROM people"),
+        f"sqlite:///{sqlite}": ("--table", "SELECT * FROM people"),
         str(duck): ("--table", "visits.people"),
     }
     for k, (place, options) in enumerate(places.items()):
@@ -282,16 +282,15 @@ def test_commands_read_databases(filled, sqlite, duck, tmp_path, capsys, monkeyp
         )  # fmt: skip
         assert code == 0, err
         assert abs(json.loads(text)["rows"] - N) < 100
-    assert run(capsys, "schema", "draft", str(duck), "-o", "d.toml", *places[str(duck)])[0] == 0
+    assert run(capsys, "schema", "init", str(duck), "-o", "d.toml", *places[str(duck)])[0] == 0
 
 
 REFUSED = [
-    (2, "are for databases", "x.csv", "--table", "people"),
-    (2, "requires either --table NAME", "x.duckdb"),
+    (2, "is for databases", "x.csv", "--table", "people"),
+    (2, "a database requires --table", "x.duckdb"),
     (3, "no database file", "absent.duckdb", "--table", "a"),
-    (2, "--parts is for files", "folder", "--parts", "--table", "a"),
-    (3, "it is a folder", "folder"),
-    (3, "no Parquet files", "folder", "--parts"),
+    (2, "is for databases", "folder", "--table", "a"),
+    (3, "no Parquet files", "folder"),
     (3, "cannot", "postgresql://u:SECRET@/db?host=/nowhere", "--table", "a"),
 ]
 

@@ -146,14 +146,16 @@ def test_the_command_says_the_same(fitted, tmp_path, capsys):
     from missdp.cli.main import main
 
     fitted.save(tmp_path / "m.json")
-    words = [str(tmp_path / "m.json"), "mean(wage)", "--attribute", "wage", "--shift", "-0.5:0.5"]
+    words = [str(tmp_path / "m.json"), "mean(wage)", "--shift", "wage=-0.5:0.5"]
     picture = tmp_path / "picture.png"
-    assert main(["sensitivity", *words, "--plot", str(picture), "--json"]) == 0
+    assert main(["estimate", *words, "--plot", str(picture), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert len(said["shifts"]) == 11
     assert said["tipping"] == list(
         fitted.sensitivity("mean(wage)", attribute="wage", shifts=said["shifts"]).tipping
     )
     assert picture.read_bytes().startswith(b"\x89PNG")
-    for bad in ("1:0", "0", "a:b", "0:inf"):
-        assert main(["sensitivity", *words[:-1], bad]) == 2
+    for bad in ("wage=1:0", "wage=0", "wage=a:b", "wage=0:inf", "0:1"):
+        assert main(["estimate", *words[:-1], bad]) == 2
+    assert main(["estimate", *words, "sd(wage)"]) == 2  # one question
+    assert main(["estimate", *words[:2], "--plot", str(picture)]) == 2

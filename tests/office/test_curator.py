@@ -11,12 +11,11 @@ import pytest
 from missdp import AllPairs, Categorical, Numeric, Schema
 from missdp.accounting import Guarantee, PureEvent, UnitEvent, WeightsOfRows
 from missdp.cli.main import main
-from missdp.cli.papers import _refit_of
 from missdp.errors import DataError, OutputError, ParameterError
 from missdp.evaluate.align import align
 from missdp.office.curator import curator_report
 from missdp.office.dossier import write_dossier
-from missdp.office.risk import Attack, Membership, allowed, attacks, membership
+from missdp.office.risk import Attack, Membership, allowed, attacks, membership, refit_of
 from missdp.schema import Never, SurveyWeight, Unit
 from refusing import refused
 
@@ -278,7 +277,7 @@ def test_the_command_writes_the_page_elsewhere(tmp_path, capsys, monkeypatch, mo
     people(300, 2).to_csv("others.csv", index=False)
 
     def run(more):
-        code = main(f"report synthetic.model.json --private people.csv -o {more}".split())
+        code = main(f"evaluate people.csv synthetic.model.json --html {more}".split())
         return code, *capsys.readouterr()
 
     code, _, err = run("page.html")
@@ -290,9 +289,10 @@ def test_the_command_writes_the_page_elsewhere(tmp_path, capsys, monkeypatch, mo
     assert run("curator/page.html")[0] == 5  # it is there
     code, _, err = run("curator/page.html --overwrite --refits 7")
     assert (code, "at least 16" in err) == (2, True)
-    once, again = (_refit_of(model)(rows) for rows in tables(50, 1, 1))
+    once, again = (refit_of(model)(rows) for rows in tables(50, 1, 1))
     assert len(once)  # with fresh noise, though the model was seeded
     assert not once.to_native().equals(again.to_native())
     code, out, _ = run("curator/page.html --overwrite")
     assert (code, "CURATOR ONLY" in out) == (0, True)
-    assert run("curator/file.html --synthetic others.csv")[0] == 0
+    released = "evaluate people.csv others.csv --schema synthetic.model.json"
+    assert main(f"{released} --html curator/file.html".split()) == 0

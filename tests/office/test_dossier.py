@@ -257,9 +257,9 @@ def test_the_report_says_where_conclusions_turn_if_asked(models, written, tmp_pa
     assert not (tmp_path / "e").exists()
     monkeypatch.chdir(tmp_path)
     model.save("m.json")
-    assert main(["dossier", "m.json", "-o", "f", "--tipping", f"age={question}"]) == 0
+    assert main(["publish", "m.json", "-o", "f", "--tipping", f"age={question}"]) == 0
     assert (tmp_path / "f" / "report.html").read_text() == page
-    assert main(["dossier", "m.json", "-o", "g", "--tipping", "age"]) == 2
+    assert main(["publish", "m.json", "-o", "g", "--tipping", "age"]) == 2
 
 
 def test_what_is_maintained_is_what_was_measured(written):
@@ -316,20 +316,20 @@ def test_the_command_keeps_the_ledger_line_of_the_release(tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     rows().to_csv("t.csv", index=False)
     SCHEMA.to_toml("t.toml")
-    ledger = "--budget sqlite:///b.db"
-    assert run(f"budget create t --epsilon 20 --delta 1e-6 {ledger}") == 0
-    asked = f"synthesize t.csv --schema t.toml --epsilon 1 --method privbayes {ledger}#t"
+    ledger = "--ledger sqlite:///b.db"
+    assert run(f"ledger create --account t --epsilon 20 --delta 1e-6 {ledger}") == 0
+    asked = f"synthesize t.csv --schema t.toml --epsilon 1 --method privbayes {ledger} --account t"
     assert run(f"{asked} -o s.csv") == 0
     capsys.readouterr()
-    assert run("dossier s.model.json -o d --title Patients --json") == 0
+    assert run("publish s.model.json -o d --title Patients --json") == 0
     assert json.loads(capsys.readouterr().out)["output"] == "d"
-    said, side = (json.loads(Path(p).read_text()) for p in ("d/release.json", "s.release.json"))
+    said, side = (json.loads(Path(p).read_text()) for p in ("d/release.json", "s.model.json"))
     assert (said["release"], said["ledger"]) == (side["release"], side["ledger"])
     assert said["ledger"]["head"]
-    assert run("dossier s.model.json -o d") == 5
-    assert run("dossier s.model.json -o d --overwrite") == 0
-    assert run("dossier s.model.json -o e --published May") == 2
-    assert run("dossier absent.json -o e") == 3
+    assert run("publish s.model.json -o d") == 5
+    assert run("publish s.model.json -o d --overwrite") == 0
+    assert run("publish s.model.json -o e --published May") == 2
+    assert run("publish absent.json -o e") == 3
     assert not Path("e").exists()
 
 

@@ -155,8 +155,8 @@ def test_what_is_declared_of_nothing_is_refused():
 def test_the_command_prints_draws_and_writes_json(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     SCHEMA.to_toml("people.toml")
-    given = "plan people.toml --rows 300 --missing pay=0.2 --epsilons 1 --method"
-    mean = "--spread pay=9 --mean pay=20"
+    given = "plan people.toml --rows 300 --missing-rate pay=0.2 --epsilon 1 --method"
+    mean = "--sd pay=9 --mean pay=20"
     pytest.importorskip("matplotlib")
     assert main(f"{given} mst {mean} --mean age".split()) == 2
     capsys.readouterr()
@@ -169,7 +169,7 @@ def test_the_command_prints_draws_and_writes_json(tmp_path, capsys, monkeypatch)
     assert main(f"{given} privbayes --delta 0".split()) == 0
     said = capsys.readouterr().out
     assert ("as you declared" in said, "nan" in said) == (True, False)
-    assert main(f"{given} mst --missing pay".split()) == 2
+    assert main(f"{given} mst --missing-rate pay".split()) == 2
 
 
 def test_noise_is_said_in_rows_of_which_a_unit_may_have_several():
@@ -243,7 +243,7 @@ def test_plan_with_a_weight_asks_for_its_mean(tmp_path, capsys, monkeypatch):
     refused(ParameterError, "declares a weight", plan, SCHEMA, rows=100, mean_weight=1.0)
     monkeypatch.chdir(tmp_path)
     WEIGHED.to_toml("survey.toml")
-    given = ["plan", "survey.toml", "--rows", "300", "--epsilons", "1", "--method", "mst"]
+    given = ["plan", "survey.toml", "--rows", "300", "--epsilon", "1", "--method", "mst"]
     assert main(given) == 2
     assert "--mean-weight is needed" in capsys.readouterr().err
     assert main([*given, "--mean-weight", "2"]) == 0

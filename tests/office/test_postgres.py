@@ -146,11 +146,11 @@ def test_a_server_that_asks_for_a_password_is_told_it_and_nobody_else(
     wrong, right = (theirs.replace("@", f":{word}@") for word in ("SECRET", "RIGHT"))
     for url, variable in ((wrong, ""), (theirs, ""), (theirs, "SECRET")):
         monkeypatch.setenv("PGPASSWORD", variable)
-        assert main(["budget", "show", "--budget", url]) == 9
+        assert main(["ledger", "show", "--ledger", url]) == 9
         said = "".join(capsys.readouterr())
         assert ("address, role and password" in said, said.count("\n")) == (True, 1)
         assert "SECRET" not in said
-    assert main(["budget", "show", "--budget", right]) == 9
+    assert main(["ledger", "show", "--ledger", right]) == 9
     assert "no ledger in this database" in capsys.readouterr().err
 
 

@@ -261,7 +261,7 @@ def test_spark_refuses_by_name_what_it_cannot_read(schema, said, tmp_path, capsy
     with pytest.raises(SchemaError, match=re.escape(said)):
         SparkSource(frame(), schema)
     schema.to_toml(tmp_path / "s.toml")
-    given = ["synthesize", "x.parquet", "--engine", "spark", "--epsilon", "1", "-o"]
-    assert main([*given, str(tmp_path / "o.csv"), "--schema", str(tmp_path / "s.toml")]) == 3
+    given = ["fit", "x.parquet", "--engine", "spark", "--epsilon", "1", "-o"]
+    assert main([*given, str(tmp_path / "o.json"), "--schema", str(tmp_path / "s.toml")]) == 3
     assert "Spark" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["s.toml"]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from missdp import MST, Numeric, Schema
+from missdp import MST, Numeric, Schema, load
 from missdp.accounting import DataDependentDomain
 from missdp.cli.main import main
 from missdp.errors import DataError
@@ -139,18 +139,18 @@ def test_a_draft_of_names_no_schema_holds_is_refused(data):
 def test_the_marks_of_unread_columns_stop_a_release(tmp_path, capsys):
     rows = pd.DataFrame({"name": [f"n{k}" for k in range(200)], "pid": range(200), "sex": 1})
     rows.to_csv(tmp_path / "rows.csv", index=False)
-    toml, out = tmp_path / "draft.toml", tmp_path / "out.csv"
-    assert main(["schema", "draft", str(tmp_path / "rows.csv"), "-o", str(toml)]) == 0
+    toml, out = tmp_path / "draft.toml", tmp_path / "out.json"
+    assert main(["schema", "init", str(tmp_path / "rows.csv"), "-o", str(toml)]) == 0
     said = capsys.readouterr()
     assert "Never read" in said.out + said.err
     text = toml.read_text()
     text = text.replace('undeclared = ["levels", "nullable"]\n', "")
     toml.write_text(text.replace('undeclared = ["lower", "upper", "integer", "nullable"]\n', ""))
-    command = ["synthesize", str(tmp_path / "rows.csv"), "--schema", str(toml), "-o", str(out)]
+    command = ["fit", str(tmp_path / "rows.csv"), "--schema", str(toml), "-o", str(out)]
     assert main([*command, "--epsilon", "1"]) == 3
     assert "['name', 'pid']" in capsys.readouterr().err
     assert main([*command, "--epsilon", "1", "--undeclared", "accept"]) == 0
-    assert [*pd.read_csv(out).columns] == ["pid", "sex"]
+    assert load(out).schema_.written.names == ("pid", "sex")
     assert "for: name, pid." in "".join(capsys.readouterr())
     toml.write_text(toml.read_text().replace('undeclared = ["kind"]\n', ""))
     assert main([*command, "--epsilon", "1", "--overwrite"]) == 0
@@ -159,9 +159,9 @@ def test_the_marks_of_unread_columns_stop_a_release(tmp_path, capsys):
 @pytest.mark.long
 def test_the_marks_of_the_file_layout_stop_a_release(tmp_path, capsys):
     cells = [decimal_comma(k / 7) for k in range(200)]
-    rows, toml, out = (tmp_path / name for name in ("rows.csv", "draft.toml", "out.csv"))
+    rows, toml, out = (tmp_path / name for name in ("rows.csv", "draft.toml", "out.json"))
     pd.DataFrame({"pay": cells, "decimal": 1}).to_csv(rows, sep=";", index=False)
-    assert main(["schema", "draft", str(rows), "-o", str(toml)]) == 0
+    assert main(["schema", "init", str(rows), "-o", str(toml)]) == 0
     assert "not declared public yet: pay, decimal, [file]." in capsys.readouterr().out
     text = toml.read_text()
     assert '[file]\ndecimal = ","\nundeclared = ["decimal"]\n' in text
@@ -171,7 +171,7 @@ def test_the_marks_of_the_file_layout_stop_a_release(tmp_path, capsys):
     assert Schema.from_toml(toml).undeclared == {"[file]": ("decimal",)}
     assert main(["schema", "check", str(toml), str(rows)]) == 0
     assert "not declared public yet: [file] (decimal)." in capsys.readouterr().out
-    command = ["synthesize", str(rows), "--schema", str(toml), "-o", str(out), "--epsilon", "1"]
+    command = ["fit", str(rows), "--schema", str(toml), "-o", str(out), "--epsilon", "1"]
     assert main(command) == 3
     assert "['[file]']" in capsys.readouterr().err
     assert main([*command, "--undeclared", "accept"]) == 0

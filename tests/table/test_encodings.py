@@ -197,9 +197,9 @@ def test_level_without_a_form_in_the_encoding_is_refused_before_a_fit(tmp_path):
 def test_schema_draft_reads_the_encoding_that_is_stated(tmp_path, capsys):
     path, toml = tmp_path / "x.csv", tmp_path / "s.toml"
     path.write_text("größe;ja\n" + "1,5;é\n2,5;x\n" * 40, encoding="cp1252")
-    assert main(["schema", "draft", str(path), "-o", str(toml)]) == 3
+    assert main(["schema", "init", str(path), "-o", str(toml)]) == 3
     assert "line 1 is not UTF-8. State the encoding" in capsys.readouterr().err
-    command = ["schema", "draft", str(path), "-o", str(toml), "--encoding"]
+    command = ["schema", "init", str(path), "-o", str(toml), "--encoding"]
     assert main([*command, "cp1252"]) == 0
     schema = Schema.from_toml(toml)
     assert (schema.names, schema.file.encoding) == (("größe", "ja"), "cp1252")

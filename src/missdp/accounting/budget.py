@@ -470,5 +470,5 @@ def check_paid(ledger: str, budget: Budget | None) -> None:
     if ledger and (budget is None or not budget.pays_for(ledger)):
         raise LedgerError(
             f"the schema names the budget {ledger!r}, without which nothing is read: pass "
-            "--budget, or budget=Ledger(url).budget(name)"
+            "--ledger and --account, or budget=Ledger(url).budget(name)"
         )

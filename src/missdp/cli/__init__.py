@@ -1,14 +1,17 @@
 """The ``missdp`` command, a thin shell over the Python API.
 
-Here is what all commands share without importing anything heavy: the two streams, and what a run
-has spent and released so far, so that no later failure hides it.
+Here is what all commands share without importing anything heavy: the two streams, how a result is
+printed, and what a run has spent and released so far, so that no later failure hides it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import os
 import sys
+from typing import Any
 
 from missdp.errors import OutputError, replacing
 
@@ -48,7 +51,8 @@ class Run:
         self.start()
 
     def start(self) -> None:
-        """Begin: nothing is spent and nothing is out."""
+        """Begin: nothing is spent, nothing is out, and no option of all commands is given."""
+        self.as_json = self.quiet = self.overwrite = False
         self.cost = self.released = ""
         self.warnings: list[str] = []
         self._held: list[str] = []
@@ -92,3 +96,26 @@ class Run:
 
 
 RUN = Run()
+
+
+def emit(document: dict[str, Any], text: str) -> None:
+    """Print a result once: as JSON for machines, with any warnings, or as text for people."""
+    if RUN.as_json:
+        whole = {**document, "warnings": list(RUN.warnings)}
+        say(json.dumps(finite(whole), ensure_ascii=False, indent=1, allow_nan=False))
+    elif not RUN.quiet:
+        say(text)
+
+
+def finite(value: Any) -> Any:
+    """Return the value with null for what JSON has no number for."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def counted(number: int, noun: str) -> str:
+    """Return the number with its noun, in the plural where it belongs."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

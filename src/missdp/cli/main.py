@@ -41,8 +41,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     An unexpected error shows its type only: its text and its traceback could quote private cells.
     Set ``MISSDP_DEBUG=1`` to see them.
     """
-    from missdp.cli.app import app
-
     _stopped_by.clear()
     _over[0] = False
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -52,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         try:
             with _warnings_shown():
-                code = app(args=given, standalone_mode=False) or 0
+                code = _called(given)
             say(end="")
         finally:
             _over[0] = True
@@ -64,11 +62,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code if failure is None else _failed(failure, given)
 
 
+def _called(given: list[str]) -> int:
+    """Run the command; unlike click's own way, interruptions and errors come out as they are."""
+    import click
+
+    from missdp.cli.app import app
+
+    if "_MISSDP_COMPLETE" in os.environ:  # a shell asks which words may follow
+        app.main(args=given, prog_name="missdp")
+    try:
+        with app.make_context("missdp", given) as context:
+            app.invoke(context)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    return 0
+
+
 def run() -> NoReturn:
     """Console script."""
     sys.unraisablehook = _unheard
     _on_stop(_stop_at_once)
-    progress.print_stages(lambda stage: complain(f"missdp: {stage}"))
+    progress.print_stages(lambda stage: None if RUN.quiet else complain(f"missdp: {stage}"))
     from missdp.cli.app import COMMANDS, command_named
 
     called = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
@@ -146,7 +160,9 @@ def _warnings_shown() -> Iterator[None]:
 
 
 def _failed(error: BaseException, given: Sequence[str]) -> int:
-    from missdp.cli.app import in_option_words, name_likely_option, wrong_value
+    import click
+
+    from missdp.cli.app import in_option_words, usage_message
 
     if isinstance(error, errors.MissDPError):
         codes = (code for kind, code in EXIT_CODES.items() if isinstance(error, kind))
@@ -156,15 +172,12 @@ def _failed(error: BaseException, given: Sequence[str]) -> int:
         return error.code if isinstance(error.code, int) else _UNEXPECTED
     if isinstance(error, OSError) and error.errno:
         return _fail(f"the system refuses: {os.strerror(error.errno)}", _OUTPUT, in_doubt=True)
-    if (wrong := wrong_value(error, given)) is not None:
+    if isinstance(error, click.UsageError) and (wrong := usage_message(error, given)) is not None:
         return _fail(wrong, EXIT_CODES[errors.ParameterError])
-    # Usage errors know how to show themselves; typer carries its own copy of click's classes.
-    name_likely_option(error, given)
-    show, code = getattr(error, "show", None), getattr(error, "exit_code", None)
-    if callable(show) and isinstance(code, int):
+    if isinstance(error, click.ClickException):  # knows how to show itself
         with contextlib.suppress(OSError):
-            show()
-        return code
+            error.show()
+        return error.exit_code
     if os.environ.get("MISSDP_DEBUG") == "1":
         raise error
     if isinstance(error, MemoryError):

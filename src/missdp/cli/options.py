@@ -1,354 +1,236 @@
-"""What options have in common: where private rows are, how they lost values, what is written."""
+"""Commands and the options that they share, each declared once. Nothing heavy is imported here."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import os
-import shutil
-import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial, wraps
-from inspect import signature
+import inspect
+import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal
+from typing import Any, TypeVar
 
-import typer
+import click
 
-from missdp.accounting import (
-    BoundedObservation,
-    Condition,
-    MissingCompletelyAtRandom,
-    RowIndependentMissingness,
-)
-from missdp.cli import check_stdout, complain, say
-from missdp.errors import DataError, MissDPError, OutputError, ParameterError, replacing
-from missdp.files import check_outputs, picture_format, unnamed
-from missdp.schema import Schema
-from missdp.schema.layout import UnitCounts
-from missdp.table import Rows, memory_limit
+from missdp.cli import RUN
+from missdp.cli.project import project_settings
 
-_PIPE = "-"  # in place of a file: rows from standard input, results to standard output
+Function = TypeVar("Function", bound=Callable[..., Any])
+Decorator = Callable[[Function], Function]
 
-# Without showing what they are by default, which mostly is nothing.
-option = partial(typer.Option, show_default=False)
-argument = partial(typer.Argument, show_default=False)
+ENV = "MISSDP_"  # begins the names of environment variables
+FILE = click.Path(path_type=Path)
+STRATEGIES = ("joint", "observed", "complete-rows", "impute-first")
 
 
-def _limited(ctx: typer.Context, memory: str | None) -> str | None:
-    """Set the limit for as long as the command runs."""
-    ctx.with_resource(memory_limit(memory))
-    return memory
+class Option(click.Option):
+    """An option that stands in a group of the help."""
+
+    def __init__(self, *names: Any, group: str = "Options", **facts: Any) -> None:
+        super().__init__(*names, **facts)
+        self.group = group
 
 
-SyntheticArgument = Annotated[Path, argument(help="File with the synthetic rows.")]
-SchemaOption = Annotated[Path, option("--schema", help="TOML; `missdp schema draft` begins one.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-OverwriteOption = Annotated[
-    bool,
-    typer.Option(
-        "--overwrite", help="Replace what is there, of a release all files, once this is whole."
-    ),
-]
-SeedOption = Annotated[
-    int | None, option("--seed", help="Make the run repeatable; for tests only.")
-]
-HolesOption = Annotated[
-    Literal["nulls", "codes"] | None,
-    option(
-        "--holes",
-        help="Write cells without a value as nulls, or as the codes that the schema declares; by "
-        "default as nulls, and as codes into files of SPSS and Stata.",
-    ),
-]
-ValuesOption = Annotated[
-    Literal["codes", "labels"],
-    typer.Option("--values", help="Write levels as they are, or as the labels that they have."),
-]
-OutputOption = Annotated[
-    Path,
-    option(
-        "--output", "-o",
-        help="File to write: .csv, .csv.gz, .tsv, .parquet, .feather, .xlsx, .sav, .dta or .xpt; - "
-        "prints CSV, but not of synthesize.",
-    ),
-]  # fmt: skip
-RowsOption = Annotated[
-    int | None, typer.Option(help="Rows to draw; by default the released row count.")
-]
-KeepHolesOption = Annotated[
-    bool, typer.Option("--keep-holes", help="Keep holes in synthetic rows.")
-]
-UndeclaredOption = Annotated[
-    Literal["refuse", "accept"],
-    typer.Option(help="Facts read from the data: refuse, or accept as a condition."),
-]
-UnitOption = Annotated[
-    str | None,
-    option(
-        "--unit",
-        metavar="COLUMN",
-        help="Protect all rows together that have the same value in this column, which is never "
-        "modelled; as column in [unit] of the schema.",
-    ),
-]
-UnitRowsOption = Annotated[
-    int | None,
-    option("--max-rows", help="How many rows of a unit take part at most; by default 1."),
-]
-CountsAsOption = Annotated[
-    UnitCounts | None,
-    option("--counts-as", help="Whether a unit counts as its rows, or as one; by default as rows."),
-]
-WeightOption = Annotated[
-    str | None,
-    option(
-        "--weight",
-        metavar="COLUMN",
-        help="How much each row counts: the survey weight in this column, which is never modelled; "
-        "as column in [weight] of the schema.",
-    ),
-]
-UpperOption = Annotated[
-    float | None,
-    option("--weight-upper", help="The largest weight that counts: a public fact."),
-]
-MemoryOption = Annotated[
-    str | None,
-    option(
-        "--memory",
-        callback=_limited,
-        metavar="SIZE",
-        help="Most memory to take, such as 2GB and at least 512MiB: larger tables are streamed, or "
-        "wait in a temporary file. By default half of this machine's.",
-    ),
-]
-EngineOption = Annotated[
-    Literal["missdp", "spark"],
-    typer.Option(
-        "--engine",
-        help="What reads and counts the rows: missdp, or Spark, on this machine or as spark-submit "
-        "or SPARK_REMOTE say. Spark also reads Parquet at a URL, such as s3a://bucket/folder.",
-    ),
-]
-ObservedOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Holes completely at random: ATTRIBUTE=PROBABILITY observed, by commas; or one "
-        "probability for every attribute that may be missing."
-    ),
-]
-MostOption = Annotated[
-    float | None,
-    typer.Option(help="Any row is read with at most this probability, whatever its values."),
-]
-IndependentOption = Annotated[
-    bool, typer.Option("--row-independent", help="Rows lose values independently of each other.")
-]
+def option(names: str, text: str, group: str = "Options", **facts: Any) -> Decorator[Any]:
+    """Return the decorator that gives a command an option.
 
+    Parameters
+    ----------
+    names : str
+        Its names with spaces between them, and the name of the parameter where that is another.
+    text : str
+        Its help.
+    group : str
+        The group of the help that it stands in.
+    **facts : object
+        What `click.Option` takes.
 
-def _rows_at(
-    data: str,
-    *,
-    parts: Annotated[
-        bool,
-        typer.Option(
-            "--parts", help="DATA is a folder of Parquet files, or a pattern such as '*.pq'."
-        ),
-    ] = False,
-    table: Annotated[
-        str | None,
-        option(
-            metavar="NAME",
-            help="DATA is a database, by its URL or a .duckdb file: read this table of it.",
-        ),
-    ] = None,
-    select: Annotated[
-        str | None,
-        option(metavar="SQL", help="DATA is a database: read the rows of this SELECT statement."),
-    ] = None,
-    memory: MemoryOption = None,
-    engine: EngineOption = "missdp",
-) -> Rows | str:
-    """Return what reads the rows that a command was pointed to; for Spark, where they are."""
-    del memory  # in force by now
-    asked = table is not None or select is not None
-    if asked and engine != "missdp":
-        raise ParameterError("--table and --select are for --engine missdp")
-    if parts and asked:
-        raise ParameterError("--parts is for files, and --table and --select are for databases")
-    if parts:
-        return Rows.of_parts(data)
-    if engine == "spark":
-        return data
-    is_database = "://" in data or data.lower().endswith((".duckdb", ".ddb"))
-    if is_database and (table is None) == (select is None):
-        raise ParameterError("a database requires either --table NAME or --select SQL.")
-    if "://" in data:
-        from missdp.engines import sql_rows
-
-        return sql_rows(data, table=table, query=select)
-    if data.lower().endswith((".duckdb", ".ddb")):
-        from missdp.engines import duckdb_rows
-
-        return duckdb_rows(data, table=table, query=select)
-    if asked:
-        raise ParameterError(
-            "--table and --select are for databases: name a .duckdb file, or a URL such as "
-            "postgresql://user@server/database or sqlite:///visits.db"
-        )
-    return Rows.of(data)
-
-
-def reads_rows(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that say where rows are: its ``data`` is what reads them."""
-    own = signature(command, eval_str=True)
-    of_rows, where = signature(_rows_at, eval_str=True).parameters, own.parameters["data"]
-    more = {name: of_rows[name] for name in ("parts", "table", "select", "memory")}
-
-    @wraps(command)
-    def called(data: str | None, **given: Any) -> None:
-        asked = {name: given.pop(name) for name in more} | {"engine": given.get("engine", "missdp")}
-        if data is None:
-            command(data=None, **given)
-            return
-        if data == _PIPE and (asked["parts"] or asked["table"] or asked["select"]):
-            raise ParameterError("--parts, --table and --select are not for standard input")
-        with _as_file(data) as path:
-            command(data=_rows_at(path, **asked), **given)
-
-    if where.default is where.empty:
-        what = (
-            "File with the private rows (CSV, Parquet, Feather, Excel, SPSS, Stata, SAS); - for "
-            "CSV from standard input; or a database, see --table."
-        )
-        where = where.replace(annotation=Annotated[str, argument(help=what)])
-    else:
-        what = "Data that should fit it."
-        where = where.replace(annotation=Annotated[str | None, argument(help=what)])
-    options = own.parameters | {"data": where} | more
-    vars(called)["__signature__"] = own.replace(parameters=[*options.values()])
-    return called
-
-
-def check_apart(outputs: Iterable[Path | None], data: Rows | str, *others: Path | None) -> None:
-    """Refuse early outputs that cannot be written, or that rows are, or would be, read from."""
-    named = [path for path in outputs if path is not None]
-    check_outputs(named, inputs=[*_files_of(data), *others])
-    for path in named:
-        if isinstance(data, Rows) and data.would_read(path):
-            raise OutputError(
-                f"cannot write {str(path)!r}: from then on it would be one of the files that are "
-                f"read from {str(data.place)!r}; write into another folder"
-            )
-
-
-def check_picture(plot: Path | None, *inputs: Path) -> None:
-    """Refuse early a picture that cannot be drawn, or written beside what is read."""
-    if plot is not None:
-        picture_format(plot)
-        check_outputs([plot], inputs=inputs)
-
-
-def _files_of(data: Rows | str) -> list[Path]:
-    """Return the files that rows are read from, none of which may be written to."""
-    if isinstance(data, str):
-        return [Path(data)]
-    return [*data.files, *([] if data.place is None else [data.place])]
-
-
-def stated_assumption(
-    observed: str | None, p_max: float | None, *, row_independent: bool, schema: Schema
-) -> Condition | None:
-    """Return the one assumption that the options state, or None; refuse several."""
-    stated: list[Condition] = []
-    if observed is not None:
-        stated.append(MissingCompletelyAtRandom(_rates(observed, schema)))
-    if p_max is not None:
-        stated.append(BoundedObservation(p_max))
-    if row_independent:
-        stated.append(RowIndependentMissingness())
-    if len(stated) > 1:
-        raise ParameterError("state one assumption: --observed, --p-max or --row-independent")
-    return stated[0] if stated else None
-
-
-def _rates(text: str, schema: Schema) -> list[tuple[str, float]]:
-    """Return the probability for each attribute; a number alone is that of all."""
-    unreadable = ParameterError(
-        "--observed must look like age=0.9,income=0.75: for each attribute the probability that a "
-        "cell is observed; or be one such number for all"
-    )
-    with replacing(ValueError, by=unreadable):
-        if "=" not in text:
-            return [(name, float(text)) for name in schema.nullable]
-        parts = [part.rpartition("=") for part in text.split(",")]
-        found = [(name.strip(), float(value)) for name, _, value in parts]
-    if not all(name for name, _ in found):
-        raise unreadable
-    return found
-
-
-@contextlib.contextmanager
-def _as_file(data: str) -> Iterator[str]:
-    """Yield the path of a file: of standard input, which is read once, a copy that is removed.
-
-    Where the system can do that the copy has no name of its own, so that nothing is left of it
-    when the process ends, however it ends.
+    Returns
+    -------
+    callable
+        A decorator.
     """
-    if data != _PIPE:
-        yield data
-        return
-    with tempfile.TemporaryDirectory(prefix="missdp-") as folder:  # for this user alone
-        path = Path(folder, "standard-input.csv")
-        kept = DataError("standard input cannot be read, or kept in a temporary file")
-        with contextlib.ExitStack() as stack:
-            with replacing(OSError, ValueError, AttributeError, by=kept):
-                file = stack.enter_context(path.open("wb"))
-                nameless = Path(f"/proc/{os.getpid()}/fd/{file.fileno()}")
-                if nameless.exists():
-                    path.unlink()
-                    path.symlink_to(nameless)
-                shutil.copyfileobj(sys.stdin.buffer, file)
-                file.flush()
-            try:
-                yield str(path)
-            except MissDPError as error:  # the user named no such file
-                error.args = (str(error).replace(repr(str(path)), "standard input"),)
-                raise
+    return click.option(*names.split(), cls=Option, group=group, help=text, **facts)
 
 
-def prints(suffix: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let the output of a command be `-`: it alone is printed, when it is whole or not at all."""
+def choice(names: str, text: str, group: str = "Options", **facts: Any) -> Decorator[Any]:
+    """Return the decorator for an option that takes one of some words, which are named by ``of``.
 
-    def decorated(command: Callable[..., None]) -> Callable[..., None]:
-        @wraps(command)
-        def called(*, output: Path, **given: Any) -> None:
-            if str(output) != _PIPE:
-                command(output=output, **given)
-                return
-            check_stdout()
-            if given.get("multiple") or given.get("draws", 1) > 1:
-                raise ParameterError("several tables cannot go to standard output: name a file")
-            with tempfile.TemporaryDirectory(prefix="missdp-") as folder:
-                path = Path(folder, f"standard-output{suffix}")
-                with unnamed(path) as file:  # which may hold private rows
-                    with contextlib.redirect_stdout(io.StringIO()) as said:
-                        command(output=path, **given)
-                    _print(file)
-                complain(said.getvalue().replace(str(path), "standard output").rstrip())
+    Parameters
+    ----------
+    names, text, group
+        As of `option`.
+    **facts : object
+        ``of`` the words, and what `click.Option` takes.
 
-        vars(called)["__signature__"] = signature(command, eval_str=True)
-        return called
-
-    return decorated
+    Returns
+    -------
+    callable
+        A decorator.
+    """
+    return option(names, text, group, type=click.Choice(facts.pop("of")), **facts)
 
 
-def _print(file: BinaryIO) -> None:
-    refused = OutputError("cannot write to standard output: the system refuses")
-    with replacing(OSError, by=refused):
-        file.seek(0)
-        sys.stdout.flush()
-        shutil.copyfileobj(file, sys.stdout.buffer)
-        say(end="")
+def _note(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
+    def noted(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+        del ctx, parameter
+        setattr(RUN, name, value)
+
+    return noted
+
+
+def _limit(ctx: click.Context, parameter: click.Parameter, size: str | None) -> None:
+    """Set the limit for as long as the command runs."""
+    del parameter
+    if size is not None:
+        from missdp.table.memory import memory_limit
+
+        ctx.with_resource(memory_limit(size))
+
+
+def _everywhere(name: str, text: str, callback: Any, **facts: Any) -> Option:
+    where: dict[str, Any] = {"expose_value": False, "group": "All commands"}
+    return Option(name.split(), help=text, callback=callback, **where, **facts)
+
+
+#: What every command takes. They are declared here and stand in no command by themselves.
+EVERYWHERE = (
+    _everywhere("--overwrite", "Replace files that exist.", _note("overwrite"), is_flag=True),
+    _everywhere("--json", "Print one JSON object.", _note("as_json"), is_flag=True),
+    _everywhere("--quiet -q", "Print warnings and errors only.", _note("quiet"), is_flag=True),
+    _everywhere("--memory", "Most memory to take, such as 2GB; at least 512MiB.", _limit),
+)
+
+
+class Command(click.Command):
+    """A command whose help begins with examples, and whose options stand in groups.
+
+    Examples are the lines behind ``Try:`` at the end of a docstring. A line that is indented more
+    belongs to the one before it.
+    """
+
+    def __init__(self, *arguments: Any, **facts: Any) -> None:
+        super().__init__(*arguments, **facts)
+        words, _, examples = inspect.cleandoc(self.help or "").partition("\n\nTry:\n")
+        self.examples = tuple(re.sub(r"\n    +", " ", examples).strip().split("\n  "))
+        lines = "\n".join(["\b", "Examples:", *(f"  {line}" for line in self.examples)])
+        self.help = f"{lines}\n\n{words}"
+        self.short_help = " ".join(words.partition("\n\n")[0].split())
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters of this command, and those of every command."""
+        return [*EVERYWHERE, *super().get_params(ctx)]
+
+    def make_context(self, *arguments: Any, **facts: Any) -> click.Context:
+        """Let the file of the project stand in for options that are not given."""
+        return super().make_context(*arguments, **{"default_map": project_settings(), **facts})
+
+    def make_parser(self, ctx: click.Context) -> Any:
+        """Refuse text that is given more than once to an option that takes one.
+
+        Without this check all but the last are dropped. Of numbers, files and switches the last
+        one counts, so that a script can override them.
+        """
+        parser = super().make_parser(ctx)
+        parse = parser.parse_args
+
+        def parse_args(args: list[str]) -> Any:
+            values, rest, order = parse(args)
+            for one in order:
+                text = isinstance(one, Option) and not one.multiple and one.type.name == "text"
+                if text and order.count(one) > 1:
+                    name = max(one.opts, key=len)
+                    commas = "by commas" in (getattr(one, "help", "") or "")
+                    several = f", with several names by commas ({name} a,b)" if commas else ""
+                    ctx.fail(f"Option {name!r} is given more than once: give it once{several}")
+            return values, rest, order
+
+        parser.parse_args = parse_args  # type: ignore[method-assign]
+        return parser
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options in groups, those of every command last."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        own = [p for p in self.get_params(ctx) if p not in EVERYWHERE]
+        for one in (*own, *EVERYWHERE):
+            record = one.get_help_record(ctx) if isinstance(one, click.Option) else None
+            if record is not None:
+                group = getattr(one, "group", "All commands")
+                groups.setdefault(group, []).append(record)
+        for name in sorted(groups, key=lambda one: one == "All commands"):
+            with formatter.section(name):
+                formatter.write_dl(groups[name])
+
+
+class Commands(click.Group):
+    """A command that has commands, such as ``missdp ledger``."""
+
+    command_class = Command
+
+
+def data_argument(**facts: Any) -> Decorator[Any]:
+    """Return the decorator for the argument that says where the private rows are."""
+    return click.argument("data", metavar=facts.pop("metavar", "DATA"), **facts)
+
+
+def output_option(text: str, *, required: bool = True) -> Decorator[Any]:
+    """Return the decorator for the file or folder that a command writes."""
+    return option("--output -o", text, type=FILE, required=required)
+
+
+def _stacked(*decorators: Decorator[Any]) -> Decorator[Any]:
+    """Return one decorator that stands for several, the first on top."""
+
+    def decorate(function: Any) -> Any:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorate
+
+
+_METHODS = "all-pairs, aim, mst, privbayes, kamino or another. Default: all-pairs, or aim where "
+_METHODS += "there are more than 40 attributes or --delta is 0."
+_ASSUMED = "How values went missing: mcar=0.8, mcar=age:0.9,income:0.8, bounded=0.9 or "
+_ASSUMED += "row-independent."
+ROWS_FILE = "File to write: .csv, .csv.gz, .tsv, .parquet, .feather, .xlsx, .sav or .dta."
+# Data
+table_option = option("--table", "Of a database: the name of a table, or a SELECT.", "Data")
+schema_option = option(
+    "--schema", "Public facts; `missdp schema init` drafts them.", "Data", type=FILE, required=True
+)
+undeclared_option = choice(
+    "--undeclared", "Facts read from the data.", "Data", of=("refuse", "accept"), default="refuse"
+)
+# Privacy
+epsilon_option = option("--epsilon", "Privacy budget, above 0.", "Privacy", type=float)
+assume_option = option("--assume", _ASSUMED, "Privacy")
+#: How a model is fitted: what `fit`, `synthesize` and `plan` take alike.
+method_options = _stacked(
+    option("--delta", "Default: 1e-6, for up to 10,000 rows. 0 is pure.", "Privacy", type=float),
+    option("--method", _METHODS, "Model"),
+    option("--strategy", f"For missing values: {', '.join(STRATEGIES)}.", "Model"),
+    option(
+        "--set settings", "NAME=VALUE of the method, such as rounds=30.", "Model", multiple=True
+    ),
+)
+public_rows_option = option("--public-rows", "How many rows: a public fact.", "Privacy", type=int)
+# Ledger
+ledger_option = option(
+    "--ledger",
+    "sqlite:///FILE or postgresql://ROLE@SERVER/DATABASE.",
+    "Ledger",
+    envvar=f"{ENV}LEDGER",
+)
+account_option = option(
+    "--account", "Of the table, or of a part: TABLE/PART.", "Ledger", envvar=f"{ENV}ACCOUNT"
+)
+ledger_options = _stacked(ledger_option, account_option)
+purpose_option = option("--purpose", "What this is for.", "Ledger", default="")
+new_schema_option = option("--new-schema", "The public facts have changed.", "Ledger", is_flag=True)
+# Rows
+rows_option = option("--rows -n", "Rows to draw. Default: the released number.", type=int)
+copies_option = option("--copies", "Write so many tables: OUTPUT-1, OUTPUT-2, ...", type=int)
+keep_missing_option = option("--keep-missing", "Draw missing values too.", is_flag=True)
+missing_as_option = choice(
+    "--missing-as", "Of missing values. Default: code in .sav and .dta.", of=("null", "code")
+)
+seed_option = option("--seed", "Make the run repeatable; for tests only.", type=int)

@@ -11,7 +11,7 @@ Spark is known by its type, and finds its way here by name.
 
 from missdp.engines.databases import duckdb_rows, sql_rows
 from missdp.engines.spark import SparkSource
-from missdp.engines.spark_sessions import spark_frame, spark_session
+from missdp.engines.spark_sessions import spark_frame, spark_rows, spark_session
 from missdp.engines.spark_tasks import sample_spark
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "duckdb_rows",
     "sample_spark",
     "spark_frame",
+    "spark_rows",
     "spark_session",
     "sql_rows",
 ]

@@ -35,6 +35,8 @@ from missdp.table.rows import Rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from missdp.schema import Schema
+
 
 _LAUNCHED = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")  # set by spark-submit, and for Spark Connect
 _LOCAL = {
@@ -90,6 +92,28 @@ def _silent_log() -> Iterator[dict[str, str]]:
         path = Path(folder) / "log4j2.properties"
         path.write_text(_SILENT, encoding="utf-8")
         yield {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={path.as_uri()}"}
+
+
+@contextlib.contextmanager
+def spark_rows(rows: Rows | str, schema: Schema) -> Iterator[DataFrame]:
+    """Yield the rows of a file, of several or of a place that Spark can reach, as Spark reads them.
+
+    Parameters
+    ----------
+    rows : Rows or str
+        Where the rows are; text is a place of Parquet files, such as ``s3a://bucket/folder``.
+    schema : Schema
+        Public facts; columns that it names are read.
+
+    Yields
+    ------
+    DataFrame
+        As long as the session runs.
+    """
+    names = (*schema.names, *([schema.unit.column] if schema.unit else []))
+    place = rows if isinstance(rows, str) or len(rows.files) != 1 else str(rows.files[0])
+    with spark_session() as session:
+        yield spark_frame(place, names, session, ignore=schema.ignore)
 
 
 def spark_frame(

@@ -11,10 +11,10 @@ import numpy as np
 
 from missdp.errors import ParameterError
 from missdp.estimate.columns import Column
-from missdp.estimate.question_text import Question, is_formula, parse_formula, parse_question
 from missdp.estimate.released import Tables, with_statistics
 from missdp.estimate.table_statistics import STATISTICS, Values
 from missdp.schema import Date, Numeric
+from missdp.schema.questions import Question, is_formula, parse_formula, parse_question
 from missdp.synth import AllPairs
 from missdp.synth.base import Synthesizer
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from missdp.errors import ParameterError
 from missdp.estimate.columns import Column
-from missdp.estimate.question_text import Question
 from missdp.estimate.released import Tables
 from missdp.schema import Numeric
 from missdp.schema.logic import Cells
+from missdp.schema.questions import Question
 from missdp.types import Floats, Ints
 
 Values = tuple[Floats, Floats]

@@ -413,7 +413,7 @@ class MissingFidelity(_ByClique):
         if any(self.truth_rates.values()) and not any(self.synthetic_rates.values()):
             lines.append(
                 "  The synthetic rows have no missing cells, which counts as a distance above;\n"
-                "  --keep-holes makes rows that have them."
+                "  --keep-missing makes rows that have them."
             )
         pairs = [(names, " → ".join(map(text, both))) for names, both in self.together.items()]
         more = ["both missing, furthest apart:", *in_columns(pairs)] if pairs else []

@@ -566,3 +566,31 @@ def _relabelled(event: Event, label: str, gate: frozenset[str] | None) -> Event:
 
 def _rho(event: Event) -> float:
     return or_infinite(lambda: sum(map(zcdp_rho_of, flatten(event))))
+
+
+def together(
+    released: Sequence[Synthesizer], assumption: Condition | None
+) -> tuple[float | None, float]:
+    """Return epsilon and delta of several releases of one table, as if fixed in advance.
+
+    Parameters
+    ----------
+    released : sequence of fitted synthesizers
+    assumption : Condition or None
+        How values went missing; None is for the incomplete table.
+
+    Returns
+    -------
+    epsilon : float or None
+        None if nothing is proven.
+    delta : float
+        The sum of the deltas.
+    """
+    delta = sum(model.guarantee_.delta for model in released)
+    try:
+        if assumption is not None:
+            return joint(released, assumption, delta=delta).epsilon, delta
+        events = [event for model in released for event in model.guarantee_.events]
+        return proven_epsilon(events, delta, released[0].guarantee_.adjacency), delta
+    except UnprovenError:
+        return None, delta

@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # what compares tables, and families, take a second to import
 
 __all__ = ["curator_report"]
 
-_RELEASED = ("*.release.json", "release.json", "*/release.json", "*.model.json", "*.guarantee.json")
+_RELEASED = ("release.json", "*/release.json", "*.model.json", "*.synthetic.json")
 _MOST_PAIRS = 30
 _MOST_PATTERNS = 20
 _POINTS = ("5 %", "25 %", "50 %", "75 %", "95 %")

@@ -19,10 +19,9 @@ from missdp.record import WRONG, read_json
 if TYPE_CHECKING:
     from missdp.office.ledger import Ledger
 
-_MAX_BYTES = 2**22  # of a file that is looked at: side files, guarantees and answers are small
+_MAX_BYTES = 2**28  # of a file that is looked at: a larger one is no model
 _MAX_LINES = 2**63  # of a chain, below which databases hold the number of a line
 _HASH = re.compile("[0-9a-f]{64}")
-_MODEL = ".model.json"  # models state no line, and are large
 
 
 @dataclass(frozen=True)
@@ -72,9 +71,9 @@ def check_has_lines(
 ) -> None:
     """Refuse a ledger that lacks a line that a file of a release states.
 
-    This check is a help. It looks at files of up to 4 MiB in the folders of data, schema and
-    output. Other files and subfolders are not looked at. `missdp budget verify --head` is what
-    proves that a ledger is whole.
+    This check is a help. It looks at models and other files whose name ends in `.json`, of up to
+    256 MiB, in the folders of data, schema and output. Subfolders are not looked at. `missdp
+    ledger verify --head` is what proves that a ledger is whole.
 
     Parameters
     ----------
@@ -95,8 +94,8 @@ def check_has_lines(
         if not ledger.has_line(root, line.number, line.head):
             raise LedgerError(
                 f"the ledger was lost, or is an older copy: it lacks line {line.number} of the "
-                f"budget {root!r}, which {line.path.name!r} states. Nothing was charged or read. "
-                "Restore the newest copy of the ledger, or its lines with `missdp budget import`"
+                f"account {root!r}, which {line.path.name!r} states. Nothing was charged or read. "
+                "Restore the newest copy of the ledger"
                 f"{if_lost}"
             )
 
@@ -104,7 +103,7 @@ def check_has_lines(
 def _files_in(folder: Path) -> Iterator[Path]:
     with contextlib.suppress(OSError):
         for path in sorted(folder.glob("*.json")):
-            if not path.name.endswith(_MODEL) and path.is_file():
+            if path.is_file():
                 yield path
 
 

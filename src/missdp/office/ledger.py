@@ -322,6 +322,10 @@ class Ledger:
         self._follow(request, state, {} if started else {"reason": _text("reason", reason)})
         return state
 
+    def abandon(self, request: str) -> None:
+        """Mark a release that was started and will not end. It stays spent."""
+        self._follow(request, "abandoned", {})
+
     def finish(
         self,
         request: str,
@@ -437,6 +441,47 @@ class Ledger:
         started = (line for line in self.history(name) if line["state"] == "started")
         return [line for line in started if f"{line['budget']}/".startswith(f"{name}/")]
 
+    def summaries(self, name: str = "") -> list[dict[str, Any]]:
+        """Return what is spent and left of each account, and of which releases the end is open.
+
+        Parameters
+        ----------
+        name : str, default ""
+            Of an account, whose parts are included; by default of all.
+
+        Returns
+        -------
+        list of dict
+            The facts of each account, and ``spent``, ``failed`` and ``left`` in its currency.
+            ``releases_of_epsilon_1`` is how many of these fit into the rest. ``lines`` and ``head``
+            are of its chain. ``charges`` are by person and purpose. ``started`` and ``abandoned``
+            are ids of releases that did not end; they are spent.
+        """
+        ends = {line["request"]: line["state"] for line in self.history(name)}
+        found = []
+        for each, row in self.rows().items():
+            if not f"{each}/".startswith(f"{name}/" if name else ""):
+                continue
+            budget, charges = self.budget(each), self.charges(each)
+            open_ends = [(line["request"], ends[line["request"]]) for line in charges]
+            found.append(
+                {
+                    "account": each,
+                    **json.loads(row.facts.to_json()),
+                    "total_delta": row.facts.total_delta,
+                    "spent": float_up(row.spent),
+                    "failed": float_up(row.failed),
+                    "left": budget.left.amount,
+                    "releases_of_epsilon_1": budget.releases_left(),
+                    "lines": row.last,
+                    "head": row.head,
+                    "charges": _by_purpose(charges),
+                    "started": [one for one, state in open_ends if state == "started"],
+                    "abandoned": [one for one, state in open_ends if state == "abandoned"],
+                }
+            )
+        return found
+
     def verify(self, *heads: str | Path) -> dict[str, tuple[int, str]]:
         """Recompute every hash and sum from the first line on, and compare.
 
@@ -444,7 +489,7 @@ class Ledger:
         ----------
         *heads : str or Path
             Hashes of lines that must be there, as releases state them; or files that state them:
-            ``NAME.release.json``, a guarantee, a saved answer or an export. Without any, a ledger
+            a model, a guarantee, a saved answer or an export. Without any, a ledger
             whose last lines were cut off, or an old copy of it, seems whole.
 
         Returns
@@ -499,7 +544,7 @@ class Ledger:
         """Fill an empty ledger with the lines that `export_lines` wrote; return how many."""
         wrong = DataError(
             f"{str(path)!r} is not an export of a ledger. Expected a file written by "
-            "`missdp budget export`."
+            "`Ledger.export_lines`."
         )
         with replacing(OSError, *WRONG, by=wrong):
             text = Path(path).read_text(encoding="utf-8")
@@ -537,7 +582,7 @@ class Ledger:
         if not found:
             known = [row[0] for row in run("SELECT name FROM budgets")]
             raise ParameterError(
-                f"the ledger has no budget {name!r}. Create it with `missdp budget create`"
+                f"the ledger has no budget {name!r}. Create it with `missdp ledger create`"
                 f"{did_you_mean(name, known)}"
             )
         return _read(found[0])
@@ -594,7 +639,7 @@ def _of_release(document: Mapping[str, Any], content: bytes) -> _Stated:
     ledger = document.get("ledger") or {}
     release = document["release"] if "release" in document else ledger["request"]
     output = None
-    if "state" in document:  # it says which files are of the release
+    if "family" in document:  # a model, which is what was released
         output = hashlib.sha256(content).hexdigest()
     elif "release" not in document:
         output = answer_digest(document)
@@ -612,8 +657,8 @@ def _place_of(url: str) -> tuple[str, ...]:
 _ORDER = " ORDER BY root, number"
 _OTHER = "the request {0} was made for something else"
 _WAITS = (
-    "this budget needs the approval of another person. It is requested as {0}: once `missdp budget "
-    "approve` has approved that, run the same again with --request {0}"
+    "this budget needs the approval of another person. It is requested as {0}. Once another person "
+    "called Ledger.approve, start it from Python with request={0!r}"
 )
 
 
@@ -643,7 +688,7 @@ def _charged(
     if what.unit != facts.unit:
         raise ParameterError(
             f"the budget protects each {facts.unit!r}, and the release protects each "
-            f"{what.unit!r}; `missdp budget create --schema` makes a budget with the schema's unit"
+            f"{what.unit!r}; `missdp ledger create --schema` makes a budget with the schema's unit"
         )
     hashes = "SELECT 1 FROM lines WHERE root = ? AND schema_hash"
     if what.schema is not None and not what.new_schema:
@@ -770,6 +815,19 @@ def request_id(request: str | None) -> str:
     if not isinstance(found, str) or not re.fullmatch("[0-9a-f]{32}", found):
         raise ParameterError("request must be 32 hexadecimal digits, as `missdp` prints them")
     return found
+
+
+def _by_purpose(charges: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what each person spent on each purpose."""
+    sums: dict[tuple[str, str], tuple[int, Fraction]] = {}
+    for line in charges:
+        key = line["who"], line["purpose"]
+        count, spent = sums.get(key, (0, Fraction(0)))
+        sums[key] = count + 1, spent + Fraction(line["cost"])
+    return [
+        {"who": who, "purpose": purpose, "releases": count, "spent": float_up(spent)}
+        for (who, purpose), (count, spent) in sums.items()
+    ]
 
 
 def _text(name: str, value: Any, *, least: int = 0) -> str:

@@ -13,6 +13,7 @@ privacy risk in synthetic data", PoPETs, with codes of levels and bins for value
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -21,9 +22,10 @@ import numpy as np
 
 from missdp.accounting import Guarantee, WeightsOfRows
 from missdp.accounting.events import ROW
-from missdp.errors import DataError, ParameterError
+from missdp.errors import DataError, MissDPWarning, ParameterError
 from missdp.record import Record
 from missdp.schema import Categorical
+from missdp.synth.base import MissingValues, Synthesizer
 from missdp.table import Table
 from missdp.types import Flags, Floats, Ints
 
@@ -228,3 +230,15 @@ def _best(inside: Floats, outside: Floats) -> float:
     ends = np.unique([*inside, *outside, -np.inf])
     gains = [(inside > end).mean() - (outside > end).mean() for end in ends]
     return float(ends[int(np.argmax(gains))])
+
+
+def refit_of(model: Synthesizer) -> Refit:
+    """Return what makes synthetic rows of others as a model was made, with fresh noise."""
+    keep: MissingValues = "keep" if model.applied_strategy.models_holes else "fill"
+
+    def refit(rows: Table) -> Table:
+        with warnings.catch_warnings(action="ignore", category=MissDPWarning):  # said once, by then
+            again = type(model)(**model.fitted_.parameters).fit(rows)
+        return again.sample_table(missing_values=keep)
+
+    return refit

@@ -234,7 +234,7 @@ _POSTGRES_SAYS = {
     "55P03": f"it is locked by another program; {_UNWRITABLE}, so try again",
     "53100": f"the disk of the server is full; {_UNWRITABLE}",
     "25006": f"it is read-only; {_UNWRITABLE}",
-    "42P01": "there is no ledger in this database. Create it with `missdp budget create`",
+    "42P01": "there is no ledger in this database. Create it with `missdp ledger create`",
     "42501": f"this role may not do that; {_UNWRITABLE}",
     "23": f"it refuses what would rewrite it or repeat a request; {_UNWRITABLE}",
     "P0001": f"it refuses what would rewrite it; {_UNWRITABLE}",
@@ -366,7 +366,7 @@ class Store:
         if isinstance(path, Path) and not path.exists():
             if not create:
                 return LedgerError(
-                    f"no ledger at {str(path)!r}. Create it with `missdp budget create`."
+                    f"no ledger at {str(path)!r}. Create it with `missdp ledger create`."
                 )
             problem = (
                 "the folder is not writable"

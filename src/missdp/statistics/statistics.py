@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from missdp.accounting import Cost, Filter, PureEvent
-from missdp.errors import BudgetExceededError, DataError, ParameterError, number
+from missdp.errors import BudgetExceededError, DataError, MissDPError, ParameterError, number
 from missdp.schema import Numeric, Schema
 from missdp.schema.expressions import parse_names
+from missdp.schema.questions import OF_ROWS, Question, parse_question
 from missdp.statistics.answers import answered, check_width
 from missdp.statistics.asking import Asking, Statistic, Uncertainty, check_kind
 from missdp.statistics.estimates import Estimate, Histogram
@@ -53,6 +55,9 @@ class ImputedStatistics:
         What to do with a schema some of whose facts nobody has declared public.
     random_state : int or None
         None (the default) for releases. A seed is for tests and becomes a condition.
+    reads_text : bool, default False
+        Whether the rows were read from CSV files, which are refused if a row is malformed. The
+        guarantee then states that refusals are not private.
 
     Notes
     -----
@@ -98,11 +103,18 @@ class ImputedStatistics:
         confidence: float = 0.95,
         undeclared: str = "refuse",
         random_state: int | None = None,
+        reads_text: bool = False,
     ) -> None:
         if not isinstance(imputation, KNNImputation | None):
             raise ParameterError("imputation must be a KNNImputation or None")
         number("confidence", confidence, least=0.5, most=1.0, below=True)
-        session = open_table(table, budget=budget, random_state=random_state, undeclared=undeclared)
+        session = open_table(
+            table,
+            budget=budget,
+            random_state=random_state,
+            undeclared=undeclared,
+            reads_text=reads_text,
+        )
         self._change, facts = None, session.facts
         if imputation is not None:
             self._change = imputation.change(facts.schema)
@@ -210,7 +222,8 @@ class QueryRequest:
     Parameters
     ----------
     impute, match : str
-        Attribute names, separated by commas; one that holds a comma stands in backticks.
+        Attribute names, separated by commas; one that holds a comma stands in backticks. Both may
+        be blank if no attribute that the question reads may be missing.
     statistic : str
         A method of `ImputedStatistics`, such as "mean".
     of : str
@@ -246,8 +259,8 @@ class QueryRequest:
     1
     """
 
-    impute: str
-    match: str
+    impute: str = ""
+    match: str = ""
     statistic: str
     of: str = ""
     where: str = ""
@@ -273,14 +286,31 @@ class QueryRequest:
         (by,) = parse_names(self.by, schema) or (None,)
         return Statistic(self.statistic, of, self.where, self.uncertainty, by)
 
-    def imputation(self, schema: Schema) -> KNNImputation:
-        """Return how missing values are filled."""
+    def imputation(self, schema: Schema) -> KNNImputation | None:
+        """Return how missing values are filled; None if no value that is asked for may be missing.
+
+        Raises
+        ------
+        ParameterError
+            If an attribute that the question reads may be missing, and none is to be filled.
+        """
+        if not (self.impute.strip() or self.match.strip() or self.group.strip()):
+            self._check_complete(schema)
+            return None
         impute, match, group = (
             parse_names(text, schema) for text in (self.impute, self.match, self.group)
         )
         return KNNImputation(
             impute=impute, match_on=match, k=self.k, group=group, tie_breaks=self.tie_breaks or 1
         )
+
+    def _check_complete(self, schema: Schema) -> None:
+        known = [name for name in self.question(schema).reads(schema) if name in schema.names]
+        if incomplete := sorted(name for name in known if schema[name].nullable):
+            raise ParameterError(
+                f"attribute {incomplete[0]!r} may be missing. Fill it from similar rows with "
+                "impute=NAMES and match=NAMES, or ask about attributes that are complete."
+            )
 
 
 def run_query(
@@ -329,7 +359,12 @@ def run_query(
 
 
 def run_queries(
-    table: Table, requests: Sequence[QueryRequest], *, budget: Filter, undeclared: str = "refuse"
+    table: Table,
+    requests: Sequence[QueryRequest],
+    *,
+    budget: Filter,
+    undeclared: str = "refuse",
+    reads_text: bool = False,
 ) -> list[Estimate | Histogram]:
     """Answer several questions about rows that are imputed in one way.
 
@@ -343,6 +378,8 @@ def run_queries(
     budget : Filter
         Charged with the sum of their epsilons.
     undeclared : {"refuse", "accept"}
+        See `ImputedStatistics`.
+    reads_text : bool, default False
         See `ImputedStatistics`.
 
     Returns
@@ -379,7 +416,9 @@ def run_queries(
             "the question does not fit into what is left of the budget; nothing was computed or "
             "charged"
         )
-    statistics = ImputedStatistics(table, imputation, budget=budget, undeclared=undeclared)
+    statistics = ImputedStatistics(
+        table, imputation, budget=budget, undeclared=undeclared, reads_text=reads_text
+    )
     for question, cost in questions:
         statistics.check(question, cost)
     return [statistics.answer(question, cost) for question, cost in questions]
@@ -410,9 +449,128 @@ def check_queries(table: Table, requests: Sequence[QueryRequest]) -> None:
         statistics.check(question, cost)
 
 
+# Statistics of questions by the names of the methods that answer them.
+_METHODS = {"share": "proportion", "sd": "standard_deviation"}
+_TOTAL = ("count", "proportion", "mean", "sum")  # have intervals over sampling and imputation
+
+
+def read_questions(
+    texts: Sequence[str],
+    schema: Schema,
+    epsilon: float,
+    *,
+    uncertainty: Uncertainty | None = None,
+    **how: Any,
+) -> list[QueryRequest]:
+    """Return what questions such as ``mean(income) by region`` ask, as requests.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        The questions, as `missdp.schema.questions` reads them.
+    schema : Schema
+        Attributes that they may name.
+    epsilon : float
+        Of all questions together, in equal parts.
+    uncertainty : {"total", "noise", "worst-case"}, optional
+        See `Statistic`; by default "total".
+    **how : object
+        ``impute``, ``match``, ``k``, ``group`` and ``where`` of each `QueryRequest`.
+
+    Returns
+    -------
+    list of QueryRequest
+        One for each question.
+
+    Raises
+    ------
+    ParameterError
+        If a question cannot be read, or if "total" is asked for where it has no meaning.
+
+    Examples
+    --------
+    >>> from missdp.datasets import yrbss
+    >>> asked = read_questions(["share(gender = 'female')"], yrbss().schema(), 1.0)
+    >>> asked[0].statistic, asked[0].of
+    ('proportion', "gender = 'female'")
+    """
+    asked = [_fields(text, parse_question(text, schema, available=OF_ROWS)) for text in texts]
+    total = [one["statistic"] in _TOTAL and not one["by"] for one in asked]
+    if uncertainty == "total" and not all(total):
+        raise ParameterError(
+            "uncertainty='total' is for counts, shares, means and sums, each without by; the "
+            "intervals of others are of noise alone"
+        )
+    # A little less of each, so that together they are no more than what is spent.
+    part = epsilon / len(asked) * (1 - 2.0**-40 * (len(asked) > 1))
+    kind = uncertainty or "total"
+    return [QueryRequest(epsilon=part, uncertainty=kind, **one, **how) for one in asked]
+
+
+def _fields(text: str, question: Question) -> dict[str, Any]:
+    """Return a question as fields of a request."""
+    if question.what == "missing":
+        raise ParameterError(
+            "share(x is missing) is answered by `missdp estimate`, from a model. Missing cells of "
+            "private rows are filled here."
+        )
+    if len(question.by) > 1:
+        raise ParameterError("by names one attribute here: answers are for each of its levels")
+    of = ", ".join(f"`{name}`" for name in question.of)
+    if question.what == "share":
+        of = text[text.index("(") + 1 : text.rindex(")")].strip()
+    by = f"`{question.by[0]}`" if question.by else ""
+    return {"statistic": _METHODS.get(question.what, question.what), "of": of, "by": by}
+
+
+def needed_attributes(
+    requests: Sequence[QueryRequest], schema: Schema
+) -> tuple[Schema, set[str] | None]:
+    """Return what questions need, by public facts alone: attributes, and of which values.
+
+    None means that all is needed. That is so for a question that makes no sense and will be
+    refused, and where facts are open, which is a condition. It is also so where the facts about
+    some attributes alone would be refused: among many rules, a contradiction may be overlooked.
+
+    Parameters
+    ----------
+    requests : sequence of QueryRequest
+        As `run_queries` takes them.
+    schema : Schema
+        Public facts about all rows.
+
+    Returns
+    -------
+    schema : Schema
+        Of the attributes that are read.
+    valued : set of str or None
+        Attributes of which values are needed. Of the others, levels or bins are enough.
+
+    Examples
+    --------
+    >>> from missdp.datasets import yrbss
+    >>> facts = yrbss().schema()
+    >>> asked = read_questions(["count()"], facts, 1.0, impute="height", match="gender")
+    >>> some, valued = needed_attributes(asked, facts)
+    >>> some.names, valued
+    (('gender', 'height'), {'height'})
+    """
+    with contextlib.suppress(MissDPError):
+        first = requests[0]
+        imputation = first.imputation(schema)
+        shared = {*parse_names(first.match), *parse_names(first.group)}
+        valued = set() if imputation is None else {*imputation.impute}
+        valued = valued.union(*(request.question(schema).reads(schema) for request in requests))
+        if valued | shared <= {*schema.names} and not schema.undeclared:
+            wanted = schema.rule_set.connected_by_rules(valued | shared)
+            some = schema.subset(name for name in schema.names if name in wanted)
+            return some, {*some.names} if some.rules else valued
+    return schema, None
+
+
 def _planned(
     requests: Sequence[QueryRequest], schema: Schema
-) -> tuple[KNNImputation, list[tuple[Statistic, Cost]]]:
+) -> tuple[KNNImputation | None, list[tuple[Statistic, Cost]]]:
     """Return how cells are filled, and all questions with their costs."""
     if not requests:
         raise ParameterError("ask at least one question")

@@ -345,7 +345,12 @@ class TableRows:
 
 
 def open_table(
-    table: Table, *, budget: Filter, random_state: int | None = None, undeclared: str = "refuse"
+    table: Table,
+    *,
+    budget: Filter,
+    random_state: int | None = None,
+    undeclared: str = "refuse",
+    reads_text: bool = False,
 ) -> Session:
     """Return a session on the rows of a table.
 
@@ -359,6 +364,8 @@ def open_table(
         A seed, for tests and examples. None: noise from the operating system.
     undeclared : {"refuse", "accept"}
         What to do about facts of the schema that nobody has declared public.
+    reads_text : bool, default False
+        Whether the rows were read from CSV files, which are refused if a row is malformed.
 
     Returns
     -------
@@ -380,7 +387,7 @@ def open_table(
     """
     rows = TableRows.of(table)
     conditions = [*domain_conditions(table.schema, undeclared), RowFunctionsTested()]
-    if any(attribute.refuses for attribute in table.schema):
+    if reads_text or any(attribute.refuses for attribute in table.schema):
         conditions.append(RefusalsNotPrivate())
     return Session(rows, budget=budget, noise=NoiseSource.of(random_state), conditions=conditions)
 

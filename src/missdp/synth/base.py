@@ -220,9 +220,23 @@ class Synthesizer(Estimator):
         """The id of the release whose file holds the model."""
         return self.fitted_.release
 
-    @release_.setter
-    def release_(self, release: str) -> None:
-        self._fitted = replace(self.fitted_, release=release)
+    @property
+    def ledger_(self) -> dict[str, Any] | None:
+        """The line of a ledger that paid for the release, if one did."""
+        return self.fitted_.ledger
+
+    def record_release(self, release: str, ledger: Mapping[str, Any] | None = None) -> None:
+        """Note the id of the release whose file will hold the model, and what paid for it.
+
+        Parameters
+        ----------
+        release : str
+            The id.
+        ledger : mapping, optional
+            The line of a ledger that was charged.
+        """
+        entry = None if ledger is None else dict(ledger)
+        self._fitted = replace(self.fitted_, release=release, ledger=entry)
 
     @property
     def model_(self) -> Any:

@@ -6,6 +6,7 @@ The file is JSON, readable by anyone, executed by no one.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -71,6 +72,8 @@ class Fitted(Record):
         Whether counts of drawn rows vary less than those of independent rows.
     release : str or None
         The id of the release whose file holds the model.
+    ledger : dict of str to object, or None
+        The line of a ledger that paid for the release: account, request, number and hash.
     """
 
     family: str
@@ -91,6 +94,7 @@ class Fitted(Record):
     limits: BudgetLimits | None
     draws: Draws
     release: str | None
+    ledger: dict[str, Any] | None = None
 
     @cached_property
     def unbinned(self) -> Schema:
@@ -185,6 +189,18 @@ def read_document(path: Path) -> Mapping[str, Any]:
 def not_a_model(path: Path) -> DataError:
     """Return the error that refuses a file."""
     return DataError(
-        f"{str(path)!r} is not a missdp model. Expected a .model.json file written by "
-        "`missdp synthesize`."
+        f"{str(path)!r} is not a missdp model. Expected a file that `missdp fit` or "
+        "`missdp synthesize` wrote."
     )
+
+
+def release_in(path: Path) -> str | None:
+    """Return the id of the release whose model a file is, or None."""
+    if path.suffix != ".json" or not path.is_file():
+        return None
+    try:
+        document = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    found = document.get("release") if isinstance(document, dict) and "family" in document else None
+    return found if isinstance(found, str) and re.fullmatch("[0-9a-f]{32}", found) else None

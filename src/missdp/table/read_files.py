@@ -276,7 +276,5 @@ def _check_is_file(path: Path) -> None:
         if path.is_file():
             return
         if path.is_dir():
-            hint = (
-                ": it is a folder; to read all Parquet files in it, say so (--parts, Rows.of_parts)"
-            )
+            hint = ": it is a folder; to read all Parquet files in it, use Rows.of_parts"
     raise DataError(f"no data file at {str(path)!r}{hint}")

@@ -1,5 +1,6 @@
 """Commands that charge a ledger: first, once, and found again whatever kills them."""
 
+import hashlib
 import json
 import shlex
 import signal
@@ -11,31 +12,28 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from missdp import AIM, AllPairs, PrivBayes, Schema, load
-from missdp.accounting import Filter, Guarantee, MissingCompletelyAtRandom, PureEvent
-from missdp.cli.charges import _Charged
+from missdp.accounting import Filter, PureEvent
+from missdp.cli.charge import Charged
 from missdp.cli.main import main
-from missdp.cli.release_files import Release
 from missdp.errors import BudgetExceededError, DataError, LedgerError, ParameterError, SchemaError
 from missdp.office import Ledger, Purpose, ledger
 from missdp.schema import Categorical, Unit
 from missdp.session import CountedRows, SecureNoise, Session
 from missdp.sources import MemorySource, strategy_named
 from missdp.statistics import open_table
-from missdp.synth.base import Synthesizer
 from missdp.table import Table
 from missdp.table.read_files import DataFile
 
 URL = "sqlite:///budget.db"
-ID = "0123456789abcdef" * 2
-FIT = "synthesize data.csv --schema schema.toml -o out.csv --method privbayes --epsilon 1 --delta 0"
-ASK = "--schema schema.toml --impute age --match größe --mean age --epsilon 0.25"
+SYNTHESIZE = "synthesize data.csv --schema schema.toml -o out.csv --epsilon 1 --delta 0"
+FIT = "fit data.csv --schema schema.toml -o out.json --method privbayes --epsilon 1 --delta 0"
+ASK = "--schema schema.toml --impute age --match größe 'mean(age)' --epsilon 0.25"
 QUERY = f"query data.csv {ASK}"
-PAID = f"--budget {URL}#patients-2026"
-VERIFY = f"budget verify --budget {URL} --head"
+PAID = f"--ledger {URL} --account patients-2026"
+VERIFY = f"ledger verify --ledger {URL} --head"
 READING = ("_readable", "approximate_length")
 
 
@@ -70,79 +68,87 @@ def read_when(office, monkeypatch):
     return seen
 
 
-def test_a_request_stands_for_the_rows_that_it_names(told, ok, fails, office):
-    with duckdb.connect("data.duckdb") as database:
-        database.execute("CREATE TABLE answers AS FROM read_csv('data.csv', all_varchar=true)")
-    asked, paid = f"query data.duckdb {ASK}", f"--budget {URL}#patients-2026"
-    chosen = "--select 'SELECT * FROM answers'"
-    again = f"{paid} --request {told(f'budget request {asked} {chosen} {paid}')['request']}"
-    for other in ("--select 'SELECT * FROM answers LIMIT 9'", "--table answers"):
-        fails(2, "for something else", f"{asked} {other} {again}")
-    assert spent(office) == 0
-    ok(f"{asked} {chosen} {again}")
-
-
-def test_a_release_says_which_line_paid_for_it_and_the_line_what_was_released(ok, fails, office):
-    out = ok(f"{FIT} --guarantee g.json {PAID} --purpose report --ticket T-7")
-    note = json.loads(Path("out.release.json").read_text())
-    assert note["ledger"]["head"] in out
-    assert note["ledger"]["request"] == note["release"]
-    started, released = office.history()[1:]
-    assert (started["state"], started["purpose"], started["ticket"]) == ("started", "report", "T-7")
-    assert (released["state"], released["request"]) == ("released", note["release"])
-    assert office.verify(note["ledger"]["head"])["patients-2026"][0] == 3
-    assert spent(office) == 1
-    assert Guarantee.from_json(Path("g.json").read_text()).epsilon == 1
-    assert json.loads(Path("g.json").read_text())["ledger"] == note["ledger"]
+def test_a_model_states_the_line_that_paid_for_it(ok, told, fails, office):
+    document = told(f"{FIT} {PAID} --purpose report")
+    model = load("out.json")
+    line = model.ledger_
+    assert line == document["ledger"]
+    assert line["request"] == model.release_ == document["release"]
+    assert line["head"] in ok(f"{FIT} {PAID} --overwrite -o other.json") or line["lines"] == 2
+    started, released = office.history()[1:3]
+    assert (started["state"], started["purpose"]) == ("started", "report")
+    assert (released["state"], released["request"]) == ("released", model.release_)
+    assert released["output"] == hashlib.sha256(Path("out.json").read_bytes()).hexdigest()
+    assert office.verify(line["head"])["patients-2026"][0] == 5
+    assert spent(office) == 2
     office.export_lines("lines.jsonl")
-    heads = ("out.release.json", "g.json", "lines.jsonl")
+    heads = ("out.json", "lines.jsonl")
     ok(f"{VERIFY} {' --head '.join(heads)}")
     old = Ledger("sqlite:///old.db")
     Path("old.jsonl").write_text(Path("lines.jsonl").read_text().splitlines(keepends=True)[0])
     old.import_lines("old.jsonl")
     for head in heads:
-        fails(9, "was cut or restored", f"budget verify --budget sqlite:///old.db --head {head}")
-    Path("out.release.json").write_text(json.dumps(note))  # written otherwise
-    fails(9, "was changed", f"{VERIFY} out.release.json")
-    Path("out.release.json").write_text(json.dumps({**note, "release": "f" * 32}))
-    fails(9, "lacks the release", f"{VERIFY} out.release.json")
+        fails(9, "was cut or restored", f"ledger verify --ledger sqlite:///old.db --head {head}")
+    text = json.loads(Path("out.json").read_text())
+    Path("out.json").write_text(json.dumps(text))  # written otherwise
+    fails(9, "was changed", f"{VERIFY} out.json")
+    Path("out.json").write_text(json.dumps({**text, "release": "f" * 32}))
+    fails(9, "lacks the release", f"{VERIFY} out.json")
 
 
-def test_a_query_is_charged_once_and_a_retry_shows_the_saved_answer(
-    ok, told, fails, office, monkeypatch
-):
-    monkeypatch.setenv("MISSDP_BUDGET", f"{URL}#patients-2026")
-    asked = f"{QUERY} --request {ID}"
-    found = told(asked)
-    assert found["ledger"]["request"] == ID
-    Path("answer.json").write_text(json.dumps(found))
-    ok(f"{VERIFY} answer.json")
-    Path("answer.json").write_text(json.dumps({**found, "value": 5.0}))
-    fails(9, "was changed", f"{VERIFY} answer.json")
-    Path("data.csv").unlink()  # nothing is read
-    assert told(asked) == found
-    text = ok(asked)
-    assert f"{found['value']:.6g}" in text
-    assert ID in text
-    for other in ("--where 'age > 5'", "--purpose another"):
-        fails(2, "", f"{asked} {other}")
+def test_rows_of_a_paid_model_are_free(ok, told, office):
+    document = told(f"{SYNTHESIZE} {PAID}")
+    assert document["ledger"] == load("out.model.json").ledger_
+    label = json.loads(Path("out.csv.synthetic.json").read_text())
+    assert label["release"] == document["release"] == document["ledger"]["request"]
+    ok("sample out.model.json -o more.csv --rows 5")
+    assert (spent(office), states(office)) == (1, ["created", "started", "released"])
+
+
+def test_an_answer_is_stored_in_the_ledger_and_verified(ok, told, fails, office, monkeypatch):
+    monkeypatch.setenv("MISSDP_LEDGER", URL)
+    monkeypatch.setenv("MISSDP_ACCOUNT", "patients-2026")
+    answer = told(QUERY)
+    Path("answer.json").write_text(json.dumps(answer))
+    ok("ledger verify --head answer.json")
+    Path("answer.json").write_text(json.dumps({**answer, "value": 5.0}))
+    fails(9, "was changed", "ledger verify --head answer.json")
+    (released,) = (line for line in told("ledger log")["lines"] if line["state"] == "released")
+    assert released["answer"]["document"]["value"] == answer["value"]
     assert spent(office) == Fraction(1, 4)
+
+
+def test_the_file_of_a_project_names_the_account(ok, told, office, monkeypatch):
+    Path("missdp.toml").write_text(
+        f'schema = "schema.toml"\nledger = "{URL}"\naccount = "patients-2026"\ndelta = 0\n'
+    )
+    office.create("other", epsilon=1.0)
+    Path("below").mkdir()
+    monkeypatch.chdir("below")
+    ok("fit ../data.csv --epsilon 1 --method privbayes -o m.json")
+    model = load("m.json")
+    assert (model.delta, model.ledger_["budget"]) == (0.0, "patients-2026")
+    (shown,) = told("ledger show")["accounts"]
+    assert shown["spent"] == 1
+    assert "missdp.toml: schema, ledger, account, delta" in ok("version --verbose")
+    ok("fit ../data.csv --epsilon 1 --method privbayes -o n.json --account other")
+    assert load("n.json").ledger_["budget"] == "other"
 
 
 @pytest.mark.long
-def test_a_query_that_is_killed_before_its_answer_is_saved_is_spent(fails, office):
+def test_a_query_that_is_killed_before_its_answer_is_saved_is_spent(ok, office):
     office.close()
-    killed((_Charged, "finish", "before"), f"{QUERY} {PAID} --request {ID}")
-    fails(9, "nothing is charged or drawn again", f"{QUERY} {PAID} --request {ID}")
+    killed((Charged, "finish", "before"), f"{QUERY} {PAID}")
     assert spent(office) == Fraction(1, 4)
+    assert "started, not finished; it is spent" in ok(f"ledger show --ledger {URL}")
 
 
 def test_the_hash_of_parameters_tells_no_seed(ok, office):
     for seed in (1, 2):
-        ok(f"budget request {FIT} --seed {seed} {PAID}")
-    first, second = office.history()[1:]
+        ok(f"{FIT} --seed {seed} {PAID} --overwrite")
+    first, second = (line for line in office.history() if line["state"] == "started")
     assert first["parameters"] == second["parameters"]
-    assert first["file"] == "out.csv"
+    assert first["file"] == "out.json"
     kinds = {one["kind"] for one in first["conditions"]}
     assert kinds == {"PublicDomain", "RowFunctionsTested", "RefusalsNotPrivate", "ExplicitSeed"}
 
@@ -170,46 +176,48 @@ def test_what_is_refused_is_charged_nothing_and_recorded(office, fails):
     assert not list(Path().glob("out*"))
 
 
-def test_another_person_approves_a_command(office, ok, told, fails):
+def test_an_account_with_approvals_is_not_charged(office, fails):
     office.create("patients-2027", epsilon=1.0, approval=True)
-    paid = f"--budget {URL}#patients-2027"
-    filed = told(f"budget request {QUERY} {paid}")["request"]
-    one, approve = f"{paid} --request {filed}", f"budget approve {filed} --budget {URL}"
-    fails(9, "not approved", f"{QUERY} {one}")
-    fails(9, "another person", approve)
-    ok(f"{approve} --as bob")
-    for other in ("--epsilon 0.5", "--where 'age > 5'", "--purpose x", "--ticket x"):
-        fails(2, "for something else", f"{QUERY} {one} {other}")
-    ok(f"{QUERY} {one}")
-    asked = fails(9, "needs the approval", f"{FIT} {paid}").split()[-1]  # filed by itself
-    ok(f"budget refuse {asked} --budget {URL} --reason 'too much'")
-    fails(9, "was refused", f"{FIT} {paid} --request {asked}")
-    assert office.row("patients-2027").spent == Fraction(1, 4)
+    asked = f"{QUERY} --ledger {URL} --account patients-2027"
+    fails(9, "needs the approval of another person", asked)
+    assert office.row("patients-2027").spent == 0
 
 
-def test_create_show_history_export_and_import(office, ok, told, fails):
-    create = f"budget create t --budget {URL} --epsilon 1"
+def test_create_show_and_log(office, ok, told, fails):
+    create = f"ledger create --account t --ledger {URL} --epsilon 1"
     ok(f"{create} --delta 1e-6 --failure 1e-9")
     fails(2, "exists already", create)
-    for wrong in ("--epsilon 0", "--epoch-of t --disjoint-epochs"):
-        fails(2, "", f"{create.replace(' t ', ' u ')} {wrong}")
+    fails(2, "", f"{create.replace(' t ', ' u ')} --epsilon 0")
+    fails(2, "--account is required", create.replace("--account t ", ""))
     office.create("patients-2026/ada", epsilon=1.0)
-    ok(f"{QUERY} --budget {URL}#patients-2026/ada --purpose 'age report'")
-    show = f"budget show patients-2026 --budget {URL}"
+    ok(f"{QUERY} --ledger {URL} --account patients-2026/ada --purpose 'age report'")
+    show = f"ledger show --account patients-2026 --ledger {URL}"
     out = ok(show)
     assert "8.3% of 3 pure" in out
     assert "age report, 0.25" in out
-    found = told(show)["budgets"]
+    found = told(show)["accounts"]
     assert [one["left"] for one in found] == [2.75, 0.75]
-    assert told(show.replace("2026", "2026/ada"))["budgets"] == found[1:]
-    assert len(told(f"budget show --budget {URL}")["budgets"]) == 3
+    assert told(show.replace("2026", "2026/ada"))["accounts"] == found[1:]
+    assert len(told(f"ledger show --ledger {URL}")["accounts"]) == 3
     fails(2, "", show.replace("-2026", ""))
-    out = ok(f"{show} --report")
-    assert out.count("fixed in advance: epsilon 0.25 (a report; grants nothing)") == 2
-    assert "age report" in ok(f"budget history patients-2026 --budget {URL}")
-    ok(f"budget export -o lines.jsonl --budget {URL}")
-    ok("budget import lines.jsonl --budget sqlite:///b.db")
+    assert "age report" in ok(f"ledger log --account patients-2026 --ledger {URL}")
+    office.export_lines("lines.jsonl")
+    Ledger("sqlite:///b.db").import_lines("lines.jsonl")
     assert Ledger("sqlite:///b.db").verify() == office.verify()
+
+
+def test_a_release_that_will_not_end_is_abandoned_and_stays_spent(office, ok, told, fails):
+    started = office.start("patients-2026", [PureEvent(epsilon=0.5)])
+    at = f"--ledger {URL}"
+    assert f"release {started.request}: started, not finished" in ok(f"ledger show {at}")
+    assert told(f"ledger show {at}")["accounts"][0]["started"] == [started.request]
+    ok(f"ledger abandon {started.request} {at}")
+    (shown,) = told(f"ledger show {at}")["accounts"]
+    assert (shown["started"], shown["abandoned"]) == ([], [started.request])
+    assert shown["spent"] == 0.5
+    fails(9, "cannot be abandoned", f"ledger abandon {started.request} {at}")
+    fails(9, "no request", f"ledger abandon {'0' * 32} {at}")
+    office.verify()
 
 
 JOBS = """
@@ -230,43 +238,17 @@ name = "job"
 kind = "categorical"
 nullable = true
 """
-TWO_QUESTIONS = """
-[[question]]
-statistic = "count"
-
-[[question]]
-statistic = "mean"
-of = "income"
-by = "job"
-"""
 
 
-@pytest.mark.parametrize("asked", ["--mean income --by job", "--questions two.toml"])
+@pytest.mark.parametrize("asked", ["'mean(income) by job'", "'count()' 'mean(income) by job'"])
 def test_a_question_refused_by_public_facts_is_not_charged(office, fails, monkeypatch, asked):
     Path("jobs.toml").write_text(f"{JOBS}levels = {[f'j{k}' for k in range(60)]}\n")
     Path("jobs.csv").write_text("age,income,job\n1,1,j0\n2,,j1\n2,5,\n" * 20)
-    Path("two.toml").write_text(TWO_QUESTIONS)
     before, looks = states(office), read_when(office, monkeypatch)
     filled = "--impute income,job --match age --epsilon 0.2"
     command = f"query jobs.csv --schema jobs.toml {filled} {asked} {PAID}"
     assert "noise alone" in fails(2, "group of 10,000 rows", command)
     assert (states(office), spent(office), looks) == (before, 0, [])
-
-
-def test_show_tells_what_all_is_worth_before_values_went_missing(office, ok, told, fails, survey):
-    ok(f"{FIT} --missing observed --model a.json {PAID}")
-    ok(f"{QUERY} {PAID}")
-    show, known = f"budget show --budget {URL}", "--model a.json --observed 0.5"
-    (found,) = told(f"{show} {known}")["budgets"]
-    own = load("a.json").ground_truth_guarantee(
-        MissingCompletelyAtRandom({"größe": 0.5, "age": 0.5})
-    )
-    assert found["ground_truth"]["assumption"]["kind"] == "MissingCompletelyAtRandom"
-    # The query sees rows whatever they lack: its charge is not made smaller.
-    assert own.epsilon + 0.25 <= found["ground_truth"]["epsilon"] + 1e-9 < 1.25
-    assert "a report; grants nothing" in ok(f"{show} {known}")
-    for wrong in ("--model a.json", "--observed 0.5", f"--model {survey}/m.json --observed 0.5"):
-        fails(2, "", f"{show} {wrong}")
 
 
 def with_another_schema(office, _):
@@ -275,11 +257,6 @@ def with_another_schema(office, _):
 
 def spent_already(office, _):
     office.start("patients-2026", [PureEvent(epsilon=3.0)])
-
-
-def asked_for(office, _):
-    office.create("visits", epsilon=1.0, approval=True)
-    office.request("visits", [PureEvent(epsilon=0.5)], request=ID)
 
 
 def with_a_late_clock(_, monkeypatch):
@@ -313,29 +290,24 @@ def untouched(*_):
     pass
 
 
-AT = f"{QUERY} --budget"
+AT = f"{QUERY} --ledger"
+ACCOUNT = "--account patients-2026"
 REFUSED = {
-    "no budget named": (2, "must name a budget", untouched, f"{AT} {URL}"),
-    "unknown table": (2, "Did you mean", untouched, f"{AT} {URL}#patients-2025"),
-    "wrong id": (2, "32 hexadecimal", untouched, f"{QUERY} {PAID} --request mine"),
-    "no ledger": (2, "are for --budget", untouched, f"{QUERY} --purpose report"),
-    "wrong URL": (2, "URL", untouched, f"{AT} mysql://u:SECRET@h/d#t"),
-    "absent": (9, "no ledger at", untouched, f"{AT} sqlite:///none.db#t"),
+    "no account named": (2, "--ledger requires --account", untouched, f"{AT} {URL}"),
+    "unknown account": (2, "Did you mean", untouched, f"{AT} {URL} --account patients-2025"),
+    "no ledger": (2, "require --ledger", untouched, f"{QUERY} --purpose report"),
+    "wrong URL": (2, "URL", untouched, f"{AT} mysql://u:SECRET@h/d {ACCOUNT}"),
+    "absent": (9, "no ledger at", untouched, f"{AT} sqlite:///none.db {ACCOUNT}"),
     "other schema": (3, "--new-schema", with_another_schema, f"{QUERY} {PAID}"),
     "exhausted": (4, "does not fit", spent_already, f"{QUERY} {PAID}"),
-    "no approver": (9, "needs the approval", asked_for, f"{AT} {URL}#visits"),
-    "own request": (
-        9,
-        "another person",
-        asked_for,
-        f"budget approve {ID} --budget {URL} --as head",
-    ),
     "clock going back": (9, "clock", with_a_late_clock, f"{QUERY} {PAID}"),
     "corrupt": (9, "damaged", damaged, f"{QUERY} {PAID}"),
     "locked": (9, "locked", locked, f"{QUERY} {PAID}"),
-    "wrong password": (9, "password", untouched, f"{AT} postgresql://a:SECRET@/d?host=/nowhere#t"),
+    "wrong password": (
+        9, "password", untouched, f"{AT} postgresql://a:SECRET@/d?host=/nowhere {ACCOUNT}",
+    ),
     "newer version": (9, "newer version", of_a_newer_version, f"{QUERY} {PAID}"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -374,15 +346,15 @@ def test_without_the_ledger_that_a_schema_names_nothing_is_read(
         for name in READING:
             patched.setattr(DataFile, name, lambda *_: pytest.fail("rows were read"))
         for command in (FIT, QUERY):
-            for paid in ("", f"--budget {URL}#visits"):
+            for paid in ("", f"--ledger {URL} --account visits"):
                 fails(9, refused, f"{command} {paid}")
         if named.startswith(URL):
-            fails(9, refused, f"{AT} sqlite:///other.db#patients-2026")
+            fails(9, refused, f"{AT} sqlite:///other.db --account patients-2026")
         for budget in (None, Filter(9.0), office.budget("visits")):
             with pytest.raises(LedgerError, match=refused):
                 PrivBayes(epsilon=1.0, budget=budget).fit("data.csv", schema=schema)
         assert "started" not in states(office)
-    ok(f"{AT} {URL}#patients-2026/eve")
+    ok(f"{AT} {URL} --account patients-2026/eve")
     table = Table.read("data.csv", schema)
     for taken in (None, Filter(9.0)):
         with pytest.raises(LedgerError):
@@ -432,31 +404,29 @@ def test_a_fit_to_a_path_reads_nothing_before_it_is_charged(office, monkeypatch)
     assert office.row("people").spent == 0
 
 
-# Whatever kills a run: no output without its charge, no charge or draw twice
+# Whatever kills a run: no output without its charge, and what is charged stays charged
 BOUNDARIES = {
-    "before the charge": (Ledger, "start", "before"),
-    "after the charge": (Ledger, "start", "after"),
-    "before the model is kept": (Release, "keep", "before"),
-    "after the model is kept": (Release, "keep", "after"),
-    "before files are in place": (Release, "commit", "before"),
-    "after files are in place": (Release, "commit", "after"),
-    "after it is recorded": (_Charged, "finish", "after"),
+    "before the charge": ("Ledger", "start", "before"),
+    "after the charge": ("Ledger", "start", "after"),
+    "before the model is saved": ("fit", "write_atomically", "before"),
+    "after the model is saved": ("fit", "write_atomically", "after"),
+    "before it is recorded": ("Charged", "finish", "before"),
+    "after it is recorded": ("Charged", "finish", "after"),
 }
-
-KEPT = {"after the model is kept", "before files are in place"}
-WHOLE = {"after files are in place", "after it is recorded"}
-QUICK = {"before the charge", "after the model is kept", "after files are in place"}
+SAVED = {"after the model is saved", "before it is recorded", "after it is recorded"}
+QUICK = {"after the charge", "after the model is saved"}
 
 
 DYING = """
 import os, signal, sys
-from missdp.cli.charges import _Charged
+from importlib import import_module
+from missdp.cli.charge import Charged
 from missdp.cli.main import main
-from missdp.cli.release_files import Release
 from missdp.office import Ledger
 
 owner, name, when, *arguments = sys.argv[1:]
-owner = {kind.__name__: kind for kind in (_Charged, Ledger, Release)}[owner]
+fit = import_module("missdp.cli.fit")
+owner = {"Charged": Charged, "Ledger": Ledger, "fit": fit}[owner]
 real = getattr(owner, name)
 
 def dying(*given, **named):
@@ -477,7 +447,8 @@ def killed(where, command):
     A fork would do no good: libraries that read tables have threads here, and crash in its child.
     """
     owner, name, when = where
-    started = (sys.executable, "-c", DYING, owner.__name__, name, when, *shlex.split(command))
+    owner = getattr(owner, "__name__", owner)
+    started = (sys.executable, "-c", DYING, owner, name, when, *shlex.split(command))
     assert subprocess.run(started, check=False).returncode == -signal.SIGKILL
 
 
@@ -486,36 +457,25 @@ def killed(where, command):
     "boundary",
     [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in BOUNDARIES],
 )
-def test_a_run_that_is_killed_is_charged_once_and_draws_once(office, run, boundary, monkeypatch):
+def test_a_killed_run_stays_charged_and_the_ledger_shows_it(office, ok, told, fails, boundary):
     office.close()
-    command = f"{FIT} {PAID} --request {ID}"
-    killed(BOUNDARIES[boundary], command)
-    charged = spent(office)
-    outputs = {path for path in Path().glob("out*") if path.stat().st_size > 2000}
-    assert charged == (0 if boundary == "before the charge" else 1)
-    assert charged or not outputs  # no output without its charge
-    drawn, real = [], Synthesizer.fit
-    monkeypatch.setattr(Synthesizer, "fit", lambda *a, **k: drawn.append(1) or real(*a, **k))
-    code, out, err = run(command)
-    if boundary == "before the charge":
-        assert (code, "--overwrite" in err) == (5, True)  # the claim of a dead run stands there
-        assert run(f"{command} --overwrite")[0] == 0
-        assert drawn == [1]
-    elif boundary in WHOLE:
-        assert (code, "charged once" in out) == (0, True)
-        released = office.history()[-1]
-        assert released["state"] == "released"
-        guarantee = load("out.model.json").guarantee_  # whoever recorded it
-        assert released["conditions"] == [one.to_dict() for one in guarantee.conditions]
-    else:
-        for _ in range(2):
-            assert (code, "started before and is spent" in err) == (9, True)
-            model = Path(f"out-{ID}.model.json")
-            assert model.exists() == (str(model) in err) == (boundary in KEPT)
-            code, _, err = run(f"{command} --overwrite")
-        assert not model.exists() or run(f"sample {model} -o more.csv --rows 5")[0] == 0
-    assert spent(office) == 1
-    assert len(drawn) == (boundary == "before the charge")
+    killed(BOUNDARIES[boundary], f"{FIT} {PAID}")
+    charged = boundary != "before the charge"
+    assert spent(office) == charged
+    assert Path("out.json").exists() == (boundary in SAVED)
+    (shown,) = told(f"ledger show --ledger {URL}")["accounts"]
+    recorded = boundary == "after it is recorded"
+    assert len(shown["started"]) == (charged and not recorded)
+    if boundary in SAVED:  # the model is whole, states its charge, and gives rows for free
+        assert load("out.json").ledger_["request"] == office.history()[1]["request"]
+        ok("sample out.json -o more.csv --rows 5")
+        ok(f"{VERIFY} out.json")
+        fails(5, "which was paid for", f"{FIT} {PAID}")
+    for request in shown["started"]:
+        ok(f"ledger abandon {request} --ledger {URL}")
+        assert told(f"ledger show --ledger {URL}")["accounts"][0]["abandoned"] == [request]
+    ok(f"{FIT} {PAID} --overwrite")  # another release, which is charged by itself
+    assert spent(office) == charged + 1
     office.verify()
 
 
@@ -532,14 +492,14 @@ def restored_to(lines, copy="old.db"):
     return made
 
 
-@pytest.mark.parametrize("command", [f"{FIT} --overwrite", QUERY, f"budget request {QUERY}"])
+@pytest.mark.parametrize("command", [f"{FIT} --overwrite", QUERY])
 def test_older_ledger_beside_a_release_is_refused(ok, fails, office, command):
     ok(f"{FIT} {PAID}")
     old = restored_to(1)
-    older = "--budget sqlite:///old.db#patients-2026"
+    older = "--ledger sqlite:///old.db --account patients-2026"
     fails(
         9,
-        f"{OLDER} 2 of the budget 'patients-2026', which 'out.release.json'",
+        f"{OLDER} 2 of the account 'patients-2026', which 'out.json'",
         f"{command} {older}",
     )
     assert (spent(old), states(old)) == (0, ["created"])
@@ -549,7 +509,7 @@ def test_older_ledger_beside_a_release_is_refused(ok, fails, office, command):
 def test_older_ledger_beside_a_saved_answer_is_refused(told, fails, office):
     Path("answer.json").write_text(json.dumps(told(f"{QUERY} {PAID}")))
     restored_to(1)
-    fails(9, OLDER, f"{FIT} --budget sqlite:///old.db#patients-2026")
+    fails(9, OLDER, f"{FIT} --ledger sqlite:///old.db --account patients-2026")
 
 
 def test_other_budgets_of_a_folder_are_not_compared(ok, office):
@@ -557,7 +517,7 @@ def test_other_budgets_of_a_folder_are_not_compared(ok, office):
     Ledger("sqlite:///visits.db").create("visits", epsilon=3.0)
     Path("broken.json").write_text('{"ledger": 1')
     Path("list.json").write_text('["ledger"]')
-    ok(f"{QUERY} --budget sqlite:///visits.db#visits")
+    ok(f"{QUERY} --ledger sqlite:///visits.db --account visits")
 
 
 def test_files_beside_the_schema_are_looked_at(ok, fails, office, tmp_path):
@@ -566,7 +526,7 @@ def test_files_beside_the_schema_are_looked_at(ok, fails, office, tmp_path):
     Path("elsewhere").mkdir()
     Path("data.csv").rename("elsewhere/data.csv")
     other = QUERY.replace("data.csv", "elsewhere/data.csv")
-    fails(9, OLDER, f"{other} --budget sqlite:///old.db#patients-2026")
+    fails(9, OLDER, f"{other} --ledger sqlite:///old.db --account patients-2026")
 
 
 STATING_NOTHING = [
@@ -586,13 +546,13 @@ def test_a_file_that_states_no_line_stops_no_charge(told, office, wrong):
 def test_create_over_a_lost_ledger_is_refused(ok, fails, office):
     ok(f"{FIT} {PAID}")
     Path("budget.db").rename("away.db")
-    create = "budget create patients-2026 --epsilon 3"
-    fails(9, f"{OLDER} 2", f"{create} --budget {URL}")
+    create = "ledger create --account patients-2026 --epsilon 3"
+    fails(9, f"{OLDER} 2", f"{create} --ledger {URL}")
     assert not Path("budget.db").exists()
-    fails(9, f"{OLDER} 2", f"budget create patients-2026/eve --epsilon 1 --budget {URL}")
-    said = ok(f"budget create visits --epsilon 3 --budget {URL}")
+    fails(9, f"{OLDER} 2", f"ledger create --account patients-2026/eve --epsilon 1 --ledger {URL}")
+    said = ok(f"ledger create --account visits --epsilon 3 --ledger {URL}")
     assert "Made a new ledger" in said
-    assert "Made a new ledger" not in ok(f"budget create more --epsilon 3 --budget {URL}")
+    assert "Made a new ledger" not in ok(f"ledger create --account more --epsilon 3 --ledger {URL}")
 
 
 @pytest.mark.parametrize("command", [FIT, QUERY])
@@ -600,7 +560,7 @@ def test_release_without_a_ledger_says_so(folder, command, capsys):
     assert main(shlex.split(command)) == 0
     lines = [line for line in capsys.readouterr().err.splitlines() if "no ledger recorded" in line]
     assert len(lines) == 1
-    assert "missdp budget create" in lines[0]
+    assert "missdp ledger create" in lines[0]
 
 
 def test_release_with_a_ledger_does_not_say_so(office, capsys):
@@ -608,21 +568,13 @@ def test_release_with_a_ledger_does_not_say_so(office, capsys):
     assert "no ledger recorded" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [FIT, QUERY, f"budget request {QUERY}"])
-def test_as_names_who_is_charged(ok, fails, office, command):
-    ok(f"{command} {PAID} --as eve")
-    assert {line["who"] for line in office.history()[1:]} == {"eve"}
-    fails(2, "are for --budget", f"{QUERY} --as eve")
-
-
-def test_unit_of_a_budget_is_that_of_the_schema(ok, fails, folder):
+def test_unit_of_an_account_is_that_of_the_schema(ok, folder):
     schema = Schema.from_toml("schema.toml")
     replace(schema, unit=Unit("person", max_rows=2)).to_toml("visits.toml")
-    made = f"budget create visits --epsilon 3 --budget {URL} --schema visits.toml"
-    fails(2, "the unit of the schema", f"{made} --unit row")
+    made = f"ledger create --account visits --epsilon 3 --ledger {URL} --schema visits.toml"
     ok(made)
     assert Ledger(URL).row("visits").facts.unit == "person"
-    ok(f"budget create patients --epsilon 3 --budget {URL} --schema schema.toml")
+    ok(f"ledger create --account patients --epsilon 3 --ledger {URL} --schema schema.toml")
     assert Ledger(URL).row("patients").facts.unit == "row"
 
 
@@ -633,7 +585,7 @@ def test_show_says_how_many_releases_fit(told, ok, folder, currency):
     made.create("table", epsilon=2.5, delta=delta, currency=currency)
     model = (PrivBayes if currency == "pure" else AllPairs)(epsilon=1.0, delta=delta)
     events = model.planned_parts(Schema.from_toml("schema.toml"))[0].events
-    (shown,) = told(f"budget show --budget {URL}")["budgets"]
+    (shown,) = told(f"ledger show --ledger {URL}")["accounts"]
     more = shown["releases_of_epsilon_1"]
     assert more >= 1
     for left in range(more, 0, -1):
@@ -641,15 +593,14 @@ def test_show_says_how_many_releases_fit(told, ok, folder, currency):
         made.start("table", events)
     with pytest.raises(BudgetExceededError):
         made.start("table", events)
-    assert "pays for no release of epsilon 1" in ok(f"budget show --budget {URL}")
+    assert "pays for no release of epsilon 1" in ok(f"ledger show --ledger {URL}")
 
 
-def test_show_takes_the_name_from_the_url(told, folder):
+def test_show_takes_the_name_of_an_account(told, folder):
     for name in ("patients", "staff"):
         Ledger(URL, who="head").create(name, epsilon=1.0)
-    (shown,) = told(f"budget show --budget {URL}#staff")["budgets"]
-    assert shown["budget"] == "staff"
-    assert {line["root"] for line in told(f"budget history --budget {URL}#staff")["lines"]} == {
-        "staff"
-    }
-    assert len(told(f"budget show --budget {URL}")["budgets"]) == 2
+    at = f"--ledger {URL} --account staff"
+    (shown,) = told(f"ledger show {at}")["accounts"]
+    assert shown["account"] == "staff"
+    assert {line["root"] for line in told(f"ledger log {at}")["lines"]} == {"staff"}
+    assert len(told(f"ledger show --ledger {URL}")["accounts"]) == 2

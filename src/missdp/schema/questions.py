@@ -1,8 +1,10 @@
-"""Questions to a model, as text: parsed, never evaluated.
+"""Questions to a model or to private rows, as text: parsed, never evaluated.
 
 ``mean(wage)``, ``sd(wage)``, ``median(wage)``, ``quantile(wage, 0.9)``, ``share(sex == "f")``,
 ``share(wage is missing)``, ``correlation(wage, age)`` and ``difference(mean(wage))``, perhaps with
 ``by`` and names behind; and ``wage ~ age + C(sex)``, a regression. Odd names stand in backticks.
+Private rows are also asked for ``count()``, ``sum(wage)``, ``variance(wage)`` and
+``histogram(wage)``.
 """
 
 from __future__ import annotations
@@ -17,6 +19,10 @@ from missdp.schema.expressions import parse_names, parse_where
 from missdp.schema.logic import Predicate
 
 _ARGUMENTS = {"mean": 1, "sd": 1, "median": 1, "quantile": 2, "share": 1, "correlation": 2}
+_ARGUMENTS |= {"count": 0, "sum": 1, "variance": 1, "histogram": 1}
+#: Statistics that a released model answers, and those that `missdp query` answers.
+OF_MODELS = ("mean", "sd", "median", "quantile", "share", "correlation", "difference")
+OF_ROWS = ("count", "share", "mean", "sum", "variance", "sd", "correlation", "histogram")
 # Words that people write for a statistic, in other programs and in prose.
 _SYNONYMS = {
     **dict.fromkeys(("average", "avg"), "mean"),
@@ -25,6 +31,9 @@ _SYNONYMS = {
     **dict.fromkeys(("proportion", "percent", "percentage", "fraction", "rate"), "share"),
     **dict.fromkeys(("cor", "corr", "pearson"), "correlation"),
     **dict.fromkeys(("diff", "contrast"), "difference"),
+    **dict.fromkeys(("total",), "sum"),
+    **dict.fromkeys(("var",), "variance"),
+    **dict.fromkeys(("n", "rows"), "count"),
 }
 _CALL = re.compile(
     r"\s*(?P<what>\w+)\s*\((?P<of>.*)\)\s*(?:by\b(?P<by>(?:`[^`]*`|[^()`])*))?\s*", re.DOTALL
@@ -46,7 +55,8 @@ class Question:
     Parameters
     ----------
     what : str
-        "mean", "sd", "quantile", "share", "missing" (a share, too), "correlation" or "regression".
+        "mean", "sd", "quantile", "share", "missing" (a share, too), "correlation" or "regression";
+        of private rows also "count", "sum", "variance" and "histogram".
     of : tuple of str
         Attributes that it is about. Of a regression, the outcome comes first.
     by : tuple of str
@@ -73,7 +83,13 @@ class Question:
     by_levels: tuple[str, ...] = ()
 
 
-def parse_question(text: str, schema: Schema, by: str | Sequence[str] = ()) -> Question:
+def parse_question(
+    text: str,
+    schema: Schema,
+    by: str | Sequence[str] = (),
+    *,
+    available: Sequence[str] = OF_MODELS,
+) -> Question:
     """Return what a text such as ``mean(wage) by sex`` asks.
 
     Parameters
@@ -84,6 +100,9 @@ def parse_question(text: str, schema: Schema, by: str | Sequence[str] = ()) -> Q
         Attributes that it may name.
     by : str or sequence of str, optional
         Attributes whose levels make groups, besides those in the text.
+    available : sequence of str
+        Names of the statistics that can be asked for. Where "count" is one, a share may be of a
+        condition on several attributes.
 
     Returns
     -------
@@ -107,17 +126,22 @@ def parse_question(text: str, schema: Schema, by: str | Sequence[str] = ()) -> Q
         )
     by = (by,) if isinstance(by, str) else tuple(by)
     groups = (*by, *parse_names(call["by"] or "", schema))
+    if call["what"] not in available:
+        raise _unavailable(call["what"], available)
     if call["what"] == "difference":
         if _NESTED.match(call["of"]):
             raise ParameterError("difference(...) is of a statistic, not of another difference")
-        inner = parse_question(call["of"], schema, groups)
+        inner = parse_question(call["of"], schema, groups, available=available)
         if inner.contrast or not inner.by:
             raise ParameterError(
                 "difference(...) compares groups with the first one: say which, as in "
                 "difference(mean(wage)) by sex"
             )
         return replace(inner, contrast=True)
-    question = replace(_parse_call(call["what"], call["of"], schema), by=groups)
+    asked = _parse_call(call["what"], call["of"], schema)
+    if asked.what == "share" and len(asked.of) != 1 and "count" not in available:
+        raise ParameterError("share(...) is about one attribute; name others behind 'by'")
+    question = replace(asked, by=groups)
     names = (*question.of, *groups)
     if len({*names}) < len(names):
         raise ParameterError("each attribute may be named once in a question")
@@ -128,19 +152,13 @@ def parse_question(text: str, schema: Schema, by: str | Sequence[str] = ()) -> Q
 
 def _parse_call(what: str, of: str, schema: Schema) -> Question:
     """Return the question of a statistic and the text in its parentheses."""
-    if what not in _ARGUMENTS:
-        statistics = (*_ARGUMENTS, "difference")
-        raise ParameterError(
-            f"unknown statistic {what!r}. Available: {', '.join(statistics)}"
-            f"{did_you_mean(what, statistics, synonyms=_SYNONYMS)}"
-        )
     if what == "share" and (missing := _IS_MISSING.fullmatch(of)):
         return Question("missing", parse_names(missing["of"], schema))
     if what == "share":
         where = parse_where(of, schema, named="share")
-        if len(where.names) != 1:
-            raise ParameterError("share(...) is about one attribute; name others behind 'by'")
         return Question(what, tuple(where.names), where=where)
+    if what == "count" and not of.strip():
+        return Question(what, ())
     names = list(parse_names(of) or ("",))
     level = _level(names) if what == "quantile" else 0.5
     quoted = ", ".join(f"`{name}`" for name in names)
@@ -148,6 +166,16 @@ def _parse_call(what: str, of: str, schema: Schema) -> Question:
         raise ParameterError(f"{what}(...) takes {_ARGUMENTS[what]} arguments")
     statistic = "quantile" if what == "median" else what
     return Question(statistic, parse_names(quoted, schema), level=level)
+
+
+def _unavailable(what: str, available: Sequence[str]) -> ParameterError:
+    """Return the error about a statistic that does not exist, or that is asked for elsewhere."""
+    listed = ", ".join(available)
+    if what not in {*OF_MODELS, *OF_ROWS}:
+        near = did_you_mean(what, available, synonyms=_SYNONYMS)
+        return ParameterError(f"unknown statistic {what!r}. Available: {listed}{near}")
+    other = "`missdp estimate`, from a model" if what in OF_MODELS else "`missdp query`, from rows"
+    return ParameterError(f"{what}(...) is answered by {other}. Available here: {listed}.")
 
 
 def _level(arguments: list[str]) -> float:

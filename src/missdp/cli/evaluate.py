@@ -1,0 +1,153 @@
+"""``missdp evaluate``: synthetic rows compared with private ones, for the curator only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from missdp.cli import emit
+from missdp.cli.options import FILE, Command, data_argument, option, table_option
+from missdp.errors import ParameterError
+from missdp.progress import progress_bar, working
+
+if TYPE_CHECKING:
+    from missdp.schema import Schema
+    from missdp.synth.base import MissingValues, Synthesizer
+
+_FIGURES = (
+    "CURATOR ONLY: these figures are computed from the private table without noise. "
+    "Do not publish them."
+)
+_PAGE = "CURATOR ONLY: computed from the private table without noise. Do not publish."
+
+
+@click.command(cls=Command)
+@data_argument()
+@click.argument("synthetic", type=FILE, metavar="ROWS|MODEL")
+@option("--schema", "Public facts, or the model of the rows. Default: MODEL.", "Data", type=FILE)
+@table_option
+@option("--control", "DATA that the fit never saw: for --f1 and --html.", "Data")
+@option("--ways", "Marginals to compare, by commas.", default="1,2")
+@option("--f1", "Also train classifiers of every attribute (slow).", is_flag=True)
+@option("--plot", "Draw every column: .svg, .png or .pdf.", type=FILE)
+@option("--html", "Write a page in place of figures; requires a model.", type=FILE)
+@option("--refits", "With --html: measure membership by so many fits (slow).", type=int, default=0)
+def evaluate(
+    data: str, synthetic: Path, schema: Path | None, html: Path | None, **how: Any
+) -> None:
+    """Compare synthetic rows with the private ones. The result is private, for the curator.
+
+    A model draws as many rows as were released.
+
+    Try:
+      missdp evaluate patients.csv synthetic.csv --schema patients.toml
+      missdp evaluate patients.csv synthetic.model.json --html curator/report.html
+      missdp evaluate patients.csv synthetic.model.json
+        --html curator/attacks.html --control others.csv
+    """
+    from missdp.synth import load
+
+    is_model = synthetic.suffix == ".json"
+    place = synthetic if is_model and schema is None else schema
+    if place is None:
+        raise ParameterError("--schema is required: the public facts, or the model of the rows.")
+    model = load(place) if place.suffix == ".json" else load(synthetic) if is_model else None
+    if html is not None:
+        _page(data, None if is_model else synthetic, model, html, place, how)
+        return
+    if how["refits"]:
+        raise ParameterError("--refits requires --html")
+    _figures(data, synthetic, model, place, how)
+
+
+def _page(
+    data: str,
+    synthetic: Path | None,
+    model: Synthesizer | None,
+    output: Path,
+    place: Path,
+    how: dict[str, Any],
+) -> None:
+    """Write a page that shows synthetic rows beside the private ones."""
+    from missdp.cli.provenance import check_rows_of
+    from missdp.cli.rows import check_apart, check_free, rows_at
+    from missdp.office.curator import check_apart_from_releases, curator_report
+    from missdp.office.risk import refit_of
+
+    control, refits = how["control"], how["refits"]
+    if how["plot"] is not None:
+        raise ParameterError("--plot is for figures. The page of --html has pictures of its own.")
+    if model is None:
+        raise ParameterError("--html requires a model: as MODEL, or as --schema MODEL.json.")
+    rows = rows_at(data, how["table"])
+    released = [path for path in (place, synthetic) if path is not None and path.suffix != ".toml"]
+    check_apart([output], rows, *released, None if control is None else Path(control))
+    check_apart_from_releases(output, released)
+    check_free([output])
+    if synthetic is not None:
+        check_rows_of(synthetic, model)
+    with working("comparing the tables"):
+        verdict = curator_report(
+            rows,
+            model.sample(missing_values=_missing_values(model)) if synthetic is None else synthetic,
+            output,
+            schema=model.fitted_.with_unit(model.schema_),  # as many rows take part as in the fit
+            guarantee=model.guarantee_,
+            control=control,
+            f1=how["f1"],
+            refit=refit_of(model) if refits else None,
+            refits=refits,
+            released=released,
+        )
+    document = {"curator_only": True, "output": str(output), "verdict": list(verdict)}
+    emit(document, "\n".join([f"Wrote {output}.", _PAGE, *verdict]))
+
+
+def _missing_values(model: Synthesizer) -> MissingValues:
+    return "keep" if model.applied_strategy.models_holes else "fill"
+
+
+def _figures(
+    data: str, synthetic: Path, model: Synthesizer | None, place: Path, how: dict[str, Any]
+) -> None:
+    """Print how close the tables are."""
+    from missdp.cli.provenance import check_rows_of
+    from missdp.cli.rows import check_apart, check_picture, rows_at
+    from missdp.evaluate.comparison import compare_tables
+    from missdp.table import Rows
+
+    plot, rows = how["plot"], rows_at(data, how["table"])
+    made = Rows.of(synthetic)
+    if synthetic.suffix == ".json" and model is not None:
+        drawn = model.sample_table(missing_values=_missing_values(model))
+        made = Rows.of(drawn.to_arrow(holes="codes"))
+    else:
+        check_rows_of(synthetic, model)
+    if how["control"] is not None and not how["f1"]:
+        raise ParameterError("--control is for --f1 and --html")
+    if plot is not None:
+        check_picture(plot, synthetic)
+        check_apart([plot], rows, synthetic, place)
+    with progress_bar() as progress:
+        found = compare_tables(
+            rows,
+            made,
+            _facts(model, place),
+            ways=how["ways"],
+            f1=how["f1"],
+            control=how["control"],
+            plot=plot,
+            progress=progress,
+        )
+    emit({"curator_only": True, **found.document}, "\n\n".join([_FIGURES, *found.texts]))
+
+
+def _facts(model: Synthesizer | None, place: Path) -> Schema:
+    """Return the schema of a file, or of a model, which knows the levels that a fit found."""
+    from missdp.schema import Schema
+
+    if place.suffix != ".json" or model is None:
+        return Schema.from_toml(place)
+    return model.fitted_.with_unit(model.fitted_.unbinned)

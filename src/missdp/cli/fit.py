@@ -1,0 +1,386 @@
+"""``missdp fit`` and ``missdp synthesize``: the model file is the release.
+
+Only the model costs privacy. It is charged before a row is read, and saved in one step as soon as
+it is fitted, with the id of the release and the line of the ledger. Rows follow from it for free.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import secrets
+import shlex
+import tempfile
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from missdp.cli import RUN, check_stdout, complain, counted, emit
+from missdp.cli.options import (
+    ROWS_FILE,
+    Command,
+    assume_option,
+    choice,
+    data_argument,
+    epsilon_option,
+    keep_missing_option,
+    ledger_options,
+    method_options,
+    new_schema_option,
+    option,
+    output_option,
+    public_rows_option,
+    purpose_option,
+    rows_option,
+    schema_option,
+    seed_option,
+    table_option,
+    undeclared_option,
+)
+from missdp.errors import OutputError, ParameterError, check_epsilon
+from missdp.files import PutOff, atomic_path, write_atomically
+from missdp.progress import progress_bar
+
+if TYPE_CHECKING:
+    from missdp.accounting import Condition
+    from missdp.cli.charge import Charge, Charged
+    from missdp.schema import Schema
+    from missdp.synth.base import Synthesizer
+
+# Said to a stop that comes once noise is drawn: a model that is charged is not lost.
+AT_ONCE = (
+    "missdp: stopping as soon as the model, which is charged, is saved; a second signal stops "
+    "at once and gives it up\n"
+)
+_MEANT_FOR = "meant for up to 10,000 rows; else --delta or --public-rows"
+
+
+@dataclass(frozen=True)
+class Release:
+    """A model that was fitted, charged and saved.
+
+    Parameters
+    ----------
+    model : Synthesizer
+    path : Path
+        Its file.
+    method : str
+        The name of its family.
+    charged : Charged or None
+        The line of a ledger that paid for it.
+    assumption : Condition or None
+        How values went missing, if a guarantee for the ground truth was asked for.
+    """
+
+    model: Synthesizer
+    path: Path
+    method: str
+    charged: Charged | None
+    assumption: Condition | None
+
+    def print(self, document: dict[str, Any], first: str, second: str) -> None:
+        """Print what was written, the charge, the bins that were found, and the guarantee."""
+        from missdp.cli.charge import note_unrecorded
+
+        model, guarantee = self.model, self.model.guarantee_
+        bins = {n: {"edges": b.edges, "spikes": b.spikes} for n, b in model.bins_.items()}
+        document |= {"model": str(self.path), "release": model.release_, "method": self.method}
+        document |= {"bins": bins, "guarantee": guarantee.to_dict()}
+        lines = [f"{first}; method: {self.method}.", second]
+        if self.charged is not None:
+            document["ledger"] = self.charged.line
+            lines.append(self.charged.in_words)
+        if sizes := ", ".join(f"{name} ({model.schema_[name].size})" for name in model.bins_):
+            lines.append(f"Bins found privately, and how many: {sizes}.")
+        lines.append("")
+        if self.assumption is not None:
+            truth = model.ground_truth_guarantee(self.assumption)
+            document["ground_truth_guarantee"] = truth.to_dict()
+            lines += [truth.in_words(), "", "For the table with its missing values:"]
+        emit(document, "\n".join([*lines, guarantee.in_words()]))
+        note_unrecorded(self.charged)
+
+
+@click.command(cls=Command)
+@data_argument()
+@output_option("Model file to write: .json.")
+@schema_option
+@epsilon_option
+@option("--ground-truth-epsilon", "Budget before values went missing.", "Privacy", type=float)
+@assume_option
+@method_options
+@public_rows_option
+@undeclared_option
+@table_option
+@choice("--engine", "What counts the rows.", "Data", of=("missdp", "spark"), default="missdp")
+@ledger_options
+@purpose_option
+@new_schema_option
+@seed_option
+def fit(data: str, output: Path, **options: Any) -> None:
+    """Fit a model to private rows, and save it. The model file is the release.
+
+    The file holds released values only, the id of the release, the guarantee, and the line of the
+    ledger that paid for it. Draw rows from it with `missdp sample`, at no cost.
+
+    --ground-truth-epsilon stands in place of --epsilon, and requires --assume. Spark also reads
+    Parquet at URLs such as s3a://bucket/folder.
+
+    Try:
+      missdp fit patients.csv --schema patients.toml --epsilon 1 -o model.json
+      missdp fit patients.csv --schema patients.toml --epsilon 1 -o model.json --strategy observed
+      missdp fit patients.csv --schema patients.toml --epsilon 1 -o model.json
+        --method aim --set rounds=6 --set workload=2
+      missdp fit patients.csv --schema patients.toml --epsilon 1 -o model.json
+        --ledger sqlite:///ledger.db --account patients --purpose 'annual report'
+    """
+    release = fit_release(data, output, options)
+    wrote = f"Wrote {output}: the model of release {release.model.release_}"
+    draw = f"Draw rows at no cost: {_sample(output, 'ROWS.csv')}"
+    release.print({"rows": release.model.n_rows_}, wrote, draw)
+
+
+@click.command(cls=Command)
+@data_argument()
+@output_option(f"{ROWS_FILE} The model stands beside it, as OUTPUT.model.json.")
+@schema_option
+@epsilon_option
+@method_options
+@public_rows_option
+@rows_option
+@keep_missing_option
+@table_option
+@ledger_options
+@seed_option
+def synthesize(data: str, output: Path, rows: int | None, **options: Any) -> None:
+    """Fit a model to private rows, save it, and draw synthetic rows from it.
+
+    `missdp fit` and `missdp sample` do the same in two steps, and have more options. If drawing
+    fails, the model is there, and the message says how to draw.
+
+    Try:
+      missdp synthesize patients.csv --schema patients.toml --epsilon 1 -o synthetic.csv
+      missdp synthesize patients.csv --schema patients.toml --epsilon 1 -o synthetic.csv --delta 0
+      missdp synthesize patients.csv --schema patients.toml --epsilon 1 -o synthetic.csv
+        --keep-missing --rows 500
+    """
+    from missdp.cli.provenance import label_of
+    from missdp.cli.sample import check_rows, draw, name_tip
+    from missdp.table.written import check_holds, output_format
+
+    output_format(output)
+    keep, seed = options.pop("keep_missing"), options["seed"]
+    place = output.with_name(f"{output.stem}.model.json")
+
+    def check(model: Synthesizer, facts: Schema) -> None:
+        check_holds(output, facts)
+        check_rows(rows, len(facts), output=output, together=model.draws_together)
+        if keep and not model.family.strategy(model.missing).models_holes:
+            raise ParameterError("--keep-missing requires --strategy joint, which models them")
+
+    release = fit_release(data, place, options, (output, label_of(output)), check)
+    model = release.model
+    with progress_bar() as progress:
+        drawn = draw(model, [output], rows, progress, keep_missing=keep, seed=seed)
+    RUN.note_release(f"all of release {model.release_}: {str(output)!r}, {str(place)!r}")
+    columns = counted(len(model.schema_.written), "column")
+    wrote = f"Wrote {output}: {counted(drawn, 'synthetic row')}, {columns}"
+    beside = f"Wrote {place}: the model of release {model.release_}.{name_tip(output)}"
+    release.print({"output": str(output), "rows": drawn}, wrote, beside)
+
+
+def fit_release(
+    data: str,
+    output: Path,
+    options: dict[str, Any],
+    beside: tuple[Path, ...] = (),
+    check: Callable[[Synthesizer, Schema], None] = lambda *_: None,
+) -> Release:
+    """Refuse, charge, fit and save, in this order.
+
+    Parameters
+    ----------
+    data : str
+        Where the private rows are.
+    output : Path
+        The model file.
+    options : dict
+        Options of the command.
+    beside : tuple of Path
+        What is written later, and is refused before the charge if that is impossible.
+    check : callable
+        Refuses, before the charge, what cannot be done with the model later.
+
+    Returns
+    -------
+    Release
+        The saved release.
+
+    Raises
+    ------
+    MissDPError
+        Before anything is charged, or after the charge with what is out by then.
+    """
+    from missdp.cli.charge import Charge, account_schema
+    from missdp.cli.rows import rows_at
+    from missdp.engines import spark_rows
+    from missdp.ground_truth.assumption_text import parse_assumption
+
+    check_stdout()
+    undeclared, engine = options.get("undeclared", "refuse"), options.get("engine", "missdp")
+    epsilon, assume = _budget(options), options.get("assume")
+    if output.suffix != ".json":
+        raise ParameterError(f"--output must end in .json: a model file; got {str(output)!r}.")
+    if engine == "spark" and options["table"] is not None:
+        raise ParameterError("--table is for --engine missdp")
+    at_url = engine == "spark" and "://" in data
+    rows: Any = data if at_url else rows_at(data, options["table"])
+    check_new((*beside, output), rows, options["schema"])
+    charge = Charge.of_command()
+    facts = account_schema(options["schema"], charge)
+    stated = parse_assumption(assume, facts)
+    with progress_bar() as progress:
+        name, model = _synthesizer(facts, epsilon, options)
+        check(model, facts)
+        if stated is not None:
+            from missdp.ground_truth import epsilon_for_ground_truth
+
+            progress("finding epsilon", None)
+            model.set_params(epsilon=epsilon_for_ground_truth(epsilon, model, facts, stated))
+        model.progress = progress
+        charged = _charged(model, facts, charge, rows, undeclared=undeclared, engine=engine)
+        with PutOff(AT_ONCE):
+            with spark_rows(rows, facts) if engine == "spark" else nullcontext(rows) as read:
+                model.fit(read, schema=facts, undeclared=undeclared)
+            save(model, output, charged)
+    if options["delta"] is None and options.get("public_rows") is None:
+        complain(f"missdp: delta is {_delta_of(model):g}, {_MEANT_FOR}")
+    by_delta = options["method"] is None and options["delta"] == 0
+    return Release(model, output, f"{name}, since delta is 0" * by_delta or name, charged, stated)
+
+
+def _budget(options: dict[str, Any]) -> float:
+    """Return the one epsilon that is asked for."""
+    epsilon, truth = options["epsilon"], options.get("ground_truth_epsilon")
+    assume, name = options.get("assume"), "--epsilon"
+    if epsilon is not None and truth is not None:
+        raise ParameterError("use --epsilon or --ground-truth-epsilon, not both.")
+    if truth is None and epsilon is None:
+        raise ParameterError("--epsilon is required: the privacy budget, for example 1.")
+    if truth is None and assume is not None:
+        raise ParameterError("--assume requires --ground-truth-epsilon.")
+    if truth is not None:
+        epsilon, name = truth, "--ground-truth-epsilon"
+        if assume is None:
+            raise ParameterError(f"{name} requires an assumption about missingness: add --assume.")
+    check_epsilon(epsilon, name)
+    return float(epsilon)
+
+
+class _NotWrittenError(Exception):
+    """Ends a block in which a file was opened to see whether that is possible."""
+
+
+def check_new(outputs: tuple[Path, ...], rows: Any, *inputs: Path) -> None:
+    """Refuse, before the charge, files that cannot be written, or that would be replaced."""
+    from missdp.cli.rows import check_apart, check_free
+
+    check_apart(outputs, rows, *inputs)
+    for path in outputs:
+        check_free([path])
+        with contextlib.suppress(_NotWrittenError), atomic_path(path):
+            raise _NotWrittenError
+
+
+def _synthesizer(facts: Schema, epsilon: float, options: dict[str, Any]) -> tuple[str, Synthesizer]:
+    """Return the name of the method, and the synthesizer that will be fitted."""
+    from missdp.synth.registry import default_synthesizer, read_settings, synthesizer_named
+
+    rows, delta = options.get("public_rows"), options["delta"]
+    if rows is not None and rows < 1:
+        raise ParameterError("--public-rows must be at least 1")
+    name = options["method"] or default_synthesizer(facts, delta=delta)
+    family = synthesizer_named(name)
+    optional = {"missing": options["strategy"], "delta": delta, "n_rows": rows}
+    own = {key: value for key, value in optional.items() if value is not None}
+    own |= read_settings(family, options["settings"])
+    return name, family(epsilon=epsilon, random_state=options["seed"], **own)
+
+
+def _delta_of(model: Synthesizer) -> float:
+    from missdp.synth.parameters import chosen_delta
+
+    return chosen_delta(model.delta, model.n_rows)
+
+
+def _charged(
+    model: Synthesizer,
+    facts: Schema,
+    charge: Charge | None,
+    rows: Any,
+    *,
+    undeclared: str,
+    engine: str,
+) -> Charged | None:
+    """Charge the account with all that the fit may cost; only then may rows be read."""
+    from missdp.synth.fitting import fit_conditions
+    from missdp.table.rows import is_read_as_text
+
+    by = "Spark" * (engine == "spark")
+    if by:
+        from missdp.engines import spark
+
+        spark.check(facts)
+    RUN.note_spending(model.epsilon, _delta_of(model))
+    if charge is None:
+        return None
+    seed, text = model.random_state, not by and is_read_as_text(rows)
+    conditions = fit_conditions(
+        facts, undeclared, seed, model.n_rows, facts, engine=by, reads_text=text
+    )
+    return charge.start(model.planned_parts(facts)[0].events, facts, conditions)
+
+
+def save(model: Synthesizer, output: Path, charged: Charged | None) -> None:
+    """Save the model in one step, and record that; if its place is not writable, elsewhere."""
+    release = secrets.token_hex(16) if charged is None else charged.line["request"]
+    model.record_release(release, None if charged is None else charged.line)
+    text, failed = model.fitted_.text(), None
+    place: Path | None = output
+    with PutOff():
+        try:
+            write_atomically(output, text, overwrite=RUN.overwrite)
+        except OutputError as error:
+            place, failed = _saved_elsewhere(text, output.name), error
+        rows = output.name.removesuffix(".json").removesuffix(".model") + ".csv"
+        RUN.note_release(
+            "the model, which could not be saved anywhere"
+            if place is None
+            else f"the model of release {release}, in {str(place)!r}; draw rows from it at no "
+            f"cost: {_sample(place, rows)}"
+        )
+        if charged is not None and place is not None:
+            charged.finish(hashlib.sha256(text).hexdigest(), model.guarantee_)
+    if failed is not None:
+        raise failed
+
+
+def _saved_elsewhere(text: bytes, name: str) -> Path | None:
+    with contextlib.suppress(OSError):
+        folder = Path(tempfile.mkdtemp(prefix="missdp-"))
+        with contextlib.suppress(OutputError):
+            write_atomically(folder / name, text)
+            return folder / name
+        folder.rmdir()
+    return None
+
+
+def _sample(model: Path, rows: str) -> str:
+    """Return the command that draws rows from a model."""
+    from missdp.cli.rows import shown
+
+    return shlex.join(["missdp", "sample", shown(model), "-o", rows])

@@ -1,0 +1,84 @@
+"""``missdp guarantee`` and ``missdp price``: what releases guarantee, and what pipelines cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from missdp.cli import emit
+from missdp.cli.options import FILE, Command, assume_option, option
+
+_TRUSTED = "The model file is trusted as given: its checksum shows damage, and is no signature."
+
+
+@click.command(cls=Command)
+@click.argument("models", nargs=-1, required=True, type=FILE, metavar="MODEL...")
+@option("--prior", "Somebody's belief that a person's row is there.", type=float, default=0.5)
+@option("--chance", "Of an exception, where delta is above 0.", type=float, default=0.001)
+@assume_option
+def guarantee(models: tuple[Path, ...], prior: float, chance: float, assume: str | None) -> None:
+    """Explain what models guarantee, and what that means for one person.
+
+    With --assume, also for the table before values went missing. Several models are releases of
+    one table: what they guarantee together is a report, as if all had been fixed in advance.
+
+    Try:
+      missdp guarantee synthetic.model.json
+      missdp guarantee synthetic.model.json --prior 0.1
+      missdp guarantee synthetic.model.json --assume row-independent
+    """
+    from missdp.ground_truth.assumption_text import parse_assumption
+    from missdp.ground_truth.guarantees import together
+    from missdp.synth import load
+    from missdp.words import warn_if_weak
+
+    released = [load(path) for path in models]
+    stated = parse_assumption(assume, released[0].schema_)
+    documents, texts = [], []
+    for path, model in zip(models, released, strict=True):
+        found = model.guarantee_
+        warn_if_weak(found.epsilon, found.delta, n=model.n_rows_)
+        risk = found.explain(prior=prior, chance=chance)
+        documents.append({"guarantee": found.to_dict(), "risk": risk.to_dict()})
+        texts += [f"{path}:"] * (len(models) > 1) + [f"{found.in_words()}\n\n{risk}"]
+        if stated is not None:
+            truth = model.ground_truth_guarantee(stated)
+            documents[-1]["ground_truth"] = truth.to_dict()
+            texts.append(f"For the table before values went missing:\n{truth.in_words()}")
+    document: dict[str, Any] = documents[0] if len(models) == 1 else {"models": documents}
+    if len(models) > 1:
+        epsilon, delta = together(released, stated)
+        worth = "nothing is proven" if epsilon is None else f"({epsilon:.4g}, {delta:g})"
+        document["together"] = {"epsilon": epsilon, "delta": delta}
+        texts.append(f"All together, had they been fixed in advance: {worth}.")
+    emit(document | {"says": _TRUSTED}, "\n\n".join([*texts, _TRUSTED]))
+
+
+@click.command(cls=Command)
+@click.argument("pipeline", type=FILE)
+@option("--delta price_delta", "In place of the delta of the pipeline.", "Privacy", type=float)
+@option("--plot", "Draw epsilon against the noise: .svg, .png or .pdf.", type=FILE)
+def price(pipeline: Path, price_delta: float | None, plot: Path | None) -> None:
+    """Print what a pipeline of preprocessing and a private estimator guarantees.
+
+    The file describes imputation, scaling, PCA and so on, without noise, followed by a private
+    estimator. Only its public facts are read.
+
+    Try:
+      missdp price pipeline.toml
+    """
+    from missdp.cli.rows import check_picture
+    from missdp.pricing import load_pipeline, plot_price
+    from missdp.pricing import price as price_of
+    from missdp.synth import load
+    from missdp.words import warn_if_weak
+
+    check_picture(plot, pipeline)
+    steps = load_pipeline(pipeline, open_model=load)
+    found = price_of(steps, delta=price_delta)
+    warn_if_weak(found.epsilon, found.delta, n=steps.rows)
+    if plot is not None:
+        plot_price(steps, plot)
+    emit(found.to_dict(), str(found))

@@ -1,0 +1,182 @@
+"""``missdp ledger``: privacy budgets of tables, for all who release from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from missdp.cli import emit
+from missdp.cli.options import (
+    FILE,
+    Commands,
+    choice,
+    ledger_option,
+    ledger_options,
+    option,
+)
+from missdp.errors import ParameterError
+
+
+@click.group(cls=Commands, no_args_is_help=True)
+def ledger() -> None:
+    """Keep privacy budgets of tables in a ledger that survives crashes, colleagues and years."""
+
+
+def _opened(url: str | None) -> Any:
+    """Return the ledger at a URL, which the option or the file of the project names."""
+    from missdp.office import Ledger
+
+    if url is None:
+        raise ParameterError("--ledger is required: such as sqlite:///ledger.db")
+    return Ledger(url)
+
+
+@ledger.command()
+@ledger_options
+@option("--epsilon", "What the account is worth.", "Privacy", type=float, required=True)
+@option(
+    "--delta total_delta", "Default: 0, for pure releases only.", "Privacy", type=float, default=0.0
+)
+@choice("--currency", "What it counts in, for good.", "Privacy", of=("pure", "zcdp", "gdp"))
+@option("--failure", "What deltas may sum to; zcdp only.", "Privacy", type=float, default=0.0)
+@choice("--adjacency", "What neighbors differ in.", "Privacy", of=("add-remove", "replace-one"))
+@option("--schema", "Its unit is what the account protects; else rows.", "Data", type=FILE)
+@option("--writer writers", "A role of PostgreSQL that may charge only.", "Ledger", multiple=True)
+def create(
+    ledger: str | None,
+    account: str | None,
+    schema: Path | None,
+    writers: tuple[str, ...],
+    **of: Any,
+) -> None:
+    """Create the account of a table, or of a part of it (TABLE/PART), for good.
+
+    A ledger that is not there is made. It is refused if a file of a release beside it, or in this
+    folder, states a line of this account that the ledger lacks: it was lost.
+
+    Try:
+      missdp ledger create --ledger sqlite:///ledger.db --account patients --epsilon 3 --delta 1e-6
+    """
+    from missdp.office.heads import check_has_lines
+    from missdp.schema import Schema
+
+    opened = _opened(ledger)
+    if not account:
+        raise ParameterError("--account is required: the name of the table.")
+    kind, _, place = str(ledger).partition("://")
+    folders = [Path(), *([Path(place[1:]).parent] if kind == "sqlite" else [])]
+    other = ". The account of another table needs another name"
+    check_has_lines(opened, account.partition("/")[0], folders, if_lost=other)
+    is_new, of["delta"] = opened.is_absent, of.pop("total_delta")
+    of["adjacency"] = of["adjacency"] or "add-remove"
+    opened.create(account, schema=None if schema is None else Schema.from_toml(schema), **of)
+    for role in writers:
+        opened.grant(role)
+    lines = ["Made a new ledger: there was none at that URL."] * is_new
+    lines += [f"Created the account {account!r}."]
+    lines += [f"The role {role!r} may charge it, and rewrite nothing." for role in writers]
+    document = {"account": account, "new_ledger": is_new, "writers": list(writers)}
+    emit(document, "\n".join(lines))
+
+
+@ledger.command()
+@ledger_options
+def show(ledger: str | None, account: str | None) -> None:
+    """Show what is spent and left of each account, by whom, and which releases did not end.
+
+    A release that was started is spent, whatever became of it. `missdp ledger abandon` marks one
+    that will not end.
+
+    Try:
+      missdp ledger show --ledger sqlite:///ledger.db
+      missdp ledger show --ledger sqlite:///ledger.db --account patients
+    """
+    accounts = _opened(ledger).summaries(account or "")
+    lines = [line for one in accounts for line in _account_in_words(one)]
+    emit({"accounts": accounts}, "\n".join(lines))
+
+
+def _account_in_words(one: Mapping[str, Any]) -> Iterator[str]:
+    spent, total = one["spent"], one["cost"]["amount"]
+    share = min(1.0, spent / total)
+    at = f" at delta {one['total_delta']:g}" if one["total_delta"] else ""
+    facts = f"{one['adjacency']}, each {one['unit']}"
+    yield f"{one['account']}: epsilon {one['epsilon']:g}{at}, {facts}"
+    bar = "#" * round(30 * share)
+    yield f"  [{bar:<30}] {share:.1%} of {total:.6g} {one['cost']['currency']}"
+    if (more := one["releases_of_epsilon_1"]) is not None:
+        words = {0: "no release", 1: "1 more release"}.get(more, f"{more:,} more releases")
+        at = f" at delta {one['delta']:g}" if one["delta"] else ""
+        yield f"  what is left pays for {words} of epsilon 1{at} (`missdp fit`)"
+    for by in one["charges"]:
+        purpose = by["purpose"] or "no stated purpose"
+        yield f"  {by['who']}: {by['releases']} for {purpose}, {by['spent']:.6g}"
+    yield from (
+        f"  release {release}: started, not finished; it is spent" for release in one["started"]
+    )
+    yield from (f"  release {release}: abandoned; it is spent" for release in one["abandoned"])
+
+
+@ledger.command()
+@ledger_options
+def log(ledger: str | None, account: str | None) -> None:
+    """Show every line of an account, or of all; with --json also answers of queries.
+
+    Try:
+      missdp ledger log --ledger sqlite:///ledger.db
+    """
+    lines = _opened(ledger).history(account or "")
+    text = [
+        f"{line['root']} {line['number']}: {line.get('time', '')} {line['who']} {line['state']} "
+        f"{line['request']} {line.get('purpose', '')}".rstrip()
+        for line in lines
+    ]
+    emit({"lines": lines}, "\n".join(text))
+
+
+_SEEN = "All heads are there: no line up to them was cut off."
+_UNSEEN = "Whether lines were cut off, or this is an old copy, is seen with --head MODEL.json only."
+
+
+@ledger.command()
+@ledger_option
+@option("--head heads", "A hash, or a file that states one; repeatable.", "Ledger", multiple=True)
+def verify(ledger: str | None, heads: tuple[str, ...]) -> None:
+    """Recompute all hashes and sums from the first line on.
+
+    The accounts of a ledger are checked together. Without --head, a ledger whose last lines were
+    cut off, or an old copy, seems complete. Files that state a hash are models, the release.json of
+    a dossier, answers as JSON, and exports.
+
+    Try:
+      missdp ledger verify --ledger sqlite:///ledger.db
+      missdp ledger verify --ledger sqlite:///ledger.db --head model.json
+    """
+    given = [Path(one) if Path(one).is_file() else one for one in heads]
+    for one in given:
+        if isinstance(one, str) and not re.fullmatch(r"[0-9a-f]{64}", one):
+            raise ParameterError(
+                f"--head must be a hash of 64 hexadecimal digits, or a file; got {one!r}."
+            )
+    found = _opened(ledger).verify(*given)
+    text = [f"{name}: {lines} lines, head {head}" for name, (lines, head) in found.items()]
+    text += [f"Nothing was changed. {_SEEN if given else _UNSEEN}"]
+    document = {name: {"lines": lines, "head": head} for name, (lines, head) in found.items()}
+    emit({"accounts": document, "heads": len(given)}, "\n".join(text))
+
+
+@ledger.command()
+@click.argument("release")
+@ledger_option
+def abandon(release: str, ledger: str | None) -> None:
+    """Mark a release that was started and will not end. It stays spent: nothing is refunded.
+
+    Try:
+      missdp ledger abandon RELEASE --ledger sqlite:///ledger.db
+    """
+    _opened(ledger).abandon(release)
+    emit({"release": release, "state": "abandoned"}, f"Abandoned {release}. It stays spent.")

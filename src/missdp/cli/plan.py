@@ -1,0 +1,83 @@
+"""``missdp plan``: what each epsilon buys, before any row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from missdp.cli import emit
+from missdp.cli.options import FILE, Command, method_options, option
+from missdp.errors import ParameterError, replacing
+from missdp.progress import progress_bar
+
+
+@click.command(cls=Command)
+@click.argument("schema", type=FILE)
+@option("--rows -n", "How many rows there will be.", "Data", type=int, required=True)
+@option("--epsilon", "Budgets to compare, by commas.", "Privacy", default="0.5,1,2")
+@option("--missing-rate", "NAME=RATE: share of missing cells; repeatable.", "Data", multiple=True)
+@option("--mean", "NAME or NAME=MEAN, whose mean is planned; repeatable.", "Data", multiple=True)
+@option("--sd", "NAME=SD: standard deviation of a number; repeatable.", "Data", multiple=True)
+@option("--mean-weight", "Mean of the survey weights.", "Data", type=float)
+@method_options
+@option("--plot", "Draw it: .svg, .png or .pdf.", type=FILE)
+def plan(schema: Path, rows: int, epsilon: str, plot: Path | None, **declared: Any) -> None:
+    """State what each epsilon buys, from public facts: noise, intervals, seconds, memory.
+
+    The fit is rehearsed on made-up rows. No private row is read.
+
+    Try:
+      missdp plan patients.toml --rows 500 --missing-rate age=0.2 --mean age
+      missdp plan patients.toml --rows 500 --epsilon 1,3 --strategy observed --plot plan.svg
+    """
+    from missdp.cli.rows import check_picture
+    from missdp.office import plan as plan_of
+    from missdp.schema import Schema
+    from missdp.synth.registry import default_synthesizer, read_settings, synthesizer_named
+
+    check_picture(plot, schema)
+    epsilons = _numbers(
+        [f"epsilon={text}" for text in epsilon.split(",")],
+        "--epsilon must be numbers with commas between them, such as 0.5,1,2",
+    )
+    facts = Schema.from_toml(schema)
+    chosen = declared["method"] or default_synthesizer(facts, delta=declared["delta"])
+    optional = {"delta": declared["delta"], "strategy": declared["strategy"]}
+    rates = _numbers(declared["missing_rate"], "--missing-rate must be NAME=RATE, such as age=0.2")
+    with progress_bar() as progress:
+        found = plan_of(
+            facts,
+            rows=rows,
+            missing=dict(rates),
+            spreads=dict(_numbers(declared["sd"], "--sd must be NAME=SD, such as age=12")),
+            mean_weight=declared["mean_weight"],
+            epsilons=[number for _, number in epsilons],
+            method=chosen,
+            means=_means(declared["mean"]),
+            progress=progress,
+            **{name: value for name, value in optional.items() if value is not None},
+            **read_settings(synthesizer_named(chosen), declared["settings"]),
+        )
+    if plot is not None:
+        found.plot(plot)
+    emit(found.to_dict(), str(found))
+
+
+def _means(texts: tuple[str, ...]) -> list[str] | dict[str, float] | None:
+    """Return the numbers whose means are planned, with these where all are declared."""
+    plain = [text for text in texts if "=" not in text]
+    if plain and len(plain) < len(texts):
+        raise ParameterError("declare the mean of every number, or of none")
+    if plain or not texts:
+        return plain or None
+    return dict(_numbers(texts, "--mean must be NAME or NAME=MEAN, such as age=40"))
+
+
+def _numbers(texts: Iterable[str], form: str) -> list[tuple[str, float]]:
+    """Return the names and numbers that were written as ``name=number``; else state the form."""
+    with replacing(ValueError, by=ParameterError(form)):
+        parts = [text.rpartition("=") for text in texts]
+        return [(name, float(number)) for name, _, number in parts]

@@ -1,0 +1,233 @@
+"""``missdp sample``: synthetic rows of a released model, with a label beside them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from missdp.cli import counted, emit
+from missdp.cli.options import (
+    FILE,
+    ROWS_FILE,
+    Command,
+    choice,
+    copies_option,
+    keep_missing_option,
+    missing_as_option,
+    option,
+    output_option,
+    rows_option,
+    seed_option,
+)
+from missdp.errors import ParameterError
+from missdp.progress import progress_bar
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from missdp.progress import Progress
+    from missdp.synth.base import MissingValues, Synthesizer
+    from missdp.synth.sampling import Selection
+    from missdp.table import Holes, Values
+
+MAX_TABLES = 1000  # of one command
+# Bytes that a cell takes in a file, at the least.
+_MIN_BYTES = {"text": 2.0, "columns": 1 / 64, "whole": 1 / 64}
+_AT_ONCE = "in which a file of this kind is made"
+_TOGETHER = "and constraints between two rows need all of them together"
+_BYTES_PER_CELL = 32  # of rows that are drawn together: a code, a value and a text at once
+LEVELS: dict[str, Values] = {"code": "codes", "label": "labels"}
+MISSING: dict[str | None, Holes | None] = {None: None, "null": "nulls", "code": "codes"}
+
+
+@click.command(cls=Command)
+@click.argument("model", type=FILE)
+@output_option(ROWS_FILE)
+@rows_option
+@copies_option
+@option("--where", "Draw rows that match this condition only; requires --rows.")
+@keep_missing_option
+@missing_as_option
+@choice("--levels-as", "Write levels as codes or labels.", of=("code", "label"), default="code")
+@seed_option
+def sample(
+    model: Path, output: Path, rows: int | None, copies: int | None, where: str | None, **how: Any
+) -> None:
+    """Draw synthetic rows from a model, at no cost: it holds released values only.
+
+    OUTPUT.synthetic.json states beside the rows that they are synthetic, of which release, and
+    their SHA-256. With --copies each table is drawn from a model of its own, which varies as the
+    released one is uncertain (AllPairs, AIM and MST).
+
+    Try:
+      missdp sample synthetic.model.json -o more.csv --rows 500
+      missdp sample synthetic.model.json -o tables.csv --copies 5
+      missdp sample synthetic.model.json -o older.csv --rows 100 --where "age >= 60"
+    """
+    from missdp.cli.provenance import label_of
+    from missdp.cli.rows import check_free
+    from missdp.files import check_outputs
+    from missdp.synth import load
+    from missdp.synth.sampling import Selection
+    from missdp.table.written import check_holds, output_format
+
+    output_format(output)
+    if where is not None and rows is None:
+        raise ParameterError("--where requires --rows: the number of rows to draw.")
+    outputs = copies_of(output, copies)
+    check_rows(rows, output=output, tables=len(outputs))
+    labels = [label_of(path) for path in outputs]
+    check_outputs([*outputs, *labels], inputs=[model])
+    check_free(outputs)
+    for label in labels:
+        check_free([label])
+    with progress_bar() as progress:
+        progress("reading the model", None)
+        released = load(model)
+        check_holds(output, released.schema_, LEVELS[how["levels_as"]])
+        selection = None if where is None else Selection(where, released.schema_)
+        drawn = draw(released, outputs, rows, progress, where=selection, **how)
+    names = [str(path) for path in outputs]
+    document: dict[str, Any] = {"output": names[0] if copies is None else names, "rows": drawn}
+    document |= {"synthetic": True, "release": released.release_}
+    document |= {"guarantee": released.guarantee_.to_dict()}
+    words = counted(drawn, "synthetic row") + (" each" if copies else "")
+    if selection is not None:
+        document["share"] = selection.share
+        words += f"; a share of {selection.share:.2g} of the rows drawn from the model match"
+    states = f"{labels[0]}{' and the like state so' if copies else ' states so'}"
+    text = f"Wrote {', '.join(names)}: {words}. {states}.{name_tip(output)}"
+    emit(document, f"{text}\n\n{released.guarantee_.in_words()}")
+
+
+def copies_of(output: Path, copies: int | None) -> list[Path]:
+    """Return a file for each table that is written."""
+    from missdp.table.written import numbered
+
+    if copies is None:
+        return [output]
+    if not 2 <= copies <= MAX_TABLES:
+        raise ParameterError(f"--copies must be from 2 to {MAX_TABLES:,} tables")
+    return numbered(output, copies)
+
+
+def draw(
+    model: Synthesizer,
+    outputs: list[Path],
+    rows: int | None,
+    progress: Progress,
+    *,
+    keep_missing: bool,
+    seed: int | None,
+    missing_as: str | None = None,
+    levels_as: str = "code",
+    where: Selection | None = None,
+) -> int:
+    """Draw a table for each file, write them with their labels, and return how many rows each has.
+
+    Several are drawn from models that vary as the released one is uncertain. A Parquet file states
+    in itself that its rows are synthetic, which release they are of, and the guarantee.
+
+    Parameters
+    ----------
+    model : Synthesizer
+    outputs : list of Path
+        One file for each table.
+    rows : int or None
+        Rows of each table; None is the released number.
+    progress : callable
+        Called with the name of the stage and the share that is done.
+    keep_missing, seed, missing_as, levels_as
+        Options of the command.
+    where : Selection, optional
+        Which rows are wanted.
+
+    Returns
+    -------
+    int
+        The number of rows of each table.
+
+    Raises
+    ------
+    ParameterError
+        If the rows do not fit, or none are there that were not asked for.
+    """
+    from missdp.cli.provenance import STAMP, write_label
+    from missdp.table.written import holes_in, write_each
+    from missdp.words import in_a_line
+
+    number = _number_of_rows(model, outputs[0], rows, tables=len(outputs))
+    several = len(outputs) > 1
+    tables = f"{len(outputs)} tables of " if several else ""
+    stage = f"drawing and writing {tables}{counted(number, 'row')}"
+    progress(stage, None)
+    models = model.uncertain_models(len(outputs), random_state=seed) if several else [model]
+    keep: MissingValues = "keep" if keep_missing else "fill"
+    facts = {b"missdp.synthetic": b"yes", b"missdp.guarantee": in_a_line(model.guarantee_).encode()}
+    facts |= {STAMP: model.release_.encode()} if model.release_ else {}
+    total, done = max(1, number * len(outputs)), 0
+    missing = holes_in(outputs[0], MISSING[missing_as])
+
+    def drawn(one: Synthesizer) -> Iterator[pa.Table]:
+        nonlocal done
+        own = None if several else seed
+        for block in one.sample_blocks(rows, missing_values=keep, random_state=own, where=where):
+            done += len(block)
+            table = block.to_arrow(holes=missing, values=LEVELS[levels_as])
+            yield table.replace_schema_metadata(facts)
+            progress(stage, done / total)
+
+    write_each(outputs, map(drawn, models), schema=model.schema_)
+    for path in outputs:
+        write_label(model, path)
+    return number
+
+
+def check_rows(
+    rows: int | None, columns: int = 1, *, output: Path, together: bool = False, tables: int = 1
+) -> None:
+    """Refuse early a negative number of rows, or one for which disk or memory is too small."""
+    from missdp.table.memory import memory_in_force
+    from missdp.table.written import output_format
+
+    if rows is None:
+        return
+    if rows < 0:
+        raise ParameterError("--rows must be at least 0")
+    folder, kind = Path(os.path.realpath(output)).parent, output_format(output)
+    free = shutil.disk_usage(folder).free if folder.is_dir() else 2**62
+    at_once = memory_in_force() // (_BYTES_PER_CELL * columns)
+    for applies, most, why in (
+        (True, int(free / (_MIN_BYTES[kind] * columns * tables)), "do not fit on the disk"),
+        (kind == "whole", at_once, f"do not fit into memory, {_AT_ONCE}; write CSV or Parquet"),
+        (together, at_once, f"do not fit into memory, {_TOGETHER}"),
+    ):
+        if applies and rows > most:
+            raise ParameterError(f"--rows must be at most {most:,} here: more {why}")
+
+
+def _number_of_rows(model: Synthesizer, output: Path, rows: int | None, *, tables: int) -> int:
+    """Return how many rows each table has; refuse too many, and none that were not asked for."""
+    number = model.n_rows_ if rows is None else rows
+    together = model.draws_together
+    check_rows(number, len(model.schema_), output=output, together=together, tables=tables)
+    if number == 0 and rows != 0:
+        raise ParameterError(
+            "--rows must be given here: the released number of rows is 0, for the table is small "
+            "for this epsilon, and an empty file is only written if asked for"
+        )
+    return number
+
+
+def name_tip(output: Path) -> str:
+    """Return a sentence if neither a file nor its name can tell what its rows are."""
+    from missdp.table.written import output_format
+
+    if output_format(output) != "text" or "synth" in output.name.lower():
+        return ""
+    return " Tip: include 'synthetic' in the file name before you publish it."
