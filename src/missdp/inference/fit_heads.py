@@ -144,7 +144,22 @@ def fit_tree(
 def fit_given_all(
     rows: Ints, sizes: Sequence[int], *, told: Ints | None
 ) -> list[tuple[Floats, dict[int, Floats]]]:
-    """Fit a multinomial logistic regression of every attribute given all others to rows."""
+    """Fit a multinomial logistic regression of every attribute given all others to rows.
+
+    Parameters
+    ----------
+    rows : ndarray of int, shape (n, d)
+        Complete rows of a model.
+    sizes : sequence of int
+        Number of levels of each attribute.
+    told : ndarray of int or None
+        What is known of the others in each row, with a further level for unknown. None: all.
+
+    Returns
+    -------
+    list of (ndarray, dict of int to ndarray)
+        For each attribute its biases, and its weights by the other attribute.
+    """
     wide = [size + (told is not None) for size in sizes]
     given = rows if told is None else told
     margins = [_shares(given[:, c], size) for c, size in enumerate(wide)]

@@ -86,6 +86,20 @@ def clip_norm(margins: Sequence[Floats], vectors: RowVectors, signal: float) -> 
     The rule takes a quantile of the norms that rows would have if all attributes were independent:
     the median where ``signal`` is 5,000, 0.3 more for each power of ten, and from 0.2 to 0.95.
 
+    Parameters
+    ----------
+    margins : sequence of ndarray
+        Released margin of each attribute, on the codes of the blocks.
+    vectors : RowVectors
+        What rows are made into.
+    signal : float
+        Released number of rows, over the noise of a sum for a norm of one.
+
+    Returns
+    -------
+    float
+        The norm, above 0.
+
     Notes
     -----
     With what is clipped told by a model (see `clipped_away`), errors hardly depend on it: on Adult
@@ -118,7 +132,19 @@ class Taken(NamedTuple):
 def clipped_away(rows: Ints, vectors: RowVectors, clip: float) -> Taken:
     """Return what clipping takes from the mean of the blocks, and of their products.
 
-    After the blocks come the further numbers.
+    Parameters
+    ----------
+    rows : ndarray of int64, shape (n, d)
+        Codes of a model's rows.
+    vectors : RowVectors
+        What rows are made into.
+    clip : float
+        Norm to which vectors are clipped.
+
+    Returns
+    -------
+    Taken
+        After the means of the blocks come those of the further numbers.
     """
     blocks, further = vectors.blocks, vectors.further
     lost = 1 - vectors.kept(rows, clip)
@@ -173,6 +199,22 @@ def clipped_share(rows: Ints, vectors: RowVectors, clip: float) -> tuple[Floats,
 
     A first guess, from rows that need not be those of a good model: what is released, divided by
     it, has about the right size.
+
+    Parameters
+    ----------
+    rows : ndarray of int64, shape (n, d)
+        Codes of rows.
+    vectors : RowVectors
+        What rows are made into.
+    clip : float
+        Norm to which vectors are clipped.
+
+    Returns
+    -------
+    ndarray of float64, shape (d,)
+        The share of each block.
+    dict of (int, int) to float
+        The share of each product.
     """
     kept = vectors.kept(rows, clip)
     sizes = [np.square(b).sum(axis=1)[rows[:, a]] for a, b in enumerate(vectors.blocks)]
