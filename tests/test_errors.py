@@ -7,6 +7,7 @@ import pytest
 
 from missdp import Categorical, Numeric, Schema, Table
 from missdp.cli.main import main
+from missdp.cli.pipeline_files import load_pipeline
 from missdp.errors import (
     DataError,
     MissDPError,
@@ -18,7 +19,6 @@ from missdp.errors import (
     whole,
 )
 from missdp.evaluate import classifier_f1
-from missdp.pricing import load_pipeline
 from missdp.schema import Determined, Never, NotApplicable
 from missdp.schema.expressions import parse_names, parse_where
 from missdp.schema.questions import parse_question

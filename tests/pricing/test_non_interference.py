@@ -14,10 +14,10 @@ from sklearn.base import clone
 
 from missdp import pricing as mp
 from missdp.accounting import Condition, Filter
+from missdp.cli.pipeline_files import MECHANISMS, STEPS
 from missdp.errors import ParameterError
 from missdp.pricing import chains as prices
 from missdp.pricing import propose_test_release
-from missdp.pricing.pipeline_files import MECHANISMS, STEPS
 from missdp.session.sampling import SeededNoise
 from missdp.testing import check_non_interference
 from pricing import stability_cases

@@ -22,11 +22,11 @@ from missdp.accounting import (
     PublicDomain,
     epsilon_of,
 )
+from missdp.cli.pipeline_files import load_pipeline
 from missdp.errors import BudgetExceededError, DataError, ParameterError, UnprovenError
 from missdp.pricing import (
     bounds,
     calibrated,
-    load_pipeline,
     plan_test,
     price,
     propose_test_release,

@@ -69,8 +69,8 @@ def price(pipeline: Path, price_delta: float | None, plot: Path | None) -> None:
     Try:
       missdp price pipeline.toml
     """
+    from missdp.cli.pipeline_files import load_pipeline, plot_price
     from missdp.cli.rows import check_picture
-    from missdp.pricing import load_pipeline, plot_price
     from missdp.pricing import price as price_of
     from missdp.synth import load
     from missdp.words import warn_if_weak

@@ -18,7 +18,6 @@ Read the files in this order:
 * ``private_test``: the mechanism of propose-test-release.
 * ``standardised_rows``: the private rows on which a `missdp.session.Session` is opened.
 * ``private_estimator``, ``estimators``, ``pipeline``, ``prices``.
-* ``pipeline_files``: TOML files and the picture, for the command line.
 
 The trusted files are those from ``domain`` to ``pipeline``, together with `missdp.session` and
 `missdp.accounting`: proofs stand with steps, privacy maps, questions, estimators and `plan_test`.
@@ -58,8 +57,6 @@ from missdp.pricing.pipeline import Released as Released
 from missdp.pricing.pipeline import calibrated as calibrated
 from missdp.pricing.pipeline import plan_test as plan_test
 from missdp.pricing.pipeline import propose_test_release as propose_test_release
-from missdp.pricing.pipeline_files import load_pipeline as load_pipeline
-from missdp.pricing.pipeline_files import plot_price as plot_price
 from missdp.pricing.prices import CheaperChange as CheaperChange
 from missdp.pricing.prices import Price as Price
 from missdp.pricing.prices import PriceStep as PriceStep

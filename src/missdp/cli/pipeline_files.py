@@ -1,7 +1,4 @@
-"""Pipelines in TOML files, and the picture of a price, for the command ``missdp price``.
-
-Nothing else of this package imports this file.
-"""
+"""Pipelines in TOML files, and the picture of a price, for the command ``missdp price``."""
 
 from __future__ import annotations
 
@@ -15,33 +12,30 @@ import numpy as np
 
 from missdp.errors import ParameterError, UnprovenError, did_you_mean, replacing
 from missdp.files import new_figure, picture_format, write_picture
-from missdp.pricing.domain import RowDomain, require
-from missdp.pricing.estimators import (
+from missdp.pricing import (
+    ConstantImputer,
+    Deduplicator,
+    DPImputer,
+    MeanImputer,
+    MedianImputer,
+    MinMaxScaler,
+    NeighbourImputer,
+    PCADimensionReducer,
+    PCARankReducer,
+    Price,
+    PricedPipeline,
     PrivateCovariance,
     PrivateHistogram,
     PrivateLinearRegression,
     PrivateLogisticRegression,
     PrivateMean,
-)
-from missdp.pricing.imputers import (
-    ConstantImputer,
-    MeanImputer,
-    MedianImputer,
-    NeighbourImputer,
-    RegressionImputer,
-    TrimmedMeanImputer,
-)
-from missdp.pricing.model_imputer import DPImputer
-from missdp.pricing.pipeline import PricedPipeline
-from missdp.pricing.prices import Price, price
-from missdp.pricing.steps import RowClipper
-from missdp.pricing.transforms import (
-    Deduplicator,
-    MinMaxScaler,
-    PCADimensionReducer,
-    PCARankReducer,
     Quantizer,
+    RegressionImputer,
+    RowClipper,
+    RowDomain,
     StandardScaler,
+    TrimmedMeanImputer,
+    price,
 )
 from missdp.schema.schema import load_toml
 
@@ -124,15 +118,15 @@ def load_pipeline(
     domain = _made("[table]", document.get("table"), RowDomain)
     listed = document.get("step", [])
     tables = isinstance(listed, list) and all(isinstance(facts, Mapping) for facts in listed)
-    require(tables, "steps are written as [[step]] tables")
+    _require(tables, "steps are written as [[step]] tables")
     chain: dict[str, Any] = {}
     for number, facts in enumerate(listed, start=1):
         name = str(facts.pop("name", facts.get("kind", number)))
-        require(name not in chain, "two steps share a name: give each [[step]] its own `name`")
+        _require(name not in chain, "two steps share a name: give each [[step]] its own `name`")
         chain[name] = step = _made(f"[[step]] {number}", facts, STEPS)
         if isinstance(step, DPImputer):
             named = isinstance(step.model, str) and open_model is not None
-            require(named, "impute-model needs model, a path, and load_pipeline(open_model=)")
+            _require(named, "impute-model needs model, a path, and load_pipeline(open_model=)")
             step.model = open_model(Path(path).parent / step.model)  # type: ignore[misc]
             step.fit()
     mechanism = _made("[mechanism]", document.get("mechanism"), MECHANISMS)
@@ -145,19 +139,25 @@ def load_pipeline(
     return pipeline
 
 
+def _require(truth: bool, message: str) -> None:
+    """Raise ParameterError with ``message`` unless ``truth``."""
+    if not truth:
+        raise ParameterError(message)
+
+
 def _made(where: str, facts: Any, kinds: type | Mapping[str, type]) -> Any:
     """Return an object made of a table of the file; its class by the ``kind`` that it names."""
-    require(isinstance(facts, Mapping), f"the pipeline file needs one {where} table")
+    _require(isinstance(facts, Mapping), f"the pipeline file needs one {where} table")
     facts = dict(facts)
     if isinstance(kinds, Mapping):
         kind = facts.pop("kind", None)
-        require(kind in kinds, f"{where}: kind must be one of {', '.join(kinds)}, got {kind!r}")
+        _require(kind in kinds, f"{where}: kind must be one of {', '.join(kinds)}, got {kind!r}")
         where, kinds = f"{where} ({kind})", kinds[kind]
     parameters = {field.name: field for field in fields(kinds)}
     hidden = _NOT_IN_FILES if kinds in MECHANISMS.values() else set()
     _check_names(where, facts, set(parameters) - hidden)
     lacking = [n for n, field in parameters.items() if field.default is MISSING and n not in facts]
-    require(not lacking, f"{where} needs {', '.join(lacking)}")
+    _require(not lacking, f"{where} needs {', '.join(lacking)}")
     with replacing(TypeError, ParameterError, by=lambda e: ParameterError(f"{where}: {e}")):
         return kinds(**facts)
 
