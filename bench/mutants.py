@@ -110,7 +110,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/session/test_open_levels.py::test_thresholds_are_the_smallest_that_hold_for_the_noise_that_is_drawn"),
     ("session", "levels in order of appearance", "values = sorted(exact)  # so", "values = list(exact)  # so",
      "tests/synth/test_open_levels.py::test_open_levels_other_sources_find_equal_levels"),
-    ("table", "categories that no row has are found", "value_of(cell) if cell is not None and count else None", "value_of(cell) if cell is not None else None",
+    ("table", "categories that no row has are found", "    flags[indices] = True\n", "    flags[:] = True\n",
      "tests/session/test_open_levels.py"),
     ("table", "true among cells is no code", "self._levels.read(composed(value)) == OUTSIDE:", "self._levels.read(value) == OUTSIDE:",
      "tests/synth/test_open_levels.py"),

@@ -76,7 +76,7 @@ class Encoder:
         cells, rows = distinct(in_arrow(data))
         counts = np.bincount(rows[rows >= 0], minlength=len(cells)).tolist()
         for cell, count in zip(cells, counts, strict=True):
-            value = value_of(cell) if cell is not None and count else None
+            value = None if cell is None else value_of(cell)
             if value is not None and self._levels.read(composed(value)) == OUTSIDE:
                 yield level_text(value) or attribute.other, count
 
