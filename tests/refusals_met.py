@@ -13,8 +13,8 @@ from missdp.accounting import Cost, DataDependentDomain, Guarantee
 from missdp.cli.rows import check_free
 from missdp.evaluate import combine_estimates
 from missdp.files import check_outputs
-from missdp.record import sealed
 from missdp.schema import Always, Determined, Never, NotApplicable
+from missdp.serialization import sealed
 from missdp.statistics import CustomQuery, KNNImputation, QueryRequest, open_table, run_query
 from missdp.synth.registry import synthesizer_named
 from missdp.table import draft_schema

@@ -11,26 +11,28 @@ values went missing also read two facts about each condition, ``implies_row_inde
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import ClassVar
+from dataclasses import fields
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from missdp.errors import ParameterError
-from missdp.record import COUNT, COUNT_FROM_1, FRACTION, POSITIVE, Record, check_fraction
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic.dataclasses import dataclass
 
+from missdp.errors import ParameterError, check_fraction
+from missdp.serialization import Record
+from missdp.validation import Count, CountFrom1, Positive, Probability, as_tuple
 
-def _names(what: str, values: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(values, str):
-        raise ParameterError(f"{what} must be a collection of names, not one string")
-    return tuple(sorted({str(value) for value in values}))
-
-
-# A field that holds names, kept sorted.
-NAMES = {"check": _names}
+Names = Annotated[
+    tuple[str, ...],
+    Field(description="a collection of names, not one string"),
+    BeforeValidator(as_tuple),
+    AfterValidator(lambda names: tuple(sorted({*names}))),
+]
+"Names, which are kept sorted."
 
 
 @dataclass(frozen=True)
 class Condition(Record, abstract=True):
-    """Base class of every assumption; subclass it (as a frozen dataclass) to add one.
+    """Base class of every assumption; subclass it, as a frozen dataclass, to add one.
 
     Attributes
     ----------
@@ -74,6 +76,16 @@ def all_conditions(given: Iterable[Condition]) -> tuple[Condition, ...]:
     return kept
 
 
+Rates = Annotated[
+    tuple[tuple[str, float], ...],
+    BeforeValidator(
+        lambda rates: tuple(rates.items()) if isinstance(rates, Mapping) else as_tuple(rates)
+    ),
+    AfterValidator(lambda pairs: tuple(sorted(pairs))),
+]
+"Probabilities by name, as pairs that are kept sorted."
+
+
 @dataclass(frozen=True)
 class MissingCompletelyAtRandom(Condition):
     """Cells go missing at random with known rates, independently across attributes and rows.
@@ -90,7 +102,7 @@ class MissingCompletelyAtRandom(Condition):
     'Values go missing completely at random, independently across rows and attributes, and are observed with probability 0.75 for Income and 1 for every other attribute.'
     """  # noqa: E501
 
-    observed: tuple[tuple[str, float], ...]
+    observed: Rates
 
     implies_row_independence, holds_for_every_mask = True, True
     sentence = (
@@ -98,15 +110,15 @@ class MissingCompletelyAtRandom(Condition):
         "observed with probability {0.rates}."
     )
 
-    def __init__(self, observed: Mapping[str, float] | Iterable[tuple[str, float]]) -> None:
-        pairs = list(observed.items() if isinstance(observed, Mapping) else observed)
-        names = [str(name) for name, _ in pairs]
-        if len(set(names)) != len(names):
+    if TYPE_CHECKING:
+
+        def __init__(self, observed: Mapping[str, float] | Iterable[tuple[str, float]]) -> None: ...
+
+    def __post_init__(self) -> None:
+        if len(dict(self.observed)) < len(self.observed):
             raise ParameterError("observed names an attribute twice")
-        rates = (
-            check_fraction(f"observed[{n!r}]", p) for n, (_, p) in zip(names, pairs, strict=True)
-        )
-        object.__setattr__(self, "observed", tuple(sorted(zip(names, rates, strict=True))))
+        for name, rate in self.observed:
+            check_fraction(f"observed[{name!r}]", rate)
 
     @property
     def rates(self) -> str:
@@ -115,7 +127,7 @@ class MissingCompletelyAtRandom(Condition):
         return f"{rates} and 1 for every other attribute" if rates else "1 for every attribute"
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False)  # as its base class, for type checkers
 class ObservedAtMost(MissingCompletelyAtRandom):
     """Given its row, each cell goes missing by itself, and is observed with at most some chance.
 
@@ -159,7 +171,7 @@ class BoundedObservation(Condition):
         Of all releases that `missdp.ground_truth.joint` puts together, not of each by itself.
     """
 
-    p_max: float = field(metadata=FRACTION)
+    p_max: Probability
     together: bool = False
 
     implies_row_independence, holds_for_every_mask = True, True
@@ -188,8 +200,8 @@ class DatasetCollection(Condition):
         Further limits of the collection in words; may be empty.
     """
 
-    max_missing: int = field(metadata=COUNT)
-    n: int = field(metadata=COUNT_FROM_1)
+    max_missing: Count
+    n: CountFrom1
     description: str = ""
 
     def statement(self) -> str:
@@ -210,8 +222,8 @@ class EigenGap(Condition):
         Declared lower bound, above 0.
     """
 
-    k: int = field(metadata=COUNT_FROM_1)
-    at_least: float = field(metadata=POSITIVE)
+    k: CountFrom1
+    at_least: Positive
 
     def statement(self) -> str:
         """Return the assumption as one plain sentence."""
@@ -245,7 +257,7 @@ class PublicDomain(Condition):
 class DataDependentDomain(Condition):
     """A warning: domain or bounds of some attributes were read from the private table."""
 
-    attributes: tuple[str, ...] = field(metadata=NAMES)
+    attributes: Names
 
     holds_for_every_mask = True
 
@@ -259,7 +271,7 @@ class DataDependentDomain(Condition):
 class DeclaredRowCount(Condition):
     """The number of rows is declared public."""
 
-    n: int = field(metadata=COUNT)
+    n: Count
 
     holds_for_every_mask = True
     sentence = "The number of rows, {n}, is public: the guarantee does not hide it."
@@ -413,5 +425,5 @@ class Assumption(Condition):
     sentence = "{text}"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.text, str) or not self.text.strip():
+        if not self.text.strip():
             raise ParameterError("text must be a non-empty sentence")

@@ -13,6 +13,7 @@ import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from importlib import import_module
 from itertools import islice
 from numbers import Integral, Real
@@ -260,6 +261,31 @@ def whole(name: str, value: Any, *, least: int = 1) -> int:
     return found
 
 
+def check_whole(name: str, value: object, *, least: int = 1) -> int:
+    """Return a whole number, which is no larger than floating-point numbers are.
+
+    Parameters
+    ----------
+    name : str
+        How the message names it.
+    value : int
+        What was given.
+    least : int, default 1
+        The smallest number that is valid.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ParameterError
+        If the value is not a whole number, or too small or too large.
+    """
+    number(name, value, most=math.inf)
+    return whole(name, value, least=least)
+
+
 MIN_EPSILON = 1e-6  # below it, the noise of a fit leaves the range that is drawn exactly
 MAX_EPSILON = 1e4  # above it, noise no longer protects anybody
 
@@ -353,3 +379,10 @@ def _finite(value: Any) -> float | None:
         found = float(value)
         return found if math.isfinite(found) else None
     return None
+
+
+# Each returns the value of a name as a float, and refuses what is not finite or not in the range.
+check_positive = partial(number, most=math.inf, open_end=True)
+check_nonnegative = partial(number, most=math.inf)
+check_fraction = partial(number, most=1.0)
+check_delta = partial(number, most=1.0, below=True)

@@ -7,12 +7,15 @@ missing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from typing import Annotated
 
-from missdp.conditions import NAMES, Condition
+from pydantic import AfterValidator, BeforeValidator
+from pydantic.dataclasses import dataclass
+
+from missdp.conditions import Condition, Names
 from missdp.errors import ParameterError
-from missdp.record import COUNT, FRACTION
+from missdp.validation import Count, Probability, as_tuple
 
 Gate = Collection[str] | None
 """Attributes that a row must have observed to be read; None or empty if every row is."""
@@ -57,19 +60,16 @@ class DataChosenGates(Condition):
         as the children of a Bayesian network are.
     """
 
-    attributes: tuple[str, ...] = field(metadata=NAMES)
-    smallest: int = field(default=0, metadata=COUNT)
-    always: tuple[str, ...] = field(default=(), metadata=NAMES)
+    attributes: Names
+    smallest: Count = 0
+    always: Names = ()
     distinct_targets: bool = False
 
     holds_for_every_mask = True
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.smallest > len(self.attributes):
             raise ParameterError("smallest must be at most the number of attributes")
-        if not isinstance(self.distinct_targets, bool):
-            raise ParameterError("distinct_targets must be True or False")
         if not set(self.always) <= set(self.attributes):
             raise ParameterError("always must be among the attributes")
 
@@ -114,8 +114,8 @@ def _have_targets(gates: Sequence[frozenset[str]]) -> bool:
     return all(give(index, set()) for index in range(len(gates)))
 
 
-def _sets(_: str, values: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
-    return tuple(sorted(tuple(sorted(as_gate(tuple(v)))) for v in values))
+def _in_order(gates: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
+    return tuple(sorted(gates))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,15 +134,14 @@ class ChosenGates(Condition):
         No marginal got more than this share of the cap, whatever the data.
     """
 
-    among: tuple[tuple[str, ...], ...] = field(metadata={"check": _sets})
-    largest_share: float = field(default=1.0, metadata=FRACTION)
+    among: Annotated[tuple[Names, ...], BeforeValidator(as_tuple), AfterValidator(_in_order)]
+    largest_share: Probability = 1.0
 
     holds_for_every_mask = True
     chosen = "marginals that were chosen"
     selections = "selections of marginals"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not self.among or not self.largest_share:
             raise ParameterError("among and largest_share must not be empty, nor zero")
 

@@ -26,7 +26,7 @@ from missdp.accounting.exact import (
 from missdp.accounting.loss_distributions import compose
 from missdp.accounting.measures import Currency, approximate_delta
 from missdp.accounting.renyi import renyi_curve, smallest_bound
-from missdp.record import check_nonnegative
+from missdp.errors import check_nonnegative
 from missdp.types import Floats
 
 

@@ -26,17 +26,18 @@ from __future__ import annotations
 import math
 import textwrap
 import warnings
-from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from pydantic.dataclasses import dataclass
 
 from missdp.accounting.events import ROW, Adjacency
 from missdp.accounting.exact import mu_worth
 from missdp.accounting.units import counted_as_one
-from missdp.errors import ParameterError, UnprovenError, WeakGuaranteeWarning
-from missdp.record import FRACTION, NONNEGATIVE, Record, check_fraction
+from missdp.errors import ParameterError, UnprovenError, WeakGuaranteeWarning, check_fraction
+from missdp.serialization import Record
+from missdp.validation import NonNegative, Probability
 
 if TYPE_CHECKING:
     from missdp.accounting import Guarantee
@@ -116,10 +117,10 @@ class Risk(Record):
     (0.039, 0.232, 0.0)
     """
 
-    prior: float = field(metadata=FRACTION)
-    loss: float = field(metadata=NONNEGATIVE)
-    chance: float = field(metadata=FRACTION)
-    noise: float = field(metadata=NONNEGATIVE)
+    prior: Probability
+    loss: NonNegative
+    chance: Probability
+    noise: NonNegative
     adjacency: Adjacency = "add-remove"
     known: str = _KNOWN["incomplete"]
     unit: str = ROW

@@ -19,8 +19,8 @@ from missdp import Numeric, Ordinal, Schema
 from missdp import accounting as acc
 from missdp.errors import ParameterError, SchemaError
 from missdp.gates import DataChosenGates
-from missdp.record import Record
 from missdp.schema.undeclared import domain_conditions
+from missdp.serialization import Record
 
 
 @given(conditions)
@@ -96,7 +96,7 @@ ACCOUNTING_ALONE = """
 import json, sys
 import missdp.accounting
 from missdp.errors import ParameterError
-from missdp.record import Record
+from missdp.serialization import Record
 assert "missdp.pricing" not in sys.modules
 try:
     Record.from_dict({"kind": "of no family"})

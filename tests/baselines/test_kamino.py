@@ -11,8 +11,8 @@ from missdp.baselines import kamino, placing
 from missdp.baselines.denial_constraints import count_conflicts, read_constraints
 from missdp.errors import DataError, ParameterError
 from missdp.evaluate import MCAR, marginal_distance
-from missdp.record import sealed, unsealed
 from missdp.schema import NotApplicable, OpenCategorical
+from missdp.serialization import sealed, unsealed
 from missdp.sources import DuckDBSource
 from missdp.synth.registry import read_settings
 from missdp.testing import (

@@ -186,7 +186,8 @@ MESSAGES = {
     ),
     "no kind": (
         3, "attribute 'age': kind is required. Known kinds: categorical, date, datetime, "
-        "difference, either_date, numeric, open, ordinal.", FIT, misspelt('kind = "numeric"', ""),
+        "difference, either_date, ignore, key, numeric, open, ordinal.",
+        FIT, misspelt('kind = "numeric"', ""),
     ),
     "absent schema": (
         3, "there is no file 'none.toml'. Check the path.", f"{FIT} --schema none.toml", None,

@@ -10,7 +10,7 @@ import pytest
 
 from missdp import Numeric, Schema
 from missdp.cli.main import EXIT_CODES
-from missdp.record import sealed
+from missdp.serialization import sealed
 from missdp.session import Session
 
 SYNTHESIZE = "synthesize data.csv --schema schema.toml -o out.csv --epsilon 1"

@@ -82,17 +82,17 @@ WRONG += [{"factors": {pair: np.ones((4 if pair[1] else 3, 2))}} for pair in ((0
 WRONG += [{"factors": {(0, 1): one}} for one in (np.ones((3, 2)), -np.ones((4, 2)))]
 WRONG += [{"factors": {(0, 1): np.full((4, 2), np.inf)}}, {"levels": LEVELS[:2]}]
 WRONG += [{"levels": (*LEVELS[:2], Levels(np.array([0, 2, 3, 4]), np.ones(4)))}]
-WRONG += [{"levels": (*LEVELS[:2], Levels(np.arange(4), np.array([0, 1, 1, 1])))}]
+WRONG += [{"levels": (*LEVELS[:2], Levels(np.arange(4), np.array([0.0, 1, 1, 1])))}]
 
 
 @pytest.mark.parametrize("change", WRONG)
 def test_what_are_no_laws_of_the_attributes_is_refused(change):
     whole = {"order": LAWS.order, "given_all": LAWS.given_all, "given_some": LAWS.given_some}
     parts = {k: v for k, v in change.items() if k in ("odds", "factors", "levels")}
-    if parts:
-        plain = {"levels": LEVELS, "odds": ODDS, "factors": {}}
-        change = {"given_all": Factors(**{**plain, **parts})}
-    with refuses(ParameterError, "laws must be of the attributes"):
+    with refuses(ParameterError, "laws must be of the attributes|is of the wrong type"):
+        if parts:
+            plain = {"levels": LEVELS, "odds": ODDS, "factors": {}}
+            change = {"given_all": Factors(**{**plain, **parts})}
         Conditionals.fixed(Conditionals(**{**whole, **change}), SIZES)
 
 

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from inference.graphs import apart, table_of, tables_of
 from missdp.inference import raking
 from missdp.inference.fit_heads import fit_tree
+from missdp.inference.missingness import MissingnessModel
+from missdp.inference.model import Levels
 from missdp.inference.models import PairModel
 from missdp.inference.raking import (
     _swap,
@@ -349,7 +351,8 @@ def test_work_is_bounded_whatever_there_is_to_do(n, tables):
 def test_rows_of_a_model_of_pairs_are_swapped(n, monkeypatch):
     table = np.array([[0.4, 0.1], [0.1, 0.4]])
     law = fit_tree([table.sum(1), table.sum(0)], {(0, 1): table})
-    model = PairModel((None, None), law, {(0, 1): table}, None, 3000.0)
+    alone = Levels(np.arange(2), np.ones(2))
+    model = PairModel((alone, alone), law, {(0, 1): table}, MissingnessModel(np.zeros(2)), 3000.0)
     calls = []
 
     def noted(chosen, codes, tables, **rest):

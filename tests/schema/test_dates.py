@@ -58,7 +58,7 @@ def test_facts_are_written_as_dates_and_read_again(tmp_path):
 LATE = dt.datetime(2018, 1, 1, 5)
 WRONG = [
     *(({"lower": bad}, "is no date like") for bad in ("2018-02-30", "2018", LATE)),
-    *(({"lower": None}, "must be dates"), ({"upper": 1e9}, "year 1 to 9999")),
+    *(({"lower": None}, "must be a date"), ({"upper": 1e9}, "year 1 to 9999")),
     ({"upper": "2017-01-01"}, "below upper"),
     *(({"step": bad}, "step must be one of") for bad in ("hour", "0 days", 2.0)),
     *(({"step": "week"}, "whole multiple of step"), ({"integer": False}, "number of its steps")),

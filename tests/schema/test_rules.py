@@ -9,6 +9,7 @@ import time
 import tomllib
 import warnings
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,7 @@ def is_exact(rule, given):
 def read(given, rules):
     """A schema, or the words of the one error that refuses it, with nothing behind it."""
     try:
-        return Schema(given, rules)
+        return Schema(given, tuple(rule() if callable(rule) else rule for rule in rules))
     except SchemaError as error:
         refused = error
     with refuses(SchemaError):
@@ -127,31 +128,56 @@ MAPS = [
     ((("no", 1),), r"lacks a value for \['yes'\]"), ((("no", 1), ("no", 2)), "two values"),
     *(((("no", 1), ("yes", bad)), f"{bad} is not in the domain") for bad in (math.nan, 1.5, True)),
     ((("no", 1), ("yes", 10**400)), "not in the domain"),
-    (((["no"], 1),), "is not a level of 'work'"), (7, "lacks a value"),
+    *((bad, "map must be a list of rows") for bad in ((("no", [1]),), ((["no"], 1),), 7)),
 ]  # fmt: skip
+DETERMINES = {"real": "does not name", ("a",): "determines must be text"}
 WRONG = [
-    *((NotApplicable("a", unless=text), why) for text, why in CONDITIONS.items()),
-    (NotApplicable("x", unless="a = 1"), "no attribute 'x'"),
-    (NotApplicable((), unless="a = 1"), "names no attribute"),
-    (NotApplicable(5, unless="a = 1"), "no attribute 5"),
-    (NotApplicable(("a", ["b"]), unless="b = 1"), r"no attribute \['b'\]"),
-    (NotApplicable(("a", "a"), unless="b > 5"), "'a' is routed by two rules"),
-    (Never("a >= 0"), "'never a >= 0' leaves no row at all"),
-    *((Never("a = nan"), "no attribute 'nan'"), (Never(7), "written as text")),
-    (Never("a = 1 or"), "found the end of the text"),
-    *((Always(text), why) for text, why in EQUATIONS.items()),
-    *((Always("a = b", determines=bad), "does not name") for bad in ("real", ["a"])),
-    (Always("a <= b", determines="b"), "for a rule with one equation"),
-    (Always("a = b and b = real", determines="b"), "for a rule with one equation"),
-    *((Always("a"), "expected comparisons"), (Always("a < a"), "'a' with itself")),
-    *((Always("a <= b < a"), "in a circle"), (Always("a <= work"), "all must be numeric")),
-    *((Always("size <= work"), "all must be numeric"), (Always("a + b <= 3"), "always = 'a")),
-    *((Always(f"{x} * b = 3"), r"found .* b['\"]; sums") for x in ("2 * a", "'x'", "true")),
-    *((Determined("a", by=bad, map=()), "follow from other attributes") for bad in ("a", ())),
-    (Determined("a", by="real", map=()), "not whole"),
-    *((Determined("a", by="work", map=rows), why) for rows, why in MAPS),
-    (Determined("a", by="flag", map=((0, 1), (1, 1))), "0 is not a level of 'flag'"),
-    (Determined("flag", by="work", map=(("no", 0), ("yes", 1))), "0 is not a level of 'flag'"),
+    *((partial(NotApplicable, "a", unless=text), why) for text, why in CONDITIONS.items()),
+    (partial(NotApplicable, "x", unless="a = 1"), "no attribute 'x'"),
+    (partial(NotApplicable, (), unless="a = 1"), "names no attribute"),
+    (partial(NotApplicable, 5, unless="a = 1"), "not_applicable must be a name, or a list"),
+    (
+        partial(NotApplicable, ("a", ["b"]), unless="b = 1"),
+        "not_applicable must be a name, or a list",
+    ),
+    (partial(NotApplicable, ("a", "a"), unless="b > 5"), "'a' is routed by two rules"),
+    (partial(Never, "a >= 0"), "'never a >= 0' leaves no row at all"),
+    *(
+        (partial(Never, "a = nan"), "no attribute 'nan'"),
+        (partial(Never, 7), "never must be .* written as text"),
+    ),
+    (partial(Never, "a = 1 or"), "found the end of the text"),
+    *((partial(Always, text), why) for text, why in EQUATIONS.items()),
+    *((partial(Always, "a = b", determines=bad), why) for bad, why in DETERMINES.items()),
+    (partial(Always, "a <= b", determines="b"), "for a rule with one equation"),
+    (partial(Always, "a = b and b = real", determines="b"), "for a rule with one equation"),
+    *(
+        (partial(Always, "a"), "expected comparisons"),
+        (partial(Always, "a < a"), "'a' with itself"),
+    ),
+    *(
+        (partial(Always, "a <= b < a"), "in a circle"),
+        (partial(Always, "a <= work"), "all must be numeric"),
+    ),
+    *(
+        (partial(Always, "size <= work"), "all must be numeric"),
+        (partial(Always, "a + b <= 3"), "always = 'a"),
+    ),
+    *(
+        (partial(Always, f"{x} * b = 3"), r"found .* b['\"]; sums")
+        for x in ("2 * a", "'x'", "true")
+    ),
+    *(
+        (partial(Determined, "a", by=bad, map=()), "follow from other attributes")
+        for bad in ("a", ())
+    ),
+    (partial(Determined, "a", by="real", map=()), "not whole"),
+    *((partial(Determined, "a", by="work", map=rows), why) for rows, why in MAPS),
+    (partial(Determined, "a", by="flag", map=((0, 1), (1, 1))), "0 is not a level of 'flag'"),
+    (
+        partial(Determined, "flag", by="work", map=(("no", 0), ("yes", 1))),
+        "0 is not a level of 'flag'",
+    ),
     ("a rule", "rules must be a list"),
 ]
 
@@ -241,6 +267,7 @@ def test_always_is_the_opposite_of_never():
 @pytest.mark.parametrize(("given_", "why"), WRONG + CONTRADICTIONS)
 def test_what_makes_no_sense_or_contradicts_itself_is_refused_in_one_line(given_, why):
     with refuses(SchemaError, why):
+        given_ = given_() if callable(given_) else given_
         Schema(GIVEN, given_ if isinstance(given_, tuple) else (given_,))
 
 
@@ -254,10 +281,16 @@ anything = st.one_of(st.none(), st.integers(), st.floats(), texts, st.lists(text
 @settings(max_examples=120)
 @given(
     st.one_of(
-        st.builds(Always, texts, anything),
-        st.builds(Never, texts),
-        st.builds(NotApplicable, anything, unless=texts),
-        st.builds(Determined, anything, by=anything, map=st.lists(st.lists(anything, max_size=3))),
+        st.builds(partial, st.just(Always), texts, anything),
+        st.builds(partial, st.just(Never), anything),
+        st.builds(partial, st.just(NotApplicable), anything, unless=anything),
+        st.builds(
+            partial,
+            st.just(Determined),
+            anything,
+            by=anything,
+            map=st.lists(st.lists(anything, max_size=3)),
+        ),
     ),
     st.sampled_from(GIVEN),
 )

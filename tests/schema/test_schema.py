@@ -99,9 +99,12 @@ def test_what_is_no_schema_is_refused_with_the_reason():
         ("repeated", lambda: Schema((a, a))),
         ("no attribute 'y'", lambda: Schema((a,))["y"]),
         ("at least one", lambda: Schema(())),
-        ("made of", *(partial(Schema, other) for other in (("x",), None, 5, "x", {"x": a}))),
+        (
+            "attributes must be a list of",
+            *(partial(Schema, other) for other in (("x",), None, 5, "x", {"x": a})),
+        ),
         ("mapping", *(partial(Schema.from_dict, other) for other in (None, [], "x"))),
-        ("an attribute: unknown field 3", partial(read, attribute=[{"kind": "numeric", 3: 4}])),
+        ("an attribute: unknown field '3'", partial(read, attribute=[{"kind": "numeric", 3: 4}])),
         (
             "unknown field 'rule'. Known fields: never.$",
             partial(read, rule=[{"never": "a = 1", "rule": ""}]),

@@ -33,8 +33,8 @@ from missdp.ground_truth import (
     planned_ground_truth,
 )
 from missdp.ground_truth.replicas import _chosen_curve, chosen_costs
-from missdp.record import sealed, unsealed
 from missdp.schema import NotApplicable
+from missdp.serialization import sealed, unsealed
 from missdp.session import Marginal, Noise
 from missdp.synth import adaptive, fitting, steps
 from missdp.synth.adaptive import AdaptiveFit

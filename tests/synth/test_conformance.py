@@ -25,7 +25,7 @@ from missdp.accounting import (
     releases,
 )
 from missdp.errors import DataError, OutputError, ParameterError, SchemaError
-from missdp.record import sealed
+from missdp.serialization import sealed
 from missdp.synth import SmallTableWarning, sampling
 from missdp.testing import HABITS, RULED, check_sensitivity, made_up
 from missdp.testing.findings import Guarded

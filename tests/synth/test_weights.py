@@ -294,7 +294,10 @@ def test_people_write_weights_in_a_file(tmp_path):
         assert Schema.from_dict(schema.to_dict()) == schema
     for text, says in (
         ('weight = "unit"', r"weight must be a table: write \[weight\] and its fields"),
-        ('[weight]\ncolumn = ["a", "b"]\nupper = 4.0', r"\[weight\]: column must be a text"),
+        (
+            '[weight]\ncolumn = ["a", "b"]\nupper = 4.0',
+            r"\[weight\]: column must be the name of a column",
+        ),
         ('[weight]\ncolumn = "wt"', r"\[weight\]: upper is required"),
         ("weight_upper = 4.0", r"'upper' in the table \[weight\]"),
     ):

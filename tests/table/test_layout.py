@@ -159,7 +159,8 @@ def test_a_row_of_another_length_in_a_file_without_a_header_is_refused(tmp_path)
 WRONG = [
     ({"header": ("a", "a")}, "once"), ({"decimal": ";"}, "decimal"), ({"delimiter": "x"}, "deli"),
     ({"thousands": "x"}, "thousands"), ({"thousands": "."}, "thousands"),
-    ({"header": "a"}, "header must be a list of texts"), ({"decimal": 1}, "decimal must be a text"),
+    ({"header": "a"}, "header must be a list of texts"),
+    ({"decimal": 1}, "decimal must be '.' or ','"),
     ({"undeclared": ("ignore",)}, "undeclared must list some of delimiter, encoding"),
     ({"undeclared": ("decimals",)}, "Did you mean 'decimal'"),
     ({"encoding": "latin1x"}, "encoding 'latin1x' cannot be read.*Did you mean 'latin_1'"),
@@ -184,7 +185,7 @@ def test_layouts_that_say_nothing_clear_are_refused(tmp_path):
     for text, said in (
         ("[file]\nheader = false\n", r"\[file\]: header must be a list of texts"),
         ('[[attribute]]\nname = "id"\nkind = "key"\nnullable = true\n', "never read"),
-        ('[[attribute]]\nkind = "key"\n', "keys must be"),
+        ('[[attribute]]\nkind = "key"\n', "name is required"),
         ("wrong = 1\n", "Known: format, ledger, ignore"),
     ):
         (tmp_path / "s.toml").write_text(text + attribute)
@@ -198,10 +199,10 @@ REFUSED = {
     "[unit]\nmax_row = 3": "[unit]: unknown field 'max_row'. Did you mean 'max_rows'?",
     "[unit]\nmax_rows = 3": "[unit]: column is required: the name of a column",
     '[unit]\ncolumn = "p"\nmax_rows = "3"': "[unit]: max_rows must be a whole number",
-    '[unit]\ncolumn = "p"\nmax_rows = 0': "[unit]: max_rows must be a whole number of at least 1",
+    '[unit]\ncolumn = "p"\nmax_rows = 0': "max_rows must be a whole number from 1 to 1,000,000",
     '[unit]\ncolumn = "p"\nmissing_codes = [1]': "[unit]: missing_codes must be a list of texts",
     '[unit]\ncolumn = "p"\ncounts_as = "ones"': (
-        "[unit]: counts_as must be one of 'rows', 'one'. Did you mean 'one'?"
+        "[unit]: counts_as must be one of 'rows' or 'one'. Did you mean 'one'?"
     ),
     '[unit]\ncolumn = "p"\nkind = "Unit"': "[unit]: unknown field 'kind'. Known fields: column,",
     '[unit]\ncolumn = "p"\nignore = ["x"]': (
@@ -217,8 +218,8 @@ REFUSED = {
     "weight_upper = 4": "Write 'upper' in the table [weight].",
     "weight_default = 4": "Write 'default' in the table [weight].",
     '[weight]\ncolumn = "w"': "[weight]: upper is required: the largest weight that counts",
-    '[weight]\ncolumn = "w"\nupper = -1': "[weight]: upper must be a number above 0",
-    '[weight]\ncolumn = "w"\nupper = "9"': "[weight]: upper must be a number",
+    '[weight]\ncolumn = "w"\nupper = -1': "upper must be the largest weight that counts, above 0",
+    '[weight]\ncolumn = "w"\nupper = "9"': "[weight]: upper must be the largest weight",
     'delimiter = ";"': "Write 'delimiter' in the table [file].",
     '[file]\nseparator = ";"': f"[file]: unknown field 'separator'. Known fields: {KNOWN}.",
     '[file]\ndelimeter = ";"': "[file]: unknown field 'delimeter'. Did you mean 'delimiter'?",

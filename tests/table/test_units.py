@@ -16,7 +16,7 @@ from scipy.stats import chisquare
 
 from missdp import AIM, Numeric, Schema, Table
 from missdp.accounting import Filter
-from missdp.errors import DataError, ParameterError, SchemaError
+from missdp.errors import DataError, SchemaError
 from missdp.pricing import RowDomain
 from missdp.schema import Unit
 from missdp.session import CountedRows, SecureNoise, Session
@@ -184,11 +184,11 @@ class Wordy:
 # What the identifiers, the declaration or the data may have wrong: an error each, or so many rows.
 BAD = {
     "no identifiers": (None, {}, (DataError, "the data does not have")),
-    "no rows": ([1], {"max_rows": 0}, (ParameterError, "at least 1")),
-    "endless rows": ([1], {"max_rows": 10**9}, (SchemaError, "at most 1,000,")),
+    "no rows": ([1], {"max_rows": 0}, (SchemaError, "from 1 to 1,000,000")),
+    "endless rows": ([1], {"max_rows": 10**9}, (SchemaError, "from 1 to 1,000,000")),
     "half a row": ([1], {"max_rows": 1.5}, (SchemaError, "max_rows must be a whole number")),
     "a row of words": ([1], {"max_rows": "5"}, (SchemaError, "max_rows must be a whole number")),
-    "no policy": ([1], {"if_missing": "keep"}, (SchemaError, "'drop', 'refuse', 'own_unit'")),
+    "no policy": ([1], {"if_missing": "keep"}, (SchemaError, "'drop', 'refuse' or 'own_unit'")),
     "none at all": ([None, ""], {}, 0),
     "mixed types": ([7, "7", 7.0, b"7", True, "x"], {}, 3),
     "strange types": ([Wordy(), [1], {}, 1j], {}, 0),

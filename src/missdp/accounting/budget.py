@@ -30,8 +30,13 @@ from missdp.accounting.guarantee import Guarantee
 from missdp.accounting.measures import Cost, Currency, approximate_delta
 from missdp.accounting.units import UnitEvent
 from missdp.conditions import Condition, all_conditions
-from missdp.errors import BudgetExceededError, LedgerError, ParameterError
-from missdp.record import check_delta, check_positive
+from missdp.errors import (
+    BudgetExceededError,
+    LedgerError,
+    ParameterError,
+    check_delta,
+    check_positive,
+)
 
 # Which process this is: a new token after every fork, since the numbers of processes return.
 _FORKS = [object()]

@@ -27,8 +27,7 @@ from missdp.accounting.loss_distributions import (
 )
 from missdp.accounting.measures import MEASURES, Currency, Measure, approximate_delta, proven
 from missdp.accounting.renyi import epsilon_from_rdp, rdp_curve, renyi_curve
-from missdp.errors import UnprovenError
-from missdp.record import check_delta
+from missdp.errors import UnprovenError, check_delta
 
 # More distinct kinds of events than this cost loss distributions seconds for little gain.
 _MAX_DISTINCT = 400

@@ -7,27 +7,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BeforeValidator, Field
+from pydantic.dataclasses import dataclass
 
 from missdp.accounting.exact import replace_one_of
 from missdp.errors import ParameterError, UnprovenError, one_of
-from missdp.record import (
-    COUNT_FROM_1,
-    DELTA,
-    FRACTION,
-    NONNEGATIVE,
-    POSITIVE,
-    Record,
-    check_nonnegative,
-    check_positive,
-)
+from missdp.serialization import Record
+from missdp.validation import CountFrom1, Delta, NonNegative, Positive, Probability, as_set
 
 Adjacency = Literal["add-remove", "replace-one"]
 """Which tables are neighbours: one row more or less, or one row replaced by another."""
 Protects = Literal["incomplete", "ground-truth"]
 """What a guarantee is about: the table as it is, or the table before values went missing."""
+
+Gate = Annotated[
+    frozenset[str] | None,
+    Field(description="a collection of attribute names, not one string"),
+    BeforeValidator(as_set),
+]
+"""Attributes that a row must have observed to be read by a mechanism; None if every row is."""
 
 ROW = "row"
 """The unit of protection where nothing else is declared."""
@@ -62,16 +64,8 @@ class Event(Record, abstract=True):
     """
 
     label: str = ""
-    gate: frozenset[str] | None = None
+    gate: Gate = None
     adjacency: Adjacency = "add-remove"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_adjacency(self.adjacency)
-        if isinstance(self.gate, str):
-            raise ParameterError("gate must be a collection of attribute names, not one string")
-        if self.gate is not None:
-            object.__setattr__(self, "gate", frozenset(str(name) for name in self.gate))
 
     def flatten(self) -> tuple[Event, ...]:
         """Return the elementary events this one is made of."""
@@ -124,7 +118,7 @@ class PureEvent(Event):
     1.0
     """
 
-    epsilon: float = field(metadata=NONNEGATIVE)
+    epsilon: NonNegative
 
     def _doubled(self) -> dict[str, Any]:
         return {"epsilon": 2 * self.epsilon}
@@ -149,13 +143,10 @@ class SelectionEvent(PureEvent):
 class _NoiseEvent(Event, abstract=True):
     """Noise on every coordinate of a query, whole numbers or real ones."""
 
-    sensitivity: float = field(metadata=POSITIVE)
+    sensitivity: Positive
     discrete: bool = True
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.discrete, bool):
-            raise ParameterError("discrete must be True or False")
         if self.discrete and self.sensitivity < 1:
             raise ParameterError(
                 "an integer query that a row can change has sensitivity at least 1, got "
@@ -184,7 +175,7 @@ class LaplaceEvent(_NoiseEvent):
         Integer-valued query and noise.
     """
 
-    scale: float = field(metadata=POSITIVE)
+    scale: Positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,15 +198,15 @@ class GaussianEvent(_NoiseEvent):
         Integer-valued query and noise.
     """
 
-    sigma: float = field(metadata=POSITIVE)
+    sigma: Positive
 
 
 @dataclass(frozen=True, kw_only=True)
 class ApproximateEvent(Event):
     """An (epsilon, delta)-DP mechanism of which nothing else is known."""
 
-    epsilon: float = field(metadata=NONNEGATIVE)
-    delta: float = field(metadata=DELTA)
+    epsilon: NonNegative
+    delta: Delta
 
     def _doubled(self) -> dict[str, Any]:
         epsilon, delta = replace_one_of(self.epsilon, self.delta)
@@ -239,7 +230,7 @@ class ZCDPEvent(Event):
     0.4
     """
 
-    rho: float = field(metadata=NONNEGATIVE)
+    rho: NonNegative
 
     def _doubled(self) -> dict[str, Any]:
         return {"rho": 4 * self.rho}  # Bun & Steinke 2016, Proposition 1.9
@@ -257,19 +248,14 @@ class RDPEvent(Event):
         Upper bound on the Rényi divergence at each order, at least 0.
     """
 
-    orders: tuple[float, ...]
-    epsilons: tuple[float, ...]
+    orders: tuple[Positive, ...]
+    epsilons: tuple[NonNegative, ...]
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        orders = tuple(check_positive("orders", a) for a in self.orders)
-        epsilons = tuple(check_nonnegative("epsilons", e) for e in self.epsilons)
-        if not orders or len(orders) != len(epsilons):
+        if not self.orders or len(self.orders) != len(self.epsilons):
             raise ParameterError("orders and epsilons must be non-empty and of equal length")
-        if orders[0] <= 1 or any(a >= b for a, b in pairwise(orders)):
+        if self.orders[0] <= 1 or any(a >= b for a, b in pairwise(self.orders)):
             raise ParameterError("orders must be above 1 and strictly increasing")
-        object.__setattr__(self, "orders", orders)
-        object.__setattr__(self, "epsilons", epsilons)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,12 +275,11 @@ class SampledGaussianEvent(Event):
         Number of steps, at least 1.
     """
 
-    rate: float = field(metadata=FRACTION)
-    noise_multiplier: float = field(metadata=POSITIVE)
-    steps: int = field(metadata=COUNT_FROM_1)
+    rate: Probability
+    noise_multiplier: Positive
+    steps: CountFrom1
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.adjacency != "add-remove":
             raise UnprovenError("SampledGaussianEvent is accounted under add-remove only")
 

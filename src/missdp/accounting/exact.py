@@ -20,8 +20,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from missdp.errors import ParameterError
-from missdp.record import check_delta, check_nonnegative, check_positive, check_whole
+from missdp.errors import (
+    ParameterError,
+    check_delta,
+    check_nonnegative,
+    check_positive,
+    check_whole,
+)
 from missdp.types import Floats
 
 # Sums of many different fractions grow without bound; beyond this many bits they are rounded up.

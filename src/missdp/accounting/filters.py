@@ -21,9 +21,12 @@ for zCDP). A fixed composition of the cap with an `ApproximateEvent` of epsilon 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Annotated, Any
+
+from pydantic import WrapValidator
+from pydantic.dataclasses import dataclass
 
 from missdp.accounting.events import (
     ApproximateEvent,
@@ -38,7 +41,7 @@ from missdp.accounting.events import (
 from missdp.accounting.exact import exact, float_down, replace_one_of, total
 from missdp.accounting.measures import Cost, approximate_delta, gdp_cost
 from missdp.errors import ParameterError
-from missdp.record import DELTA
+from missdp.validation import Delta
 
 
 def without_failure(event: Event) -> Event:
@@ -56,6 +59,10 @@ class Priced(tuple[Event, ...]):
     """
 
     __slots__ = ()
+
+
+def _log(log: Any, check: Callable[[Any], tuple[Event, ...]]) -> tuple[Event, ...]:
+    return log if isinstance(log, Priced) else check(log)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,11 +87,10 @@ class FilterEvent(Event):
     """
 
     capacity: Event
-    log: tuple[Event, ...] = ()
-    failure: float = field(default=0.0, metadata=DELTA)
+    log: Annotated[tuple[Event, ...], WrapValidator(_log)] = ()
+    failure: Delta = 0.0
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         priced = isinstance(self.log, Priced)
         object.__setattr__(self, "log", tuple(self.log))
         cost = self.cost

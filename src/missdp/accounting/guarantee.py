@@ -6,9 +6,11 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from html import escape
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic.dataclasses import dataclass
 
 from missdp.accounting.composition import proven_epsilon
 from missdp.accounting.events import (
@@ -18,15 +20,15 @@ from missdp.accounting.events import (
     Event,
     Protects,
     PureEvent,
-    check_adjacency,
     flatten,
     unit_of,
 )
 from missdp.accounting.exact import exact, float_up, replace_one_of, total
 from missdp.accounting.measures import is_pure
 from missdp.conditions import Assumption, Condition, all_conditions
-from missdp.errors import ParameterError, UnprovenError, one_of
-from missdp.record import DELTA, FORMAT, NONNEGATIVE, Record, check_delta
+from missdp.errors import ParameterError, UnprovenError, check_delta
+from missdp.serialization import Record
+from missdp.validation import Delta, NonNegative
 
 if TYPE_CHECKING:
     from missdp.words import Risk
@@ -86,21 +88,16 @@ class Guarantee(Record):
     missdp.errors.ParameterError: epsilon is smaller than the events prove
     """
 
-    epsilon: float = field(metadata=NONNEGATIVE)
-    delta: float = field(default=0.0, metadata=DELTA)
+    epsilon: NonNegative
+    delta: Delta = 0.0
     adjacency: Adjacency = "add-remove"
     protects: Protects = "incomplete"
     conditions: tuple[Condition, ...] = ()
     events: tuple[Event, ...] = ()
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        check_adjacency(self.adjacency)
-        one_of("protects", self.protects, get_args(Protects))
         object.__setattr__(self, "conditions", _tidy(self.conditions))
-        events = (self.events,) if isinstance(self.events, Event) else tuple(self.events)
-        flatten(events)  # refuses what is none
-        object.__setattr__(self, "events", events or self._made_up())
+        object.__setattr__(self, "events", self.events or self._made_up())
         self._check_conditions()
         self._check_claim()
 
@@ -308,8 +305,8 @@ class Guarantee(Record):
     def _read(cls, data: Mapping[str, Any]) -> Self:
         """Return the guarantee of a dictionary, which must name every field: none may be lost."""
         known = {f.name for f in fields(cls)}
-        if not known <= set(data) or data.get("format", FORMAT) != FORMAT:
-            raise ParameterError(f"a guarantee needs {sorted(known)}, format {FORMAT}")
+        if not known <= set(data):
+            raise ParameterError(f"a guarantee needs {sorted(known)}")
         read = super()._read(data)
         if not data["events"] and (read.epsilon or read.delta):
             raise ParameterError("a guarantee needs the events that prove it")

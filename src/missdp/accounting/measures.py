@@ -93,8 +93,14 @@ from missdp.accounting.exact import (
     total,
     zcdp_rho,
 )
-from missdp.errors import ParameterError, UnprovenError, one_of, replacing
-from missdp.record import check_delta, check_nonnegative
+from missdp.errors import (
+    ParameterError,
+    UnprovenError,
+    check_delta,
+    check_nonnegative,
+    one_of,
+    replacing,
+)
 
 Currency = Literal["pure", "zcdp", "gdp"]
 """The privacy measure of an amount: pure DP, zCDP or Gaussian DP."""

@@ -17,8 +17,7 @@ from missdp.accounting.events import Adjacency, Event, check_adjacency, flatten,
 from missdp.accounting.filters import FilterEvent
 from missdp.accounting.guarantee import Guarantee
 from missdp.conditions import Condition, FixedSchedule, all_conditions
-from missdp.errors import BudgetExceededError, UnprovenError
-from missdp.record import check_delta, check_nonnegative
+from missdp.errors import BudgetExceededError, UnprovenError, check_delta, check_nonnegative
 
 
 class Composition(Budget):

@@ -16,14 +16,16 @@ to one at most, so the triangle inequality bounds the whole.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Literal
+
+from pydantic.dataclasses import dataclass
 
 from missdp.accounting.events import ROW, Event, GaussianEvent, PureEvent, ZCDPEvent
 from missdp.accounting.exact import exact, float_up
 from missdp.accounting.filters import FilterEvent
-from missdp.errors import ParameterError, UnprovenError, one_of
-from missdp.record import COUNT_FROM_1
+from missdp.errors import ParameterError, UnprovenError
+from missdp.validation import CountFrom1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +59,7 @@ class UnitEvent(FilterEvent):
     """
 
     unit: str
-    rows: int = field(metadata=COUNT_FROM_1)
+    rows: CountFrom1
     counts_as: Literal["rows", "one"] = "rows"
 
     @property
@@ -67,9 +69,8 @@ class UnitEvent(FilterEvent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (isinstance(self.unit, str) and self.unit) or self.unit == ROW:
+        if self.unit in ("", ROW):
             raise ParameterError("unit must be the name of the column that identifies units")
-        one_of("counts_as", self.counts_as, ("rows", "one"))
         if self.failure:
             raise UnprovenError("nothing is proven of failures for units with several rows")
         self.flatten()  # refused now, if nothing is proven

@@ -20,16 +20,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic.dataclasses import dataclass
 
 from missdp.inference.model import cell_index, draw, draw_each, finite
 from missdp.inference.raking import raked_rows
-from missdp.record import Record
 from missdp.schema.rule_set import ImpossibleCells
+from missdp.serialization import Record
 from missdp.session import Clique
 from missdp.types import Flags, Floats, Ints
 

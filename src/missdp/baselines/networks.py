@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic.dataclasses import dataclass
 
 from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.model import Levels, finite, split_rows
 from missdp.inference.models import RowModel
-from missdp.record import Record
+from missdp.serialization import Record
 from missdp.types import Floats, Ints
 
 LEAK = 0.2

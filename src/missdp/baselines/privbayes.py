@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
+import pydantic.dataclasses
 from numpy.typing import NDArray
 
 from missdp.accounting import Cost, PureEvent, scale_for
@@ -18,7 +19,7 @@ from missdp.baselines.network import Network
 from missdp.calibration import selection_epsilon
 from missdp.errors import DataError, ParameterError
 from missdp.inference.counts import project_to_simplex
-from missdp.record import Record
+from missdp.serialization import Record
 from missdp.session import Clique, Dependences, Marginal, Noise, Selection, Session, Total
 from missdp.session.dependences import DEPENDENCE_SENSITIVITY
 from missdp.session.strategies import strategy_named
@@ -395,7 +396,7 @@ _COMPLETE = "the number of complete rows"
 _MAX_TOTAL_CELLS = 2**27  # a gigabyte of counts
 
 
-@dataclass(frozen=True, eq=False)
+@pydantic.dataclasses.dataclass(frozen=True, eq=False)
 class BayesianModel(Record):
     """A released network, and the one by which missing cells of its rows are filled.
 

@@ -13,7 +13,7 @@ from missdp.errors import SchemaError
 from missdp.schema import AnyAttribute, Categorical, Date, DateTime, Numeric, Ordinal, Schema
 from missdp.schema.attributes import KINDS, Kind, Level, number_text, read_number
 from missdp.schema.rules import NotApplicable
-from missdp.schema.schema import comment, write_tables
+from missdp.schema.schema import comment
 from missdp.table.missing_codes import text_codes
 
 Domain: TypeAlias = Literal[
@@ -206,14 +206,8 @@ class CodeBook:
 
         Variables that are not in it stand in comments at the end, with what is lacking.
         """
-        schema = self.schema()
-        write_tables(
-            schema.attributes,
-            Path(path),
-            rules=schema.rules,
-            comments={v.name: tuple(v.remarks()) for v in self.variables},
-            notes="".join(self._at_the_end()),
-        )
+        remarks = {v.name: tuple(v.remarks()) for v in self.variables}
+        self.schema().to_toml(path, comments=remarks, notes="".join(self._at_the_end()))
 
     def _at_the_end(self) -> Iterator[str]:
         """Yield comments: what is not in the schema, and why."""

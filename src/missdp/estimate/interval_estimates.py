@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import html
 import math
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic.dataclasses import dataclass
 
-from missdp.record import Record
 from missdp.schema import Date
 from missdp.schema.dates import UNIT_NAMES
+from missdp.serialization import Record
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pydantic.dataclasses import dataclass
 
 from missdp.errors import ParameterError
 from missdp.estimate.columns import Column
@@ -18,7 +19,7 @@ from missdp.estimate.interval_estimates import Estimates
 from missdp.estimate.intervals import estimates_of, released_with_moves
 from missdp.estimate.released import Released
 from missdp.files import new_figure, picture_format, write_picture
-from missdp.record import Record
+from missdp.serialization import Record
 from missdp.synth.base import Synthesizer
 from missdp.threads import one_blas_thread
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic.dataclasses import dataclass
 
 from missdp.errors import (
     DataError,
@@ -25,8 +25,8 @@ from missdp.errors import (
 )
 from missdp.evaluate.align import align, in_columns
 from missdp.progress import Progress, reported
-from missdp.record import Record
 from missdp.schema import AnyAttribute, Categorical, Schema
+from missdp.serialization import Record
 from missdp.table import Table
 from missdp.threads import one_blas_thread
 

@@ -6,20 +6,21 @@ import itertools
 import math
 from collections import Counter as CountOf
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic.dataclasses import dataclass
 
 from missdp.errors import DataError, ParameterError, whole
 from missdp.evaluate.align import aligned, in_columns, rounded, schema_of
 from missdp.progress import Progress, reported
-from missdp.record import Record
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.cliques import check_cliques
 from missdp.schema.numeric import code_dtype
+from missdp.serialization import Record
 from missdp.session.counting import CHUNK_ROWS, Counter
 from missdp.sources import Counts, Rows
 from missdp.table import Table

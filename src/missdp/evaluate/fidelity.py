@@ -8,19 +8,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic.dataclasses import dataclass
 
 from missdp.errors import whole
 from missdp.evaluate.align import aligned, in_columns, rounded, schema_of
 from missdp.evaluate.distances import total_variation
 from missdp.files import new_figure, picture_format, write_picture
-from missdp.record import Record
 from missdp.schema import AnyAttribute, Date, Numeric, Schema
+from missdp.serialization import Record
 from missdp.table import Table
 from missdp.types import Floats
 

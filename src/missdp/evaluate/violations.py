@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
+from pydantic.dataclasses import dataclass
 
 from missdp.evaluate.align import blocks_of, in_columns, schema_of
-from missdp.record import Record
 from missdp.schema import Schema
+from missdp.serialization import Record
 from missdp.table.follow import known_cells
 
 __all__ = ["RuleViolations", "rule_violations"]

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pydantic.dataclasses import dataclass
 
 from missdp.accounting.composition import proven_epsilon
 from missdp.accounting.events import Adjacency, Event, Protects, SampledGaussianEvent, flatten
@@ -76,12 +78,8 @@ class AmplifiedEvent(Event):
     structure: Structure
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "events", tuple(self.events))
         if any(event.adjacency != "add-remove" for event in self.flatten()):
             raise UnprovenError("amplification is proven under add-remove adjacency only")
-        if not isinstance(self.assumption, Condition):
-            raise ParameterError("assumption must be a Condition")
         _checked(self.structure, self.flatten())
 
     def flatten(self) -> tuple[Event, ...]:

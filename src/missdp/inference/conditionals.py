@@ -11,16 +11,16 @@ stands beside them: so a law is, bit by bit, a function of the levels that it is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+from pydantic.dataclasses import dataclass
 
 from missdp.errors import ParameterError, replacing
 from missdp.inference.fit_heads import fit_given_all
 from missdp.inference.heads import Pair
 from missdp.inference.model import Levels, Zeros, level_kinds, merge_zeros
-from missdp.record import Record
+from missdp.serialization import Record
 from missdp.types import Flags, Floats, Ints
 
 _LARGEST = 20.0  # logarithm of a factor, either way

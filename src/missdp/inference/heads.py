@@ -15,15 +15,16 @@ head's law makes of a margin is calibrated to that margin while it is drawn.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic.dataclasses import dataclass
 
 from missdp.inference.model import cell_index, draw, finite, shaped
-from missdp.record import Record
+from missdp.serialization import Record
 from missdp.types import Clique, Flags, Floats, Ints
 
 Singles = NDArray[np.float32]

@@ -23,6 +23,7 @@ from itertools import combinations
 from typing import Any, Self
 
 import numpy as np
+import pydantic.dataclasses
 
 from missdp.inference.completion import (
     Completed,
@@ -39,7 +40,7 @@ from missdp.inference.missing_rates import RatesByLevel, both_missing
 from missdp.inference.missingness import MissingnessModel
 from missdp.inference.model import Levels, cell_index
 from missdp.inference.raking import centred, rake, resample
-from missdp.record import Record
+from missdp.serialization import Record
 from missdp.types import Clique, Flags, Floats, Ints
 
 _LEAST_SHARE = 1e-7
@@ -50,7 +51,7 @@ _LEARNED_FROM = 6_000  # rows, from which the model of missing cells is learned 
 _SWEEPS, _LEAST_EFFECTIVE = 6, 0.1  # of raking to marginals of three attributes and more
 
 
-@dataclass(frozen=True, eq=False)
+@pydantic.dataclasses.dataclass(frozen=True, eq=False)
 class NoisyMarginals(Record):
     """Released marginals on merged levels, and the noise of their counts.
 

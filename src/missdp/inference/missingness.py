@@ -32,16 +32,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from graphlib import TopologicalSorter
 from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
+from pydantic.dataclasses import dataclass
 
 from missdp.inference.missing_rates import EVIDENCE, RatesByLevel, leaned
 from missdp.inference.model import cell_index, finite, shaped
-from missdp.record import Record
+from missdp.serialization import Record
 from missdp.types import Clique, Flags, Floats, Ints
 
 #: By pair of attributes, the released number of rows in which both are missing, and its noise.
@@ -134,20 +135,23 @@ class MissingnessModel(Record):
       where they matter.
     * ``odds`` (by (a, b), a < b): Logarithm of the odds ratio of both masks, given the row.
     * ``evident``: Pairs whose own counts tell that they are missing together.
+    * ``intercepts`` (shape (d,)): Logit of the rate of each attribute, corrected for ``slopes``.
+      By default it is the logit of the rate.
     """
 
     rates: Floats
     always: dict[int, int] = field(default_factory=dict)
     implied_by: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    intercepts: Floats = field(init=False)
     slopes: dict[tuple[int, ...], Floats] = field(default_factory=dict)
     odds: dict[tuple[int, int], float] = field(default_factory=dict)
     evident: tuple[tuple[int, int], ...] = ()
+    intercepts: Floats = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
         from scipy.special import logit
 
-        self.intercepts = logit(np.clip(self.rates, _MIN_RATE, 1 - _MIN_RATE))
+        if not len(self.intercepts):
+            self.intercepts = logit(np.clip(self.rates, _MIN_RATE, 1 - _MIN_RATE))
 
     def fits(self, sizes: Sequence[int]) -> bool:
         """Whether the model is of attributes with so many levels; an error if rules are circular.

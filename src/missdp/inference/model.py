@@ -10,13 +10,13 @@ released one-way marginals, and adding up private counts over it leaves their se
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic.dataclasses import dataclass
 
-from missdp.record import Record
+from missdp.serialization import Record
 from missdp.types import Clique, Floats, Ints
 
 Draws: TypeAlias = Literal["even", "independent"]
@@ -31,7 +31,7 @@ class Levels(Record):
     * ``shares`` (shape (size,)): Share of each level in its group; sums to one in each group.
     """
 
-    groups: NDArray[np.int64]
+    groups: Ints
     shares: Floats
 
     @classmethod

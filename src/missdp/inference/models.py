@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic.dataclasses import dataclass
 
 from missdp.inference.completion import Completed
 from missdp.inference.heads import Heads
 from missdp.inference.missingness import MissingnessModel
 from missdp.inference.model import Draws, Levels, cell_index, finite, shaped, split_rows
 from missdp.inference.raking import raked_rows, scaled_to, shrunk
-from missdp.record import Record
+from missdp.serialization import Record
 from missdp.types import Clique, Floats, Ints
 
 

@@ -36,11 +36,12 @@ from itertools import combinations, pairwise
 from typing import NamedTuple
 
 import numpy as np
+import pydantic.dataclasses
 from numpy.typing import NDArray
 
 from missdp.inference.heads import Pair
 from missdp.inference.missingness import MissingnessModel
-from missdp.record import Record
+from missdp.serialization import Record
 from missdp.types import Floats, Ints
 
 _NUMBERS_AT_ONCE = 1 << 22
@@ -368,7 +369,7 @@ def complete_numbers(
     return Numbers(vary, spread, by_level, both)
 
 
-@dataclass(frozen=True, eq=False)
+@pydantic.dataclasses.dataclass(frozen=True, eq=False)
 class Products(Record):
     """Released sums over rows of clipped blocks, and of the products of every two of them.
 

@@ -21,7 +21,7 @@ from missdp.accounting.events import Adjacency, under
 from missdp.accounting.exact import exact, total
 from missdp.accounting.measures import approximate_delta, zcdp_cost
 from missdp.errors import LedgerError, MissDPError, UnprovenError, replacing
-from missdp.record import WRONG
+from missdp.serialization import WRONG
 
 AFTER: Mapping[str, tuple[str, ...]] = {
     "": ("requested", "started", "refused", "created"),

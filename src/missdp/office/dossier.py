@@ -24,8 +24,8 @@ from missdp.office.chain import canonical, digest
 from missdp.office.facts import Facts, plain
 from missdp.office.measurements import measurements
 from missdp.office.pages import pages
-from missdp.record import read_json, sealed
 from missdp.schema.schema import FILE
+from missdp.serialization import read_json, sealed
 from missdp.synth import load
 from missdp.synth.base import Synthesizer
 from missdp.words import in_a_line

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from missdp.errors import LedgerError, MissDPError
-from missdp.record import WRONG, read_json
+from missdp.serialization import WRONG, read_json
 
 if TYPE_CHECKING:
     from missdp.office.ledger import Ledger

@@ -46,7 +46,7 @@ from missdp.office.chain import (
     written,
 )
 from missdp.office.store import Store, Transaction
-from missdp.record import WRONG
+from missdp.serialization import WRONG
 
 if TYPE_CHECKING:
     from missdp.office.budget import LedgerBudget

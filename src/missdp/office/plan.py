@@ -9,16 +9,18 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
+from pydantic.dataclasses import dataclass
+
 from missdp.errors import ParameterError, did_you_mean
 from missdp.files import new_figure, picture_format, write_picture
 from missdp.progress import Progress, reported
-from missdp.record import Record
 from missdp.schema import Numeric, Schema
+from missdp.serialization import Record
 
 __all__ = ["Margins", "Plan", "Planned", "plan"]
 

@@ -26,13 +26,12 @@ from missdp.accounting import (
     RDPEvent,
     ZCDPEvent,
 )
-from missdp.errors import ParameterError, UnprovenError
+from missdp.errors import ParameterError, UnprovenError, check_fraction, check_positive, check_whole
 from missdp.estimate.intervals import estimate_quickly
 from missdp.evaluate import MCAR, marginal_distance
 from missdp.ground_truth import planned_ground_truth
 from missdp.office.plan import Margins, Planned, fits_of, peak_memory
 from missdp.progress import Progress
-from missdp.record import check_fraction, check_positive, check_whole
 from missdp.schema import AnyAttribute, Numeric, OpenCategorical, Schema
 from missdp.schema.differences import Difference
 from missdp.schema.layout import STEPS

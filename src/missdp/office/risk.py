@@ -15,16 +15,16 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from pydantic.dataclasses import dataclass
 
 from missdp.accounting import Guarantee, WeightsOfRows
 from missdp.accounting.events import ROW
 from missdp.errors import DataError, MissDPWarning, ParameterError
-from missdp.record import Record
 from missdp.schema import Categorical
+from missdp.serialization import Record
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.table import Table
 from missdp.types import Flags, Floats, Ints

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
+
+from pydantic.dataclasses import dataclass
 
 from missdp.accounting import Guarantee
 from missdp.accounting.events import Adjacency
@@ -16,7 +17,7 @@ from missdp.pricing.chains import Stage
 from missdp.pricing.domain import NEIGHBOURS, require
 from missdp.pricing.pipeline import PricedPipeline
 from missdp.pricing.privacy_maps import bounds
-from missdp.record import Record
+from missdp.serialization import Record
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from string import Formatter
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
+import pydantic.dataclasses
 from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Condition
@@ -33,7 +34,7 @@ except ImportError:
     from missdp.estimator import Transformer as TransformerMixin
 
 
-@dataclass(frozen=True)
+@pydantic.dataclasses.dataclass(frozen=True)
 class StepCondition(Condition, abstract=True):
     """A condition of a stability map on every table; its ``sentence`` names its fields.
 

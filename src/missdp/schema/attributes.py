@@ -9,12 +9,26 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import MISSING as REQUIRED
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, TypeGuard, TypeVar, get_args
+from dataclasses import fields, replace
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    Self,
+    TypeAlias,
+    TypeGuard,
+    TypeVar,
+    get_args,
+)
+
+from pydantic import BeforeValidator, Field, field_validator
+from pydantic.dataclasses import dataclass
 
 from missdp.errors import SchemaError, did_you_mean
-from missdp.record import Record, encoded
+from missdp.serialization import Record
+from missdp.validation import plain
 
 LONGEST: Final = 4096  # characters of a text that is read
 MAX_WHOLE: Final = 2**53  # from here on, floating-point numbers skip whole ones
@@ -130,11 +144,15 @@ Level: TypeAlias = str | int | bool  #: A level is text, a whole number, or true
 OutsidePolicy: TypeAlias = Literal["error", "clamp", "missing", "other"]
 
 MAX_LEVELS = 1_000_000
-_SURROGATE = re.compile("[\ud800-\udfff]")  # what no file can hold
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and not _SURROGATE.search(value)
+# A constraint on the length lets pydantic refuse half of a surrogate pair, which no file can hold.
+Text: TypeAlias = Annotated[str, Field(min_length=0)]
+ColumnName: TypeAlias = Annotated[str, Field(min_length=1, description="text, and not empty")]
+Codes: TypeAlias = Annotated[
+    tuple[Text | int | float, ...], Field(description="a list of text or numbers")
+]
+SomeCodes: TypeAlias = Annotated[
+    tuple[Text | int | float, ...] | None, Field(description="a list of text or numbers")
+]
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -142,12 +160,96 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _are_texts(values: object) -> bool:
-    return isinstance(values, tuple) and all(map(_is_text, values))
+def _label_key(key: object) -> object:
+    """Return what a label is of, as text: a level of Python may be a number, true or false."""
+    if isinstance(key, bool):
+        return str(key).lower()
+    return number_text(float(key)) if is_number(key) else key
+
+
+def _pairs(labels: Any) -> Any:
+    if not isinstance(labels, Mapping):
+        return labels
+    return tuple((_label_key(key), label) for key, label in labels.items())
+
+
+Labels: TypeAlias = Annotated[
+    tuple[tuple[Text, Text], ...],
+    Field(description="text, by the text of what they are labels of"),
+    BeforeValidator(_pairs),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attribute(Record, abstract=True):
+class Column(Record, abstract=True):
+    """A column, which a table of a schema's file describes. Use a subclass.
+
+    Parameters
+    ----------
+    name : str
+        Any non-empty text.
+    """
+
+    sparse = True
+
+    name: ColumnName
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the name, the kind and each fact that is not as by default."""
+        return {"name": self.name} | super().to_dict()
+
+    @classmethod
+    def _kind_of(cls, data: Mapping[str, Any]) -> type[Any]:
+        """Return the class of a kind. ``levels = "open"`` says of which kind it is."""
+        is_open = data.get("levels") == "open" and data.get("kind", "categorical") == "categorical"
+        return super()._kind_of({**data, "kind": "open"} if is_open else data)
+
+    @classmethod
+    def _refusal(cls, data: Mapping[str, Any], why: str) -> SchemaError:
+        return _refusal(data.get("name"), why)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unread(Column, abstract=True):
+    """A column that is never read, and whose name alone is known.
+
+    Parameters
+    ----------
+    name : str
+        Any non-empty text.
+    undeclared : tuple of str, default ()
+        ``("kind",)`` if it was left unread because of private cells, which nobody has declared
+        public yet.
+    """
+
+    undeclared: tuple[Literal["kind"], ...] = ()
+
+    @classmethod
+    def _unknown_field(cls, name: str) -> str:
+        return f"it has a name only, and no {name!r}: a column of kind {cls.kind!r} is never read"
+
+    @classmethod
+    def marked(cls, name: str, undeclared: bool) -> Self:
+        """Return the column of a name, with or without the mark."""
+        return cls(name=name, undeclared=("kind",) if undeclared else ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key(Unread):
+    """A column that tells rows apart. Fresh whole numbers are written instead."""
+
+    kind: ClassVar[str] = "key"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ignored(Unread):
+    """A column that is neither read nor written."""
+
+    kind: ClassVar[str] = "ignore"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribute(Column, abstract=True):
     """Facts common to every kind of attribute. Use a subclass.
 
     Parameters
@@ -191,53 +293,34 @@ class Attribute(Record, abstract=True):
 
     documented_in = "docs/schema.md"
 
-    name: str
     nullable: bool = False
-    missing_codes: tuple[str | float, ...] = ()
-    refused: tuple[str | float, ...] | None = None
-    unknown: tuple[str | float, ...] | None = None
-    not_asked: tuple[str | float, ...] | None = None
-    not_applicable: tuple[str | float, ...] | None = None
+    missing_codes: Codes = ()
+    refused: SomeCodes = None
+    unknown: SomeCodes = None
+    not_asked: SomeCodes = None
+    not_applicable: SomeCodes = None
     outside: OutsidePolicy = "error"
     other: str | int | bool | None = None
     settled: bool = False
-    label: str = ""
-    units: str = ""
-    labels: tuple[tuple[str, str], ...] = ()
-    undeclared: tuple[str, ...] = ()
+    label: Text = ""
+    units: Text = ""
+    labels: Labels = ()
+    undeclared: Annotated[tuple[Text, ...], Field(description="a list of names of facts")] = ()
 
-    def __new__(cls, **facts: Any) -> Self:
-        """Refuse facts that this kind of attribute does not have, or lacks."""
-        known = {f.name: f.default is REQUIRED for f in fields(cls)}
-        lacking = [name for name, required in known.items() if required and name not in facts]
-        for name in facts.keys() - known.keys():
-            raise _refusal(facts.get("name"), cls._unknown_field(name))
-        for name in lacking if facts else ():  # a copy or a pickle names its facts later
-            raise _refusal(facts.get("name"), f"{name} is required")
-        return super().__new__(cls)
+    @field_validator("*", mode="before")
+    @classmethod
+    def _plain(cls, value: Any) -> Any:
+        """Return the values of an array or a series as a tuple, too."""
+        kept = isinstance(value, (str, bytes, tuple, Mapping, Set))
+        return plain(tuple(value) if isinstance(value, Iterable) and not kept else value)
 
     def __post_init__(self) -> None:
-        if isinstance(self.labels, Mapping):
-            pairs = ((_label_key(key), label) for key, label in self.labels.items())
-            object.__setattr__(self, "labels", tuple(pairs))
-        for field in fields(self):
-            value = getattr(self, field.name)
-            kept = isinstance(value, (str, bytes, tuple, Mapping, Set))
-            if not kept and isinstance(value, Iterable):
-                object.__setattr__(self, field.name, tuple(value))
         for problem in self._problems():
             raise _refusal(self.name, problem)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the name, the kind and whatever is not as by default."""
-        default = {f.name: f.default for f in fields(self)}
-        kept = {k: v for k, v in super().to_dict().items() if getattr(self, k) != default.get(k)}
-        kept |= {"labels": encoded(dict(self.labels))} if self.labels else {}
-        return {"name": self.name, **kept}
-
-    @classmethod
-    def _refusal(cls, data: Mapping[str, Any], why: str) -> SchemaError:
-        return _refusal(data.get("name"), why)
+        """Return the name, the kind and each fact that is not as by default."""
+        return super().to_dict() | ({"labels": dict(self.labels)} if self.labels else {})
 
     def _not_valid(self, why: str) -> SchemaError:
         return _refusal(self.name, why)
@@ -279,22 +362,8 @@ class Attribute(Record, abstract=True):
 
     def _problems(self) -> Iterator[str]:
         """Yield what is wrong; each check may rely on those before it."""
-        if not _is_text(self.name) or not self.name:
-            yield "name must be text, and not empty"
-        for fact in ("nullable", "settled", "integer"):
-            if not isinstance(getattr(self, fact, False), bool):
-                yield f"{fact} must be true or false"
-        for fact in ("label", "units"):
-            if not _is_text(getattr(self, fact)):
-                yield f"{fact} must be text"
-        if self.outside not in get_args(OutsidePolicy):
-            yield f"outside must be one of {', '.join(get_args(OutsidePolicy))}"
-        if not isinstance(self.labels, tuple) or not all(map(_is_pair, self.labels)):
-            yield "labels must be text, by the text of what they are labels of"
         if self.outside == "other" and self.other is None:
             yield 'outside = "other" needs other, one of the levels'
-        if not _are_texts(self.undeclared):
-            yield "undeclared must be a list of names of facts"
         if unknown := [n for n in self.undeclared if n not in {f.name for f in fields(self)}]:
             yield f"undeclared names facts that do not exist: {unknown}"
         yield from self._wrong_codes()
@@ -308,8 +377,6 @@ class Attribute(Record, abstract=True):
             codes = getattr(self, fact)
             if codes is None and kind != "missing":
                 continue
-            if not isinstance(codes, tuple) or not all(_is_text(c) or is_number(c) for c in codes):
-                yield f"{fact} must be a list of text or numbers"
             if kind != "not_applicable" and (codes or kind != "missing") and not self.nullable:
                 yield f"{fact} need{'' if kind == 'missing' else 's'} nullable = true"
             if not all(abs(code) < MAX_WHOLE for code in codes if not isinstance(code, str)):
@@ -342,17 +409,6 @@ def _plain_code(code: str | float) -> str | float:
     return float(code if number is None else number)
 
 
-def _is_pair(pair: object) -> bool:
-    return _are_texts(pair) and isinstance(pair, tuple) and len(pair) == 2
-
-
-def _label_key(key: object) -> object:
-    """Return what a label is of, as text: a level of Python may be a number, true or false."""
-    if isinstance(key, bool):
-        return str(key).lower()
-    return number_text(float(key)) if is_number(key) else key
-
-
 def _refusal(name: object, why: str) -> SchemaError:
     """Return one line about an attribute; the schema is public, so its facts may be named."""
     subject = f"attribute {name!r}" if isinstance(name, str) and name else "an attribute"
@@ -363,16 +419,16 @@ def _refusal(name: object, why: str) -> SchemaError:
 class _Levelled(Attribute, abstract=True):
     """An attribute whose domain is a finite list of levels of one type."""
 
-    levels: tuple[str, ...] | tuple[bool, ...] | tuple[int, ...]
+    levels: Annotated[
+        tuple[Text, ...] | tuple[bool, ...] | tuple[int, ...],
+        Field(description="a list, all text, all integers or all true/false"),
+    ]
 
     def _problems(self) -> Iterator[str]:
         yield from super()._problems()
         levels = self.levels
         if levels == () and self.not_applicable is None:
             yield "levels must not be empty, but where not_applicable is set: no row has a value"
-        kinds = {type(level) for level in levels} if isinstance(levels, tuple) else set()
-        if kinds not in ({int}, {bool}) and not _are_texts(levels):
-            yield "levels must be a list, all text, all integers or all true/false"
         if len(levels) > MAX_LEVELS:
             yield f"at most {MAX_LEVELS} levels are supported"
         if len(set(levels)) != len(levels):

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
-from numbers import Real
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field
+from pydantic.dataclasses import dataclass
 
 from missdp.errors import SchemaError
-from missdp.record import Record
 from missdp.schema.attributes import number_text
+from missdp.serialization import Record
 from missdp.types import Floats, Ints
+from missdp.validation import NonNegative
+
+Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 
 _BELOW_ONE = float(np.nextafter(1.0, 0.0))
 _MIN_WEIGHT = 1e-12  # of all subintervals of a bin together; below it, values lie evenly
@@ -33,6 +36,11 @@ class BinSource(StrEnum):
     EACH_NUMBER = "each number"
     PENDING = "pending"
     RELEASE = "release"
+
+
+def _source_named(name: Any) -> Any:
+    """Return the source of a name that a file holds; any other value as it is."""
+    return BinSource(name) if name in {source.value for source in BinSource} else name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,40 +67,22 @@ class Binning(Record):
 
     edges: tuple[float, ...]
     spikes: tuple[float, ...] = ()
-    subintervals: tuple[float, ...] = ()
-    weights: tuple[float, ...] = ()
-    source: BinSource = field(default=BinSource.DECLARED, compare=False)
+    subintervals: tuple[Finite, ...] = ()
+    weights: tuple[NonNegative, ...] = ()
+    source: Annotated[BinSource, BeforeValidator(_source_named)] = field(
+        default=BinSource.DECLARED, compare=False
+    )
     release: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        for fact in ("edges", "spikes", "subintervals", "weights"):
-            object.__setattr__(self, fact, tuple(map(as_float, getattr(self, fact))))
-        object.__setattr__(self, "source", BinSource(self.source))
         parts, weights = self.subintervals, self.weights
         if not (parts or weights):
             return
-        if not (all_finite((*parts, *weights)) and min(weights, default=-1.0) >= 0):
-            raise SchemaError("subintervals and weights must be finite, and weights at least 0")
         edges_among = {*self.edges} <= {*parts} and len(parts) == len(weights) + 1
         if np.any(np.diff(parts) <= 0) or not edges_among:
             raise SchemaError(
                 "subintervals must increase, contain all edges, and have a weight each"
             )
-
-
-def all_finite(values: Iterable[object]) -> bool:
-    """Whether all values are finite floats."""
-    return all(isinstance(value, float) and math.isfinite(value) for value in values)
-
-
-def as_float(value: Any) -> Any:
-    """Return a real number as a float (infinite if it is too large); anything else as it is."""
-    if isinstance(value, bool) or not isinstance(value, (float, Real)):  # float first: it is quick
-        return value
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
 
 
 class _Intervals:

@@ -13,15 +13,28 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias, get_args
+from functools import cached_property, partial
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    TypeAlias,
+    get_args,
+)
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import pydantic.dataclasses
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
+from pydantic_core import ArgsKwargs
 
 from missdp.errors import replacing
 from missdp.schema.attributes import Kind, number_text, read_number
+from missdp.schema.binning import Finite
 from missdp.schema.numeric import Numeric, each
 from missdp.types import Flags, Floats
 
@@ -258,10 +271,11 @@ UNIT_NAMES: Final[dict[Resolution, str]] = {
     "ms": "millisecond",
 }  # fmt: skip
 _CALENDAR: Final = ("0001-01-01", "9999-12-31")
+DateBound: TypeAlias = Annotated[Finite, Field(description="a date such as 2018-01-31")]
 _TEXTS: Final = ("lower", "upper", "edges", "spikes")
 
 
-@dataclass(frozen=True, kw_only=True)
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True)
 class Date(Numeric):
     """A calendar date between public bounds, in whole steps.
 
@@ -297,6 +311,8 @@ class Date(Numeric):
     kind: ClassVar[str] = "date"
     finest: ClassVar[str] = "day"
     resolutions: ClassVar[tuple[Resolution, ...]] = ("Y", "M", "D")
+    lower: DateBound
+    upper: DateBound
     integer: bool = True
     format: str | None = None
     resolution: Resolution | None = None
@@ -313,39 +329,48 @@ class Date(Numeric):
             **facts: Any,
         ) -> None: ...
 
-    def __post_init__(self) -> None:
-        step: Any = self.step
-        if isinstance(step, str) or self.resolution is None:
-            resolution, size = self._step_of(step)
-            object.__setattr__(self, "resolution", resolution)
-            object.__setattr__(self, "step", float(size) if size > 1 else None)
-        for fact in _TEXTS:
-            given = getattr(self, fact)
-            several = isinstance(given, (list, tuple))
-            read = tuple(map(self._bound, given)) if several else self._bound(given)
-            object.__setattr__(self, fact, read)
-        super().__post_init__()
+    @model_validator(mode="before")
+    @classmethod
+    def _in_units(cls, given: ArgsKwargs) -> ArgsKwargs:
+        """Return the facts with the step and the bounds in units of the calendar."""
+        facts = dict(given.kwargs or {})
+        step = facts.get("step")
+        if isinstance(step, str) or facts.get("resolution") is None:
+            facts["resolution"], size = cls._step_of(step, facts)
+            facts["step"] = float(size) if size > 1 else None
+        for fact in (fact for fact in _TEXTS if fact in facts):
+            value, bound = facts[fact], partial(cls._bound, facts)
+            many = isinstance(value, (list, tuple))
+            facts[fact] = tuple(map(bound, value)) if many else bound(value)
+        return ArgsKwargs(given.args, facts)
 
-    def _step_of(self, step: object) -> tuple[Resolution, int]:
+    @classmethod
+    def _step_of(cls, step: object, facts: Mapping[str, Any]) -> tuple[Resolution, int]:
         """Return the unit of a step and how many there are in it."""
-        match = _STEP.fullmatch(self.finest if step is None else str(step))
+        match = _STEP.fullmatch(cls.finest if step is None else str(step))
         unit, size = _UNITS.get(match[2] if match else "", ("ms", 0))
-        if match is None or not size or unit not in self.resolutions:
-            known = [name for name, (unit, _) in _UNITS.items() if unit in self.resolutions]
-            raise self._not_valid(f"step must be one of {', '.join(known)}, or several of them")
+        if match is None or not size or unit not in cls.resolutions:
+            known = [name for name, (unit, _) in _UNITS.items() if unit in cls.resolutions]
+            why = f"step must be one of {', '.join(known)}, or several of them"
+            raise cls._refusal(facts, why)
         return unit, size * int(match[1] or 1)
 
-    def _bound(self, given: Any) -> Any:
-        """Return the number of a bound that is given as a date; anything else as it is."""
-        if isinstance(given, np.datetime64):
-            given = str(given)
-        if not isinstance(given, (str, dt.date)):
+    @classmethod
+    def _bound(cls, facts: Mapping[str, Any], given: Any) -> Any:
+        """Return the number of a bound that is given as a date; any other value as it is."""
+        unit, zone = facts["resolution"], facts.get("timezone")
+        if not isinstance(given, (str, dt.date, np.datetime64)) or unit not in get_args(Resolution):
             return given
-        found = self.number(str(given))
-        if found is None:
-            example = self.format_value(0.0)
-            raise self._not_valid(f"{str(given)!r} is no date like {example}")
-        return found
+        text: str | None = str(given)
+        if isinstance(zone, str):
+            unknown = cls._refusal(facts, "timezone is unknown")
+            with replacing(ValueError, LookupError, OSError, by=unknown):
+                text = _in_world(str(given), ZoneInfo(zone))
+        number = None if text is None else _exact_number(text, unit, zoned=zone is not None)
+        if number is None:
+            example = f"{cls.written(0, unit)}{'' if zone is None else 'Z'}"
+            raise cls._refusal(facts, f"{str(given)!r} is no date like {example}")
+        return number
 
     @property
     def unit(self) -> Resolution:
@@ -355,11 +380,7 @@ class Date(Numeric):
 
     def number(self, text: str) -> float | None:
         """Return the number of a public date in ISO 8601; None if it is none, or between two."""
-        (value,), (possible,) = DateFormat().read([text], self.unit, zoned=self.zoned)
-        (fine,), (precise,) = DateFormat().read([text], "ms", zoned=self.zoned)
-        begins = np.array([value]).astype(f"datetime64[{self.unit}]").astype("datetime64[ms]")
-        exact = not precise or in_units(begins, "ms")[0] == fine
-        return float(value) if possible and exact else None
+        return _exact_number(text, self.unit, zoned=self.zoned)
 
     @property
     def in_text(self) -> DateFormat:
@@ -402,21 +423,12 @@ class Date(Numeric):
         found["step"] = f"{size}{UNIT_NAMES[self.unit]}"
         return found | {f: each(self.format_value, found[f]) for f in _TEXTS if f in found}
 
-    @classmethod
-    def _read(cls, data: Mapping[str, Any]) -> Self:
-        """Read facts; a whole number as "format" is the version of the file, no format of dates."""
-        return super()._read({k: v for k, v in data.items() if (k, type(v)) != ("format", int)})
-
     def _problems(self) -> Iterator[str]:
         if self.resolution not in self.resolutions or self.integer is not True:
             yield "it is a whole number of its steps"
-        if not all(isinstance(bound, float) for bound in (self.lower, self.upper)):
-            yield "lower and upper must be dates such as 2018-01-31"
         first, last = in_units(np.array(_CALENDAR, dtype="datetime64[D]"), self.unit)
         if not (first <= self.lower and self.upper <= last):
             yield "lower and upper must be dates from year 1 to 9999"
-        if self.format is not None and not isinstance(self.format, str):
-            yield "format must be text"
         if problem := self.in_text.problem(self.unit):
             yield problem
         yield from super()._problems()
@@ -427,7 +439,7 @@ class Date(Numeric):
             yield f"codes of {kind} that are dates must lie outside [lower, upper]"
 
 
-@dataclass(frozen=True, kw_only=True)
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True)
 class DateTime(Date):
     """A date and the time of day, between public bounds, in whole steps.
 
@@ -468,13 +480,26 @@ class DateTime(Date):
         """Return the number of a public time; without a zone it is that of ``timezone``."""
         if self.timezone is None:
             return super().number(text)
-        with replacing(ValueError, LookupError, OSError, by=self._not_valid("timezone is unknown")):
-            zone = ZoneInfo(self.timezone)
-        with contextlib.suppress(ValueError, OverflowError):
-            local = dt.datetime.fromisoformat(text)
-            local = local if local.tzinfo else local.replace(tzinfo=zone)
-            return super().number(local.astimezone(dt.UTC).isoformat())
-        return None
+        world = _in_world(text, ZoneInfo(self.timezone))
+        return None if world is None else super().number(world)
+
+
+def _exact_number(text: str, unit: Resolution, *, zoned: bool) -> float | None:
+    """Return the number of a public date in ISO 8601; None if it is none, or between two."""
+    (value,), (possible,) = DateFormat().read([text], unit, zoned=zoned)
+    (fine,), (precise,) = DateFormat().read([text], "ms", zoned=zoned)
+    begins = np.array([value]).astype(f"datetime64[{unit}]").astype("datetime64[ms]")
+    exact = not precise or in_units(begins, "ms")[0] == fine
+    return float(value) if possible and exact else None
+
+
+def _in_world(text: str, zone: ZoneInfo) -> str | None:
+    """Return a time of a zone, unless it states another one, as a moment of the world's time."""
+    with contextlib.suppress(ValueError, OverflowError):
+        local = dt.datetime.fromisoformat(text)
+        local = local if local.tzinfo else local.replace(tzinfo=zone)
+        return local.astimezone(dt.UTC).isoformat()
+    return None
 
 
 def code_text(code: str | float) -> str:

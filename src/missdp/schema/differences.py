@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Final, TypeAlias, get_args
 
 import numpy as np
+from pydantic.dataclasses import dataclass
 
 from missdp.schema.binning import Binning
 from missdp.schema.bound_rules import Derived

@@ -11,18 +11,18 @@ import difflib
 import encodings
 import pkgutil
 import re
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from functools import cache
-from typing import Any, ClassVar, Final, Literal, Self, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
 
-from missdp.errors import MissDPError, SchemaError, did_you_mean, replacing
-from missdp.record import COUNT_FROM_1, Record, fits
-from missdp.schema.attributes import read_number
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
-_DELIMITERS: Final = (",", ";", "|")
-_DECIMAL: Final = (".", ",")
-_THOUSANDS: Final = ("", ".", ",", "'", "\u2019", "_", " ", "\u00a0", "\u202f")
+from missdp.errors import SchemaError, did_you_mean
+from missdp.schema.attributes import Text, read_number
+from missdp.serialization import Record
+
 TOP_LEVEL: Final = ("format", "ledger", "ignore")
 """What a TOML file states above its tables."""
 
@@ -33,18 +33,7 @@ class SchemaTable(Record, abstract=True):
 
     table: ClassVar[str]
 
-    def __post_init__(self) -> None:
-        """Check the type of each field. A list becomes a tuple, and a whole number a float."""
-        for name, hint in _hints(cast(Hashable, type(self))).items():
-            value = getattr(self, name)
-            if isinstance(value, list):
-                value = tuple(value)
-            if hint is float and type(value) is int:
-                value = float(value)
-            if not fits(value, hint):
-                raise SchemaError(f"{name} must be {_expected(value, hint)}")
-            object.__setattr__(self, name, value)
-        super().__post_init__()
+    sparse = True
 
     @classmethod
     def from_table(cls, data: Any) -> Self:
@@ -56,50 +45,43 @@ class SchemaTable(Record, abstract=True):
             If it is no table, a key is unknown, required or of the wrong type, or a value is out of
             its range. The message names the table and the field.
         """
-        known = [f.name for f in fields(cls)]
         if not isinstance(data, Mapping):
-            raise SchemaError(
-                f"{cls.table} must be a table: write [{cls.table}] and its fields below, which are "
-                f"{', '.join(known)}"
-            )
-        if unknown := [str(key) for key in data if key not in known]:
-            end = did_you_mean(unknown[0], known) or f". Known fields: {', '.join(known)}."
-            if unknown[0] in TOP_LEVEL:
-                end = ". Write it above the first table of the file."
-            raise SchemaError(f"[{cls.table}]: unknown field {unknown[0]!r}{end}")
-        needed = [f.name for f in fields(cls) if f.default is MISSING and f.name not in data]
-        if needed:
-            raise SchemaError(f"[{cls.table}]: {needed[0]} is required: {_MEANINGS[needed[0]]}")
-        with replacing(MissDPError, by=lambda error: SchemaError(f"[{cls.table}]: {error}")):
-            return cls(**data)
+            known = ", ".join(f.name for f in fields(cls))
+            why = f"must be a table: write [{cls.table}] and its fields below, which are {known}"
+            raise SchemaError(f"{cls.table} {why}")
+        if "kind" in data:
+            raise cls._refusal(data, cls._unknown_field("kind"))
+        return cls.from_dict(data)
 
     def to_table(self) -> dict[str, Any]:
         """Return the facts as a table states them, without those that are as by default."""
-        stated = ((f.name, getattr(self, f.name)) for f in fields(self) if not self._is_default(f))
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in stated}
+        return {name: value for name, value in self.to_dict().items() if name != "kind"}
 
-    def _is_default(self, known: Any) -> bool:
-        return known.default is not MISSING and getattr(self, known.name) == known.default
+    @classmethod
+    def _refusal(cls, data: Mapping[str, Any], why: str) -> SchemaError:
+        del data
+        return SchemaError(f"[{cls.table}]: {why}")
 
+    @classmethod
+    def _unknown_field(cls, name: str) -> str:
+        if name in TOP_LEVEL:
+            return f"unknown field {name!r}. Write it above the first table of the file."
+        return super()._unknown_field(name)
 
-@cache
-def _hints(kind: Hashable) -> dict[str, Any]:
-    hints = get_type_hints(kind)
-    return {f.name: hints[f.name] for f in fields(kind)}  # type: ignore[arg-type]
-
-
-def _expected(value: Any, hint: Any) -> str:
-    """Return which values a type has, with the one that is most like a value."""
-    if get_origin(hint) is Literal:
-        choices = get_args(hint)
-        return f"one of {', '.join(map(repr, choices))}{did_you_mean(value, choices)}"
-    return {str: "a text", int: "a whole number", float: "a number"}.get(hint, "a list of texts")
+    def _wrong(self, why: str) -> SchemaError:
+        return self._refusal({}, why)
 
 
-_MEANINGS: Final = {
-    "column": "the name of a column",
-    "upper": "the largest weight that counts, a public fact",
-}
+Column: TypeAlias = Annotated[str, Field(min_length=1, description="the name of a column")]
+Texts: TypeAlias = Annotated[tuple[Text, ...], Field(description="a list of texts")]
+Thousands: TypeAlias = Annotated[
+    str,
+    Field(pattern="^[.,'_ \u2019\u00a0\u202f]?$", description="empty, or one of . , ' _ and blank"),
+]
+LargestWeight: TypeAlias = Annotated[
+    float,
+    Field(gt=0, lt=2.0**53, description="the largest weight that counts, above 0 and below 2**53"),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,30 +117,25 @@ class Layout(SchemaTable):
 
     table = "file"
 
-    delimiter: str = ","
+    delimiter: Annotated[str, Field(pattern="^[,;|]$", description="',', ';' or '|'")] = ","
     encoding: str = "utf-8"
-    decimal: str = "."
-    thousands: str = ""
-    header: tuple[str, ...] = ()
-    undeclared: tuple[str, ...] = ()
+    decimal: Annotated[str, Field(pattern="^[.,]$", description="'.' or ','")] = "."
+    thousands: Thousands = ""
+    header: Texts = ()
+    undeclared: Texts = ()
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if len({*self.header}) < len(self.header) or not all(self.header):
-            raise SchemaError("header must name each column once")
+            raise self._wrong("header must name each column once")
         marked = [f.name for f in fields(self) if f.name != "undeclared"]
         if unknown := [name for name in self.undeclared if name not in marked]:
             near = did_you_mean(unknown[0], marked)
-            raise SchemaError(f"undeclared must list some of {', '.join(marked)}{near}")
-        if self.delimiter not in _DELIMITERS:
-            raise SchemaError("delimiter must be ',', ';' or '|'")
-        if self.decimal not in _DECIMAL:
-            raise SchemaError("decimal must be '.' or ','")
-        if self.thousands not in _THOUSANDS or self.thousands == self.decimal:
-            raise SchemaError("thousands must be empty, or another of . , ' _ and blank")
+            raise self._wrong(f"undeclared must list some of {', '.join(marked)}{near}")
+        if self.thousands == self.decimal:
+            raise self._wrong("thousands must differ from decimal")
         if not _decodes_row_by_row(self.encoding):
             near = did_you_mean(self.encoding, _encodings())
-            raise SchemaError(
+            raise self._wrong(
                 f"encoding {self.encoding!r} cannot be read. It must be an encoding of Python that "
                 f"contains ASCII, such as latin-1, or UTF-16 or UTF-32{near}"
             )
@@ -221,8 +198,6 @@ MissingUnit = Literal["drop", "refuse", "own_unit"]
 
 STEPS: Final = 1 << 20
 """Of what one row counts at most: rows count whole numbers of these."""
-_MOST_ROWS: Final = 1_000_000  # below it, so that no row of a unit counts for nothing
-_LARGEST: Final = 2.0**53
 
 
 @dataclass(frozen=True)
@@ -256,23 +231,20 @@ class Unit(SchemaTable):
 
     table = "unit"
 
-    column: str
-    max_rows: int = field(default=1, metadata=COUNT_FROM_1)
+    column: Column
+    max_rows: Annotated[
+        int, Field(ge=1, le=1_000_000, description="a whole number from 1 to 1,000,000")
+    ] = 1
     if_missing: MissingUnit = "drop"
-    missing_codes: tuple[str, ...] = ()
+    missing_codes: Texts = ()
     counts_as: UnitCounts = "rows"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.column:
-            raise SchemaError("column must be the name of a column")
         if self.column == "row":
-            raise SchemaError(
+            raise self._wrong(
                 "a column called 'row' cannot identify units, for a guarantee for each row is said "
                 "by that name: rename it"
             )
-        if self.max_rows > _MOST_ROWS:
-            raise SchemaError(f"max_rows must be at most {_MOST_ROWS:,}")
 
     @property
     def bound(self) -> int:
@@ -307,18 +279,13 @@ class SurveyWeight(SchemaTable):
 
     table = "weight"
 
-    column: str
-    upper: float
+    column: Column
+    upper: LargestWeight
     default: float = 0.0
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.column:
-            raise SchemaError("column must be the name of a column")
-        if not 0 < self.upper < _LARGEST:
-            raise SchemaError("upper must be a number above 0, and below 2**53")
         if not 0 <= self.default <= self.upper:
-            raise SchemaError("default must be from 0 to upper")
+            raise self._wrong("default must be from 0 to upper")
 
 
 TABLES: Final[dict[str, type[SchemaTable]]] = {

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 from missdp.schema.attributes import (
     MAX_LEVELS,
@@ -22,13 +24,19 @@ from missdp.schema.attributes import (
     is_number,
     read_number,
 )
-from missdp.schema.binning import Binning, Bins, all_finite, as_float
+from missdp.schema.binning import Binning, Bins, Finite
 from missdp.types import Floats, Ints
 
 _MOST_SPIKES = 1000
 _NEAR = 1e-9  # of a step, by which arithmetic may have missed it
 _LEAST_STEP = 1e-15  # beyond it decimals are no longer told apart
 _DIGITS = 6  # of a number in steps
+
+
+DeclaredBins: TypeAlias = Annotated[
+    Annotated[int, Field(ge=1, le=MAX_LEVELS)] | Binning | None,
+    Field(description=f"a whole number from 1 to {MAX_LEVELS}"),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,21 +78,13 @@ class Numeric(Attribute):
     """
 
     kind: ClassVar[str] = "numeric"
-    lower: float
-    upper: float
+    lower: Finite
+    upper: Finite
     integer: bool = False
-    bins: int | Binning | None = None
-    edges: tuple[float, ...] | None = None
-    spikes: tuple[float, ...] = ()
-    step: float | None = None
-
-    def __post_init__(self) -> None:
-        for number in ("lower", "upper", "step"):
-            object.__setattr__(self, number, as_float(getattr(self, number)))
-        for fact in ("edges", "spikes"):
-            if isinstance(given := getattr(self, fact), (list, tuple)):
-                object.__setattr__(self, fact, tuple(map(as_float, given)))
-        super().__post_init__()
+    bins: DeclaredBins = None
+    edges: Annotated[tuple[Finite, ...] | None, Field(description="a list of numbers")] = None
+    spikes: Annotated[tuple[float, ...], Field(description="a list of numbers")] = ()
+    step: Annotated[float, Field(gt=0)] | None = None
 
     def plain(self) -> Numeric:
         """Return the same numbers, without what a kind of its own knows of them."""
@@ -93,8 +93,6 @@ class Numeric(Attribute):
     def _problems(self) -> Iterator[str]:
         yield from super()._problems()
         bounds = (self.lower, self.upper)
-        if not all_finite(bounds):
-            yield "lower and upper must be finite numbers"
         if not self.lower < self.upper:
             yield "lower must be below upper"
         if self.integer and not all(bound.is_integer() for bound in bounds):
@@ -129,8 +127,6 @@ class Numeric(Attribute):
         step = self.step
         if step is None:
             return
-        if not (all_finite((step,)) and step > 0):
-            yield "step must be a number above 0"
         if step < _LEAST_STEP:
             yield f"step must be at least {_LEAST_STEP:g}"
         if self.integer and not step.is_integer():
@@ -140,9 +136,6 @@ class Numeric(Attribute):
             yield "upper must be lower plus a whole multiple of step"
 
     def _wrong_bins(self) -> Iterator[str]:
-        whole = type(self.bins) is int and 0 < self.bins <= MAX_LEVELS
-        if not (self.bins is None or isinstance(self.bins, Binning) or whole):
-            yield f"bins must be a whole number from 1 to {MAX_LEVELS}"
         if self.bins is not None and self.edges is not None:
             yield "give bins or edges, not both"
         if isinstance(self.bins, Binning) and self.spikes:
@@ -150,9 +143,8 @@ class Numeric(Attribute):
         known = self.bins if isinstance(self.bins, Binning) else self
         edges = known.edges
         if edges is not None:
-            numbers = isinstance(edges, tuple) and all_finite(edges)
-            if not numbers or len(edges) < 2 or np.any(np.diff(edges) <= 0):
-                yield "edges must be at least two finite, strictly increasing numbers"
+            if len(edges) < 2 or np.any(np.diff(edges) <= 0):
+                yield "edges must be at least two, strictly increasing numbers"
             if (edges[0], edges[-1]) != (self.lower, self.upper):
                 yield "edges must start at lower and end at upper"
         yield from self._wrong_spikes(known.spikes)
@@ -162,8 +154,6 @@ class Numeric(Attribute):
             yield "every bin must hold a whole number, or a whole number of steps"
 
     def _wrong_spikes(self, spikes: tuple[float, ...]) -> Iterator[str]:
-        if not isinstance(spikes, tuple) or not all(isinstance(s, float) for s in spikes):
-            yield "spikes must be a list of numbers"
         if not all(self.lower <= spike <= self.upper for spike in spikes):
             yield "spikes must lie inside [lower, upper]"
         if len(set(spikes)) < len(spikes):

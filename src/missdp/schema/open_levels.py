@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import ClassVar, Final, TypeVar
+from dataclasses import fields
+from typing import Annotated, Any, ClassVar, Final, TypeAlias, TypeVar
+
+from pydantic import BeforeValidator, Field
+from pydantic.dataclasses import dataclass
 
 from missdp.errors import SchemaError
-from missdp.schema.attributes import Attribute, Categorical, number_text
+from missdp.schema.attributes import Attribute, Categorical, Text, number_text
 from missdp.schema.schema import Schema
 
 MOST_CHARACTERS: Final = 100  # of a value; longer text is in the bucket
 _MOST_LEVELS: Final = 1000
+MaxLevels: TypeAlias = Annotated[
+    int,
+    Field(ge=1, le=_MOST_LEVELS, description=f"a whole number from 1 to {_MOST_LEVELS}"),
+]
 
 
 _Cell = TypeVar("_Cell")
@@ -71,12 +78,16 @@ class OpenCategorical(Categorical):
     """
 
     kind: ClassVar[str] = "open"
-    levels: tuple[str, ...] = ()
-    max_levels: int = 200
+    levels: Annotated[
+        tuple[Text, ...],
+        Field(description="a list of text"),
+        BeforeValidator(lambda levels: () if levels == "open" else levels),
+    ] = ()
+    max_levels: MaxLevels = 200
     other: str = "other"
 
     def __post_init__(self) -> None:
-        if self.levels == () and isinstance(self.other, str):
+        if self.levels == ():
             object.__setattr__(self, "levels", (self.other,))
         super().__post_init__()
 
@@ -92,11 +103,13 @@ class OpenCategorical(Categorical):
         facts["undeclared"] = tuple(name for name in self.undeclared if name in facts)
         return ReleasedCategorical(**facts)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts as people write them: ``levels = "open"``."""
+        return super().to_dict() | {"kind": "categorical", "levels": "open"}
+
     def _problems(self) -> Iterator[str]:
         if self.other != level_text(self.other):
             yield "other must be text that is printable, in Unicode's form NFC, and not too long"
-        if type(self.max_levels) is not int or not 1 <= self.max_levels <= _MOST_LEVELS:
-            yield f"max_levels must be a whole number from 1 to {_MOST_LEVELS}"
         if self.levels != (self.other,):
             yield "levels are found by a fit: leave them out"
         if self.outside != "error":

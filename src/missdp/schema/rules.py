@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
+from pydantic import BeforeValidator, Field
+from pydantic.dataclasses import dataclass
 
 from missdp.errors import SchemaError, did_you_mean, replacing
-from missdp.record import Record
 from missdp.schema import expressions
 from missdp.schema.attributes import MAX_WHOLE, Level, is_number
 from missdp.schema.bound_rules import BoundRule, Derived, Forbidden, Routing
@@ -25,10 +25,21 @@ from missdp.schema.differences import Difference, EitherDate
 from missdp.schema.expressions import Linear, RuleError, attribute_named
 from missdp.schema.logic import Predicate
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
+from missdp.serialization import Record
 
 MAX_MAP_NUMBERS = 10_000  # whole numbers of one attribute of a map
 MAX_MAP_ROWS = 1_000_000  # rows of a map
 _SHOWN = 200  # characters of a rule that a message quotes
+
+
+OneOrMore: TypeAlias = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda names: names if isinstance(names, tuple) else (names,)),
+    Field(description="a name, or a list of names"),
+]
+
+
+RuleText: TypeAlias = Annotated[str, Field(description="a statement that is written as text")]
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,8 @@ class Rule(Record, abstract=True):
 
     The kind of a rule is the name of its first field. So a table of a file needs no ``kind``.
     """
+
+    sparse = True
 
     @property
     def text(self) -> str:
@@ -70,8 +83,7 @@ class Rule(Record, abstract=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that are set, as they are written in a ``[[rule]]`` table."""
-        unset = {"kind", *(f.name for f in fields(self) if getattr(self, f.name) is None)}
-        return {name: value for name, value in super().to_dict().items() if name not in unset}
+        return {name: value for name, value in super().to_dict().items() if name != "kind"}
 
     @classmethod
     def _kind_of(cls, data: Mapping[str, Any]) -> type[Any]:
@@ -113,11 +125,8 @@ class NotApplicable(Rule):
     """
 
     kind: ClassVar[str] = "not_applicable"
-    not_applicable: tuple[str, ...]
-    unless: str
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "not_applicable", _several(self.not_applicable))
+    not_applicable: OneOrMore
+    unless: RuleText
 
     @property
     def text(self) -> str:
@@ -150,7 +159,7 @@ class Never(Rule):
     """
 
     kind: ClassVar[str] = "never"
-    never: str
+    never: RuleText
 
     @property
     def text(self) -> str:
@@ -182,14 +191,11 @@ class Determined(Rule):
 
     kind: ClassVar[str] = "determined"
     determined: str
-    by: tuple[str, ...]
-    map: tuple[tuple[Level | float, ...], ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "by", _several(self.by))
-        if isinstance(self.map, (list, tuple)):
-            rows = tuple(tuple(r) if isinstance(r, (list, tuple)) else r for r in self.map)
-            object.__setattr__(self, "map", rows)
+    by: OneOrMore
+    map: Annotated[
+        tuple[tuple[Level | float, ...], ...],
+        Field(description="a list of rows: the values of by, then the value that follows"),
+    ]
 
     @property
     def text(self) -> str:
@@ -204,8 +210,8 @@ class Determined(Rule):
         if math.prod(map(len, places)) > MAX_MAP_ROWS:
             raise RuleError(f"the map would need more than {MAX_MAP_ROWS:,} rows")
         lookup = np.full([len(known) for known in places], np.nan)
-        for row in self.map if isinstance(self.map, tuple) else ():
-            if not isinstance(row, tuple) or len(row) != len(given) + 1:
+        for row in self.map:
+            if len(row) != len(given) + 1:
                 raise RuleError(f"each row of the map needs {len(given)} levels and a value")
             at = tuple(map(_place, places, given, row[:-1]))
             if not math.isnan(lookup[at]):
@@ -255,10 +261,6 @@ def _value(target: AnyAttribute, value: Any) -> float:
     return float(value)
 
 
-def _several(names: Any) -> tuple[Any, ...]:
-    return tuple(names) if isinstance(names, (list, tuple)) else (names,)
-
-
 @dataclass(frozen=True)
 class Always(Rule):
     """A condition or an equation that holds in every row.
@@ -289,7 +291,7 @@ class Always(Rule):
     """
 
     kind: ClassVar[str] = "always"
-    always: str
+    always: RuleText
     determines: str | None = None
 
     def _bound(self, columns: Columns) -> Iterator[BoundRule]:

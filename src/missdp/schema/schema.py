@@ -6,19 +6,20 @@ import re
 import tomllib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, replace
 from functools import cached_property
 from html import escape
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Annotated, Any, Self, TypeAlias
 
 import tomli_w
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 from missdp.errors import MissDPError, SchemaError, SchemaWarning, did_you_mean, replacing
 from missdp.files import write_atomically
-from missdp.record import Record
-from missdp.schema.attributes import KINDS, MAX_WHOLE, Attribute
+from missdp.schema.attributes import KINDS, MAX_WHOLE, Attribute, Column, Ignored, Key, Unread
 from missdp.schema.binning import Binning
 from missdp.schema.bound_rules import Derived, Routing
 from missdp.schema.differences import Computed, Difference, EitherDate
@@ -35,16 +36,21 @@ from missdp.schema.layout import (
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.schema.rule_set import FEW_ROWS, REHEARSED_ROWS, RuleSet
 from missdp.schema.rules import Rule
+from missdp.serialization import Record
 
 FILE = "[file]"
 """The entry of `Schema.undeclared` for facts about text files."""
-_UNREAD = ("key", "ignore")  # kinds of columns that are never read
 _FEW = 8  # levels that are shown
 _FORMAT = 1  # of the layout that people write
 _TOML_KEYS = (*TOP_LEVEL, *TABLES, "attribute", "rule")
-_JSON_KEYS = ("attributes", "rules", "keys", "undeclared_columns")
 # Neither blanks, nor ``role:password@``.
 _LEDGER = re.compile(r"|(?!\w[^/]*://[^@]*:[^@]*@)[^\s#]*#[\w.-]+")
+
+
+Names: TypeAlias = Annotated[
+    tuple[Annotated[str, Field(min_length=1)], ...],
+    Field(description="a list of names of columns"),
+]
 
 
 @dataclass(frozen=True)
@@ -102,42 +108,45 @@ class Schema(Record):
     ((2, 10), (3, 10))
     """
 
-    attributes: tuple[AnyAttribute, ...]
-    rules: tuple[Rule, ...] = ()
-    ledger: str = field(default="", compare=False)
-    unit: Unit | None = None
-    weight: SurveyWeight | None = None
-    file: Layout = PLAIN
-    ignore: tuple[str, ...] = ()
-    keys: tuple[str, ...] = ()
-    undeclared_columns: tuple[str, ...] = ()
+    attributes: Annotated[
+        tuple[AnyAttribute, ...],
+        Field(description="a list of Categorical, Ordinal, Numeric and Date attributes"),
+    ]
+    rules: Annotated[
+        tuple[Rule, ...],
+        Field(description="a list of Always, Never, NotApplicable and Determined"),
+    ] = ()
+    ledger: Annotated[str, Field(description="URL#NAME or #NAME")] = field(
+        default="", compare=False
+    )
+    unit: Annotated[
+        Unit | None, Field(description="a Unit, which names a column of identifiers")
+    ] = None
+    weight: Annotated[
+        SurveyWeight | None, Field(description="a SurveyWeight, which names a column")
+    ] = None
+    file: Annotated[
+        Layout, Field(description="a Layout, which says how text files are written")
+    ] = PLAIN
+    ignore: Names = ()
+    keys: Names = ()
+    undeclared_columns: Names = ()
 
     def __post_init__(self) -> None:
-        given = tuple(self.attributes) if isinstance(self.attributes, Iterable) else (None,)
-        if any(not isinstance(a, get_args(AnyAttribute)) for a in given):
-            raise SchemaError(
-                "a schema is made of Categorical, Ordinal, Numeric and Date attributes"
-            )
+        given = self.attributes
         if not given:
             raise SchemaError("a schema needs at least one attribute")
-        object.__setattr__(self, "attributes", given)
         names = self.names
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise SchemaError(f"attribute names must be distinct; repeated: {repeated}")
         self._check_unread()
-        if not isinstance(self.ledger, str) or not _LEDGER.fullmatch(self.ledger):
+        if not _LEDGER.fullmatch(self.ledger):
             raise SchemaError("ledger must be URL#NAME or #NAME, and tell no password")
         object.__setattr__(self, "attributes", _with_computed(given))
         self._check_unit()
         self._check_rules()
 
     def _check_unread(self) -> None:
-        for name in ("ignore", "keys", "undeclared_columns"):
-            given = getattr(self, name)
-            listed = tuple(given) if isinstance(given, (list, tuple)) else None
-            if listed is None or not all(isinstance(n, str) and n for n in listed):
-                raise SchemaError(f"{name} must be a list of names of columns")
-            object.__setattr__(self, name, listed)
         if len({*self.unread}) < len(self.unread):
             raise SchemaError("ignore and keys must name each column once")
         if both := sorted({*self.names} & {*self.unread}):
@@ -149,12 +158,6 @@ class Schema(Record):
             raise SchemaError("undeclared_columns must list columns of ignore and keys only")
 
     def _check_unit(self) -> None:
-        if not isinstance(self.file, Layout):
-            raise SchemaError("file must be a Layout, which says how text files are written")
-        if not isinstance(self.unit, Unit | None):
-            raise SchemaError("unit must be a Unit, which names a column of identifiers")
-        if not isinstance(self.weight, SurveyWeight | None):
-            raise SchemaError("weight must be a SurveyWeight, which names a column")
         taken = {*self.names, *self.unread}
         for fact, what in ((self.unit, "identifies units"), (self.weight, "weighs rows")):
             if fact is not None and fact.column in taken:
@@ -166,10 +169,6 @@ class Schema(Record):
             raise SchemaError("a column that identifies units cannot weigh rows")
 
     def _check_rules(self) -> None:
-        if isinstance(self.rules, list):
-            object.__setattr__(self, "rules", tuple(self.rules))
-        if not isinstance(self.rules, tuple) or not all(isinstance(r, Rule) for r in self.rules):
-            raise SchemaError("rules must be a list of Always, Never, NotApplicable and Determined")
         columns = {a.name: a for a in self.attributes}
         absent = _not_applicable(columns, self.rules) if self.rules else ()
         marked = (
@@ -374,41 +373,57 @@ class Schema(Record):
         return replace(self, attributes=attributes, file=file, undeclared_columns=())
 
     @classmethod
+    def _refusal(cls, data: Mapping[str, Any], why: str) -> SchemaError:
+        del data
+        return SchemaError(why)
+
+    @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """Return the schema of a dictionary: of a document, or of a TOML file."""
+        """Return the schema of a dictionary, which has the tables of a TOML file."""
         if not isinstance(data, Mapping):
             raise SchemaError("a schema is read from a mapping with [[attribute]] tables")
         return super().from_dict(data)
 
     @classmethod
     def _read(cls, data: Mapping[str, Any]) -> Self:
-        """Read attributes of a document of ours, or the [[attribute]] tables of a TOML file."""
-        is_document = "attributes" in data
-        if not is_document and data.get("format", _FORMAT) != _FORMAT:
+        if data.get("format", _FORMAT) != _FORMAT:
             raise SchemaError(f"this version reads schema format {_FORMAT} only")
         _check_keys(data)
-        rows: Any = data.get("attributes" if is_document else "attribute")
-        rules = data.get("rules" if is_document else "rule", [])
+        rows, rules = data.get("attribute"), data.get("rule", [])
         if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
             raise SchemaError("a schema needs [[attribute]] tables, one per column")
-        if not isinstance(rules, (list, tuple)) or not all(isinstance(r, Mapping) for r in rules):
+        if not isinstance(rules, list) or not all(isinstance(rule, Mapping) for rule in rules):
             raise SchemaError("rules are [[rule]] tables, one for each")
-        names = ("ignore", "keys", "undeclared_columns")
-        unread = {name: data[name] for name in names if name in data}
-        if not is_document:
-            rows, unread = _apart(rows, data)
-        attributes = (Attribute.from_dict(_said_plainly(row)) for row in rows)
-        facts = {n: kind.from_table(data[n]) for n, kind in TABLES.items() if n in data}
-        read = tuple(map(Rule.from_dict, rules))
-        ledger = data.get("ledger", "")
-        return cls(tuple(attributes), read, ledger=ledger, **unread, **facts)  # type: ignore[arg-type]
+        columns = [Column.from_dict(row) for row in rows]
+        unread = [column for column in columns if isinstance(column, Unread)]
+        ignored = data.get("ignore", [])
+        facts: dict[str, Any] = {
+            n: kind.from_table(data[n]) for n, kind in TABLES.items() if n in data
+        }
+        facts |= {"ledger": data["ledger"]} if "ledger" in data else {}
+        return cls(
+            tuple(a for a in columns if isinstance(a, Attribute)),  # type: ignore[misc]
+            tuple(map(Rule.from_dict, rules)),
+            keys=tuple(column.name for column in unread if isinstance(column, Key)),
+            ignore=(*ignored, *(c.name for c in unread if isinstance(c, Ignored))),
+            undeclared_columns=tuple(column.name for column in unread if column.undeclared),
+            **facts,
+        )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the schema as JSON values; without what is as by default for a whole table."""
-        found = super().to_dict()
-        found |= {name: fact.to_table() for name, fact in self.tables.items()}
-        default = {f.name for f in fields(self) if getattr(self, f.name) == f.default}
-        return {n: fact for n, fact in found.items() if n == "rules" or n not in default}
+        """Return the tables of a TOML file, as values of JSON."""
+        marked = {*self.undeclared_columns}
+        unread = [Key.marked(name, name in marked) for name in self.keys]
+        last = [Ignored.marked(name, True) for name in self.ignore if name in marked]
+        tables = {name: fact.to_table() for name, fact in self.tables.items()}
+        stated = {
+            "ledger": self.ledger,
+            "ignore": [name for name in self.ignore if name not in marked],
+            **tables,
+            "attribute": [column.to_dict() for column in (*unread, *self.attributes, *last)],
+            "rule": [rule.to_dict() for rule in self.rules],
+        }
+        return {"kind": self.kind} | {name: fact for name, fact in stated.items() if fact}
 
     @property
     def tables(self) -> dict[str, SchemaTable]:
@@ -430,13 +445,34 @@ class Schema(Record):
             )
         return cls.from_dict(tables)
 
-    def to_toml(self, path: str | Path) -> None:
-        """Write the schema to a TOML file, whole or not at all."""
-        bound = any(isinstance(a, Difference) and isinstance(a.bins, Binning) for a in self)
-        written = (a for a in self.attributes if bound or not isinstance(a, EitherDate))
-        told = ("ledger", "ignore", "keys", "undeclared_columns", "tables", "rules")
-        facts: dict[str, Any] = {name: getattr(self, name) for name in told}
-        write_tables(written, Path(path), **facts)
+    def to_toml(
+        self,
+        path: str | Path,
+        *,
+        comments: Mapping[str, Iterable[str]] | None = None,
+        notes: str = "",
+    ) -> None:
+        """Write the schema to a TOML file, whole or not at all.
+
+        Parameters
+        ----------
+        path : str or Path
+        comments : mapping of str to iterable of str, optional
+            Lines above the block of an attribute, by its name.
+        notes : str, default ""
+            The end of the file.
+        """
+        document = {"format": _FORMAT} | self.to_dict()
+        del document["kind"]
+        # The date that either end tells is made again on reading, but for released bins.
+        if not any(isinstance(a, Difference) and isinstance(a.bins, Binning) for a in self):
+            rows = [row for row in document["attribute"] if row["kind"] != EitherDate.kind]
+            document["attribute"] = rows
+        text = _MARKS.sub(_on_one_line, tomli_w.dumps(document))
+        for name, lines in (comments or {}).items():
+            block = f"[[attribute]]\n{tomli_w.dumps({'name': name})}"
+            text = text.replace(block, comment(*lines) + block, 1)
+        write_atomically(Path(path), (_HEADER + text + notes).encode("utf-8"))
 
 
 def _not_applicable(columns: Columns, rules: Iterable[Rule]) -> frozenset[str]:
@@ -465,38 +501,11 @@ def _with_computed(attributes: Sequence[AnyAttribute]) -> tuple[AnyAttribute, ..
 
 def _check_keys(data: Mapping[str, Any]) -> None:
     """Refuse an unknown table or field; say in which table it belongs."""
-    known = {"kind", *_TOML_KEYS, *(_JSON_KEYS if "attributes" in data else ())}
+    known = {"kind", *_TOML_KEYS}
     if unknown := sorted({*data} - known, key=str):
         near = place_of(str(unknown[0]), _TOML_KEYS)
         listed = f". Known: {', '.join(_TOML_KEYS)}."
         raise SchemaError(f"unknown table or field {unknown[0]!r} in a schema{near or listed}")
-
-
-def _apart(
-    rows: list[Mapping[str, Any]], data: Mapping[str, Any]
-) -> tuple[list[Mapping[str, Any]], dict[str, list[Any]]]:
-    """Return the tables of attributes that are read, and the columns that are not."""
-    unread = [row for row in rows if row.get("kind") in _UNREAD]
-    if any(row.keys() - {"name", "kind", "undeclared"} for row in unread):
-        raise SchemaError(
-            'an attribute with kind = "key" or "ignore" has a name only: it is never read'
-        )
-    if any(row.get("undeclared", []) not in ([], ["kind"]) for row in unread):
-        raise SchemaError('an attribute that is never read has undeclared = ["kind"] or none')
-    named = {kind: [r.get("name") for r in unread if r["kind"] == kind] for kind in _UNREAD}
-    ignored = data.get("ignore", [])
-    if not isinstance(ignored, list):
-        raise SchemaError("ignore must be a list of names of columns")
-    stated = {"ignore": [*ignored, *named["ignore"]], "keys": named["key"]}
-    stated["undeclared_columns"] = [row.get("name") for row in unread if row.get("undeclared")]
-    return [row for row in rows if row.get("kind") not in _UNREAD], stated
-
-
-def _said_plainly(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the facts of an attribute; ``levels = "open"`` says of which kind it is."""
-    if row.get("levels") != "open" or row.get("kind", "categorical") not in ("categorical", "open"):
-        return row
-    return {name: fact for name, fact in row.items() if name != "levels"} | {"kind": "open"}
 
 
 def _shown(attribute: AnyAttribute) -> tuple[str, ...]:
@@ -572,60 +581,6 @@ def load_toml(path: Path, refusal: type[MissDPError]) -> dict[str, Any]:
         if _DEEP.search(text):
             raise ValueError("too deep (at a key of 100 parts or more)")
         return tomllib.loads(text)
-
-
-def write_tables(
-    attributes: Iterable[AnyAttribute],
-    path: Path,
-    *,
-    rules: Iterable[Rule] = (),
-    tables: Mapping[str, SchemaTable] | None = None,
-    ledger: str = "",
-    ignore: Iterable[str] = (),
-    keys: Iterable[str] = (),
-    undeclared_columns: Iterable[str] = (),
-    comments: Mapping[str, Iterable[str]] | None = None,
-    notes: str = "",
-) -> None:
-    """Write attributes to a TOML file, whole or not at all.
-
-    Parameters
-    ----------
-    attributes : iterable of Attribute
-    path : Path
-    rules, ledger, ignore, keys, undeclared_columns
-        As of a `Schema`.
-    tables : mapping of str to SchemaTable, optional
-        The facts about a whole table, by the name of their table in the file.
-    comments : mapping of str to iterable of str, optional
-        Lines above the block of an attribute, by its name.
-    notes : str, default ""
-        The end of the file.
-    """
-    marked = {name: {"undeclared": ["kind"]} for name in undeclared_columns}
-    rows: list[dict[str, Any]] = [
-        {"name": name, "kind": "key", **marked.get(name, {})} for name in keys
-    ]
-    rows += [_as_written(attribute.to_dict()) for attribute in attributes]
-    rows += [{"name": name, "kind": "ignore", **marked[name]} for name in ignore if name in marked]
-    stated = {
-        "ledger": ledger,
-        "ignore": [name for name in ignore if name not in marked],
-        **{name: fact.to_table() for name, fact in (tables or {}).items()},
-        "attribute": rows,
-        "rule": [rule.to_dict() for rule in rules],
-    }
-    document = {"format": _FORMAT} | {name: fact for name, fact in stated.items() if fact}
-    text = _MARKS.sub(_on_one_line, tomli_w.dumps(document))
-    for name, lines in (comments or {}).items():
-        block = f"[[attribute]]\n{tomli_w.dumps({'name': name})}"
-        text = text.replace(block, comment(*lines) + block, 1)
-    write_atomically(path, (_HEADER + text + notes).encode("utf-8"))
-
-
-def _as_written(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the facts of an attribute as people write them: ``levels = "open"``."""
-    return facts | {"kind": "categorical", "levels": "open"} if facts["kind"] == "open" else facts
 
 
 def comment(*texts: str) -> str:

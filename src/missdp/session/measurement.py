@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+import pydantic.dataclasses
 
 from missdp.accounting import Event
-from missdp.record import Record
+from missdp.serialization import Record
 from missdp.types import Floats
 
 Radius: TypeAlias = Callable[[float], float]
 """From a level to the half-width that holds the noise of a number with that probability."""
 
 
-@dataclass(frozen=True)
+@pydantic.dataclasses.dataclass(frozen=True)
 class Total(Record):
     """A released number of rows with the variance of its noise (0: declared public)."""
 

@@ -29,14 +29,16 @@ from fractions import Fraction
 from functools import cached_property, partial
 from itertools import combinations
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
+import pydantic.dataclasses
+from pydantic import Field, PlainValidator
 
 from missdp.accounting import Cost
-from missdp.errors import ParameterError, number
+from missdp.errors import ParameterError, replacing
 from missdp.inference.products import Products, products_of
-from missdp.record import Record
+from missdp.serialization import Record
 from missdp.session.counting import Clique
 from missdp.session.mechanisms import Noise
 from missdp.session.row_weights import RowWeight, weighing
@@ -52,7 +54,22 @@ _LARGEST = 2.0**38  # noise, in steps of the grid
 _LONGEST = 2**30  # squared lengths of all blocks, in steps, so that their square fits into 64 bits
 
 
-@dataclass(frozen=True, eq=False)
+def _blocks(tables: Mapping[str, Floats]) -> Mapping[str, Floats]:
+    """Return a copy of the tables, which nobody changes from now on."""
+    wrong = ParameterError("each block must be a table of numbers from -4 to 4")
+    with replacing(AttributeError, TypeError, ValueError, by=wrong):
+        held = {str(name): np.array(table, float) for name, table in tables.items()}
+    for block in held.values():
+        block.flags.writeable = False
+        if block.ndim != 2 or not (np.abs(block) <= 4).all():
+            raise wrong
+    return MappingProxyType(held)
+
+
+Blocks = Annotated[Mapping[str, Floats], PlainValidator(_blocks)]
+
+
+@pydantic.dataclasses.dataclass(frozen=True, eq=False)
 class RowProducts(Record):
     """Sums over rows of all products of two attributes' blocks of numbers: a query for a cost.
 
@@ -78,24 +95,10 @@ class RowProducts(Record):
     most: ClassVar[int] = 60_000_000
     """Most numbers that are released together."""
 
-    blocks: Mapping[str, Floats]
-    clip: float
-    alone: float = 1.0
-    further: Mapping[str, Floats] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        number("clip", self.clip, least=2.0**-10, most=2.0**20)
-        number("alone", self.alone, most=16, open_end=True)
-        for part in ("blocks", "further"):
-            tables = getattr(self, part)
-            held = {str(name): np.array(table, float) for name, table in tables.items()}
-            for name, block in held.items():
-                block.flags.writeable = False
-                if block.ndim != 2 or not (np.abs(block) <= 4).all():
-                    raise ParameterError(
-                        f"the block of {name} must be a table of numbers from -4 to 4"
-                    )
-            object.__setattr__(self, part, MappingProxyType(held))  # nobody changes it from now on
+    blocks: Blocks
+    clip: Annotated[float, Field(ge=2.0**-10, le=2.0**20)]
+    alone: Annotated[float, Field(gt=0, le=16)] = 1.0
+    further: Blocks = field(default_factory=lambda: MappingProxyType({}))
 
     def __reduce__(self) -> tuple[type[RowProducts], tuple[Any, ...]]:
         return RowProducts, (dict(self.blocks), self.clip, self.alone, dict(self.further))

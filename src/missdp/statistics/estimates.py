@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pydantic.dataclasses
 
 from missdp.accounting import Guarantee
-from missdp.record import Record
 from missdp.schema import Level
+from missdp.serialization import Record
 from missdp.statistics.noisy import Noisy
 from missdp.statistics.worst_case import Interval, Names
 
@@ -45,7 +46,7 @@ def _bar(interval: Interval) -> str:
     return f"  [{interval[0]:.6g}, {interval[1]:.6g}]"
 
 
-@dataclass(frozen=True, kw_only=True)
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True)
 class Estimate(_Answer):
     """A released statistic.
 
@@ -127,7 +128,7 @@ class Estimate(_Answer):
         return "\n".join(lines)
 
 
-@dataclass(frozen=True, kw_only=True)
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True)
 class Histogram(_Answer):
     """Released counts per level; ``intervals`` hold all at once with probability ``confidence``.
 

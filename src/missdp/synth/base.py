@@ -37,10 +37,10 @@ from missdp.errors import (
 from missdp.estimator import Estimator
 from missdp.files import write_atomically
 from missdp.progress import Progress, reported
-from missdp.record import WRONG, fits
 from missdp.schema import Numeric, Schema
 from missdp.schema.binning import Binning, BinSource
 from missdp.schema.open_levels import at_most
+from missdp.serialization import WRONG
 from missdp.sources import Strategy
 from missdp.synth.family import Codes, Family, Finish, Request
 from missdp.synth.first_parts import check_open, failures, left_out, with_failure
@@ -64,6 +64,7 @@ from missdp.synth.sampling import (
 from missdp.synth.split import Parts, ground_truth_parts, of_parts, with_trainings
 from missdp.table import Holes, Table, Values, check_holes
 from missdp.threads import one_blas_thread
+from missdp.validation import is_instance_of
 
 MissingValues: TypeAlias = Literal["fill", "keep"]
 
@@ -459,7 +460,9 @@ class Synthesizer(Estimator):
         with replacing(Exception, by=broken), np.errstate(all="ignore"):
             model = cls(**fitted.parameters)
             names = {*model.get_params(deep=False)}.difference(_NOT_PUBLIC)
-            typed = fits(fitted.model, family.model) and fits(fitted.tables, family.tables)
+            typed = is_instance_of(fitted.model, family.model) and is_instance_of(
+                fitted.tables, family.tables
+            )
             if not (typed and fitted.parameters.keys() == names):
                 raise broken
             model.adopt(fitted)

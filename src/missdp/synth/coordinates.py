@@ -10,15 +10,16 @@ margins.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import combinations, pairwise
 
 import numpy as np
+from pydantic.dataclasses import dataclass
 
 from missdp.inference.model import Levels, related
-from missdp.record import Record
 from missdp.schema import AnyAttribute, Numeric, Schema
+from missdp.serialization import Record
 from missdp.synth.search_grid import is_pending, takes_every_number, with_search_grid
 from missdp.types import Floats, Ints
 

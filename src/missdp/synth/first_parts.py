@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import compress, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic.dataclasses import dataclass
 
 from missdp.accounting import ApproximateEvent, Composition, Cost, Filter, Guarantee
 from missdp.accounting.events import ROW
@@ -41,9 +42,9 @@ from missdp.inference.dyadic import (
     measured_levels,
     occupied,
 )
-from missdp.record import Record
 from missdp.schema import Numeric, OpenCategorical, Schema, SurveyWeight, Unit
 from missdp.schema.binning import Binning, BinSource
+from missdp.serialization import Record
 from missdp.session import Kinds, Marginal, Noise, Session, Tree, UnitSums
 from missdp.session.open_levels import FrequentValues, OccurringValues
 from missdp.synth.search_grid import MOST_CODES, is_pending

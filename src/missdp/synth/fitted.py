@@ -8,20 +8,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from pydantic.dataclasses import dataclass
 
 from missdp.accounting import FilterEvent, Guarantee, WeightsOfRows
 from missdp.accounting.events import ROW
 from missdp.accounting.units import counted_as_one
 from missdp.errors import DataError, replacing
 from missdp.inference.model import Draws, finite
-from missdp.record import Record, read_json
 from missdp.schema import Binning, OpenCategorical, Schema, Unit
 from missdp.schema.modelled import Modelled
 from missdp.schema.open_levels import with_levels
+from missdp.serialization import Record, read_json
 from missdp.session.strategies import STRATEGIES
 from missdp.synth.first_parts import EffectiveSize
 from missdp.synth.split import BudgetLimits

@@ -13,6 +13,7 @@ from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
+import pydantic.dataclasses
 from numpy.typing import NDArray
 
 from missdp.accounting import Cost
@@ -44,9 +45,9 @@ from missdp.inference.products import (
     independent_rows,
 )
 from missdp.inference.smooth import Smoothing
-from missdp.record import Record
 from missdp.schema import AnyAttribute, Numeric, Ordinal
 from missdp.schema.modelled import Modelled
+from missdp.serialization import Record
 from missdp.session import (
     FinerCodes,
     Marginal,
@@ -301,7 +302,7 @@ def _back(block: Floats, size: int) -> Floats:
     return back
 
 
-@dataclass(frozen=True, eq=False)
+@pydantic.dataclasses.dataclass(frozen=True, eq=False)
 class PairRelease(Record):
     """All that was released: noisy marginals, and perhaps sums of products of blocks.
 

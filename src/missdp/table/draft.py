@@ -34,7 +34,6 @@ from missdp.schema import (
 )
 from missdp.schema.attributes import KINDS, MAX_WHOLE, Kind, number_text, read_number
 from missdp.schema.layout import PLAIN
-from missdp.schema.schema import write_tables
 from missdp.table.distinct_cells import DistinctCells, distinct_cells
 from missdp.table.draft_guesses import (
     date_facts,
@@ -198,17 +197,7 @@ class Draft:
         """Write the draft, whole or not at all."""
         lines = {name: (reason,) for name, reason in self.reasons.items()}
         notes = _RULES + self.notes
-        made = self.schema()
-        write_tables(
-            self.attributes,
-            Path(path),
-            tables=made.tables,
-            keys=made.keys,
-            ignore=made.ignore,
-            undeclared_columns=made.undeclared_columns,
-            comments=lines,
-            notes=notes,
-        )
+        self.schema().to_toml(path, comments=lines, notes=notes)
 
 
 def draft_columns(data: Any, *, header: bool = True, encoding: str = "utf-8") -> Draft:

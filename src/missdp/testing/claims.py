@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
+import pydantic.dataclasses
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 from scipy.stats import beta
@@ -36,7 +37,7 @@ from missdp.accounting import (
 from missdp.accounting.measures import gdp_cost, is_pure, proven, pure_epsilon
 from missdp.errors import UnprovenError, import_optional, number
 from missdp.profiles import delta_of
-from missdp.record import Record
+from missdp.serialization import Record
 from missdp.synth import Synthesizer
 from missdp.table import Table
 from missdp.testing.findings import Run, Subject, subjects
@@ -154,7 +155,7 @@ def _discrete_gaussian_mu(sigma: float) -> float:
     return float((ndtri_exp(tails[:-1]) - ndtri_exp(tails[1:])).max())
 
 
-@dataclass(frozen=True)
+@pydantic.dataclasses.dataclass(frozen=True)
 class Audit(Record):
     """What an attacker achieved, beside what the claim allows.
 

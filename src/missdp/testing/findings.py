@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+import pydantic.dataclasses
 
 from missdp.errors import CheckFailedError, MissDPWarning, ParameterError
-from missdp.record import Record
 from missdp.schema import Schema
+from missdp.serialization import Record
 from missdp.sources import MemorySource
 from missdp.synth import Synthesizer
 from missdp.synth.parameters import chosen_delta
@@ -113,7 +114,7 @@ class Unchecked(Exception):  # noqa: N818 - neither kept nor broken
     """A promise cannot be checked here, for the reason given."""
 
 
-@dataclass(frozen=True)
+@pydantic.dataclasses.dataclass(frozen=True)
 class Finding(Record):
     """One promise that was checked.
 
@@ -151,7 +152,7 @@ class Finding(Record):
         )
 
 
-@dataclass(frozen=True)
+@pydantic.dataclasses.dataclass(frozen=True)
 class Report(Record):
     """Everything that was checked on one subject; prints as a table.
 

@@ -40,8 +40,8 @@ from missdp.errors import (
     SchemaError,
 )
 from missdp.estimator import clone
-from missdp.record import sealed, unsealed
 from missdp.schema import Categorical, Schema
+from missdp.serialization import sealed, unsealed
 from missdp.session import SeededNoise
 from missdp.sources import MemorySource
 from missdp.sources.streamed import DuckDBSource

@@ -1,7 +1,8 @@
-"""Records: frozen facts that are written to JSON and read back, with a checksum.
+"""Serialization: public facts as pydantic dataclasses, which are written to JSON and read back.
 
 Everything that the library releases, states or saves (attributes and schemas, events, conditions,
-guarantees, results, models with their arrays) is a `Record`, so that there is one way into a file
+guarantees, results, models with their arrays) is a `Record`. A record is a frozen dataclass of
+pydantic: its constructor checks the type and the range of each field. There is one way into a file
 and one way back. A document is a record with the number of its format and a checksum.
 """
 
@@ -12,28 +13,20 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Hashable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import fields
-from functools import cache, partial
 from importlib import import_module
-from types import UnionType
-from typing import Any, ClassVar, Literal, Self, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, field_validator
 
-from missdp.errors import (
-    DataError,
-    MissDPError,
-    ParameterError,
-    did_you_mean,
-    number,
-    replacing,
-    whole,
-)
+from missdp.errors import DataError, MissDPError, ParameterError, did_you_mean, replacing
+from missdp.validation import Checked, plain
 
-#: The number of the format that is written; the first one that all documents share.
-FORMAT = 4
+FORMAT = 5
+"""The number of the format that is written, and the only one that is read."""
 
 # Modules that define kinds of their own when they are imported.
 _MODULES = (
@@ -43,23 +36,26 @@ _MODULES = (
     "missdp.ground_truth",
     "missdp.pricing.prices",
 )
-#: Whatever a constructor may raise when it is given values of the wrong type or size.
 WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Errors that any constructor may raise when it is given values of the wrong type or size."""
 
 
-class Record:
-    """Base class of dataclasses that are written to JSON under their ``kind``, and read back.
+class Record(metaclass=Checked):
+    """Base class of pydantic dataclasses that are written to JSON under their ``kind``.
 
-    Fields may hold None, numbers, text, tuples, sets of text, mappings, arrays and other records; a
-    list is read back as a tuple. Three class attributes say how it is written:
+    Fields may hold None, numbers, text, tuples, sets of text, mappings, arrays and other records. A
+    list is kept as a tuple, and a number of NumPy as one of Python. No other value is converted.
+    Arrays are declared by the types of `missdp.types`. A class may be a plain dataclass, too: its
+    fields are checked alike. Three class attributes say how a record is written:
 
     * ``kind`` is the name in files, by default that of the class.
     * ``derived`` names properties that are written as well, for other programs, and not read.
+    * ``sparse`` leaves out fields that are as by default.
     * ``documented_in`` names the page on which the fields are explained, if users write them.
 
     A class with ``abstract=True`` is no kind by itself, but reads every kind below it.
 
-    >>> from dataclasses import dataclass
+    >>> from pydantic.dataclasses import dataclass
     >>> @dataclass(frozen=True)
     ... class Span(Record):
     ...     low: float
@@ -70,8 +66,12 @@ class Record:
     Span(low=0.0, high=1.5)
     """
 
+    __pydantic_config__ = ConfigDict(
+        strict=True, extra="forbid", defer_build=True, hide_input_in_errors=True
+    )
     kind: ClassVar[str] = ""
     derived: ClassVar[tuple[str, ...]] = ()
+    sparse: ClassVar[bool] = False
     documented_in: ClassVar[str] = ""
     _kinds: ClassVar[dict[str, type[Record]]] = {}
 
@@ -85,17 +85,18 @@ class Record:
             raise TypeError(f"{cls.kind} is already registered by {known.__module__}")
         Record._kinds[cls.kind] = cls
 
-    def __post_init__(self) -> None:
-        """Keep what the check of each field makes of its value: see `NONNEGATIVE` and the like."""
-        for known in fields(self):  # type: ignore[arg-type]
-            if check := known.metadata.get("check"):
-                object.__setattr__(self, known.name, check(known.name, getattr(self, known.name)))
+    @field_validator("*", mode="before")
+    @classmethod
+    def _plain(cls, value: Any) -> Any:
+        """Return lists as tuples, and numbers of NumPy as numbers of Python."""
+        return plain(value)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as JSON values; ``kind`` says which class it is of."""
-        kept = {f.name: encoded(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]
-        shown = {name: getattr(self, name) for name in self.derived}
-        return {"kind": self.kind, **kept, **{k: _shown(v) for k, v in shown.items()}}
+        held = ((f, getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
+        kept = {f.name: encoded(v) for f, v in held if not (self.sparse and v == f.default)}
+        shown = {name: _shown(getattr(self, name)) for name in self.derived}
+        return {"kind": self.kind, **kept, **shown}
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
@@ -111,9 +112,6 @@ class Record:
 
         with replacing(*WRONG, by=refusal):
             read = found._read(data)
-            for name, hint in _types(cast(Hashable, found)).items():
-                if not fits(getattr(read, name), hint):
-                    raise found._refusal(data, f"{name} is of the wrong type")
             if not read._coheres():
                 raise found._refusal(data, "its parts do not fit each other")
             return read
@@ -149,14 +147,16 @@ class Record:
             raise ParameterError("expected a JSON object")
         if "format" not in document:  # never written without one
             raise ParameterError(f"{cls.kind} cannot be read: it has no number of its format")
-        if not fits(document["format"], int) or document["format"] != FORMAT:
+        if type(document["format"]) is not int or document["format"] != FORMAT:
             raise DataError(
                 f"the file is not of format {FORMAT}, the only one that is read. Use a file as "
                 "missdp wrote it."
             )
         with replacing(RecursionError, by=ParameterError("nested too deeply")):
             document = unsealed(document, name=name)
-        return cls.from_dict(document)
+        of_file = {"format", "release", "ledger", "warnings"}
+        of_file -= getattr(cls, "__dataclass_fields__", {}).keys()
+        return cls.from_dict({n: value for n, value in document.items() if n not in of_file})
 
     @classmethod
     def _kind_of(cls, data: Mapping[str, Any]) -> type[Self]:
@@ -178,15 +178,8 @@ class Record:
     @classmethod
     def _read(cls, data: Mapping[str, Any]) -> Self:
         """Return the record of a dictionary."""
-        names = {f.name for f in fields(cls)}  # type: ignore[arg-type]
-        skipped = {"kind", "format", "release", "ledger", "warnings", *cls.derived} - names
-        values = {key: decoded(value) for key, value in data.items() if key not in skipped}
-        if unknown := sorted(set(values) - names):
-            raise cls._refusal(data, cls._unknown_field(unknown[0]))
-        later = {f.name: values.pop(f.name) for f in fields(cls) if not f.init and f.name in values}  # type: ignore[arg-type]
-        read = cls(**values)
-        vars(read).update(later)
-        return read
+        skipped = {"kind", "warnings", *cls.derived}  # of which commands tell as well
+        return cls(**{str(n): decoded(value) for n, value in data.items() if n not in skipped})
 
     @classmethod
     def _unknown_field(cls, name: str) -> str:
@@ -206,40 +199,7 @@ class Record:
     def _refusal(cls, data: Mapping[str, Any], why: str) -> MissDPError:
         """Return the error that says why a dictionary cannot be read."""
         del data
-        return ParameterError(f"{cls.kind} cannot be read: {why}")
-
-
-@cache
-def _types(kind: Hashable) -> dict[str, Any]:
-    hints = get_type_hints(kind)
-    return {f.name: hints[f.name] for f in fields(kind)}  # type: ignore[arg-type]
-
-
-def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of an annotated type; a whole number is a float too, a bool no number."""
-    origin, args = get_origin(hint), get_args(hint)
-    if origin in (Union, UnionType):
-        return any(fits(value, choice) for choice in args)
-    if origin is Literal:
-        return isinstance(value, str) and value in args
-    if origin is tuple and args[-1:] == (...,):
-        return isinstance(value, tuple) and all(fits(item, args[0]) for item in value)
-    if origin is tuple:
-        fitting = isinstance(value, tuple) and len(value) == len(args)
-        return fitting and all(map(fits, value, args))
-    if origin is np.ndarray:
-        kinds = get_args(args[1])
-        return isinstance(value, np.ndarray) and np.issubdtype(value.dtype, kinds[0])
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        if not isinstance(value, Mapping):
-            return False
-        return all(fits(key, args[0]) and fits(item, args[1]) for key, item in value.items())
-    if isinstance(origin, type) and issubclass(origin, Set):
-        return isinstance(value, Set) and all(fits(item, args[0]) for item in value)
-    if hint in (int, float):
-        wanted = (int,) if hint is int else (int, float)
-        return isinstance(value, wanted) and not isinstance(value, bool)
-    return hint is Any or not isinstance(hint, type) or isinstance(value, hint)
+        return ParameterError(f"{cls.kind}: {why}")
 
 
 def encoded(value: Any) -> Any:
@@ -325,27 +285,6 @@ def read_json(text: str) -> Any:
 def _no_number(text: str) -> float:
     raise ValueError(text)
 
-
-# Each returns the value of a name as a float, and refuses what is not finite or not in the range.
-check_positive = partial(number, most=math.inf, open_end=True)
-check_nonnegative = partial(number, most=math.inf)
-check_fraction = partial(number, most=1.0)
-check_delta = partial(number, most=1.0, below=True)
-
-
-def check_whole(name: str, value: object, *, least: int = 1) -> int:
-    """Return a whole number of at least ``least``; refuse what is too large for a float."""
-    number(name, value, most=math.inf)
-    return whole(name, value, least=least)
-
-
-# What a field of a record must be: ``rho: float = field(metadata=NONNEGATIVE)``.
-POSITIVE = {"check": check_positive}
-NONNEGATIVE = {"check": check_nonnegative}
-FRACTION = {"check": check_fraction}
-DELTA = {"check": check_delta}
-COUNT = {"check": partial(check_whole, least=0)}
-COUNT_FROM_1 = {"check": check_whole}
 
 _NAME = "sha256"
 

@@ -4,6 +4,9 @@ import contextlib
 import dataclasses
 import json
 import math
+import re
+import traceback
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,7 +37,8 @@ from missdp.office.plan import Plan, Planned
 from missdp.office.risk import Attack, Membership
 from missdp.pricing import StepCondition
 from missdp.pricing.prices import CheaperChange, Price, PriceStep
-from missdp.record import FORMAT, Record, decoded, encoded, sealed, unsealed
+from missdp.schema.attributes import Column, Ignored, Key
+from missdp.serialization import FORMAT, Record, decoded, encoded, sealed, unsealed
 from missdp.session import Products, RowProducts, Total
 from missdp.statistics import Estimate, Histogram
 from missdp.synth.coordinates import Coordinate
@@ -50,7 +54,7 @@ from refusing import refused, refuses
 
 def test_no_other_number_of_the_format_switches_the_checksum_off():
     for record in SINGLE:
-        for number in ({}, *({"format": n} for n in (0, 1, 2, 3, 5, True, "4", -1))):
+        for number in ({}, *({"format": n} for n in (0, 1, 2, 3, 4, 6, True, "5", -1))):
             document = record.to_dict() | number
             for one in (document, sealed(document)):
                 refused(MissDPError, None, type(record).from_json, json.dumps(one))
@@ -156,6 +160,8 @@ SINGLE = [
     STAY,
     STAYS,
     VISITS,
+    Key(name="visit", undeclared=("kind",)),
+    Ignored(name="note"),
     VISITS.file,
     VISITS.unit,
     VISITS.weight,
@@ -198,7 +204,7 @@ SINGLE = [
         tables=None, measured=(("kind", "b"),), kinds={}, tails={}, limits=None, size=None,
         draws="even", release=None,
     ),
-    BayesianModel(Network((FAMILY,), {"b": TABLE}), None),
+    BayesianModel(Network((Family("b", ()),), {"b": TABLE[0]}), None),
     BudgetLimits(
         currency="gdp", amount=0.5, events=(accounting.FilterEvent(capacity=PURE),),
         structure=FixedGates(),
@@ -335,6 +341,70 @@ def test_numbers_at_the_ends_of_floating_point_are_read_or_refused():
                     type(record).from_json(json.dumps(sealed(changed)))
 
 
+SECRET = "§secret"
+PLANTED = [
+    *(SECRET, (SECRET,), [[SECRET]], {SECRET}, {SECRET: SECRET}, {1: SECRET}, {"a": {SECRET: 1}}),
+    *({(SECRET, "a"): 1.0}, ((SECRET, SECRET),), (([SECRET],),), {"a": np.array([SECRET])}),
+    *(np.array([SECRET]), np.array([SECRET], dtype=object), (1.0, SECRET), (None, [SECRET])),
+    type(SECRET, (), {"__repr__": lambda self: SECRET})(),
+]
+PUBLIC = (missdp.Schema, schema.Rule, schema.Unit, schema.SurveyWeight, schema.Layout, Column)
+
+
+def test_no_value_escapes_from_a_field_that_holds_a_wrong_one():
+    refusals = 0
+    for record in SINGLE:
+        for name in record.__dataclass_fields__:
+            for planted in PLANTED:
+                try:
+                    dataclasses.replace(record, **{name: planted})
+                except MissDPError as caught:
+                    error, refusals = caught, refusals + 1
+                else:
+                    continue
+                assert error.__cause__ is error.__context__ is None, (record.kind, name)
+                if not isinstance(record, PUBLIC):  # the facts of a schema may be shown
+                    shown = "".join(traceback.format_exception(error))
+                    assert SECRET not in shown, (record.kind, name)
+    assert refusals > 3000
+
+
+def test_no_value_escapes_from_a_name_or_a_number_of_fields():
+    for kind, args, facts in (
+        (accounting.BoundedObservation, (SECRET, SECRET, SECRET), {}),
+        (accounting.PureEvent, (SECRET,), {"epsilon": SECRET}),
+        (accounting.PureEvent, (), {}),
+        (Total, (SECRET,), {"value": SECRET}),
+    ):
+        assert SECRET not in refused(ParameterError, None, kind, *args, **facts)
+
+
+def test_errors_of_pydantic_are_caught_in_one_place():
+    """No other file builds a validator, whose errors would quote what they were given."""
+    package = Path(missdp.__file__).parent
+    for path in package.rglob("*.py"):
+        if path != package / "validation.py":
+            text = path.read_text(encoding="utf-8")
+            assert not re.search("ValidationError|TypeAdapter|BaseModel|validate_call", text), path
+
+
+def test_a_dataclass_of_another_package_is_checked_alike():
+    @dataclasses.dataclass(frozen=True)
+    class Elsewhere(accounting.Condition):
+        limit: float
+        names: tuple[str, ...] = ()
+
+        sentence = "At most {limit} of {names}."
+
+    made = Elsewhere(3, ["a", "b"])
+    assert (made.limit, made.names, str(made)) == (3.0, ("a", "b"), "At most 3.0 of a, b.")
+    assert accounting.Condition.from_json(made.to_json()) == made
+    for facts in ({"limit": SECRET}, {"limit": True}, {"limit": 1.0, "names": SECRET}, {}):
+        assert SECRET not in refused(ParameterError, "Elsewhere: ", Elsewhere, **facts)
+    refused(ParameterError, "Did you mean 'limit'", Elsewhere, limits=1.0)
+    del Record._kinds["Elsewhere"]
+
+
 WRONG = [
     *("", "{", "NaN", "null", "[]", DEEP, "1" * 5000, '"\\ud800"', '{"a":' * 900 + "1" + "}" * 900),
     *('{"kind": "numeric", "lower": NaN}', '{"kind": "Record"}', '{"format": 5}', '{"format": []}'),
@@ -421,7 +491,7 @@ def test_edited_models_and_guarantees_are_refused(tmp_path):
         older = json.loads(text) | {"format": number, "guarantee": cheaper}
         for one in (older, {n: part for n, part in older.items() if n != "sha256"}):
             path.write_text(json.dumps(one), encoding="utf-8")
-            refused(DataError, "not of format 4", missdp.load, path)
+            refused(DataError, "not of format 5", missdp.load, path)
     # Parameters and guarantee must agree: each alone is edited, and the file sealed again.
     said = document["guarantee"]
     conditions = [*said["conditions"], accounting.DeclaredRowCount(5).to_dict()]
@@ -442,7 +512,7 @@ def test_edited_models_and_guarantees_are_refused(tmp_path):
     assert missdp.Guarantee.from_json(kept.to_json()) == kept
     for edited in (
         kept.to_json().replace('"scale": 2.0', '"scale": 2.5'),
-        json.dumps(kept.to_dict() | {"format": 4}),
+        json.dumps(kept.to_dict() | {"format": 5}),
     ):
         refused(DataError, "checksum", missdp.Guarantee.from_json, edited)
 

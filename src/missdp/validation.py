@@ -1,0 +1,135 @@
+"""Validation: pydantic checks the fields of records, and the errors here are of this package.
+
+Errors of pydantic hold the values that were given, and some of these values may be cells. So they
+are replaced in one place, by errors that name the field and what it must be, and quote no value.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABCMeta
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from inspect import Parameter, Signature
+from typing import Annotated, Any, Final, cast
+
+import numpy as np
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic_core import ArgsKwargs
+
+from missdp.errors import MissDPError, did_you_mean
+
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Delta = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+_MAX_COUNT = 2**1023  # a larger whole number is not a floating-point number
+Count = Annotated[int, Field(ge=0, lt=_MAX_COUNT)]
+CountFrom1 = Annotated[int, Field(ge=1, lt=_MAX_COUNT)]
+
+# What a field must be, by the type of an error of pydantic.
+_EXPECTED: Final = {
+    "bool_type": "true or false",
+    "finite_number": "a finite number",
+    "float_type": "a finite number",
+    "greater_than": "above {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "int_type": "a whole number",
+    "less_than": "below {lt:g}",
+    "less_than_equal": "at most {le:g}",
+    "literal_error": "one of {expected}",
+    "string_type": "text",
+    "string_unicode": "text",
+}
+
+
+def plain(value: Any) -> Any:
+    """Return lists and iterators as tuples, and numbers of NumPy as numbers of Python."""
+    if type(value) in (list, tuple) or isinstance(value, Iterator):
+        return tuple(map(plain, value))
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def as_tuple(value: Any) -> Any:
+    """Return the members of a set, a sequence or a series as a tuple; any other value as it is."""
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        return value
+    return tuple(value)
+
+
+def as_set(names: Any) -> Any:
+    """Return names as a frozen set; any value that is not a collection as it is."""
+    return frozenset(map(str, names)) if isinstance(names, (tuple, Set)) else names
+
+
+def is_instance_of(value: Any, hint: Any) -> bool:
+    """Tell whether a value is of an annotated type, by the rules of records."""
+    try:
+        TypeAdapter(hint).validate_python(value, strict=True)
+    except ValidationError:
+        return False
+    return True
+
+
+class Checked(ABCMeta):
+    """Metaclass of records: the one place at which errors of pydantic are replaced.
+
+    An error of pydantic quotes values, and nested types do not inherit the setting that hides them.
+    The replacement has no reference to the original error.
+    """
+
+    def __call__(cls, *args: Any, **facts: Any) -> Any:
+        """Return a record, whose fields pydantic has checked."""
+        try:
+            if "__pydantic_validator__" in cls.__dict__:
+                return type.__call__(cls, *args, **facts)
+            # A dataclass of the standard library, in a package of somebody else.
+            made, given = cast(Any, cls).__new__(cls), ArgsKwargs(args, facts)
+            return _reader(cls).validator.validate_python(given, self_instance=made)
+        except ValidationError as caught:
+            problems = caught.errors(include_url=False)
+        first = min(problems, key=lambda one: one["type"] != "unexpected_keyword_argument")
+        own = first.get("ctx", {}).get("error")
+        raise own if isinstance(own, MissDPError) else _typed(cls, facts, first)
+
+    @property
+    def __signature__(cls) -> Signature:
+        """The fields, as `inspect.signature` and documentation show them."""
+        known = fields(cast(Any, cls)) if is_dataclass(cls) else ()
+        return Signature(sorted(map(_parameter, known), key=lambda one: one.kind))
+
+    @__signature__.setter
+    def __signature__(cls, signature: object) -> None:
+        """Keep the fields: pydantic states other parameters where it builds a class late."""
+
+
+@cache
+def _reader(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _parameter(field: Any) -> Parameter:
+    kind = Parameter.KEYWORD_ONLY if field.kw_only else Parameter.POSITIONAL_OR_KEYWORD
+    default = field.default if field.default_factory is MISSING else field.default_factory()
+    default = Parameter.empty if default is MISSING else default
+    return Parameter(field.name, kind, default=default, annotation=field.type)
+
+
+def _typed(kind: Any, facts: Mapping[str, Any], problem: Mapping[str, Any]) -> MissDPError:
+    """Return a problem that pydantic found as an error, which names the field and no value."""
+    names, place = [f.name for f in fields(kind)], next(iter(problem["loc"]), "it")
+    name = names[place] if isinstance(place, int) and place < len(names) else str(place)
+    field = getattr(kind, "__pydantic_fields__", {}).get(name)
+    words, details = getattr(field, "description", None), problem.get("ctx", {})
+    if problem["type"] == "unexpected_keyword_argument":
+        why = kind._unknown_field(name)
+    elif problem["type"].startswith("missing"):
+        why = f"{name} is required{': ' if words else ''}{words or ''}"
+    elif words or problem["type"] in _EXPECTED:
+        choices = re.findall("'([^']+)'", details.get("expected", ""))
+        near = did_you_mean(problem["input"], choices) if choices else ""
+        why = f"{name} must be {words or _EXPECTED[problem['type']].format(**details)}{near}"
+    else:
+        why = f"{name} is of the wrong type"
+    return cast(MissDPError, kind._refusal(facts, why))
