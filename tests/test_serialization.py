@@ -202,7 +202,7 @@ SINGLE = [
         },
         model={"law": HEADS, "counts": {"kind": TABLE.astype(np.int64)}, "all": (TABLE > 1,)},
         tables=None, measured=(("kind", "b"),), kinds={}, tails={}, limits=None, size=None,
-        draws="even", release=None,
+        draws="even", release=None, ledger=None,
     ),
     BayesianModel(Network((Family("b", ()),), {"b": TABLE[0]}), None),
     BudgetLimits(

@@ -245,7 +245,7 @@ def test_a_dossier_and_a_curators_page_never_share_a_folder(tmp_path, model):
         refused(OutputError, "curator only", curator_report, rows, rows, page, schema=SCHEMA)
 
 
-@pytest.mark.parametrize("name", ["t.release.json", "m.model.json", "release.json"])
+@pytest.mark.parametrize("name", ["t.csv.synthetic.json", "m.model.json", "release.json"])
 def test_it_is_not_written_beside_what_was_released(tmp_path, name):
     (tmp_path / name).write_text("{}")
     rows, other = people(50, 1), tmp_path / "other"

@@ -657,8 +657,8 @@ def _place_of(url: str) -> tuple[str, ...]:
 _ORDER = " ORDER BY root, number"
 _OTHER = "the request {0} was made for something else"
 _WAITS = (
-    "this budget needs the approval of another person. It is requested as {0}. Once another person "
-    "called Ledger.approve, start it from Python with request={0!r}"
+    "this budget needs the approval of another person. Once another person called Ledger.approve, "
+    "start it from Python with its id as the request: {0}"
 )
 
 

@@ -96,7 +96,7 @@ class Fitted(Record):
     limits: BudgetLimits | None
     draws: Draws
     release: str | None
-    ledger: dict[str, Any] | None = None
+    ledger: dict[str, Any] | None
 
     @cached_property
     def unbinned(self) -> Schema:

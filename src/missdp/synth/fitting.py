@@ -321,6 +321,7 @@ class _Fitting:
             limits=self._budget_plan.limits,
             draws="even",
             release=None,
+            ledger=None,
         )
 
 
