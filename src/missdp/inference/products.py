@@ -1,7 +1,7 @@
 """Sums of products over clipped rows: what clipping takes from them, and what they tell of numbers.
 
 The vector of a row holds a block for each attribute, perhaps further numbers, and the products of
-every two blocks (see `row_norms`). All of it is multiplied by one factor, so that its L2 norm is
+every two blocks (see `RowVectors`). All of it is multiplied by one factor, so that its L2 norm is
 at most ``clip``. Rows with many rare levels have long vectors: clipping under-weights them, and
 what is released is
 
