@@ -114,7 +114,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/session/test_open_levels.py"),
     ("table", "true among cells is no code", "self._levels.read(composed(value)) == OUTSIDE:", "self._levels.read(value) == OUTSIDE:",
      "tests/synth/test_open_levels.py"),
-    ("synth", "masks are measured with all levels", "bare = session.on(Merged(apart))", "bare = session",
+    ("synth", "masks are measured with all levels", "bare = session.on(Merged({a.name: np.zeros(a.size, dtype=np.int64) for a in schema}))", "bare = session",
      "tests/synth/test_graphical.py"),
     ("synth", "caps of other levels than those that were found", "plain = not (self.opened or self.unit or self.weight)", "plain = not (self.unit or self.weight)",
      "tests/synth/test_open_levels.py"),
