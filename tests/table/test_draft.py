@@ -633,3 +633,22 @@ def test_true_and_false_are_not_said_to_be_numbers():
     reasons = draft_columns(rows).reasons
     assert "paid" not in reasons
     assert "0 and 1 are two levels" in reasons["smoker"]
+
+
+@pytest.mark.parametrize("suffix", ["sav", "dta"])
+def test_numbers_with_the_label_of_their_variable_stay_numbers(tmp_path, suffix):
+    pyreadstat = pytest.importorskip("pyreadstat")
+    rows = pd.DataFrame(
+        {
+            "age": [float(18 + k % 70) for k in range(400)],
+            "weight": [0.25 + k / 100 for k in range(400)],
+            "day": pd.to_datetime("2024-01-01") + pd.to_timedelta(np.arange(400) % 90, "D"),
+        }
+    )
+    labels = {"age": "Age in years", "weight": "Survey weight", "day": "Date of interview"}
+    write = pyreadstat.write_sav if suffix == "sav" else pyreadstat.write_dta
+    write(rows, str(tmp_path / f"survey.{suffix}"), column_labels=labels)
+    draft = draft_schema(tmp_path / f"survey.{suffix}")
+    assert [a.kind for a in draft.attributes] == ["numeric", "numeric", "date"]
+    assert (draft["age"].lower, draft["age"].upper) == (18, 87)
+    assert {a.name: a.label for a in draft.attributes} == labels

@@ -501,7 +501,7 @@ def _labelled(
     codes = {_code_text(code) for kind in drafted.kinds for code in drafted.codes_of(kind)}
     levels = [key for key in labels if key not in codes and (read_number(key) or 0.5).is_integer()]
     cells = {*known.texts} if labels else set[str]()
-    if isinstance(drafted, Numeric) and cells <= {*levels}:
+    if isinstance(drafted, Numeric) and levels and cells <= {*levels}:
         shared = {f.name for f in fields(Attribute)}
         facts = {name: getattr(drafted, name) for name in shared}
         facts["undeclared"] = ("levels", *(m for m in drafted.undeclared if m in shared))
