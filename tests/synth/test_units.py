@@ -130,7 +130,11 @@ OPEN = Schema((OpenCategorical(name="ill"), SEX), unit=Unit("person", max_rows=2
     [
         (PrivBayes(epsilon=1.0), with_unit(2), "PrivBayes is proven to protect single rows"),
         (AllPairs(epsilon=1.0), OPEN, "finding the levels of 'ill'"),
-        (AllPairs(epsilon=1.0, n_rows=60), with_unit(2), "leave n_rows out"),
+        (
+            AllPairs(epsilon=1.0, n_rows=60),
+            with_unit(2),
+            "how many take part is private. Leave it out",
+        ),
     ],
 )
 def test_what_is_not_proven_is_refused_before_anything_is_charged(model, schema, says):

@@ -696,7 +696,7 @@ def _charged(
         if not known and run(f"{hashes} IS NOT NULL LIMIT 1", facts.root):
             raise SchemaError(
                 "the table was read by another schema before: if the public facts are meant to "
-                "change, say --new-schema; the budget stays the same"
+                "change, use `missdp fit` or `query` with --new-schema; the budget stays the same"
             )
     cost, failure = facts.price(events)
     charged = [row.charged(cost, failure, row.last, row.head) for row in rows]
