@@ -383,8 +383,8 @@ def check_unit(request: Request[Any]) -> int:
     declared = is_declared(request.parameters.n_rows)
     if declared and unit is not None and unit.max_rows > 1:
         raise ParameterError(
-            f"n_rows cannot be declared where a {unit.column!r} may have several rows: how many take "
-            "part is private. Leave it out."
+            f"n_rows cannot be declared where a {unit.column!r} may have several rows: how many "
+            "take part is private. Leave it out."
         )
     if declared and weight is not None:
         raise ParameterError(
