@@ -78,6 +78,11 @@ class Record(metaclass=Checked):
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.kind = cls.__dict__.get("kind", cls.__name__)
+        if "__init__" in cls.__dict__:  # that of a dataclass is added later
+            raise TypeError(
+                f"{cls.__name__}: a record has no __init__ of its own, for it would not be called. "
+                "Use __post_init__, or a class method"
+            )
         if abstract:
             return
         known = Record._kinds.get(cls.kind)

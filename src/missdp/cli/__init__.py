@@ -54,12 +54,17 @@ class Run:
         """Begin: nothing is spent, nothing is out, and no option of all commands is given."""
         self.as_json = self.quiet = self.overwrite = False
         self.cost = self.released = ""
+        self.is_reading = False
         self.warnings: list[str] = []
         self._held: list[str] = []
 
     def note_spending(self, epsilon: float, delta: float = 0.0) -> None:
         """Say that from now on private cells are read, at this cost in all."""
         self.cost = f"epsilon = {epsilon:g}" + (f", delta = {delta:g}" if delta else "")
+
+    def note_reading(self) -> None:
+        """Say that what the run may spend is charged by now: whatever fails, it stays spent."""
+        self.is_reading = True
 
     def note_release(self, what: str) -> None:
         """Say what is out by now, and where it is or how to go on from it."""
@@ -85,7 +90,8 @@ class Run:
         """Return what a message about a failure has to add.
 
         It is in doubt whether anything was charged where the run may have stopped between charging
-        and releasing: a refusal on purpose comes before the charge, an interruption at any moment.
+        and releasing. A refusal before `note_reading` comes before the charge, an interruption at
+        any moment.
         """
         if self.released:
             return [f"This was released before, and is charged ({self.cost}):", self.released]

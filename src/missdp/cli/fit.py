@@ -328,7 +328,7 @@ def _charged(
 ) -> Charged | None:
     """Charge the account with all that the fit may cost; only then may rows be read."""
     from missdp.synth.fitting import fit_conditions
-    from missdp.table.rows import is_read_as_text
+    from missdp.table.rows import may_refuse
 
     by = "Spark" * (engine == "spark")
     if by:
@@ -338,11 +338,13 @@ def _charged(
     RUN.note_spending(model.epsilon, _delta_of(model))
     if charge is None:
         return None
-    seed, text = model.random_state, not by and is_read_as_text(rows)
+    seed, refuses = model.random_state, bool(by) or may_refuse(rows)
     conditions = fit_conditions(
-        facts, undeclared, seed, model.n_rows, facts, engine=by, reads_text=text
+        facts, undeclared, seed, model.n_rows, facts, engine=by, may_refuse=refuses
     )
-    return charge.start(model.planned_parts(facts)[0].events, facts, conditions)
+    charged = charge.start(model.planned_parts(facts)[0].events, facts, conditions)
+    RUN.note_reading()
+    return charged
 
 
 def save(model: Synthesizer, output: Path, charged: Charged | None) -> None:

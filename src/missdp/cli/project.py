@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,18 @@ def project_file() -> Path | None:
     return next((p for folder in (here, *here.parents) if (p := folder / NAME).is_file()), None)
 
 
+def _check_owner(path: Path, shown: str) -> None:
+    """Refuse the file of somebody else: it says which ledger is charged, and by what schema."""
+    if sys.platform == "win32":
+        return
+    about = path.stat()
+    if about.st_uid not in (os.getuid(), 0) or about.st_mode & 0o022:
+        raise ParameterError(
+            f"{shown!r} belongs to somebody else, or others may write it. Remove it, or take it "
+            "over (chown, chmod go-w)."
+        )
+
+
 def project_settings() -> dict[str, Any]:
     """Return the values that options have where a command does not give them.
 
@@ -27,12 +40,13 @@ def project_settings() -> dict[str, Any]:
     Raises
     ------
     ParameterError
-        If the file cannot be read, or has an unknown key.
+        If the file cannot be read, has an unknown key, or belongs to somebody else.
     """
     path = project_file()
     if path is None:
         return {}
     shown = os.path.relpath(path)
+    _check_owner(path, shown)
     unreadable = ParameterError(f"{shown!r} is not valid TOML. See docs/commands.md.")
     with replacing(OSError, ValueError, by=unreadable):
         settings = tomllib.loads(path.read_text(encoding="utf-8"))

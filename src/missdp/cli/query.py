@@ -112,17 +112,19 @@ def _charged(
     from missdp.accounting import PureEvent
     from missdp.conditions import RefusalsNotPrivate, RowFunctionsTested
     from missdp.schema.undeclared import domain_conditions
-    from missdp.table.rows import is_read_as_text
+    from missdp.table.rows import may_refuse
 
     conditions = [*domain_conditions(facts, undeclared), RowFunctionsTested()]
-    if is_read_as_text(rows) or any(attribute.refuses for attribute in facts):
+    if may_refuse(rows) or any(attribute.refuses for attribute in facts):
         conditions.append(RefusalsNotPrivate())
+    RUN.note_spending(epsilon)
     if charge is None:
         return None
     stated = [f"{one.statistic}({one.of}) by {one.by}" for one in requests]
-    RUN.note_spending(epsilon)
     events = (PureEvent(epsilon=epsilon),)
-    return charge.stating(questions=stated).start(events, facts, conditions)
+    charged = charge.stating(questions=stated).start(events, facts, conditions)
+    RUN.note_reading()
+    return charged
 
 
 def _answer(
@@ -137,19 +139,18 @@ def _answer(
     """Read the rows, answer, and print the answers as soon as they are out."""
     from missdp.accounting import Filter
     from missdp.statistics import run_queries
-    from missdp.table.rows import is_read_as_text
+    from missdp.table.rows import may_refuse
 
     budget = Filter(epsilon)
     with working("reading the rows") as progress:
         table = _read(rows, facts, requests)
-        RUN.note_spending(epsilon)
         progress("filling missing values and answering", None)
         answers = run_queries(
             table,
             requests,
             budget=budget,
             undeclared=undeclared,
-            reads_text=is_read_as_text(rows),
+            may_refuse=may_refuse(rows) or any(attribute.refuses for attribute in facts),
         )
     guarantee = budget.spent if len(answers) > 1 else answers[0].guarantee
     lines = [answer.in_words() for answer in answers]

@@ -165,6 +165,7 @@ def sql_rows(url: str, *, table: str | None = None, query: str | None = None) ->
         database.batches,
         database.approximate_length,
         is_parsed=True,
+        is_queried=True,
         place=database.path,
         close=database.close,
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,18 +61,27 @@ class Binning(Record):
     source : BinSource, default BinSource.DECLARED
         Where the bins come from.
     release : str, default ""
-        The id of the release that found them. Binnings that differ only in ``source`` and
-        ``release`` are equal.
+        The id of the release that found them. Binnings that differ in it only are equal.
     """
 
     edges: tuple[float, ...]
     spikes: tuple[float, ...] = ()
     subintervals: tuple[Finite, ...] = ()
     weights: tuple[NonNegative, ...] = ()
-    source: Annotated[BinSource, BeforeValidator(_source_named)] = field(
-        default=BinSource.DECLARED, compare=False
-    )
+    source: Annotated[BinSource, BeforeValidator(_source_named)] = field(default=BinSource.DECLARED)
     release: str = field(default="", compare=False)
+
+    @property
+    def cells(self) -> Binning:
+        """The same bins and spikes, wherever they come from."""
+        return replace(self, source=BinSource.DECLARED, release="")
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any]) -> Self:
+        """Return the bins of a dictionary, which must say where they come from."""
+        if "source" not in data:
+            raise cls._refusal(data, "source is required")
+        return super()._read(data)
 
     def __post_init__(self) -> None:
         parts, weights = self.subintervals, self.weights

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from missdp.conditions import Condition, DataDependentDomain, PublicDomain
+from missdp.conditions import (
+    Condition,
+    CutsFromRelease,
+    DataDependentDomain,
+    LevelsFromRelease,
+    PublicDomain,
+)
 from missdp.errors import SchemaError, one_of
+from missdp.schema.binning import BinSource
+from missdp.schema.numeric import Numeric
+from missdp.schema.open_levels import ReleasedCategorical
 from missdp.schema.schema import Schema
 
 Undeclared = Literal["refuse", "accept"]
@@ -17,7 +26,7 @@ def domain_conditions(schema: Schema, undeclared: str = "refuse") -> tuple[Condi
 
     Levels and bounds shape the output, so a guarantee rests on their being public: `PublicDomain`,
     or `DataDependentDomain` for the attributes that are marked as read from the private cells, if
-    that is accepted.
+    that is accepted. Bins and levels that an earlier release found are named, too.
 
     >>> from missdp import Categorical, Schema
     >>> read = Categorical(name="a", levels=("x",), undeclared=("levels",))
@@ -28,8 +37,9 @@ def domain_conditions(schema: Schema, undeclared: str = "refuse") -> tuple[Condi
     """
     one_of("undeclared", undeclared, get_args(Undeclared))
     marked = schema.undeclared
+    released = _released_conditions(schema)
     if not marked:
-        return (PublicDomain(),)
+        return (PublicDomain(), *released)
     if undeclared == "refuse":
         raise SchemaError(
             "the schema marks facts read from the private data as not yet declared public, for "
@@ -39,4 +49,17 @@ def domain_conditions(schema: Schema, undeclared: str = "refuse") -> tuple[Condi
     declared = [name for name in schema.names if name not in marked]
     declared += ["rules"] if schema.rules else []
     warning = DataDependentDomain(tuple(sorted(marked)))
-    return (warning, PublicDomain(f"of: {', '.join(declared)}")) if declared else (warning,)
+    public = (PublicDomain(f"of: {', '.join(declared)}"),) if declared else ()
+    return (warning, *public, *released)
+
+
+def _released_conditions(schema: Schema) -> list[Condition]:
+    """Return which bins and levels were found by other releases."""
+    names_by_release: dict[str, list[str]] = {}
+    for a in schema:
+        if isinstance(a, Numeric) and (bins := a.binning).source is BinSource.RELEASE:
+            release = f"release {bins.release}" if bins.release else "an earlier fit"
+            names_by_release.setdefault(release, []).append(a.name)
+    cuts = [CutsFromRelease(tuple(names), release) for release, names in names_by_release.items()]
+    levels = tuple(a.name for a in schema if isinstance(a, ReleasedCategorical))
+    return [*cuts, *([LevelsFromRelease(levels)] if levels else [])]

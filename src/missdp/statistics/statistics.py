@@ -55,9 +55,9 @@ class ImputedStatistics:
         What to do with a schema some of whose facts nobody has declared public.
     random_state : int or None
         None (the default) for releases. A seed is for tests and becomes a condition.
-    reads_text : bool, default False
-        Whether the rows were read from CSV files, which are refused if a row is malformed. The
-        guarantee then states that refusals are not private.
+    may_refuse : bool, default False
+        Whether what the table was read from may be refused for what is in a row, as CSV files
+        are. The guarantee then states that refusals are not private.
 
     Notes
     -----
@@ -103,7 +103,7 @@ class ImputedStatistics:
         confidence: float = 0.95,
         undeclared: str = "refuse",
         random_state: int | None = None,
-        reads_text: bool = False,
+        may_refuse: bool = False,
     ) -> None:
         if not isinstance(imputation, KNNImputation | None):
             raise ParameterError("imputation must be a KNNImputation or None")
@@ -113,7 +113,7 @@ class ImputedStatistics:
             budget=budget,
             random_state=random_state,
             undeclared=undeclared,
-            reads_text=reads_text,
+            may_refuse=may_refuse,
         )
         self._change, facts = None, session.facts
         if imputation is not None:
@@ -364,7 +364,7 @@ def run_queries(
     *,
     budget: Filter,
     undeclared: str = "refuse",
-    reads_text: bool = False,
+    may_refuse: bool = False,
 ) -> list[Estimate | Histogram]:
     """Answer several questions about rows that are imputed in one way.
 
@@ -379,7 +379,7 @@ def run_queries(
         Charged with the sum of their epsilons.
     undeclared : {"refuse", "accept"}
         See `ImputedStatistics`.
-    reads_text : bool, default False
+    may_refuse : bool, default False
         See `ImputedStatistics`.
 
     Returns
@@ -417,7 +417,7 @@ def run_queries(
             "charged"
         )
     statistics = ImputedStatistics(
-        table, imputation, budget=budget, undeclared=undeclared, reads_text=reads_text
+        table, imputation, budget=budget, undeclared=undeclared, may_refuse=may_refuse
     )
     for question, cost in questions:
         statistics.check(question, cost)

@@ -350,7 +350,7 @@ def open_table(
     budget: Filter,
     random_state: int | None = None,
     undeclared: str = "refuse",
-    reads_text: bool = False,
+    may_refuse: bool = False,
 ) -> Session:
     """Return a session on the rows of a table.
 
@@ -364,8 +364,9 @@ def open_table(
         A seed, for tests and examples. None: noise from the operating system.
     undeclared : {"refuse", "accept"}
         What to do about facts of the schema that nobody has declared public.
-    reads_text : bool, default False
-        Whether the rows were read from CSV files, which are refused if a row is malformed.
+    may_refuse : bool, default False
+        Whether what the table was read from may be refused for what is in a row, as CSV files
+        are.
 
     Returns
     -------
@@ -387,7 +388,7 @@ def open_table(
     """
     rows = TableRows.of(table)
     conditions = [*domain_conditions(table.schema, undeclared), RowFunctionsTested()]
-    if reads_text or any(attribute.refuses for attribute in table.schema):
+    if may_refuse or any(attribute.refuses for attribute in table.schema):
         conditions.append(RefusalsNotPrivate())
     return Session(rows, budget=budget, noise=NoiseSource.of(random_state), conditions=conditions)
 

@@ -17,12 +17,10 @@ from missdp.accounting import (
     Composition,
     Condition,
     CountedOutsideTheKernel,
-    CutsFromRelease,
     DeclaredRowCount,
     ExplicitSeed,
     Filter,
     Guarantee,
-    LevelsFromRelease,
     RefusalsNotPrivate,
     RowFunctionsTested,
     RowsWithoutUnit,
@@ -32,8 +30,7 @@ from missdp.accounting import (
 from missdp.accounting.budget import check_paid
 from missdp.errors import ParameterError, SchemaError, UnprovenError
 from missdp.progress import Progress
-from missdp.schema import Numeric, OpenCategorical, ReleasedCategorical, Schema
-from missdp.schema.binning import BinSource
+from missdp.schema import Numeric, OpenCategorical, Schema
 from missdp.schema.layout import STEPS
 from missdp.schema.open_levels import at_most, open_attributes, with_levels
 from missdp.schema.schema import check_schema
@@ -74,7 +71,7 @@ from missdp.synth.search_grid import (
 from missdp.synth.split import limit_of
 from missdp.table import Table
 from missdp.table.frames import engine_of, frame_kind
-from missdp.table.rows import Rows, is_read_as_text
+from missdp.table.rows import Rows, may_refuse
 from missdp.table.units import rows_of_units
 from missdp.types import Floats, FrameKind, Ints
 from missdp.words import warn_if_weak
@@ -148,7 +145,8 @@ class _Fitting:
         if schema is None and isinstance(data, Table):
             schema = data.schema
         self.unread = schema is not None and not isinstance(data, Table) and not is_source(data)
-        self._engine, self._reads_text = counting_engine(data), is_read_as_text(data)
+        self._engine = counting_engine(data)
+        self._may_refuse = bool(self._engine) or may_refuse(data)
         # A copy, so that later changes of parameters do not affect this fit.
         parameters = type(synthesizer)(**synthesizer.get_params(deep=False))
         self.request: Request[Any] = Request(parameters, schema, progress=progress)
@@ -209,7 +207,7 @@ class _Fitting:
             parameters.n_rows,
             self.request.declared,
             engine=self._engine,
-            reads_text=self._reads_text,
+            may_refuse=self._may_refuse,
         )
 
     # Read
@@ -407,18 +405,6 @@ def _check_rows_alone(facts: Schema) -> None:
         )
 
 
-def _cut_conditions(schema: Schema) -> list[Condition]:
-    """Return which bins and levels were found by other releases."""
-    names_by_release: dict[str, list[str]] = {}
-    for a in schema:
-        if isinstance(a, Numeric) and (bins := a.binning).source is BinSource.RELEASE:
-            release = f"release {bins.release}" if bins.release else "an earlier fit"
-            names_by_release.setdefault(release, []).append(a.name)
-    cuts = [CutsFromRelease(tuple(names), release) for release, names in names_by_release.items()]
-    levels = tuple(a.name for a in schema if isinstance(a, ReleasedCategorical))
-    return [*cuts, *([LevelsFromRelease(levels)] if levels else [])]
-
-
 def _remedy(
     budget: Filter | Composition,
     delta: float,
@@ -463,7 +449,7 @@ def fit_conditions(
     declared: Schema | None = None,
     *,
     engine: str = "",
-    reads_text: bool = False,
+    may_refuse: bool = False,
 ) -> list[Condition]:
     """Return the conditions of a fit's guarantee.
 
@@ -481,25 +467,25 @@ def fit_conditions(
         The declared schema, with its unit and its weight.
     engine : str
         The engine that counts rows in place of the kernel; empty if the kernel counts.
-    reads_text : bool, default False
-        Whether rows are read from CSV files, which are refused if a row is malformed.
+    may_refuse : bool, default False
+        Whether what rows are read from may be refused for what is in a row, as CSV files are.
 
     Returns
     -------
     list of Condition
         All of them.
     """
-    conditions = [*domain_conditions(schema, undeclared), *_cut_conditions(schema)]
-    conditions.append(RowFunctionsTested())
+    unit, weight = (None, None) if declared is None else (declared.unit, declared.weight)
+    conditions = [*domain_conditions(schema, undeclared), RowFunctionsTested()]
     if engine:
         conditions.append(CountedOutsideTheKernel(engine))
-    if reads_text or any(attribute.refuses for attribute in schema):
+    refuses_rows = unit is not None and unit.if_missing == "refuse"
+    if may_refuse or refuses_rows or any(attribute.refuses for attribute in schema):
         conditions.append(RefusalsNotPrivate())
     if random_state is not None:
         conditions.append(ExplicitSeed())
     if is_declared(n_rows):
         conditions.append(DeclaredRowCount(n=int(n_rows)))
-    unit, weight = (None, None) if declared is None else (declared.unit, declared.weight)
     if unit is not None and unit.if_missing == "own_unit":
         conditions.append(RowsWithoutUnit(unit.column))
     if weight is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import os
 import zlib
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -155,6 +156,7 @@ class DataFile:
             return self.path
         with self._readable():
             self._file = pa.OSFile(str(self.path))
+        os.set_inheritable(self._file.fileno(), False)
         by_number = Path(f"/dev/fd/{self._file.fileno()}")
         return by_number if by_number.exists() else self.path
 

@@ -164,7 +164,9 @@ class RecodedRow(RowFunction):
         return frozenset(
             new.name
             for new, old in zip(self.to, self.schema, strict=True)
-            if isinstance(new, Numeric) and isinstance(old, Numeric) and new.binning != old.binning
+            if isinstance(new, Numeric)
+            and isinstance(old, Numeric)
+            and new.binning.cells != old.binning.cells
         )
 
     @cached_property

@@ -62,6 +62,8 @@ class Rows:
         Returns about how many rows there are, from metadata; None if nothing says.
     is_parsed : bool, default False
         Whether a row that cannot be read is only found when its batch is read.
+    is_queried : bool, default False
+        Whether a database reads the rows, and may fail at a cell.
     is_ordered : bool, default False
         Whether each pass sees the same rows in the same order.
     data_files : tuple of DataFile, optional
@@ -90,6 +92,7 @@ class Rows:
     read: Callable[[tuple[str, ...]], Iterator[pa.RecordBatch]]
     length: Callable[[], int | None] | None = None
     is_parsed: bool = False
+    is_queried: bool = False
     is_ordered: bool = False
     data_files: tuple[DataFile, ...] = ()
     place: Path | None = None
@@ -185,7 +188,11 @@ class Rows:
     def written(self, layout: Layout) -> Rows:
         """Return the rows of the same files, which are written in another way."""
         files = tuple(file.with_layout(layout) for file in self.data_files)
-        return self if files == self.data_files else _of_files(files, self.place)
+        if files == self.data_files:
+            return self
+        if self.is_chosen:
+            raise ParameterError("rows that were chosen by unit have the layout they were read in")
+        return replace(_of_files(files, self.place), ignored=self.ignored)
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -221,11 +228,16 @@ def is_streamed(data: Any) -> bool:
     return isinstance(data, duckdb.DuckDBPyRelation | str | Path | Rows)
 
 
-def is_read_as_text(data: Any) -> bool:
-    """Whether rows come from CSV files, which are refused as a whole if a row is malformed."""
+def may_refuse(data: Any) -> bool:
+    """Tell whether rows may be refused as a whole for what is in one of them.
+
+    CSV files are, for a malformed row, and queries of databases, for a cell that they cannot read.
+    """
     if isinstance(data, str | Path):
         return DataFile(Path(data)).is_of(CSV_FILES) or Path(data).is_dir()
-    return isinstance(data, Rows) and data.is_text
+    if isinstance(data, Rows):
+        return data.is_text or data.is_queried
+    return is_streamed(data)
 
 
 def _of_frame(data: Any, names: tuple[str, ...] | None, unread: Collection[str]) -> Rows:
@@ -288,7 +300,7 @@ def of_relation(
                     return
                 yield batch
 
-    return Rows(names, read, length)
+    return Rows(names, read, length, is_queried=True)
 
 
 def _terms(relation: duckdb.DuckDBPyRelation, names: tuple[str, ...]) -> Iterator[str]:
