@@ -552,3 +552,16 @@ def test_results_of_a_fit_where_facts_are_declared_raise(changed):
     data = fitted.to_dict() | {name: encoded(fact) for name, fact in changed.items()}
     with pytest.raises(MissDPError, match="do not fit"):
         Fitted.from_dict(data)
+
+
+@pytest.mark.parametrize(
+    "decorate", [lambda cls: cls, dataclasses.dataclass(frozen=True, init=False)]
+)
+def test_a_record_with_an_init_of_its_own_is_refused(decorate):
+    """It would not be called, so that an event might cost less than its author wrote."""
+    with pytest.raises(TypeError, match="no __init__ of its own"):
+
+        @decorate
+        class Twice(accounting.PureEvent):
+            def __init__(self, epsilon):
+                super().__init__(epsilon=2 * epsilon)

@@ -235,9 +235,9 @@ def test_few_numbers_are_a_bin_each_and_declared_bins_stay():
         ("have a weight each", {"subintervals": (0, 50, 100), "weights": (0.1,)}),
         ("contain all edges", {"subintervals": (0, 50), "weights": (0.1,)}),
         ("must increase", {"subintervals": (0, 60, 50, 100), "weights": (0.1, 0.1, 0.1)}),
-        ("weights at least 0", {"subintervals": (0, 100), "weights": (-0.1,)}),
-        ("must be finite", {"subintervals": (0, 100), "weights": (np.nan,)}),
-        ("weights at least 0", {"subintervals": (0, 100)}),
+        ("weights must be at least 0", {"subintervals": (0, 100), "weights": (-0.1,)}),
+        ("must be a finite number", {"subintervals": (0, 100), "weights": (np.nan,)}),
+        ("have a weight each", {"subintervals": (0, 100)}),
     ],
 )
 def test_released_bins_that_do_not_fit_raise(told, facts):
@@ -261,5 +261,9 @@ def test_released_bins_that_a_number_does_not_have_raise(told, bins, facts):
 
 def test_binnings_of_other_releases_are_equal():
     bins = Binning(edges=(0, 1), source=BinSource.RELEASE, release="a")
-    assert bins == replace(bins, release="b") == Binning(edges=(0, 1))
+    assert bins == replace(bins, release="b")
+    # A release that uses bins of another one says so. They must not pass for declared ones.
+    assert bins != Binning(edges=(0, 1)) == bins.cells
+    with pytest.raises(SchemaError, match="source is required"):
+        Binning.from_dict({"edges": [0, 1]})
     assert bins != replace(bins, spikes=(0,))

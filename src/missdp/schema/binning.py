@@ -40,7 +40,7 @@ class BinSource(StrEnum):
 
 def _source_named(name: Any) -> Any:
     """Return the source of a name that a file holds; any other value as it is."""
-    return BinSource(name) if name in {source.value for source in BinSource} else name
+    return BinSource(name) if isinstance(name, str) and name in {*map(str, BinSource)} else name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +75,10 @@ class Binning(Record):
     def cells(self) -> Binning:
         """The same bins and spikes, wherever they come from."""
         return replace(self, source=BinSource.DECLARED, release="")
+
+    @classmethod
+    def _refusal(cls, data: Mapping[str, Any], why: str) -> SchemaError:
+        return SchemaError(f"bins: {why}")
 
     @classmethod
     def _read(cls, data: Mapping[str, Any]) -> Self:
