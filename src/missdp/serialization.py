@@ -73,6 +73,7 @@ class Record(metaclass=Checked):
     derived: ClassVar[tuple[str, ...]] = ()
     sparse: ClassVar[bool] = False
     documented_in: ClassVar[str] = ""
+    is_declared: ClassVar[bool] = True  # by people; if not, no message proposes the kind
     _kinds: ClassVar[dict[str, type[Record]]] = {}
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
@@ -172,7 +173,8 @@ class Record(metaclass=Checked):
                 import_module(module)
         found = Record._kinds.get(kind) if isinstance(kind, str) else None
         if found is None or not issubclass(found, cls):
-            known = sorted(name for name, one in Record._kinds.items() if issubclass(one, cls))
+            kinds = [one for one in Record._kinds.values() if issubclass(one, cls)]
+            known = sorted(one.kind for one in kinds if one.is_declared)
             listed = f". Known kinds: {', '.join(known)}."
             if "kind" not in data:
                 raise cls._refusal(data, f"kind is required{listed}")

@@ -186,7 +186,7 @@ MESSAGES = {
     ),
     "no kind": (
         3, "attribute 'age': kind is required. Known kinds: categorical, date, datetime, "
-        "difference, either_date, ignore, key, numeric, open, ordinal, released.",
+        "difference, ignore, key, numeric, open, ordinal.",
         FIT, misspelt('kind = "numeric"', ""),
     ),
     "absent schema": (

@@ -209,7 +209,7 @@ def test_differences_are_written_and_read_in_their_unit(tmp_path):
 OTHER = Date(name="month", lower="2020-01", upper="2020-12", step="month")
 UNLIKE = [
     *(({"later": "in"}, "must be two dates"), ({"later": "month"}, "one step")),
-    *(({"later": bad}, "must name dates") for bad in ("nobody", "sex")),
+    *(({"later": bad}, f"later = {bad!r} is not a date") for bad in ("nobody", "sex")),
     *(({"unit": bad}, "cannot be counted") for bad in ("hour", "month")),
     *(({"unit": "fortnight"}, "one of"), ({"computes": "month"}, "one of its two dates")),
     *(({"missing_codes": (-9,), "nullable": True}, "no codes"), ({"upper": -1}, "below upper")),
@@ -231,7 +231,10 @@ def test_what_cannot_be_computed_back_is_refused():
     routed = NotApplicable("out", unless="sex = 'f'")
     for given_, why in (
         ((known, sure, Difference(name="d", later="known", earlier="sure", **some)), "be nullable"),
-        ((*SCHEMA, Difference(name="d", later="in or out", earlier="in", **some)), "name dates"),
+        (
+            (*SCHEMA, Difference(name="d", later="in or out", earlier="in", **some)),
+            "later = .in or out. is not a date",
+        ),
         ((IN, OUT, STAY, Difference(name="d", later="out", earlier="in", **some)), "two rules"),
     ):
         with refuses(SchemaError, why):

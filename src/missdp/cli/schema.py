@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from missdp.cli.options import (
     output_option,
     table_option,
 )
-from missdp.errors import MissDPError
+from missdp.errors import MissDPError, SchemaError
 from missdp.progress import working
 
 if TYPE_CHECKING:
@@ -133,14 +134,16 @@ def check(schema: Path, data: str | None, table: str | None) -> None:
     """Check a schema, whether data fits it, and what of the schema would stop a release.
 
     Nothing is said about rows that break rules: how many there are is private. What is said of
-    columns whose cells cannot be read is for the curator.
+    columns whose cells cannot be read is for the curator. The exit code is 3 if the schema would
+    stop a release.
 
     Try:
       missdp schema check patients.toml
       missdp schema check patients.toml patients.csv
     """
+    from missdp.cli.main import EXIT_CODES
     from missdp.cli.rows import rows_at
-    from missdp.schema import OpenCategorical, Schema
+    from missdp.schema import Difference, OpenCategorical, Schema
     from missdp.schema.open_levels import at_most
     from missdp.table.check import lost_cells
 
@@ -162,6 +165,9 @@ def check(schema: Path, data: str | None, table: str | None) -> None:
     }
     optional: dict[str, Any] = {
         "stops": [*_stops(facts)],
+        "unit": None if facts.unit is None else facts.unit.to_table(),
+        "weight": None if facts.weight is None else facts.weight.to_table(),
+        "differences": [a.name for a in facts if isinstance(a, Difference)],
         "open": [a.name for a in facts if isinstance(a, OpenCategorical)],
         **{name: list(columns) for name, columns in lost.items()},
         "kinds": {a.name: list(a.kinds) for a in facts if {*a.kinds} - {"missing"}},
@@ -169,43 +175,75 @@ def check(schema: Path, data: str | None, table: str | None) -> None:
     }
     document |= {name: value for name, value in optional.items() if value}
     emit(document, "\n".join(_check_in_words(facts, document, lost)))
+    if document.get("stops"):
+        raise SystemExit(EXIT_CODES[SchemaError])
 
 
 def _check_in_words(
     facts: Schema, document: dict[str, Any], lost: dict[str, tuple[str, ...]]
 ) -> Iterator[str]:
+    if stops := document.get("stops"):
+        yield "These facts of the schema would stop a release:"
+        yield from (f"  {why}" for why in stops)
+        yield ""
     yield f"{len(facts)} attributes, {len(facts.nullable)} may be missing."
     if empty := [a.name for a in facts if not a.size]:
         yield f"No row has a value, and no synthetic row will: {', '.join(empty)}."
     if facts.unread:
         yield f"Never read: {', '.join(facts.unread)}."
+    yield from _tables_in_words(facts)
     yield from _kinds_in_words(facts)
     if facts.rules:
         yield "Rules, which hold for every row:"
         yield from (f"  {rule.text}" for rule in facts.rules)
+    if opened := document.get("open"):
+        yield f"Levels are found by a fit, which needs a delta above 0: {', '.join(opened)}."
     if document["data_fits"]:
-        yield "The data fits."
+        yield "The data fits." if not stops else "The data fits, but the schema stops a release."
     for what, columns in lost.items():
         yield _LOST[what].format(", ".join(columns))
     if lost:
         anew = " Write these cells anew." if {*lost} - {"blank"} else ""
         yield f"(For the curator only: this was read from the rows.{anew})"
-    if opened := document.get("open"):
-        yield f"Levels are found by a fit, which needs a delta above 0: {', '.join(opened)}."
-    yield from (f"Would stop a release: {why}." for why in document.get("stops", ()))
 
 
 def _stops(facts: Schema) -> Iterator[str]:
-    """Yield why the usual synthesizer would refuse a schema: by public facts alone."""
+    """Yield why the usual synthesizer would refuse a schema: by public facts alone.
+
+    A synthesizer raises its first error only. So smaller schemas are tried as well: without the
+    unit, without the weight, and with declared levels instead of open ones.
+    """
+    from missdp.schema.open_levels import at_most
     from missdp.synth.registry import default_synthesizer, synthesizer_named
 
     if facts.undeclared:
         marked = "; ".join(f"{name} ({', '.join(m)})" for name, m in facts.undeclared.items())
-        yield f"not declared public yet: {marked}"
-    try:
-        synthesizer_named(default_synthesizer(facts, delta=None))(epsilon=1.0).planned_parts(facts)
-    except MissDPError as error:
-        yield str(error)
+        yield f"not declared public yet: {marked}."
+    reasons: dict[str, None] = {}
+    smaller = [facts, replace(facts, unit=None), replace(facts, weight=None), facts.of_rows]
+    for tried in (*smaller, *map(at_most, smaller)):
+        try:
+            method = synthesizer_named(default_synthesizer(tried, delta=None))
+            method(epsilon=1.0).planned_parts(tried)
+        except MissDPError as error:
+            reasons.setdefault(f"{str(error).rstrip('.')}.")
+    yield from reasons
+
+
+def _tables_in_words(facts: Schema) -> Iterator[str]:
+    """Yield a line for the unit, the weight and each difference of two dates."""
+    from missdp.schema import Difference
+
+    if (unit := facts.unit) is not None:
+        rows = "1 row takes" if unit.max_rows == 1 else f"{unit.max_rows:,} rows take"
+        counts = ", and they count as one together" * (unit.counts_as == "one")
+        yield f"Protected unit: {unit.column!r}. At most {rows} part of each{counts}."
+    if (weight := facts.weight) is not None:
+        yield f"Rows count by their {weight.column!r}, up to {weight.upper:g}."
+    for a in facts:
+        if isinstance(a, Difference):
+            bounds = f"{a.format_value(a.lower)} to {a.format_value(a.upper)}"
+            yield f"Difference {a.name}: {a.later} - {a.earlier}, {bounds} in units of a {a.unit}."
 
 
 def _kinds_in_words(facts: Schema) -> Iterator[str]:

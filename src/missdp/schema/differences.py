@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, ClassVar, Final, TypeAlias, get_args
 
 import numpy as np
 from pydantic.dataclasses import dataclass
 
+from missdp.errors import did_you_mean
 from missdp.schema.binning import Binning
 from missdp.schema.bound_rules import Derived
 from missdp.schema.dates import UNIT_NAMES, Date, Resolution
@@ -26,6 +27,14 @@ _SECONDS: Final = {
     "year": 365.25 * 86400, "week": 604800.0, "day": 86400.0, "hour": 3600.0, "minute": 60.0,
     "second": 1.0, "millisecond": 0.001,
 }  # fmt: skip
+
+WITHOUT_EFFECT: Final = frozenset(
+    (
+        *("missing_codes", "refused", "unknown", "not_asked", "not_applicable", "other"),
+        *("settled", "integer", "step", "resolution"),
+    )
+)
+"""Fields of numbers that nobody declares of a difference: its dates decide them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,12 +113,31 @@ class Difference(Numeric):
         """The date that is computed."""
         return self.later if self.base == self.earlier else self.earlier
 
+    @classmethod
+    def _unknown_field(cls, name: str) -> str:
+        """Return why a field is not accepted, with the fields that a difference has."""
+        known = [f.name for f in fields(cls) if f.name not in WITHOUT_EFFECT]
+        near = did_you_mean(name, known) or "."
+        return (
+            f"unknown field {name!r}{near} Known fields of kind {cls.kind!r}: {', '.join(known)}. "
+            f"See {cls.documented_in} for all fields."
+        )
+
+    def _date(self, fact: str, columns: Columns) -> Date:
+        """Return one of its dates, which the schema must declare."""
+        name = getattr(self, fact)
+        date = columns.get(name)
+        if isinstance(date, Date) and not isinstance(date, EitherDate):
+            return date
+        dates = [n for n, a in columns.items() if isinstance(a, Date) and n not in self.dates]
+        raise self._not_valid(
+            f"{fact} = {name!r} is not a date of this schema{did_you_mean(name, dates) or '.'} "
+            "Name an attribute of kind 'date' or 'datetime'."
+        )
+
     def within(self, columns: Columns) -> Difference:
         """Return the difference in units of its dates, which are attributes of the same schema."""
-        later, earlier = (columns.get(name) for name in (self.later, self.earlier))
-        computed = isinstance(later, EitherDate) or isinstance(earlier, EitherDate)
-        if computed or not (isinstance(later, Date) and isinstance(earlier, Date)):
-            raise self._not_valid("later and earlier must name dates that the schema declares, too")
+        later, earlier = self._date("later", columns), self._date("earlier", columns)
         if (later.unit, later.step, later.zoned) != (earlier.unit, earlier.step, earlier.zoned):
             raise self._not_valid("its dates must have one step, and both a time zone or none")
         if later.step and (later.lower - earlier.lower) % later.step:
@@ -206,6 +234,7 @@ class EitherDate(Date):
     """One of two dates, or the other where it is missing: no column, but modelled by itself."""
 
     kind: ClassVar[str] = "either_date"
+    is_declared = False
     resolutions: ClassVar[tuple[Resolution, ...]] = get_args(Resolution)
     first: str
     second: str

@@ -40,6 +40,7 @@ _WORD = re.compile(
     rf"""|(?P<text>"[^"]*"|'[^']*')|(?P<name>`[^`]+`|{_PLAIN})"""
     r"|(?P<sign><=|>=|!=|<>|==|[-+*<>=(),≠≤≥]))"
 )
+_DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}(-[0-9]{1,2})?")
 _PYTHON: Final = {"=": "==", "<>": "!=", "≠": "!=", "≤": "<=", "≥": ">="}
 _KEYWORDS: Final = ("and", "or", "not", "in")
 _NESTING: Final = {"(": 1, ")": -1, "not": 1, "+": 1, "-": 1, "*": 1}
@@ -175,8 +176,10 @@ class _Reader(ast.NodeTransformer):
 
     def _error(self, expected: str, node: ast.expr) -> RuleError:
         begin, end = (self._place(at or 0) for at in (node.col_offset, node.end_col_offset))
-        hint = _HINTS.get(type(node), "")
-        return RuleError(f"expected {expected}, found {_short(self._text[begin:end])}{hint}")
+        text, hint = self._text[begin:end].strip(), _HINTS.get(type(node), "")
+        if _DATE.fullmatch(text):
+            hint = f"; a date goes in quotes: '{text}'"
+        return RuleError(f"expected {expected}, found {_short(text)}{hint}")
 
     def _attribute(self, node: ast.expr, *, hint: str = "") -> AnyAttribute:
         if isinstance(node, ast.Name):
@@ -377,6 +380,11 @@ def comparison(attribute: AnyAttribute, operator: str, value: Level | float) -> 
         return Comparison(attribute, operator, float(value) * size)
     if isinstance(attribute, Categorical) and operator not in ("==", "!="):
         raise RuleError(f"{attribute.name!r} has no order; use =, != or in")
+    if attribute.kind == "open":  # its class is imported later
+        raise RuleError(
+            f"the levels of {attribute.name!r} are open, so no condition can name it before a fit. "
+            "Declare its levels."
+        )
     level: Level | float = value
     if isinstance(value, float) and value.is_integer():
         whole = isinstance(next(iter(attribute.levels), ""), int)
@@ -384,7 +392,12 @@ def comparison(attribute: AnyAttribute, operator: str, value: Level | float) -> 
     for code, known in enumerate(attribute.levels):
         if type(known) is type(level) and known == level:
             return Comparison(attribute, operator, float(code))
-    raise RuleError(attribute.not_a_level(value))
+    shown = int(value) if isinstance(value, float) and value.is_integer() else value
+    why = attribute.not_a_level(shown)
+    is_number = isinstance(value, float) and isinstance(next(iter(attribute.levels), None), str)
+    if is_number and "levels" not in attribute.undeclared:
+        why += f". Levels of {attribute.name!r} are text: write them in quotes"
+    raise RuleError(why)
 
 
 _NAME_IN_LIST = re.compile(r"(?:\s*`([^`]+)`\s*|([^,`]*))(?:,|$)")  # takes linear time

@@ -128,6 +128,7 @@ class ReleasedCategorical(Categorical):
     """
 
     kind: ClassVar[str] = "released"
+    is_declared = False
 
     @property
     def refuses(self) -> bool:

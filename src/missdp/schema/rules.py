@@ -92,6 +92,11 @@ class Rule(Record, abstract=True):
         stated = [name for name in kinds if name in data]
         if len(stated) == 1:
             return kinds[stated[0]]
+        if stated:
+            raise SchemaError(
+                f"it has {' and '.join(stated)}, and a rule has one of them. Write a [[rule]] "
+                "table for each."
+            )
         near = next(filter(None, (did_you_mean(name, kinds) for name in data)), "")
         raise SchemaError(
             "a [[rule]] has one of always, never, not_applicable (with unless) and determined "
@@ -313,8 +318,16 @@ class Always(Rule):
             if not isinstance(attribute := columns[name], Numeric):
                 raise RuleError(f"{name!r} is not numeric")
             numbers[name] = attribute
+        dated = {n for n, a in numbers.items() if isinstance(a, Date)}
+        if between := [n for n, a in numbers.items() if dated and isinstance(a, Difference)]:
+            raise RuleError(
+                f"{between[0]!r} is of kind 'difference', which an equation cannot add to dates. "
+                "The difference itself states what lies between its two dates. Leave the rule out."
+            )
         if len({expressions.scale_of(a) for a in numbers.values()} - {"numbers"}) > 1:
-            raise RuleError("its dates are counted in different units; give them one step")
+            raise RuleError(
+                "its dates or differences are counted in different units. Give them one step."
+            )
         name = self.determines if self.determines is not None else next(reversed(terms), "")
         if not isinstance(name, str) or name not in terms:
             raise RuleError(f"it cannot determine {name!r}, which it does not name")

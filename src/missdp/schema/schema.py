@@ -391,9 +391,11 @@ class Schema(Record):
         _check_keys(data)
         rows, rules = data.get("attribute"), data.get("rule", [])
         if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-            raise SchemaError("a schema needs [[attribute]] tables, one per column")
+            single = "; [attribute] has single brackets" * isinstance(rows, Mapping)
+            raise SchemaError(f"a schema needs [[attribute]] tables, one per column{single}")
         if not isinstance(rules, list) or not all(isinstance(rule, Mapping) for rule in rules):
-            raise SchemaError("rules are [[rule]] tables, one for each")
+            single = "; [rule] has single brackets" * isinstance(rules, Mapping)
+            raise SchemaError(f"rules are [[rule]] tables, one for each{single}")
         columns = [Column.from_dict(row) for row in rows]
         unread = [column for column in columns if isinstance(column, Unread)]
         ignored = data.get("ignore", [])
@@ -403,7 +405,7 @@ class Schema(Record):
         facts |= {"ledger": data["ledger"]} if "ledger" in data else {}
         return cls(
             tuple(a for a in columns if isinstance(a, Attribute)),  # type: ignore[misc]
-            tuple(map(Rule.from_dict, rules)),
+            tuple(_read_rule(rule, number) for number, rule in enumerate(rules, start=1)),
             keys=tuple(column.name for column in unread if isinstance(column, Key)),
             ignore=(*ignored, *(c.name for c in unread if isinstance(c, Ignored))),
             undeclared_columns=tuple(column.name for column in unread if column.undeclared),
@@ -499,6 +501,12 @@ def _with_computed(attributes: Sequence[AnyAttribute]) -> tuple[AnyAttribute, ..
     return (*bound, *(e for e in eithers if e is not None and e.name not in found))
 
 
+def _read_rule(data: Mapping[str, Any], number: int) -> Rule:
+    """Return the rule of a table; a refusal says which table of the file it is."""
+    with replacing(SchemaError, by=lambda error: SchemaError(f"[[rule]] number {number}: {error}")):
+        return Rule.from_dict(data)
+
+
 def _check_keys(data: Mapping[str, Any]) -> None:
     """Refuse an unknown table or field; say in which table it belongs."""
     known = {"kind", *_TOML_KEYS}
@@ -539,10 +547,24 @@ def check_schema(schema: object) -> Schema:
 # The time that Python takes to read a key grows with the square of its parts.
 _DEEP = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){99}""")
 _PLACE = re.compile(r" \(at .*\)$")
-# By the start of a reason of the parser: the mistake that people make most often.
+# By the start of a reason of the parser: the mistake that people make most often. No other reason
+# is shown, for some quote the file.
 _HINTS = {
     "Invalid value": '. Put text in quotes: levels = ["no", "yes"].',
     "Expected ']]'": ". Write [[attribute]] with two brackets at either end.",
+    "Cannot declare ('attribute',)": ". Write [[attribute]] with two brackets at either end.",
+    "Cannot declare ('rule',)": ". Write [[rule]] with two brackets at either end.",
+    "Cannot declare": ": a table is declared twice.",
+    "Cannot overwrite a value": ": cannot overwrite a value. A name stands once in each table.",
+    "Expected '='": ": expected '=' after a name.",
+    "Expected newline": ": expected the end of the line after a value.",
+    "Invalid statement": ": expected a table or a name.",
+    "Invalid initial character": ": expected a name.",
+    "Unclosed array": ": a list is not closed. Write ] at its end.",
+    "Unescaped": r": write \\ for a backslash in text.",
+    "Unterminated string": ": a quote is not closed.",
+    "Expected ']'": ": expected ] at the end of a table's name.",
+    "Invalid date": ": not a date of the calendar.",
 }
 _MARKS = re.compile(r"^undeclared = \[\n[^\]]*\]", re.MULTILINE)
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]+")

@@ -362,7 +362,8 @@ def check_unit(request: Request[Any]) -> int:
     """Refuse a fit of which nothing is proven for units or weights; return the steps of a row."""
     unit, weight, family = request.unit, request.weight, request.family
     if unit is not None:
-        who = f"each {unit.column!r}, with up to {unit.max_rows} rows"
+        most = unit.max_rows
+        who = f"each {unit.column!r}, with up to {most} row{'s' * (most > 1)}"
     elif weight is not None:
         who = f"rows that count by their {weight.column!r}"
     else:
@@ -375,8 +376,8 @@ def check_unit(request: Request[Any]) -> int:
         )
     if request.opened:
         raise UnprovenError(
-            f"finding the levels of {request.opened[0]!r} is proven to protect single rows, not "
-            f"{who}: declare its levels"
+            f"finding the levels of {', '.join(map(repr, request.opened))} is proven to protect "
+            f"single rows, not {who}: declare these levels"
         )
     declared = is_declared(request.parameters.n_rows)
     if declared and unit is not None and unit.max_rows > 1:

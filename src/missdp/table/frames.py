@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from importlib import import_module
@@ -168,14 +168,38 @@ def _check_lists(columns: Collection[Any]) -> None:
 
 
 def check_columns(
-    found: list[str], names: tuple[str, ...], *, unread: Collection[str] = ()
+    found: list[str],
+    names: tuple[str, ...],
+    *,
+    unread: Collection[str] = (),
+    places: Mapping[str, str] | None = None,
 ) -> None:
-    """Refuse repeated, absent and undeclared columns by name; those left out may be there."""
+    """Refuse repeated, absent and undeclared columns by name; those left out may be there.
+
+    Parameters
+    ----------
+    found : list of str
+        The columns that there are.
+    names : tuple of str
+        The columns that there must be.
+    unread : collection of str, default ()
+        Columns that there may be.
+    places : mapping of str to str, optional
+        Where the schema names a column, if not as an attribute.
+
+    Raises
+    ------
+    DataError
+        If a column is repeated, absent or not declared.
+    """
     # Absent ones first: if a file has no header, the names found are cells of its first row.
     if absent := [name for name in names if name not in found]:
-        one = len(absent) == 1
+        places = places or {}
+        plain = [name for name in absent if name not in places]
+        columns = [f"column{'s' * (len(plain) > 1)} {', '.join(map(repr, plain))}"] * bool(plain)
+        columns += [f"{places[name]} {name!r}" for name in absent if name in places]
         raise DataError(
-            f"the schema declares column{'' if one else 's'} {', '.join(map(repr, absent))}, which "
+            f"the schema declares {' and '.join(columns)}, which "
             "the data does not have. Check spelling, spaces and capitals against the header. A "
             "file without a header line needs `header` in the table [file] of the schema."
         )

@@ -176,9 +176,31 @@ class Rows:
         """Yield the named columns, in this order, a batch at a time; an error quotes no cell."""
         return self.read(names)
 
-    def check(self, names: tuple[str, ...], *, unread: Collection[str] = ()) -> None:
-        """Refuse repeated, absent and undeclared columns, but for some that are never read."""
-        check_columns(list(self.list_names()), names, unread=(*unread, *self.ignored))
+    def check(
+        self,
+        names: tuple[str, ...],
+        *,
+        unread: Collection[str] = (),
+        places: Mapping[str, str] | None = None,
+    ) -> None:
+        """Refuse repeated, absent and undeclared columns, but for some that are never read.
+
+        Parameters
+        ----------
+        names : tuple of str
+            The columns that there must be.
+        unread : collection of str, default ()
+            Columns that there may be.
+        places : mapping of str to str, optional
+            Where the schema names a column, if not as an attribute: ``{"id": "[unit] column"}``.
+
+        Raises
+        ------
+        DataError
+            If a column is repeated, absent or not declared.
+        """
+        unread = (*unread, *self.ignored)
+        check_columns(list(self.list_names()), names, unread=unread, places=places)
 
     def declared(self, schema: Schema) -> Rows:
         """Return the rows as a schema declares their file, without columns that are not read."""

@@ -51,7 +51,8 @@ def rows_of_units(data: Any, schema: Schema) -> Rows:
         )
     apart = tuple(fact.column for fact in (unit, weight) if fact is not None)
     rows = Rows.of(data, schema, besides=apart)
-    rows.check((*schema.stored.names, *apart))
+    places = {f.column: f"[{f.table}] column" for f in (unit, weight) if f is not None}
+    rows.check((*schema.stored.names, *apart), places=places)
     if not rows.is_ordered:
         rows = kept(rows, (*schema.stored.names, *apart))
     survey = None if weight is None else _survey(rows, weight, schema.file)
