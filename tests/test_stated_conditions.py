@@ -46,7 +46,9 @@ def test_statistics_state_bins_and_levels_of_other_releases():
     rows = pd.DataFrame({"age": np.arange(3000) % 100, "ward": ["a", "b", "c"] * 1000})
     model = fitted(rows, schema)
     facts = model.schema_
-    answer = ImputedStatistics(Table.read(rows, facts), None, budget=Filter(1.0)).histogram("ward", epsilon=1.0)
+    answer = ImputedStatistics(Table.read(rows, facts), None, budget=Filter(1.0)).histogram(
+        "ward", epsilon=1.0
+    )
     assert {CutsFromRelease, LevelsFromRelease} <= kinds(answer.guarantee)
     # Bins that are said to be declared are other bins, even with the same edges.
     bins = {name: found.cells for name, found in model.bins_.items()}

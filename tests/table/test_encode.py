@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp import Categorical, Date, DateTime, Numeric, Ordinal, PrivBayes, Schema, Table
-from missdp.errors import ParameterError
-from missdp.schema import NotApplicable
+from missdp.errors import DataError, ParameterError
+from missdp.schema import Layout, NotApplicable
 from missdp.schema.attributes import KINDS
 from missdp.sources import DuckDBSource
 from missdp.table import cells as reading
@@ -377,3 +377,22 @@ def test_sentinels_among_dates_are_missing_and_come_back():
     assert table.mask("a", "unknown").tolist() == [False, False, False, True, True, False]
     back = Table.read(table.to_native(holes="codes"), Schema((attribute,)))
     assert back.codes("a").tolist() == table.codes("a").tolist()
+
+
+@pytest.mark.parametrize("cell", ["1,5", "x", 99.0])
+def test_refused_number_names_decimal_whatever_the_cell(cell):
+    number = Numeric(name="x", lower=0, upper=9)
+    with pytest.raises(DataError, match=r'set decimal = "," in \[file\]\.$'):
+        Encoder(number).encode([cell])
+
+
+def test_refused_number_of_a_file_with_commas_is_short():
+    number = Numeric(name="x", lower=0, upper=9)
+    with pytest.raises(DataError, match=r"in the schema\.$"):
+        Encoder(number, Layout(decimal=",")).encode(["1.5"])
+
+
+def test_refused_date_names_format():
+    day = Date(name="d", lower="2020-01-01", upper="2020-12-31")
+    with pytest.raises(DataError, match="declare it with format"):
+        Encoder(day).encode(["31/12/2020"])

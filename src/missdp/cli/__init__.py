@@ -104,6 +104,12 @@ class Run:
 RUN = Run()
 
 
+def note(text: str) -> None:
+    """Print a line on standard error that is no warning, unless only warnings are wanted."""
+    if not RUN.quiet:
+        complain(text)
+
+
 def emit(document: dict[str, Any], text: str) -> None:
     """Print a result once: as JSON for machines, with any warnings, or as text for people."""
     if RUN.as_json:

@@ -124,7 +124,7 @@ def in_option_words(error: MissDPError, arguments: Sequence[str]) -> str:
         return name if name in options else None
 
     def assigned(match: re.Match[str]) -> str:
-        named = option(match[1])
+        named = option(match[1]) or {"undeclared": "`missdp fit` and --undeclared"}.get(match[1])
         return match[0] if named is None else f"{named} {match[2].strip(chr(39))}"
 
     text = re.sub(r"\b(\w+)=('[\w-]*'|[\w.]+)", assigned, str(error))

@@ -11,7 +11,7 @@ import click
 
 from missdp.accounting import Condition, Event, Guarantee
 from missdp.accounting.budget import check_paid
-from missdp.cli import complain
+from missdp.cli import note
 from missdp.errors import ParameterError
 from missdp.schema import Schema
 
@@ -148,7 +148,9 @@ class Charged:
 
 def account_schema(path: Path, charge: Charge | None) -> Schema:
     """Return the schema of a file; one that names a ledger is refused unless that is charged."""
-    facts = Schema.from_toml(path)
+    from missdp.cli.rows import schema_at
+
+    facts = schema_at(path)
     if facts.ledger:
         check_paid(facts.ledger, None if charge is None else charge.ledger.budget(charge.account))
     return facts.without_ledger()
@@ -157,7 +159,7 @@ def account_schema(path: Path, charge: Charge | None) -> Schema:
 def note_unrecorded(charge: Charge | Charged | None) -> None:
     """Print a line about a release that no ledger recorded."""
     if charge is None:
-        complain(UNRECORDED)
+        note(UNRECORDED)
 
 
 def _folders(options: Mapping[str, Any]) -> tuple[Path, ...]:

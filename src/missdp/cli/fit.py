@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from missdp.cli import RUN, check_stdout, complain, counted, emit
+from missdp.cli import RUN, check_stdout, counted, emit, note
 from missdp.cli.options import (
     ROWS_FILE,
     Command,
@@ -83,20 +83,21 @@ class Release:
     assumption: Condition | None
 
     def print(self, document: dict[str, Any], first: str, second: str) -> None:
-        """Print what was written, the charge, the bins that were found, and the guarantee."""
+        """Print what was written, the charge, what was found, and the guarantee."""
         from missdp.cli.charge import note_unrecorded
+        from missdp.synth.found_words import doubts_in_words, found_in_words
 
         model, guarantee = self.model, self.model.guarantee_
         bins = {n: {"edges": b.edges, "spikes": b.spikes} for n, b in model.bins_.items()}
         document |= {"model": str(self.path), "release": model.release_, "method": self.method}
-        document |= {"bins": bins, "guarantee": guarantee.to_dict()}
+        document |= {"bins": bins, "levels": model.fitted_.levels, "guarantee": guarantee.to_dict()}
         lines = [f"{first}; method: {self.method}.", second]
         if self.charged is not None:
             document["ledger"] = self.charged.line
             lines.append(self.charged.in_words)
-        if sizes := ", ".join(f"{name} ({model.schema_[name].size})" for name in model.bins_):
-            lines.append(f"Bins found privately, and how many: {sizes}.")
-        lines.append("")
+        lines += [*found_in_words(model.fitted_), ""]
+        for doubt in doubts_in_words(model.fitted_):
+            RUN.note_warning(doubt)
         if self.assumption is not None:
             truth = model.ground_truth_guarantee(self.assumption)
             document["ground_truth_guarantee"] = truth.to_dict()
@@ -258,7 +259,7 @@ def fit_release(
                 model.fit(read, schema=facts, undeclared=undeclared)
             save(model, output, charged)
     if options["delta"] is None and options.get("public_rows") is None:
-        complain(f"missdp: delta is {_delta_of(model):g}, {_MEANT_FOR}")
+        note(f"missdp: delta is {_delta_of(model):g}, {_MEANT_FOR}")
     by_delta = options["method"] is None and options["delta"] == 0
     return Release(model, output, f"{name}, since delta is 0" * by_delta or name, charged, stated)
 

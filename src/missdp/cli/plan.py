@@ -33,9 +33,8 @@ def plan(schema: Path, rows: int, epsilon: str, plot: Path | None, **declared: A
       missdp plan patients.toml --rows 500 --missing-rate age=0.2 --mean age
       missdp plan patients.toml --rows 500 --epsilon 1,3 --strategy observed --plot plan.svg
     """
-    from missdp.cli.rows import check_picture
+    from missdp.cli.rows import check_picture, schema_at
     from missdp.office import plan as plan_of
-    from missdp.schema import Schema
     from missdp.synth.registry import default_synthesizer, read_settings, synthesizer_named
 
     check_picture(plot, schema)
@@ -43,7 +42,7 @@ def plan(schema: Path, rows: int, epsilon: str, plot: Path | None, **declared: A
         [f"epsilon={text}" for text in epsilon.split(",")],
         "--epsilon must be numbers with commas between them, such as 0.5,1,2",
     )
-    facts = Schema.from_toml(schema)
+    facts = schema_at(schema)
     chosen = declared["method"] or default_synthesizer(facts, delta=declared["delta"])
     optional = {"delta": declared["delta"], "strategy": declared["strategy"]}
     rates = _numbers(declared["missing_rate"], "--missing-rate must be NAME=RATE, such as age=0.2")

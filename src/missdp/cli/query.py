@@ -71,8 +71,7 @@ def query(
     """
     from missdp.cli.charge import Charge, account_schema, note_unrecorded
     from missdp.cli.rows import rows_at
-    from missdp.schema.open_levels import check_found
-    from missdp.statistics import check_queries, read_questions
+    from missdp.statistics import check_queries, close_levels, read_questions
 
     check_stdout()
     if epsilon is None:
@@ -80,7 +79,6 @@ def query(
     check_epsilon(epsilon, "--epsilon")
     rows, charge = rows_at(data, how["table"]), Charge.of_command()
     facts = account_schema(schema, charge)
-    check_found(facts)
     facts.refuse_units("a statistic")
     requests = read_questions(
         questions,
@@ -93,9 +91,10 @@ def query(
         where=how["where"],
         uncertainty=how["interval"],
     )
-    check_queries(_without_rows(facts), requests)  # what public facts refuse is not charged
+    closed = close_levels(requests, facts)
+    check_queries(_without_rows(closed), requests)  # what public facts refuse is not charged
     charged = _charged(charge, requests, facts, epsilon, rows, undeclared=how["undeclared"])
-    _answer(rows, facts, requests, epsilon, charged, undeclared=how["undeclared"])
+    _answer(rows, closed, requests, epsilon, charged, undeclared=how["undeclared"])
     note_unrecorded(charge)
 
 

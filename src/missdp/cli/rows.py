@@ -10,6 +10,7 @@ from pathlib import Path
 from missdp.cli import RUN
 from missdp.errors import OutputError, ParameterError
 from missdp.files import check_outputs, picture_format
+from missdp.schema import Schema
 from missdp.table import Rows
 
 #: What a refusal to replace a file ends with.
@@ -54,6 +55,15 @@ def rows_at(data: str, table: str | None = None) -> Rows:
     if re.match(r"\s*(select|with)\b", table, re.IGNORECASE):
         return opened(data, query=table)
     return opened(data, table=table)
+
+
+def schema_at(path: Path) -> Schema:
+    """Return the schema of a TOML file, or of a model with the levels and bins that it released."""
+    if path.suffix != ".json":
+        return Schema.from_toml(path)
+    from missdp.synth import load
+
+    return load(path).fitted_.schema_of_release()
 
 
 def check_apart(

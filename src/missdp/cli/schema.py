@@ -142,12 +142,12 @@ def check(schema: Path, data: str | None, table: str | None) -> None:
       missdp schema check patients.toml patients.csv
     """
     from missdp.cli.main import EXIT_CODES
-    from missdp.cli.rows import rows_at
-    from missdp.schema import Difference, OpenCategorical, Schema
+    from missdp.cli.rows import rows_at, schema_at
+    from missdp.schema import Difference, OpenCategorical
     from missdp.schema.open_levels import at_most
     from missdp.table.check import lost_cells
 
-    facts = Schema.from_toml(schema)
+    facts = schema_at(schema)
     lost: dict[str, tuple[str, ...]] = {}
     if data is not None:
         from missdp.evaluate.comparison import check_rows_fit

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 _PARTS = ["noise", "sampling", "missing", "missing information", "rows"]
 _COLUMNS = ["estimate", "error", "low", "high", *_PARTS]
+_HEADER = (
+    "error: the standard error, of privacy noise, sampling of rows and missing values together.\n"
+    "missing information: the share of missing values in the variance without noise."
+)
 _TINY = 1e-300  # variance by which is divided at least
 
 
@@ -115,7 +119,7 @@ class Estimates(Record):
         about = f"Intervals have confidence {self.confidence:.0%}; they cover noise and sampling."
         unit: Any = self.dates
         more = [f"Errors are in {UNIT_NAMES[unit]}s."] if unit else []
-        return "\n".join([shown, about, *more, *self.flags])
+        return "\n".join([shown, about, _HEADER, *more, *self.flags])
 
     def _repr_html_(self) -> str:
         flags = "".join(f"<li>{html.escape(flag)}</li>" for flag in self.flags)

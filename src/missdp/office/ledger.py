@@ -209,7 +209,7 @@ class Ledger:
         ------
         ParameterError
             If the budget is there already, or another epoch's and epochs are not disjoint; or if
-            the schema has another unit than ``unit``.
+            the schema has another unit than ``unit``, or open levels and there is no ``failure``.
         """
         if not isinstance(name, str) or not re.fullmatch(_NAME, name):
             raise ParameterError("name must be letters, digits, dots and dashes, as in table/part")
@@ -232,6 +232,8 @@ class Ledger:
             raise ParameterError("failure is for budgets in the currency 'zcdp'")
         if made.failure and made.unit != ROW:
             raise ParameterError("failure is for budgets that protect rows: nothing else may fail")
+        if schema is not None and not made.failure:
+            _refuse_open(schema)
         with self._store.transaction(create=True) as run:
             self._refuse_taken(run, made)
             above = self._row(run, root) if root != name else None
@@ -713,11 +715,16 @@ def _too_much(after: Row, before: Row) -> BudgetExceededError:
     if after.spent <= sums[1]:
         sums = "failure", exact(facts.failure), after.failed, before.failed
     what, cap, wanted, spent = sums
+    remedy = "Add noise, ask for less, or stop releasing from this table"
+    if what == "failure":
+        remedy = (
+            "Fits that find open levels require an account with a failure (`missdp ledger create "
+            "--failure 1e-6`): make one, or declare the levels in the schema"
+        )
     return BudgetExceededError(
         f"the release does not fit into what is left of {facts.name!r}: it may cost "
         f"{float_up(wanted - spent):.4g} of {what}, and {max(0.0, float_down(cap - spent)):.4g} is "
-        "left; nothing was charged or read. Add noise, ask for less, or stop releasing from this "
-        "table"
+        f"left; nothing was charged or read. {remedy}"
     )
 
 
@@ -780,6 +787,19 @@ def _now(run: Transaction, root: str, last: int, *, timed: bool) -> str:
             )
         now = max(now, known) if timed else known
     return now.isoformat(timespec="seconds")
+
+
+def _refuse_open(schema: Schema) -> None:
+    """Refuse an account that can never pay for a fit by the schema."""
+    from missdp.schema import OpenCategorical
+
+    name = next((a.name for a in schema if isinstance(a, OpenCategorical)), None)
+    if name is not None:
+        raise ParameterError(
+            f"an account without a failure cannot pay for a fit that finds the levels of {name!r}, "
+            "which are open. Pass failure=1e-6, which requires a delta above 0, or declare the "
+            "levels in the schema."
+        )
 
 
 def unit_of_schema(schema: Schema) -> str:

@@ -143,6 +143,7 @@ def _is_exact(number: float) -> bool:
 Level: TypeAlias = str | int | bool  #: A level is text, a whole number, or true or false.
 OutsidePolicy: TypeAlias = Literal["error", "clamp", "missing", "other"]
 
+_SHOWN_LEVELS = 10  # levels that a message lists at most
 MAX_LEVELS = 1_000_000
 # A constraint on the length lets pydantic refuse half of a surrogate pair, which no file can hold.
 Text: TypeAlias = Annotated[str, Field(min_length=0)]
@@ -482,7 +483,7 @@ class _Levelled(Attribute, abstract=True):
         return tuple(named.get(code, text) for code, text in enumerate(texts))
 
     def not_a_level(self, value: object) -> str:
-        """Say that a value is none, and which level may be meant, if these are declared public."""
+        """Say that a value is none, and which levels there are, if these are declared public."""
         public = () if "levels" in self.undeclared else self.levels
         hint = did_you_mean(value, public)
         if public and "labels" not in self.undeclared:
@@ -490,7 +491,10 @@ class _Levelled(Attribute, abstract=True):
             labelled = {reader.read(key) for key, label in self.labels if label == value} - {-1}
             if len(labelled) == 1:
                 hint = f". It is the label of the level {public[labelled.pop()]!r}"
-        return f"{value!r} is not a level of {self.name!r}{hint}"
+        listed = ", ".join(map(repr, public[:_SHOWN_LEVELS]))
+        more = ", ..." if len(public) > _SHOWN_LEVELS else ""
+        known = f", which has {listed}{more}" if listed else ""
+        return f"{value!r} is not a level of {self.name!r}{known}{hint}"
 
 
 @dataclass(frozen=True, kw_only=True)

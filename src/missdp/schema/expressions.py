@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from missdp.errors import ParameterError, SchemaError, did_you_mean, replacing
+from missdp.errors import ParameterError, did_you_mean, replacing
 from missdp.schema.attributes import Categorical, Level
 from missdp.schema.dates import Date
 from missdp.schema.differences import Difference
@@ -417,7 +417,7 @@ def parse_names(text: str, schema: Schema | None = None) -> tuple[str, ...]:
     if schema is not None and unknown:
         hint = _hint(text, schema.names) or f". It has {list(schema.names)}"
         hint += did_you_mean(unknown[0], schema.names)
-        raise SchemaError(f"the schema has no attribute {unknown[0]!r}{hint}")
+        raise ParameterError(f"the schema has no attribute {unknown[0]!r}{hint}")
     return named
 
 

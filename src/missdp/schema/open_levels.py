@@ -96,6 +96,15 @@ class OpenCategorical(Categorical):
         """Whether some cell makes reading fail: a missing one, if none may be."""
         return not self.kinds
 
+    def not_a_level(self, value: object) -> str:
+        """Say that no level is known yet, and what to do."""
+        del value
+        return (
+            f"the levels of {self.name!r} are open, and are found by a fit: take the schema of the "
+            "fitted model (schema_; in commands the saved model as --schema), declare the levels, "
+            "or ignore the column"
+        )
+
     def with_levels(self, levels: Iterable[str]) -> ReleasedCategorical:
         """Return the attribute with levels that a fit released, sorted by their text."""
         facts = {f.name: getattr(self, f.name) for f in fields(Categorical)}
@@ -158,11 +167,7 @@ def check_found(attributes: Iterable[Attribute]) -> None:
     """Refuse open levels where all levels must be known."""
     for attribute in attributes:
         if isinstance(attribute, OpenCategorical):
-            raise SchemaError(
-                f"the levels of {attribute.name!r} are open, and are found by a fit: take the "
-                "schema of the fitted model (schema_; in commands the saved model as --schema), or "
-                "declare the levels"
-            )
+            raise SchemaError(attribute.not_a_level(""))
 
 
 def at_most(schema: Schema) -> Schema:

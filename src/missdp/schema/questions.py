@@ -111,9 +111,7 @@ def parse_question(
     Raises
     ------
     ParameterError
-        If the text cannot be read.
-    SchemaError
-        If it names an unknown attribute.
+        If the text cannot be read, or names an unknown attribute.
     """
     call = _CALL.fullmatch(text) if isinstance(text, str) else None
     if call is None:

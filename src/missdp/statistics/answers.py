@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 from missdp.errors import ParameterError
 from missdp.schema import Numeric
 from missdp.schema.logic import Predicate
-from missdp.statistics.asking import NOBODY, Asking, Paid, members, middle_and_half
+from missdp.statistics.asking import (
+    NOBODY,
+    Asking,
+    Paid,
+    members,
+    middle_and_half,
+    written_name,
+)
 from missdp.statistics.estimates import Estimate, Histogram, clip, corners, within
 from missdp.statistics.imputed_rows import Rows
 from missdp.statistics.noisy import Noisy, noisy_numbers
@@ -406,7 +413,7 @@ def _per_level(
     attribute = ask.schema[name]
     levels = attribute.bin_labels if isinstance(attribute, Numeric) else attribute.levels
     return Histogram(
-        name=f"{ask.kind}({', '.join(about)})", levels=tuple(levels),
+        name=f"{written_name(ask.kind)}({', '.join(about)})", levels=tuple(levels),
         values=tuple(values), intervals=tuple(found), confidence=ask.confidence, note=note,
         guarantee=ask.guarantee, applicable=ask.applicable,
     )  # fmt: skip

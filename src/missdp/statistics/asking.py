@@ -32,6 +32,8 @@ from missdp.words import warn_if_weak
 
 Uncertainty: TypeAlias = Literal["total", "noise", "worst-case"]
 
+# Statistics that questions name otherwise than the methods that answer them.
+_WRITTEN = {"proportion": "share", "standard_deviation": "sd"}
 BOUNDED = ("count", "proportion", "mean", "sum")
 _GROUPED = ("count", "proportion", "mean")
 # What each statistic is of: so many attributes, or one condition for a proportion.
@@ -39,6 +41,11 @@ _OF = {
     "count": 0, "proportion": 1, "mean": 1, "sum": 1, "variance": 1, "standard_deviation": 1,
     "correlation": 2, "histogram": 1,
 }  # fmt: skip
+
+
+def written_name(kind: str) -> str:
+    """Return the name of a statistic in the text of a question."""
+    return _WRITTEN.get(kind, kind)
 
 
 def check_kind(kind: str, uncertainty: str) -> None:
@@ -516,8 +523,8 @@ class Asking:
             note = self._whole_range(interval, bounds, None if rows is None else rows.within(0.95))
         of = self.question.where or "" if self.kind == "count" else ", ".join(self.question.of)
         answer = Estimate(
-            name=f"{self.kind}({of})", value=value, interval=found, confidence=self.confidence,
-            note=note, guarantee=self.guarantee, applicable=self.applicable,
+            name=f"{written_name(self.kind)}({of})", value=value, interval=found,
+            confidence=self.confidence, note=note, guarantee=self.guarantee, applicable=self.applicable,
         )  # fmt: skip
         return answer if self.missing is None else self._widened(answer, self.missing)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from missdp.accounting import Cost, Filter, PureEvent
 from missdp.errors import BudgetExceededError, DataError, MissDPError, ParameterError, number
-from missdp.schema import Numeric, Schema
+from missdp.schema import Numeric, OpenCategorical, Schema
 from missdp.schema.expressions import parse_names
+from missdp.schema.open_levels import check_found
 from missdp.schema.questions import OF_ROWS, Question, parse_question
 from missdp.statistics.answers import answered, check_width
 from missdp.statistics.asking import Asking, Statistic, Uncertainty, check_kind
@@ -566,6 +567,35 @@ def needed_attributes(
             some = schema.subset(name for name in schema.names if name in wanted)
             return some, {*some.names} if some.rules else valued
     return schema, None
+
+
+def close_levels(requests: Sequence[QueryRequest], schema: Schema) -> Schema:
+    """Return a schema that ignores open attributes, of which questions need none.
+
+    Parameters
+    ----------
+    requests : sequence of QueryRequest
+        As `run_queries` takes them.
+    schema : Schema
+        Public facts about all rows.
+
+    Returns
+    -------
+    Schema
+
+    Raises
+    ------
+    SchemaError
+        If a question needs an attribute whose levels are open.
+    """
+    opened = [a.name for a in schema if isinstance(a, OpenCategorical)]
+    if not opened:
+        return schema
+    check_found(needed_attributes(requests, schema.declare_public())[0])
+    closed = schema.subset(name for name in schema.names if name not in opened)
+    ignore, file = (*schema.ignore, *opened), schema.file
+    unread = schema.undeclared_columns
+    return replace(closed, ignore=ignore, keys=schema.keys, undeclared_columns=unread, file=file)
 
 
 def _planned(

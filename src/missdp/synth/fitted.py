@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from missdp.accounting.units import counted_as_one
 from missdp.errors import DataError, replacing
 from missdp.inference.model import Draws, finite
 from missdp.schema import Binning, OpenCategorical, Schema, Unit
+from missdp.schema.binning import BinSource
 from missdp.schema.modelled import Modelled
 from missdp.schema.open_levels import with_levels
 from missdp.serialization import Record, read_json
@@ -132,6 +133,24 @@ class Fitted(Record):
             unit = Unit(guarantee.unit, max_rows=guarantee.max_rows)
             unit = replace(unit, counts_as="one") if counted_as_one(guarantee.events) else unit
         return replace(schema, unit=unit, weight=None if self.size is None else self.size.weight)
+
+    def schema_of_release(self) -> Schema:
+        """Return the schema by which the same table can be read again.
+
+        It has the levels and the bins that were found, and names the release of the bins. It keeps
+        the unit and the weight. If an account of a ledger paid for the fit, the schema names that
+        account, so that another release charges it as well.
+        """
+        named = {n: replace(b, release=b.release or self.release or "") for n, b in self._found()}
+        facts = self.with_unit(self.unbinned.with_bins({**self.bins, **named}))
+        account = str(self.ledger["budget"]).partition("/")[0] if self.ledger else ""
+        return replace(facts, ledger=f"#{account}" if account else "")
+
+    def _found(self) -> Iterator[tuple[str, Binning]]:
+        """Yield the bins that a release found, by attribute."""
+        for name, binning in self.bins.items():
+            if binning.source is BinSource.RELEASE:
+                yield name, binning
 
     def _coheres(self) -> bool:
         known = self.parameters.get("missing") in STRATEGIES

@@ -155,7 +155,7 @@ class Encoder:
         """Refuse cells outside the domain, and cells without a value that must have one."""
         attribute = self._attribute
         if (status == OUTSIDE).any():
-            raise _outside(attribute)
+            raise _outside(attribute, self._layout)
         if not attribute.kinds and (status < 0).any():
             raise DataError(
                 f"column {attribute.name!r} has missing cells but is not declared nullable; "
@@ -172,12 +172,18 @@ def _code_of_status(attribute: AnyAttribute) -> Ints:
     return found
 
 
-def _outside(attribute: AnyAttribute) -> DataError:
+def _outside(attribute: AnyAttribute, layout: Layout) -> DataError:
+    """Return the error, which depends on public facts only."""
+    spelled = ""
     if isinstance(attribute, Numeric):
         bounds = ", ".join(map(attribute.format_value, (attribute.lower, attribute.upper)))
         expected = f"{_noun(attribute)} in [{bounds}]"
         remedy = "Correct the bounds if they are wrong"
         settings = 'outside = "clamp" or "missing"'
+        if isinstance(attribute, Date):
+            spelled = " If text has dates in another form, declare it with format."
+        elif layout.plain and not attribute.integer:
+            spelled = ' If text has numbers with a decimal comma, set decimal = "," in [file].'
     else:
         expected = f"one of its {attribute.size} declared levels"
         remedy = "Add the level to the schema if it is public"
@@ -185,6 +191,7 @@ def _outside(attribute: AnyAttribute) -> DataError:
     return DataError(
         f"column {attribute.name!r} contains a value that is not {expected}, or a cell that "
         f"cannot be read. {remedy}, correct the data, or set {settings} in the schema."
+        f"{spelled}"
     )
 
 

@@ -25,13 +25,14 @@ _SAID: Final[dict[Kind, str]] = {
     "not_asked": "not asked, question not asked, not administered",
     "not_applicable": "not applicable, does not apply, inapplicable, inap, iap, valid skip, "
     "legitimate skip, .i",
-    "missing": "?, na, n/a, n.a., <na>, null, ., missing, no answer, no response, nonresponse, "
+    "missing": "?, -, --, na, n/a, n.a., <na>, null, ., missing, no answer, no response, nonresponse, "
     "non-response, not available, not ascertained, not reported, not stated, not answered, "
     "skipped, unanswered, refused/don't know, don't know/refused, dk/ref, dk/rf, dk/na",
 }
 _WORDS: Final = {word: kind for kind, words in _SAID.items() for word in words.split(", ")}
 _PYTHON_NONE = "None"  # among numbers only: elsewhere it may be an answer, to "religion?" say
 _STATA = re.compile(r"\.[a-z]", re.IGNORECASE)
+_DASHES = re.compile(r"-+")
 _TWO_LETTERS = re.compile(r"[A-Za-z]{2}")
 _OTHERS = 3  # at least as many others of two letters: NA is a country then, and DK another
 
@@ -49,8 +50,12 @@ def text_codes(texts: Iterable[str]) -> dict[Kind, tuple[str | float, ...]]:
     given = {text.strip() for text in texts}
     two = {text for text in given if _TWO_LETTERS.fullmatch(text)}
     countries = sum(text.lower() not in _WORDS for text in two) >= _OTHERS
+    # Minus is an answer where plus is another, as of a blood group.
+    signs = any(re.fullmatch(r"[+-]*\+[+-]*", text) for text in given)
     numbers = all(read_number(t) is not None or t.lower() in _WORDS for t in given - {_PYTHON_NONE})
     for text in sorted(given):
+        if signs and _DASHES.fullmatch(text):
+            continue
         if (text in two and countries) or (text == _PYTHON_NONE and not numbers):
             continue
         kind = _WORDS.get(text.replace("\u2019", "'").lower())

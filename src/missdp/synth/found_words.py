@@ -1,0 +1,109 @@
+"""Levels, bins and missing rates that a fit found, in words. All values are released already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from missdp.inference.marginals import NoisyMarginals
+from missdp.schema import Date, Numeric
+from missdp.schema.binning import BinSource
+from missdp.synth.fitted import Fitted
+from missdp.synth.learn_pairs import PairRelease
+
+MAX_MISSING = 0.95  # share of missing cells, above which a column is probably read in a wrong way
+
+
+def found_in_words(fitted: Fitted) -> Iterator[str]:
+    """Yield a line about the bins and a line about the levels that a fit found.
+
+    Parameters
+    ----------
+    fitted : Fitted
+        The record of the fit.
+
+    Yields
+    ------
+    str
+    """
+    sizes = {
+        "Bins": {
+            name: fitted.schema[name].size
+            for name, bins in fitted.bins.items()
+            if bins.source is BinSource.RELEASE
+        },
+        "Levels": {name: len(levels) for name, levels in _levels(fitted)},
+    }
+    for what, by_name in sizes.items():
+        if by_name:
+            listed = ", ".join(f"{name} ({size})" for name, size in by_name.items())
+            yield f"{what} found privately, and how many: {listed}."
+
+
+def doubts_in_words(fitted: Fitted) -> Iterator[str]:
+    """Yield a line for each column of which hardly any value can be in the release.
+
+    Parameters
+    ----------
+    fitted : Fitted
+        The record of the fit.
+
+    Yields
+    ------
+    str
+        The problem and its remedy, from released values and public facts alone.
+    """
+    for name, levels in _levels(fitted):
+        if not levels:
+            yield (
+                f"no level of {name!r} was found: the column holds only "
+                f"{fitted.schema[name].other!r}. Declare its levels, group them, use a larger "
+                "epsilon, or ignore the column."
+            )
+    for name, rate in missing_rates(fitted).items():
+        if rate > MAX_MISSING:
+            yield (
+                f"by what was released, {rate:.0%} of the cells of {name!r} are missing. If that "
+                f"is not expected, check {_CHECKS[type_of(fitted, name)]} in the schema."
+            )
+
+
+_CHECKS = {
+    "date": "its bounds and its format",
+    "number": "its bounds, and decimal in [file],",
+    "levels": "its levels and its codes of missing cells",
+}
+
+
+def type_of(fitted: Fitted, name: str) -> str:
+    """Return whether an attribute has dates, numbers or levels."""
+    attribute = fitted.modelled.schema[name]
+    if isinstance(attribute, Date):
+        return "date"
+    return "number" if isinstance(attribute, Numeric) else "levels"
+
+
+def missing_rates(fitted: Fitted) -> dict[str, float]:
+    """Return the released share of missing cells by attribute, where the fit released one.
+
+    Parameters
+    ----------
+    fitted : Fitted
+        The record of the fit.
+
+    Returns
+    -------
+    dict of str to float
+        Shares of all rows.
+    """
+    if not isinstance(fitted.tables, PairRelease | NoisyMarginals):
+        return {}
+    marginals = PairRelease.of(fitted.tables).marginals
+    every = zip(fitted.modelled.schema, marginals.margins, marginals.levels, strict=True)
+    return {a.name: float(m[-1]) for a, m, of in every if len(m) > of.n_groups}
+
+
+def _levels(fitted: Fitted) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the levels that were found, besides the bucket of all others."""
+    for name, levels in fitted.levels.items():
+        other = fitted.schema[name].other
+        yield name, tuple(level for level in levels if level != other)
