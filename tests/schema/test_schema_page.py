@@ -242,3 +242,8 @@ def test_all_that_stops_a_release_is_listed_first(tmp_path, monkeypatch, capsys)
         "",
     ]
     assert lines[-1] == "The data fits, but the schema stops a release."
+    Path("rows.csv").write_text("p,w,region,ill,job\na,1,east,x,y\n")
+    assert main(["schema", "check", "s.toml", "rows.csv"]) == 3
+    out, err = capsys.readouterr()
+    assert out.splitlines() == lines[:4]
+    assert "column 'region' contains a value" in err

@@ -18,7 +18,7 @@ from missdp.cli.options import (
     output_option,
     table_option,
 )
-from missdp.errors import MissDPError, SchemaError
+from missdp.errors import DataError, MissDPError, SchemaError
 from missdp.progress import working
 
 if TYPE_CHECKING:
@@ -149,13 +149,19 @@ def check(schema: Path, data: str | None, table: str | None) -> None:
 
     facts = schema_at(schema)
     lost: dict[str, tuple[str, ...]] = {}
+    stops = [*_stops(facts)]
     if data is not None:
         from missdp.evaluate.comparison import check_rows_fit
 
         rows = rows_at(data, table)
-        with working("reading the rows"):
-            check_rows_fit(rows, at_most(facts))
-            lost = lost_cells(rows, facts)
+        try:
+            with working("reading the rows"):
+                check_rows_fit(rows, at_most(facts))
+                lost = lost_cells(rows, facts)
+        except DataError:
+            if stops:  # that the data does not fit is one more reason, which the error states
+                emit({"data_fits": False, "stops": stops}, "\n".join(_stops_in_words(stops)))
+            raise
     document: dict[str, Any] = {
         "attributes": list(facts.names),
         "nullable": list(facts.nullable),
@@ -164,7 +170,7 @@ def check(schema: Path, data: str | None, table: str | None) -> None:
         "data_fits": None if data is None else True,
     }
     optional: dict[str, Any] = {
-        "stops": [*_stops(facts)],
+        "stops": stops,
         "unit": None if facts.unit is None else facts.unit.to_table(),
         "weight": None if facts.weight is None else facts.weight.to_table(),
         "differences": [a.name for a in facts if isinstance(a, Difference)],
@@ -175,7 +181,7 @@ def check(schema: Path, data: str | None, table: str | None) -> None:
     }
     document |= {name: value for name, value in optional.items() if value}
     emit(document, "\n".join(_check_in_words(facts, document, lost)))
-    if document.get("stops"):
+    if stops:
         raise SystemExit(EXIT_CODES[SchemaError])
 
 
@@ -183,8 +189,7 @@ def _check_in_words(
     facts: Schema, document: dict[str, Any], lost: dict[str, tuple[str, ...]]
 ) -> Iterator[str]:
     if stops := document.get("stops"):
-        yield "These facts of the schema would stop a release:"
-        yield from (f"  {why}" for why in stops)
+        yield from _stops_in_words(stops)
         yield ""
     yield f"{len(facts)} attributes, {len(facts.nullable)} may be missing."
     if empty := [a.name for a in facts if not a.size]:
@@ -205,6 +210,11 @@ def _check_in_words(
     if lost:
         anew = " Write these cells anew." if {*lost} - {"blank"} else ""
         yield f"(For the curator only: this was read from the rows.{anew})"
+
+
+def _stops_in_words(stops: list[str]) -> Iterator[str]:
+    yield "These facts of the schema would stop a release:"
+    yield from (f"  {why}" for why in stops)
 
 
 def _stops(facts: Schema) -> Iterator[str]:
