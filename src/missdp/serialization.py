@@ -160,8 +160,9 @@ class Record(metaclass=Checked):
             )
         with replacing(RecursionError, by=ParameterError("nested too deeply")):
             document = unsealed(document, name=name)
-        of_file = {"format", "release", "ledger", "warnings"}
+        of_file = {"release", "ledger", "warnings"}
         of_file -= getattr(cls, "__dataclass_fields__", {}).keys()
+        of_file.add("format")  # `to_document` writes no record that states one of its own
         return cls.from_dict({n: value for n, value in document.items() if n not in of_file})
 
     @classmethod

@@ -117,7 +117,7 @@ REFUSED = [
     (f"{QUERY} 'mean(age)' --where 'age >>> 3'", 2, "where"),
     (f"{QUERY} 'mean(age)' --where \"__import__('os')\"", 2, ""),
     (f"{QUERY} 'mean(größe)'", 2, "numeric"),
-    (f"{QUERY} 'mean(nobody)'", 3, "nobody"),
+    (f"{QUERY} 'mean(nobody)'", 2, "nobody"),
     (f"{QUERY} 'correlation(age)'", 2, "takes 2 arguments"),
 ]  # fmt: skip
 

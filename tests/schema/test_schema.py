@@ -235,7 +235,7 @@ def test_what_is_valid_and_what_is_by_default():
 
 
 def test_who_asks_for_a_label_is_told_its_level():
-    for undeclared, said in (((), "label of the level 1"), (("labels",), "'death'")):
+    for undeclared, said in (((), "label of the level 1"), (("labels",), "which has 0, 1")):
         facts = {"labels": {"1": "dead"}, "undeclared": undeclared}
         death = Categorical(name="death", levels=(0, 1), **facts)
         assert death.not_a_level("dead").endswith(said)

@@ -635,6 +635,19 @@ def test_true_and_false_are_not_said_to_be_numbers():
     assert "0 and 1 are two levels" in reasons["smoker"]
 
 
+def test_draft_dashes_beside_decimal_commas_are_missing():
+    columns = {"a": ["1,5", "-", "2,25", "3,75"], "b": ["8,5", "--", "7,25", "9,0"]}
+    draft = draft_columns(pd.DataFrame(columns))
+    assert [a.kind for a in draft.attributes] == ["numeric", "numeric"]
+    assert [a.missing_codes for a in draft.attributes] == [("-",), ("--",)]
+    assert draft.file.decimal == ","
+
+
+def test_draft_minus_beside_plus_is_a_level():
+    (blood,) = draft_columns(pd.DataFrame({"rhesus": ["+", "-"] * 5})).attributes
+    assert blood.levels == ("+", "-")
+
+
 @pytest.mark.parametrize("suffix", ["sav", "dta"])
 def test_numbers_with_the_label_of_their_variable_stay_numbers(tmp_path, suffix):
     pyreadstat = pytest.importorskip("pyreadstat")
@@ -652,16 +665,3 @@ def test_numbers_with_the_label_of_their_variable_stay_numbers(tmp_path, suffix)
     assert [a.kind for a in draft.attributes] == ["numeric", "numeric", "date"]
     assert (draft["age"].lower, draft["age"].upper) == (18, 87)
     assert {a.name: a.label for a in draft.attributes} == labels
-
-
-def test_draft_dashes_beside_decimal_commas_are_missing():
-    columns = {"a": ["1,5", "-", "2,25", "3,75"], "b": ["8,5", "--", "7,25", "9,0"]}
-    draft = draft_columns(pd.DataFrame(columns))
-    assert [a.kind for a in draft.attributes] == ["numeric", "numeric"]
-    assert [a.missing_codes for a in draft.attributes] == [("-",), ("--",)]
-    assert draft.file.decimal == ","
-
-
-def test_draft_minus_beside_plus_is_a_level():
-    (blood,) = draft_columns(pd.DataFrame({"rhesus": ["+", "-"] * 5})).attributes
-    assert blood.levels == ("+", "-")

@@ -42,13 +42,7 @@ def _opened(url: str | None) -> Any:
     "--delta total_delta", "Default: 0, for pure releases only.", "Privacy", type=float, default=0.0
 )
 @choice("--currency", "What it counts in, for good.", "Privacy", of=("pure", "zcdp", "gdp"))
-@option(
-    "--failure",
-    "For fits with open levels, such as 1e-6; needs a --delta.",
-    "Privacy",
-    type=float,
-    default=0.0,
-)
+@option("--failure", "For open levels: 1e-6, say. zcdp only.", "Privacy", type=float, default=0.0)
 @choice("--adjacency", "What neighbors differ in.", "Privacy", of=("add-remove", "replace-one"))
 @option("--schema", "Its unit is what the account protects; else rows.", "Data", type=FILE)
 @option("--writer writers", "A role of PostgreSQL that may charge only.", "Ledger", multiple=True)

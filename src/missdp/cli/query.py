@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
     from missdp.cli.charge import Charge, Charged
     from missdp.schema import Schema
     from missdp.statistics import QueryRequest
-    from missdp.table import Rows, Table
-    from missdp.table.encode import Column
+    from missdp.table import Rows
 
 _FILLED = "Missing values"  # the group of options about them
 
@@ -72,6 +70,7 @@ def query(
     from missdp.cli.charge import Charge, account_schema, note_unrecorded
     from missdp.cli.rows import rows_at
     from missdp.statistics import check_queries, close_levels, read_questions
+    from missdp.table import Table
 
     check_stdout()
     if epsilon is None:
@@ -92,7 +91,7 @@ def query(
         uncertainty=how["interval"],
     )
     closed = close_levels(requests, facts)
-    check_queries(_without_rows(closed), requests)  # what public facts refuse is not charged
+    check_queries(Table.without_rows(closed), requests)  # what public facts refuse is not charged
     charged = _charged(charge, requests, facts, epsilon, rows, undeclared=how["undeclared"])
     _answer(rows, closed, requests, epsilon, charged, undeclared=how["undeclared"])
     note_unrecorded(charge)
@@ -137,12 +136,12 @@ def _answer(
 ) -> None:
     """Read the rows, answer, and print the answers as soon as they are out."""
     from missdp.accounting import Filter
-    from missdp.statistics import run_queries
+    from missdp.statistics import read_needed, run_queries
     from missdp.table.rows import may_refuse
 
     budget = Filter(epsilon)
     with working("reading the rows") as progress:
-        table = _read(rows, facts, requests)
+        table = read_needed(rows, facts, requests)
         progress("filling missing values and answering", None)
         answers = run_queries(
             table,
@@ -167,30 +166,3 @@ def _answer(
         answer = {"document": document, "text": text}
         charged.finish(answer_digest(document), guarantee, answer=answer)
     emit(document, text)
-
-
-def _without_rows(facts: Schema) -> Table:
-    """Return an empty table of the schema, which no ledger pays for."""
-    from missdp.schema.layout import PLAIN
-    from missdp.table import Table
-
-    plain = replace(facts, ledger="", file=PLAIN, ignore=(), keys=(), undeclared_columns=())
-    return Table.read({name: [] for name in plain.stored.names}, plain)
-
-
-def _read(rows: Rows, facts: Schema, requests: Sequence[QueryRequest]) -> Table:
-    """Return the attributes that questions read, or all columns where one may refuse a cell."""
-    from missdp.statistics import needed_attributes
-    from missdp.table import Table
-    from missdp.table.encode import Column
-    from missdp.table.table import joined, read_columns
-
-    some, valued = needed_attributes(requests, facts)
-    if valued is None:
-        return Table.read(rows, facts)
-
-    def lean(columns: dict[str, Column]) -> dict[str, Column]:
-        return {n: c if n in valued else Column(c.codes) for n, c in columns.items()}
-
-    batches = read_columns(rows, facts, some.names, refusing=True)
-    return Table(some, joined(map(lean, batches), some))

@@ -44,7 +44,8 @@ def domain_conditions(schema: Schema, undeclared: str = "refuse") -> tuple[Condi
         raise SchemaError(
             "the schema marks facts read from the private data as not yet declared public, for "
             f"attributes {sorted(marked)}; check them and delete the 'undeclared' marks in the "
-            "schema once they are public, or accept them with undeclared='accept', which then becomes a condition of the guarantee"
+            "schema once they are public, or accept them with "
+            "undeclared='accept', which then becomes a condition of the guarantee"
         )
     declared = [name for name in schema.names if name not in marked]
     declared += ["rules"] if schema.rules else []

@@ -524,7 +524,8 @@ class Asking:
         of = self.question.where or "" if self.kind == "count" else ", ".join(self.question.of)
         answer = Estimate(
             name=f"{written_name(self.kind)}({of})", value=value, interval=found,
-            confidence=self.confidence, note=note, guarantee=self.guarantee, applicable=self.applicable,
+            confidence=self.confidence, note=note, guarantee=self.guarantee,
+            applicable=self.applicable,
         )  # fmt: skip
         return answer if self.missing is None else self._widened(answer, self.missing)
 

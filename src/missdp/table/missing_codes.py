@@ -25,9 +25,10 @@ _SAID: Final[dict[Kind, str]] = {
     "not_asked": "not asked, question not asked, not administered",
     "not_applicable": "not applicable, does not apply, inapplicable, inap, iap, valid skip, "
     "legitimate skip, .i",
-    "missing": "?, -, --, na, n/a, n.a., <na>, null, ., missing, no answer, no response, nonresponse, "
-    "non-response, not available, not ascertained, not reported, not stated, not answered, "
-    "skipped, unanswered, refused/don't know, don't know/refused, dk/ref, dk/rf, dk/na",
+    "missing": "?, -, --, na, n/a, n.a., <na>, null, ., missing, no answer, no response, "
+    "nonresponse, non-response, not available, not ascertained, not reported, not stated, "
+    "not answered, skipped, unanswered, refused/don't know, don't know/refused, dk/ref, dk/rf, "
+    "dk/na",
 }
 _WORDS: Final = {word: kind for kind, words in _SAID.items() for word in words.split(", ")}
 _PYTHON_NONE = "None"  # among numbers only: elsewhere it may be an answer, to "religion?" say

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from missdp.errors import DataError, ParameterError
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.attributes import KINDS, Kind
+from missdp.schema.layout import PLAIN
 from missdp.schema.numeric import code_dtype
 from missdp.schema.schema import check_schema
 from missdp.table.decode import Holes, Values, check_holes, decode
@@ -90,6 +92,13 @@ class Table:
         found = Table(self.schema.of_rows, self._columns, kind=self.kind)
         found._weights, found._sums = self._weights, self._sums
         return found
+
+    @classmethod
+    def without_rows(cls, schema: Schema) -> Table:
+        """Return an empty table of a schema, which no ledger pays for."""
+        facts = {"ledger": "", "file": PLAIN, "ignore": (), "keys": (), "undeclared_columns": ()}
+        plain = replace(schema, **facts)  # type: ignore[arg-type]
+        return cls.read({name: [] for name in plain.stored.names}, plain)
 
     @classmethod
     def read(cls, data: Any, schema: Schema) -> Table:
