@@ -150,3 +150,19 @@ def test_quiet_fit_prints_only_warnings(inside, run):
     code, out, err = run(f"{FIT} jobs.toml -o quiet.json --overwrite --quiet")
     assert (code, out) == (0, "")
     assert all(line.startswith("missdp: warning: ") for line in err.splitlines())
+
+
+def test_model_keeps_the_marks_of_its_schema(inside, ok, fails):
+    job = OpenCategorical(name="job", undeclared=("max_levels",))
+    sex = Categorical(name="sex", levels=("f", "m"), undeclared=("levels",))
+    Schema((job, sex), ignore=("pay",)).to_toml("drafted.toml")
+    ok(f"{FIT} drafted.toml --undeclared accept -o drafted.json")
+    question = "\"share(sex = 'f')\""
+    fails(3, "delete the 'undeclared' marks", f"{QUERY} drafted.json {question}")
+    assert "WARNING" in ok(f"{QUERY} drafted.json {question} --undeclared accept")
+
+
+def test_estimate_explains_the_words_of_its_table(model, ok):
+    out = ok("estimate", model, "share(sex = 'f')")
+    assert "error: the standard error, of privacy noise, sampling of rows" in out
+    assert "missing information: the share of missing values" in out

@@ -61,8 +61,8 @@ def create(
     Try:
       missdp ledger create --ledger sqlite:///ledger.db --account patients --epsilon 3 --delta 1e-6
     """
+    from missdp.cli.rows import schema_at
     from missdp.office.heads import check_has_lines
-    from missdp.schema import Schema
 
     opened = _opened(ledger)
     if not account:
@@ -73,7 +73,7 @@ def create(
     check_has_lines(opened, account.partition("/")[0], folders, if_lost=other)
     is_new, of["delta"] = opened.is_absent, of.pop("total_delta")
     of["adjacency"] = of["adjacency"] or "add-remove"
-    opened.create(account, schema=None if schema is None else Schema.from_toml(schema), **of)
+    opened.create(account, schema=None if schema is None else schema_at(schema), **of)
     for role in writers:
         opened.grant(role)
     lines = ["Made a new ledger: there was none at that URL."] * is_new

@@ -136,12 +136,13 @@ def _answer(
 ) -> None:
     """Read the rows, answer, and print the answers as soon as they are out."""
     from missdp.accounting import Filter
-    from missdp.statistics import read_needed, run_queries
+    from missdp.statistics import needed_attributes, run_queries
+    from missdp.table import Table
     from missdp.table.rows import may_refuse
 
     budget = Filter(epsilon)
     with working("reading the rows") as progress:
-        table = read_needed(rows, facts, requests)
+        table = Table.read_part(rows, facts, *needed_attributes(requests, facts))
         progress("filling missing values and answering", None)
         answers = run_queries(
             table,

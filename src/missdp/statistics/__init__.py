@@ -24,7 +24,6 @@ from missdp.statistics.statistics import QueryRequest as QueryRequest
 from missdp.statistics.statistics import check_queries as check_queries
 from missdp.statistics.statistics import close_levels as close_levels
 from missdp.statistics.statistics import needed_attributes as needed_attributes
-from missdp.statistics.statistics import read_needed as read_needed
 from missdp.statistics.statistics import read_questions as read_questions
 from missdp.statistics.statistics import run_queries as run_queries
 from missdp.statistics.statistics import run_query as run_query

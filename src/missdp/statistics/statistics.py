@@ -21,7 +21,7 @@ from missdp.statistics.imputation import KNNImputation
 from missdp.statistics.table_rows import open_table
 
 if TYPE_CHECKING:
-    from missdp.table import Rows, Table
+    from missdp.table import Table
 
 
 class _Options(TypedDict, total=False):
@@ -567,43 +567,6 @@ def needed_attributes(
             some = schema.subset(name for name in schema.names if name in wanted)
             return some, {*some.names} if some.rules else valued
     return schema, None
-
-
-def read_needed(rows: Rows, schema: Schema, requests: Sequence[QueryRequest]) -> Table:
-    """Return the attributes that questions read, or all columns where one may refuse a cell.
-
-    Parameters
-    ----------
-    rows : Rows
-        The private rows.
-    schema : Schema
-        Public facts about all rows.
-    requests : sequence of QueryRequest
-        As `run_queries` takes them.
-
-    Returns
-    -------
-    Table
-        Private.
-
-    Raises
-    ------
-    DataError
-        If the rows cannot be read, or do not fit the schema.
-    """
-    from missdp.table import Table
-    from missdp.table.encode import Column
-    from missdp.table.table import joined, read_columns
-
-    some, valued = needed_attributes(requests, schema)
-    if valued is None:
-        return Table.read(rows, schema)
-
-    def lean(columns: dict[str, Column]) -> dict[str, Column]:
-        return {n: c if n in valued else Column(c.codes) for n, c in columns.items()}
-
-    batches = read_columns(rows, schema, some.names, refusing=True)
-    return Table(some, joined(map(lean, batches), some))
 
 
 def close_levels(requests: Sequence[QueryRequest], schema: Schema) -> Schema:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -92,6 +92,42 @@ class Table:
         found = Table(self.schema.of_rows, self._columns, kind=self.kind)
         found._weights, found._sums = self._weights, self._sums
         return found
+
+    @classmethod
+    def read_part(
+        cls, rows: Rows, schema: Schema, some: Schema, valued: Container[str] | None
+    ) -> Table:
+        """Read some attributes, and perhaps only the levels or bins of some of these.
+
+        Parameters
+        ----------
+        rows : Rows
+            The private rows.
+        schema : Schema
+            Public facts about all columns.
+        some : Schema
+            Of the attributes that are read. All columns are read where one may refuse a cell.
+        valued : container of str, optional
+            Attributes of which values are kept. None: the whole table is read.
+
+        Returns
+        -------
+        Table
+            Private.
+
+        Raises
+        ------
+        DataError
+            If the rows cannot be read, or do not fit the schema.
+        """
+        if valued is None:
+            return cls.read(rows, schema)
+
+        def lean(columns: dict[str, Column]) -> dict[str, Column]:
+            return {n: c if n in valued else Column(c.codes) for n, c in columns.items()}
+
+        batches = read_columns(rows, schema, some.names, refusing=True)
+        return cls(some, joined(map(lean, batches), some))
 
     @classmethod
     def without_rows(cls, schema: Schema) -> Table:
