@@ -137,11 +137,11 @@ def test_interruption_says_what_is_charged_and_what_is_kept(
     assert set(os.listdir(folder)) - before == ({"out.model.json"} if kept else set())
 
 
-def test_draft_refuse_complete_release(folder, ok, told, fails):
+def test_draft_refuse_complete_release(folder, ok, run, fails):
     assert "größe" in ok("schema init data.csv -o draft.toml")
     fails(5, "--overwrite", "schema init data.csv -o draft.toml")
-    undeclared = told("schema check draft.toml data.csv")["undeclared"]
-    assert undeclared["größe"] == ["levels", "nullable"]
+    code, checked, _ = run("schema check draft.toml data.csv --json")
+    assert (code, json.loads(checked)["undeclared"]["größe"]) == (3, ["levels", "nullable"])
     drafted = SYNTHESIZE.replace("schema.toml", "draft.toml")
     fails(3, "undeclared", drafted)
     assert not Path("out.csv").exists()

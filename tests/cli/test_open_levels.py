@@ -67,7 +67,7 @@ def test_schema_check_reads_a_model(model, ok):
 
 def test_query_without_the_open_column_is_answered(inside, ok, fails):
     assert "share" in ok(f"{QUERY} jobs.toml \"share(sex = 'f')\"")
-    fails(2, "or ignore the column", f"{QUERY} jobs.toml \"share(job = 'baker')\"")
+    fails(2, "Declare its levels", f"{QUERY} jobs.toml \"share(job = 'baker')\"")
     fails(3, "or ignore the column", f"{QUERY} jobs.toml 'count() by job'")
 
 

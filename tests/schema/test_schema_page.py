@@ -170,8 +170,8 @@ MISTAKES = {
     ),
     "number for a level": (
         f'{REGION}[[rule]]\nnever = "region = 1"\n',
-        "rule 'never region = 1': 1 is not a level of 'region'. Levels of 'region' are text: write "
-        "them in quotes",
+        "rule 'never region = 1': 1 is not a level of 'region', which has 'north', 'south'. Levels "
+        "of 'region' are text: write them in quotes",
     ),
     "date without quotes": (
         f'{DATES}[[rule]]\nnever = "admitted < 2019-01-31"\n',

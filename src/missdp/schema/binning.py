@@ -78,6 +78,7 @@ class Binning(Record):
 
     @classmethod
     def _refusal(cls, data: Mapping[str, Any], why: str) -> SchemaError:
+        del data
         return SchemaError(f"bins: {why}")
 
     @classmethod
