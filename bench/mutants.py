@@ -654,7 +654,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/office/test_ledger.py"),
     ("office", "a release that did not end is hidden", "if state == \"started\"],\n                    \"abandoned\"", "if state == \"\"],\n                    \"abandoned\"",
      "tests/cli/test_ledger_commands.py"),
-    ("cli", "rows are read before the charge", "    return charge.start(model.planned_parts(facts)", "    rows.columns()\n    return charge.start(model.planned_parts(facts)",
+    ("cli", "rows are read before the charge", "    charged = charge.start(model.planned_parts(facts)", "    rows.names\n    charged = charge.start(model.planned_parts(facts)",
      "tests/cli/test_ledger_commands.py"),
     ("office", "charges of a budget are not added", "spent, failed = total((self.spent, cost))", "spent, failed = total((self.spent,))",
      "tests/office/test_ledger.py"),
