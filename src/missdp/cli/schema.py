@@ -208,8 +208,7 @@ def _check_in_words(
     for what, columns in lost.items():
         yield _LOST[what].format(", ".join(columns))
     if lost:
-        anew = " Write these cells anew." if {*lost} - {"blank"} else ""
-        yield f"(For the curator only: this was read from the rows.{anew})"
+        yield "(For the curator only: this was read from the rows.)"
 
 
 def _stops_in_words(stops: list[str]) -> Iterator[str]:
@@ -268,10 +267,13 @@ def _kinds_in_words(facts: Schema) -> Iterator[str]:
 
 # What is said of columns of which cells are lost without a word.
 _LOST = {
-    "without_values": "But no cell of these is in its declared domain: {}.",
+    "without_values": "But no cell of these is in its declared domain: {}. Correct levels, "
+    "bounds or format in the schema, or write these cells anew.",
     "blank": "But no cell of these has a value: {}. Values of synthetic rows would be made up; "
     "they have none if the column is categorical, with levels = [] and not_applicable = [].",
     "other_styles": "But cells of these look like numbers and cannot be read, as with thousands "
-    "separators, decimal commas or signs: {}.",
-    "unreadable": "But cells of these are neither short text in UTF-8, numbers nor true/false: {}.",
+    "separators, decimal commas or signs: {}. State decimal and thousands in [file], or write these "
+    "cells anew.",
+    "unreadable": "But cells of these are neither short text in UTF-8, numbers nor true/false: {}. "
+    "Write these cells anew.",
 }
