@@ -8,6 +8,7 @@ import pytest
 
 from missdp import Schema, Table
 from missdp.cli.main import main
+from missdp.errors import SchemaError
 from missdp.schema import (
     Always,
     Categorical,
@@ -247,3 +248,9 @@ def test_all_that_stops_a_release_is_listed_first(tmp_path, monkeypatch, capsys)
     out, err = capsys.readouterr()
     assert out.splitlines() == lines[:4]
     assert "column 'region' contains a value" in err
+
+
+@pytest.mark.parametrize("kind", ["unit", "weight"])
+def test_an_attribute_of_kind_unit_or_weight_is_pointed_to_its_table(kind):
+    with pytest.raises(SchemaError, match=rf"write a table \[{kind}\] with column"):
+        Schema.from_dict({"attribute": [{"name": "w", "kind": kind}]})

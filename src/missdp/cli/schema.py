@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 @click.group(cls=Commands, no_args_is_help=True)
 def schema() -> None:
-    """Draft, import and check schemas: the public facts about a table."""
+    """Draft, import and check schemas: the public facts about a table.
+
+    A schema file has a table [[attribute]] for each column, [[rule]] for each rule, and perhaps
+    [unit] (whose rows they are), [weight] (how much each row counts) and [file] (how the data is
+    written).
+    """
 
 
 @schema.command()
@@ -272,8 +277,8 @@ _LOST = {
     "blank": "But no cell of these has a value: {}. Values of synthetic rows would be made up; "
     "they have none if the column is categorical, with levels = [] and not_applicable = [].",
     "other_styles": "But cells of these look like numbers and cannot be read, as with thousands "
-    "separators, decimal commas or signs: {}. State decimal and thousands in [file], or write these "
-    "cells anew.",
+    "separators, decimal commas or signs: {}. State decimal and thousands in [file], or write "
+    "these cells anew.",
     "unreadable": "But cells of these are neither short text in UTF-8, numbers nor true/false: {}. "
     "Write these cells anew.",
 }
