@@ -1,6 +1,7 @@
 """Code books become schemas; what they do not say, or cannot be translated, is listed."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pandas as pd
@@ -291,3 +292,17 @@ def test_a_box_is_one_column_in_the_schema_and_in_conditions(written):
     schema = read_codebook(written("a.csv", ID + lines)).schema()
     assert schema.names == ("drugs_____1", "dose")
     assert schema.rules[0].unless == "`drugs_____1` = 1"
+
+
+def test_a_number_without_bounds_has_a_block_to_complete(tmp_path):
+    codes = (Value("99", "Not asked", missing=True),)
+    hours = Variable(name="hours", source="page 3", domain="whole", values=codes, label="Hours")
+    sex = Variable(name="sex", source="page 1", domain="levels", values=(Value("1"), Value("2")))
+    CodeBook("by hand", (sex, hours)).to_toml(tmp_path / "s.toml")
+    lines = (tmp_path / "s.toml").read_text(encoding="utf-8").splitlines()
+    start = next(k for k, line in enumerate(lines) if line.startswith("# Not in the schema"))
+    block = "\n".join(line.removeprefix("# ") for line in lines[start + 1 :])
+    whole = block.replace("lower = ", "lower = 1").replace("upper = ", "upper = 80")
+    read = Schema.from_dict(tomllib.loads(whole))["hours"]
+    assert (read.lower, read.upper, read.integer, read.label) == (1, 80, True, "Hours")
+    assert (read.not_asked, dict(read.labels)) == ((99,), {"99": "Not asked"})

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
+
+import tomli_w
 
 from missdp.errors import SchemaError
 from missdp.schema import AnyAttribute, Categorical, Date, DateTime, Numeric, Ordinal, Schema
@@ -20,6 +22,9 @@ Domain: TypeAlias = Literal[
     "levels", "ordered", "number", "whole", "date", "datetime", "boolean", "key", "other"
 ]
 """What cells of a variable are: one of its values, a number, a date, true or false, or none."""
+
+
+_KINDS: Final = {"number": "numeric", "whole": "numeric", "date": "date", "datetime": "datetime"}
 
 
 @dataclass(frozen=True)
@@ -59,12 +64,8 @@ class Variable:
         """Return the attribute that these facts make."""
         if self.domain == "key":
             raise SchemaError(f"{self.name!r} tells rows or persons apart: drop it from the data")
-        codes = self._missing_codes()
-        facts: dict[str, Any] = {"name": self.name, "label": self.label}
-        facts["nullable"] = self.nullable or any(kind != "not_applicable" for kind in codes)
-        facts |= {_fact(kind): tuple(map(_plain, given)) for kind, given in codes.items()}
-        facts["labels"] = {v.code: v.label for v in self.values if v.label and self._names(v)}
-        if self.domain in ("number", "whole", "date", "datetime"):
+        facts = self._facts()
+        if self.domain in _KINDS:
             return self._between(facts)
         if self.domain == "boolean":
             return Categorical(levels=(False, True), **facts)
@@ -73,6 +74,25 @@ class Variable:
             raise self._lacks("list of the values that its cells may have")
         facts["levels"] = _levels(levels)
         return Ordinal(**facts) if self.domain == "ordered" else Categorical(**facts)
+
+    def _facts(self) -> dict[str, Any]:
+        """Return the facts that attributes of all kinds have."""
+        codes = self._missing_codes()
+        facts: dict[str, Any] = {"name": self.name, "label": self.label}
+        facts["nullable"] = self.nullable or any(kind != "not_applicable" for kind in codes)
+        facts |= {_fact(kind): tuple(map(_plain, given)) for kind, given in codes.items()}
+        facts["labels"] = {v.code: v.label for v in self.values if v.label and self._names(v)}
+        return facts
+
+    def block(self) -> str:
+        """Return the block of a number or date without bounds, for a person to complete."""
+        if self.domain not in _KINDS:
+            return ""
+        facts = {"kind": _KINDS[self.domain], "integer": self.domain == "whole", **self.written}
+        known = {name: fact for name, fact in (self._facts() | facts).items() if fact}
+        listed = {n: list(fact) if isinstance(fact, tuple) else fact for n, fact in known.items()}
+        text = tomli_w.dumps({"attribute": [listed]})
+        return text.replace("[[attribute]]\n", "[[attribute]]\nlower = \nupper = \n", 1)
 
     def _between(self, facts: dict[str, Any]) -> Numeric:
         if self.lower is None or self.upper is None:
@@ -214,7 +234,8 @@ class CodeBook:
         lacking = self._found[1]
         for v in self.variables:
             if v.name in lacking:
-                yield "\n" + comment(*v.remarks(), f"Not in the schema: {lacking[v.name]}.")
+                missing = f"Not in the schema: {lacking[v.name]}."
+                yield "\n" + comment(*v.remarks(), missing, *v.block().splitlines())
         for told in (*self.untranslated(), *self.notes):
             yield "\n" + comment(f"Not translated: {told}")
 
