@@ -19,6 +19,7 @@ from missdp import accounting, schema
 from missdp.baselines.network import Family, Network
 from missdp.baselines.networks import Layers, NetworkModel
 from missdp.baselines.privbayes import BayesianModel
+from missdp.conditions import Condition, CutsFromRelease
 from missdp.datasets import yrbss
 from missdp.errors import DataError, MissDPError, ParameterError
 from missdp.estimate import Estimates, SensitivityAnalysis
@@ -565,3 +566,9 @@ def test_a_record_with_an_init_of_its_own_is_refused(decorate):
         class Twice(accounting.PureEvent):
             def __init__(self, epsilon):
                 super().__init__(epsilon=2 * epsilon)
+
+
+def test_a_document_is_read_by_any_class_above_its_own():
+    """One that has a field of the name that a file has for its release."""
+    found = CutsFromRelease(("age",), "release 1")
+    assert Condition.from_json(found.to_json()) == found

@@ -161,7 +161,7 @@ class Record(metaclass=Checked):
         with replacing(RecursionError, by=ParameterError("nested too deeply")):
             document = unsealed(document, name=name)
         of_file = {"release", "ledger", "warnings"}
-        of_file -= getattr(cls, "__dataclass_fields__", {}).keys()
+        of_file -= getattr(cls._kind_of(document), "__dataclass_fields__", {}).keys()
         of_file.add("format")  # `to_document` writes no record that states one of its own
         return cls.from_dict({n: value for n, value in document.items() if n not in of_file})
 
@@ -300,7 +300,7 @@ _NAME = "sha256"
 def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the document with a checksum of its content.
 
-    It shows damage and careless edits; it is no signature, for anyone can compute it.
+    It finds damage and careless edits. It is not a signature, since anyone can compute it.
     """
     return {**document, _NAME: _digest(document)}
 

@@ -56,7 +56,7 @@ AT_ONCE = (
     "missdp: stopping as soon as the model, which is charged, is saved; a second signal stops "
     "at once and gives it up\n"
 )
-_MEANT_FOR = "meant for up to 10,000 rows; else --delta or --public-rows"
+_MEANT_FOR = "meant for up to 10,000 rows; for more, set --delta or --public-rows"
 
 
 @dataclass(frozen=True)

@@ -198,7 +198,11 @@ schema_option = option(
     "--schema", "Public facts; `missdp schema init` drafts them.", "Data", type=FILE, required=True
 )
 undeclared_option = choice(
-    "--undeclared", "Facts read from the data.", "Data", of=("refuse", "accept"), default="refuse"
+    "--undeclared",
+    "Whether schema facts that were read from private data are accepted.",
+    "Data",
+    of=("refuse", "accept"),
+    default="refuse",
 )
 # Privacy
 epsilon_option = option("--epsilon", "Privacy budget, above 0.", "Privacy", type=float)
@@ -221,16 +225,23 @@ ledger_option = option(
     envvar=f"{ENV}LEDGER",
 )
 account_option = option(
-    "--account", "Of the table, or of a part: TABLE/PART.", "Ledger", envvar=f"{ENV}ACCOUNT"
+    "--account",
+    "Account to charge: TABLE, or TABLE/PART for a part.",
+    "Ledger",
+    envvar=f"{ENV}ACCOUNT",
 )
 ledger_options = _stacked(ledger_option, account_option)
 purpose_option = option("--purpose", "What this is for.", "Ledger", default="")
-new_schema_option = option("--new-schema", "The public facts have changed.", "Ledger", is_flag=True)
+new_schema_option = option(
+    "--new-schema", "Allow another schema than earlier releases had.", "Ledger", is_flag=True
+)
 # Rows
 rows_option = option("--rows -n", "Rows to draw. Default: the released number.", type=int)
-copies_option = option("--copies", "Write so many tables: OUTPUT-1, OUTPUT-2, ...", type=int)
+copies_option = option("--copies", "Number of tables to write: OUTPUT-1, OUTPUT-2, ...", type=int)
 keep_missing_option = option("--keep-missing", "Draw missing values too.", is_flag=True)
 missing_as_option = choice(
-    "--missing-as", "Of missing values. Default: code in .sav and .dta.", of=("null", "code")
+    "--missing-as",
+    "How missing values are written. Default: null; code in .sav and .dta.",
+    of=("null", "code"),
 )
 seed_option = option("--seed", "Make the run repeatable; for tests only.", type=int)

@@ -44,7 +44,7 @@ _FILLED = "Missing values"  # the group of options about them
 @option("--match", "Attributes by which rows are similar, by commas.", _FILLED, default="")
 @option("--within", "Attributes that similar rows share, by commas.", _FILLED, default="")
 @option("--neighbors", "Similar rows per cell.", _FILLED, type=int, default=1)
-@choice("--interval", "What an interval covers.", of=("total", "noise", "worst-case"))
+@choice("--interval", "Uncertainty that an interval covers.", of=("total", "noise", "worst-case"))
 @undeclared_option
 @table_option
 @ledger_options

@@ -146,7 +146,7 @@ class _Fitting:
             schema = data.schema
         self.unread = schema is not None and not isinstance(data, Table) and not is_source(data)
         self._engine = counting_engine(data)
-        self._may_refuse = bool(self._engine) or may_refuse(data)
+        self._may_refuse = self._engine == "Spark" or may_refuse(data)
         # A copy, so that later changes of parameters do not affect this fit.
         parameters = type(synthesizer)(**synthesizer.get_params(deep=False))
         self.request: Request[Any] = Request(parameters, schema, progress=progress)

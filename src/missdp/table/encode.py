@@ -159,7 +159,7 @@ class Encoder:
         if not attribute.kinds and (status < 0).any():
             raise DataError(
                 f"column {attribute.name!r} has missing cells but is not declared nullable; "
-                "set nullable = true in the schema if it may have holes"
+                "set nullable = true in the schema if cells may be missing"
             )
 
 
