@@ -717,7 +717,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/cli/test_cli.py"),
     ("cli", "a model that cannot be saved in its place is lost", "place, failed = _saved_elsewhere(text, output.name), error", "place, failed = None, error",
      "tests/cli/test_releases.py"),
-    ("cli", "what is charged is not said", "RUN.note_spending(model.epsilon, _delta_of(model))", "pass",
+    ("cli", "what is charged is not said", "RUN.note_cost(model.epsilon, _delta_of(model))", "pass",
      "tests/cli/test_cli.py"),
     ("cli", "a release replaced unasked", "if os.path.lexists(output) and not RUN.overwrite:", "if False:",
      "tests/cli/test_releases.py"),

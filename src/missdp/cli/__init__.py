@@ -54,17 +54,17 @@ class Run:
         """Begin: nothing is spent, nothing is out, and no option of all commands is given."""
         self.as_json = self.quiet = self.overwrite = False
         self.cost = self.released = ""
-        self.is_reading = False
+        self.is_charged = False
         self.warnings: list[str] = []
         self._held: list[str] = []
 
-    def note_spending(self, epsilon: float, delta: float = 0.0) -> None:
-        """Say that from now on private cells are read, at this cost in all."""
+    def note_cost(self, epsilon: float, delta: float = 0.0) -> None:
+        """Note the most that this run may spend; private cells are read from now on."""
         self.cost = f"epsilon = {epsilon:g}" + (f", delta = {delta:g}" if delta else "")
 
-    def note_reading(self) -> None:
-        """Say that what the run may spend is charged by now: whatever fails, it stays spent."""
-        self.is_reading = True
+    def note_charge(self) -> None:
+        """Note that a ledger was charged: whatever fails from now on, that stays spent."""
+        self.is_charged = True
 
     def note_release(self, what: str) -> None:
         """Say what is out by now, and where it is or how to go on from it."""
@@ -90,7 +90,7 @@ class Run:
         """Return what a message about a failure has to add.
 
         It is in doubt whether anything was charged where the run may have stopped between charging
-        and releasing. A refusal before `note_reading` comes before the charge, an interruption at
+        and releasing. A refusal before `note_charge` comes before the charge, an interruption at
         any moment.
         """
         if self.released:

@@ -80,7 +80,7 @@ def demo(output: Path | None, epsilon: float | None) -> None:
     start = time.perf_counter()
     survey = yrbss().table()
     with progress_bar() as progress:
-        RUN.note_spending(2 * epsilon)
+        RUN.note_cost(2 * epsilon)
         family = synthesizer_named("all-pairs")
         drop = family(epsilon=epsilon, missing="complete-rows").fit(survey)
         model = family(epsilon=epsilon, missing="joint", progress=progress)

@@ -336,7 +336,7 @@ def _charged(
         from missdp.engines import spark
 
         spark.check(facts)
-    RUN.note_spending(model.epsilon, _delta_of(model))
+    RUN.note_cost(model.epsilon, _delta_of(model))
     if charge is None:
         return None
     seed, refuses = model.random_state, bool(by) or may_refuse(rows)
@@ -344,7 +344,7 @@ def _charged(
         facts, undeclared, seed, model.n_rows, facts, engine=by, may_refuse=refuses
     )
     charged = charge.start(model.planned_parts(facts)[0].events, facts, conditions)
-    RUN.note_reading()
+    RUN.note_charge()
     return charged
 
 

@@ -166,7 +166,7 @@ def _failed(error: BaseException, given: Sequence[str]) -> int:
 
     if isinstance(error, errors.MissDPError):
         codes = (code for kind, code in EXIT_CODES.items() if isinstance(error, kind))
-        doubt = isinstance(error, errors.OutputError) or RUN.is_reading
+        doubt = isinstance(error, errors.OutputError) or RUN.is_charged
         return _fail(in_option_words(error, given), next(codes, _UNEXPECTED), in_doubt=doubt)
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else _UNEXPECTED

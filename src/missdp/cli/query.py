@@ -115,13 +115,13 @@ def _charged(
     conditions = [*domain_conditions(facts, undeclared), RowFunctionsTested()]
     if may_refuse(rows) or any(attribute.refuses for attribute in facts):
         conditions.append(RefusalsNotPrivate())
-    RUN.note_spending(epsilon)
+    RUN.note_cost(epsilon)
     if charge is None:
         return None
     stated = [f"{one.statistic}({one.of}) by {one.by}" for one in requests]
     events = (PureEvent(epsilon=epsilon),)
     charged = charge.stating(questions=stated).start(events, facts, conditions)
-    RUN.note_reading()
+    RUN.note_charge()
     return charged
 
 

@@ -343,7 +343,7 @@ def read_numbers(
         return _of_rows(*read_numbers(entries, codes, layout), rows)
     if is_of(data, "integer", "floating"):
         values = _native_numbers(data)
-        return values, _status(values)
+        return values, status_of_numbers(values)
     if is_of(data, "decimal"):
         # Through text: Arrow's own cast depends on the scale that all cells have in common.
         return _text_numbers(data.cast(pa.string()), {}, PLAIN)
@@ -371,7 +371,7 @@ def _text_numbers(
         bare = pc.replace_substring(text, layout.thousands, "") if group else text
         text = pc.replace_substring(bare, layout.decimal, ".")
     values = _native_numbers(text.cast(pa.float64()))
-    status = _status(values)
+    status = status_of_numbers(values)
     rest = np.flatnonzero((status < 0) & np.asarray(data.is_valid()))
     if len(rest):
         values[rest], status[rest] = _distinct_numbers(data.take(pa.array(rest)), codes, layout)
@@ -416,7 +416,8 @@ def _native_numbers(data: pa.Array) -> Floats:
         return np.array(data.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def _status(values: Floats) -> Status:
+def status_of_numbers(values: Floats) -> Status:
+    """Return the status of numbers: NaN is missing."""
     return np.where(np.isnan(values), np.int8(MISSING), np.int8(0))
 
 

@@ -20,7 +20,16 @@ from missdp.schema.dates import Date, code_text
 from missdp.schema.layout import PLAIN
 from missdp.schema.numeric import code_dtype
 from missdp.schema.open_levels import check_found, composed, level_text
-from missdp.table.cells import Cell, Status, distinct, in_arrow, read_dates, read_numbers, value_of
+from missdp.table.cells import (
+    Cell,
+    Status,
+    distinct,
+    in_arrow,
+    read_dates,
+    read_numbers,
+    status_of_numbers,
+    value_of,
+)
 from missdp.types import Floats, Ints
 
 
@@ -93,7 +102,7 @@ class Encoder:
 
     def encode_numbers(self, values: Floats) -> Column:
         """Return the codes of numbers that are known; NaN is missing."""
-        return self._numeric(values, np.where(np.isnan(values), np.int8(MISSING), np.int8(0)))
+        return self._numeric(values, status_of_numbers(values))
 
     def _level(self, cell: Cell | None) -> int:
         """Return the level of a cell, or the negative status of a cell that has none."""
