@@ -47,7 +47,8 @@ def key_in(scope, parts):
     first, *rest = parts
     if inspect.isclass(scope):
         for kind in scope.__mro__:
-            if first in vars(kind) or first in vars(kind).get("__annotations__", {}):
+            declared = vars(kind).get("__annotations__")  # of `type` itself, a descriptor
+            if first in vars(kind) or (isinstance(declared, dict) and first in declared):
                 return None if rest else f"{kind.__module__}.{kind.__qualname__}.{first}"
         return None
     if not hasattr(scope, first):

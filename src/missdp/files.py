@@ -94,14 +94,17 @@ def _put_in_place(name: str, target: Path, *, overwrite: bool) -> None:
     if overwrite:
         os.replace(name, target)
         return
+    is_there = False
     try:
         os.link(name, target)
     except FileExistsError:
-        raise OutputError(f"cannot write {str(target)!r}: another process wrote it") from None
+        is_there = True
     except OSError:  # a disk without links
-        if os.path.lexists(target):
-            raise
-        os.replace(name, target)
+        is_there = os.path.lexists(target)
+        if not is_there:
+            os.replace(name, target)
+    if is_there:
+        raise OutputError(f"cannot write {str(target)!r}: another process wrote it")
 
 
 #: Signals that ask a run to stop, and can be answered.

@@ -269,4 +269,4 @@ def test_several_questions_are_answered_one_after_the_other(folder, ok, told, fa
     flags = [flag for one in alone for flag in one["flags"]]
     assert len(flags) > len({*flags}) > 0
     assert all(said.count(flag) == 1 for flag in flags)
-    fails(3, "nowhere", "estimate", "out.model.json", *asked, "mean(nowhere)")
+    fails(2, "nowhere", "estimate", "out.model.json", *asked, "mean(nowhere)")

@@ -192,7 +192,7 @@ def test_rows_that_stream_have_the_cuts_of_rows_in_memory_and_codes_alone_have_n
 @pytest.mark.long
 def test_the_next_table_can_have_the_same_cuts_and_its_guarantee_says_so():
     model = AllPairs(epsilon=1.0).fit(people(2000), schema=SCHEMA)
-    model.release_ = "r1"
+    model.record_release("r1", None)
     released = SCHEMA.with_bins(model.bins_), "release r1"
     for schema, source in (released, (model.schema_, "an earlier fit")):
         again = AllPairs(epsilon=1.0).fit(people(2000, seed=1), schema=schema)

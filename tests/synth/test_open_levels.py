@@ -137,7 +137,7 @@ def test_failures_of_several_columns_add_up(monkeypatch):
 def test_a_release_that_fails_is_as_rare_as_it_says(monkeypatch):
     """Two columns, and tables of which one has a row more, with values of its own in both."""
     attributes = (SCHEMA["illness"], OpenCategorical(name="job"))
-    schema, delta = Schema(attributes), 0.4
+    delta = 0.4
     found = first_parts(["illness", "job"], None, None, (), ())
     split = BudgetPlan(Cost(currency="gdp", amount=1.0), (*found, Part("x", 1.0)))
     data = {"illness": ["J00"] * 30 + ["only me"], "job": ["a"] * 30 + ["mine"]}
@@ -148,8 +148,8 @@ def test_a_release_that_fails_is_as_rare_as_it_says(monkeypatch):
             budget = Filter(5.0, 1e-3)
             rows = OpenRows(tuple(attributes), Rows.of(data), delta)
             session = Session(rows, budget=budget, noise=SeededNoise(seed))
-            closed = release_levels(session, schema, attributes, split, delta=delta)
-            found += "only me" in closed["illness"].levels or "mine" in closed["job"].levels
+            levels = release_levels(session, attributes, split, delta=delta)
+            found += "only me" in levels["illness"] or "mine" in levels["job"]
         return found / runs
 
     assert leaks(600) <= delta / 10 + 3 * math.sqrt(0.04 / 600)

@@ -169,7 +169,7 @@ def test_the_marks_of_the_file_layout_stop_a_release(tmp_path, capsys):
     blocks = "\n".join(line for line in blocks.split("\n") if not line.startswith("undeclared"))
     toml.write_text(f"{head}[[attribute]]{blocks}")
     assert Schema.from_toml(toml).undeclared == {"[file]": ("decimal",)}
-    assert main(["schema", "check", str(toml), str(rows)]) == 0
+    assert main(["schema", "check", str(toml), str(rows)]) == 3
     assert "not declared public yet: [file] (decimal)." in capsys.readouterr().out
     command = ["fit", str(rows), "--schema", str(toml), "-o", str(out), "--epsilon", "1"]
     assert main(command) == 3

@@ -32,7 +32,7 @@ def estimate(
     """Answer questions from a model of AllPairs, AIM or MST, with intervals, at no cost.
 
     QUESTION is mean(x), sd(x), median(x), quantile(x, 0.9), share(x = 'a'), share(x is missing),
-    correlation(x, y) or difference(mean(x)), perhaps with `by` and names behind it; or a formula
+    correlation(x, y) or difference(mean(x)), perhaps with 'by' and names behind it; or a formula
     such as y ~ x + C(z).
 
     Try:

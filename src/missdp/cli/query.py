@@ -56,7 +56,7 @@ def query(
     """Answer questions about private rows, within epsilon in all.
 
     QUESTION is count(), share(x = 'a'), mean(x), sum(x), variance(x), sd(x), correlation(x, y) or
-    histogram(x), perhaps with `by` and a name behind it. Cells of a group are filled from the
+    histogram(x), perhaps with 'by' and a name behind it. Cells of a group are filled from the
     group. Several questions have equal parts of epsilon.
 
     Try:
