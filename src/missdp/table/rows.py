@@ -10,6 +10,7 @@ import contextlib
 import fnmatch
 import glob
 import os
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -245,9 +246,10 @@ class Rows:
 
 def is_streamed(data: Any) -> bool:
     """Whether rows come in batches from where they are: files, relations and `Rows`."""
-    import duckdb
-
-    return isinstance(data, duckdb.DuckDBPyRelation | str | Path | Rows)
+    if isinstance(data, str | Path | Rows):
+        return True
+    duckdb = sys.modules.get("duckdb")  # as long as nobody imported it, nothing is a relation of it
+    return duckdb is not None and isinstance(data, duckdb.DuckDBPyRelation)
 
 
 def may_refuse(data: Any) -> bool:
