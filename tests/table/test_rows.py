@@ -10,7 +10,7 @@ import pytest
 from missdp import Categorical, DateTime, Numeric, Schema, Table
 from missdp.cli.main import main
 from missdp.schema import Layout
-from missdp.table import Rows
+from missdp.table import Rows, read_files
 from missdp.table.cells import UNREADABLE, canonical, in_arrow
 from missdp.table.encode import Encoder
 
@@ -25,7 +25,7 @@ SCHEMA = Schema(
 @pytest.fixture
 def opened(monkeypatch):
     """Files that are opened to be read; each has no name any more once it is open."""
-    paths, real = [], pa.OSFile
+    paths, real = [], read_files._OpenFile
 
     def once(path, *mode):
         file = real(path, *mode)
@@ -34,7 +34,7 @@ def opened(monkeypatch):
             os.remove(path)
         return file
 
-    monkeypatch.setattr(pa, "OSFile", once)
+    monkeypatch.setattr(read_files, "_OpenFile", once)
     return paths
 
 

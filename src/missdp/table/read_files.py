@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import os
+import weakref
 import zlib
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -35,6 +36,14 @@ READABLE = (*CSV_FILES, *PARQUET_FILES, *_FEATHER, *_EXCEL, *STAT_FILES)
 _LEAST_ROW_BYTES = 16  # bytes of memory that a row takes at the least
 _COPIES = 5.2  # of the cells of a Parquet file, while they are read
 _SHORT = 64  # bytes of a cell that nobody calls long
+
+
+class _OpenFile:
+    """A file that stays open as long as this object is there; no child process has it."""
+
+    def __init__(self, path: Path) -> None:
+        self.number = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        weakref.finalize(self, os.close, self.number)
 
 
 class DataFile:
@@ -145,8 +154,6 @@ class DataFile:
     @cached_property
     def _place(self) -> Path:
         """Where the file is read once it is open: by its number, where the system has these."""
-        import pyarrow as pa
-
         _check_is_file(self.path)
         if not self.is_of(READABLE):
             raise DataError(
@@ -155,9 +162,8 @@ class DataFile:
         if not self._hold or self.is_of((*_EXCEL, *STAT_FILES)):
             return self.path
         with self._readable():
-            self._file = pa.OSFile(str(self.path))
-        os.set_inheritable(self._file.fileno(), False)
-        by_number = Path(f"/dev/fd/{self._file.fileno()}")
+            self._file = _OpenFile(self.path)
+        by_number = Path(f"/dev/fd/{self._file.number}")
         return by_number if by_number.exists() else self.path
 
     @property
