@@ -136,6 +136,8 @@ def identifiers(data: pa.Array, unit: Unit) -> pa.Array:
         cells, rows = distinct(data)
         each = pa.array([cell and _identifier(cell) for cell in cells], pa.large_binary())
         found = each.take(pa.array(np.where(rows < 0, len(cells) - 1, rows)))
+    # Before Arrow 24, `if_else` with null takes wrong rows of a slice: so this is none any more.
+    found = pa.concat_arrays([found[:0], found]) if found.offset else found
     lacking = pc.is_in(found, pa.array([*missing], found.type))
     return pc.if_else(lacking, pa.scalar(None, found.type), found)
 
