@@ -63,7 +63,7 @@ class Run:
         self.cost = f"epsilon = {epsilon:g}" + (f", delta = {delta:g}" if delta else "")
 
     def note_charge(self) -> None:
-        """Note that a ledger was charged: whatever fails from now on, that stays spent."""
+        """Note that a ledger was charged: that stays spent, even if the run fails from now on."""
         self.is_charged = True
 
     def note_release(self, what: str) -> None:

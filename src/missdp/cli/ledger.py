@@ -88,7 +88,7 @@ def create(
 def show(ledger: str | None, account: str | None) -> None:
     """Show what is spent and left of each account, by whom, and which releases did not end.
 
-    A release that was started is spent, whatever became of it. `missdp ledger abandon` marks one
+    A release that was started is spent, even if it failed. `missdp ledger abandon` marks one
     that will not end.
 
     Try:

@@ -71,6 +71,7 @@ def query(
     from missdp.cli.rows import rows_at
     from missdp.statistics import check_queries, close_levels, read_questions
     from missdp.table import Table
+    from missdp.table.rows import may_refuse
 
     check_stdout()
     if epsilon is None:
@@ -92,8 +93,12 @@ def query(
     )
     closed = close_levels(requests, facts)
     check_queries(Table.without_rows(closed), requests)  # what public facts refuse is not charged
-    charged = _charged(charge, requests, facts, epsilon, rows, undeclared=how["undeclared"])
-    _answer(rows, closed, requests, epsilon, charged, undeclared=how["undeclared"])
+    # One fact for the ledger and for the printed guarantee, by public facts of all columns.
+    refuses = may_refuse(rows) or any(attribute.refuses for attribute in facts)
+    charged = _charged(
+        charge, requests, facts, epsilon, undeclared=how["undeclared"], refuses=refuses
+    )
+    _answer(rows, closed, requests, epsilon, charged, undeclared=how["undeclared"], refuses=refuses)
     note_unrecorded(charge)
 
 
@@ -102,18 +107,17 @@ def _charged(
     requests: Sequence[QueryRequest],
     facts: Schema,
     epsilon: float,
-    rows: Rows,
     *,
     undeclared: str,
+    refuses: bool,
 ) -> Charged | None:
     """Charge the account with epsilon; only then may rows be read."""
     from missdp.accounting import PureEvent
     from missdp.conditions import RefusalsNotPrivate, RowFunctionsTested
     from missdp.schema.undeclared import domain_conditions
-    from missdp.table.rows import may_refuse
 
     conditions = [*domain_conditions(facts, undeclared), RowFunctionsTested()]
-    if may_refuse(rows) or any(attribute.refuses for attribute in facts):
+    if refuses:
         conditions.append(RefusalsNotPrivate())
     RUN.note_cost(epsilon)
     if charge is None:
@@ -133,12 +137,12 @@ def _answer(
     charged: Charged | None,
     *,
     undeclared: str,
+    refuses: bool,
 ) -> None:
     """Read the rows, answer, and print the answers as soon as they are out."""
     from missdp.accounting import Filter
     from missdp.statistics import needed_attributes, run_queries
     from missdp.table import Table
-    from missdp.table.rows import may_refuse
 
     budget = Filter(epsilon)
     with working("reading the rows") as progress:
@@ -149,7 +153,7 @@ def _answer(
             requests,
             budget=budget,
             undeclared=undeclared,
-            may_refuse=may_refuse(rows) or any(attribute.refuses for attribute in facts),
+            may_refuse=refuses,
         )
     guarantee = budget.spent if len(answers) > 1 else answers[0].guarantee
     lines = [answer.in_words() for answer in answers]

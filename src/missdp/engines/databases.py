@@ -76,11 +76,11 @@ def duckdb_rows(path: str | Path, *, table: str | None = None, query: str | None
 
     _check_one(table, query)
     place = _file_at(path)
-    room = max(_LEAST_ENGINE, int(_ENGINE_SHARE * memory_in_force()))
+    limit = max(_LEAST_ENGINE, int(_ENGINE_SHARE * memory_in_force()))
     unreadable = DataError(f"{str(path)!r} cannot be opened as a DuckDB database")
     with replacing(duckdb.Error, by=unreadable):
         connection = duckdb.connect(place, read_only=True)
-        connection.execute(f"SET memory_limit = '{room // 10**6}MB'")
+        connection.execute(f"SET memory_limit = '{limit // 10**6}MB'")
     _spill_privately(connection)
     absent = DataError(f"there is no table {table!r} in {str(path)!r}")
     with replacing(duckdb.Error, by=absent):
