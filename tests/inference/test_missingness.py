@@ -478,19 +478,20 @@ def margin(table, name):
     return counts / len(table)
 
 
-# A bug that is known: AIM's model of missing cells does not always settle there. In one of four
-# fits, margins are off by .07, where .006 is asked for.
-UNSETTLED = pytest.mark.xfail(reason="AIM, a rate of missing cells near one", strict=False)
+# With these seeds, margins that AIM was fitted to swung ever further from round to round, so that
+# rows were off by .07 to .24.
+SWUNG = (2, 5, 7)
 
 
 @pytest.mark.parametrize(
-    ("family", "skipped"),
-    [(MST, 1.0), pytest.param(AIM, 0.97, marks=[pytest.mark.slow, UNSETTLED])],
+    ("family", "skipped", "seeds"), [(MST, 1.0, (0, 1, 2)), (AIM, 0.97, SWUNG)]
 )
-def test_kept_margins_are_the_released_ones_where_a_rate_of_holes_is_near_one(family, skipped):
+def test_kept_margins_are_the_released_ones_where_a_rate_of_holes_is_near_one(
+    family, skipped, seeds
+):
     private = workers(20_000, skipped=skipped)
     apart = []
-    for seed in range(3):
+    for seed in seeds:
         model = family(epsilon=1.0, delta=1e-6, random_state=seed).fit(private)
         kept = model.sample_table(50_000, missing_values="keep", random_state=seed)
         assert ("works", "wage") in model.measured_
