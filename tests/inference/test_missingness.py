@@ -243,6 +243,32 @@ def test_slopes_by_levels_of_an_attribute_it_is_missing_with_are_not_learned():
     assert drawn[x[:, 0] == 0].all(axis=1).mean() == pytest.approx(0.2, abs=0.01)
 
 
+def test_rates_that_differ_by_more_rows_than_are_missing_together_are_learned():
+    """Hispanics of a survey skip the question on race, and few skip both questions."""
+    rng = np.random.default_rng(0)
+    x, stops = rng.integers(0, 2, (40_000, 2)), rng.random(40_000) < 0.01
+    skips = rng.random(len(x)) < np.where(x[:, 0] == 0, 0.4, 0.1)
+    holes = np.stack([stops | (rng.random(len(x)) < 0.02), stops | skips], axis=1)
+    masks = learned(x, holes, always={})
+    assert masks.evident == ((0, 1),)
+    drawn = masks.draw(x, rng)
+    for level in range(2):
+        of_level = x[:, 0] == level
+        assert drawn[of_level, 1].mean() == pytest.approx(holes[of_level, 1].mean(), abs=0.015)
+    assert drawn.all(axis=1).mean() == pytest.approx(holes.all(axis=1).mean(), abs=0.002)
+
+
+def test_one_correlation_that_is_known_well_is_not_the_mean_of_all():
+    """A pair that was measured twice must not hide what all others have in common."""
+    rng = np.random.default_rng(0)
+    stds = np.append(np.full(28, 0.3), 0.03)
+    found = [
+        leaned(np.append(np.full(28, 0.15), 0.75) + rng.normal(0, stds), stds) for _ in range(50)
+    ]
+    assert np.mean(found, axis=0)[:28].mean() == pytest.approx(0.15, abs=0.05)
+    assert np.mean(found, axis=0)[28] == pytest.approx(0.75, abs=0.02)
+
+
 @pytest.mark.parametrize("skipped", [1.0, 0.6])
 def test_a_level_is_missing_after_all_if_two_are_missing_together_more_often(skipped):
     """Of rows without the second, so many lack the code of the first, which is declared."""

@@ -90,12 +90,27 @@ class RatesByLevel:
         levels, total = len(self.missing), float(self.missing.sum())
         if levels < 2 or total <= 3 * self.std * np.sqrt(levels):
             return 0.0
-        rate = min(1.0, max(0.0, total / max(float(self.rows.sum()), 1.0)))
+        excess, variance = self._excess
+        statistic, freedom = float((np.square(excess) / variance).sum()), levels - 1
+        return (statistic - freedom) / float(np.sqrt(2 * freedom))
+
+    @property
+    def selected_rows(self) -> float:
+        """In how many rows cells are missing that would be observed if levels did not matter.
+
+        What noise and chance alone would give, on average, is subtracted.
+        """
+        excess, variance = self._excess
+        by_chance = math.sqrt(2 / math.pi) * float(np.sqrt(variance).sum())
+        return max(0.0, float(np.abs(excess).sum()) - by_chance) / 2
+
+    @property
+    def _excess(self) -> tuple[Floats, Floats]:
+        """Missing cells by level beyond the total rate, and the variance by noise and chance."""
+        rate = min(1.0, max(0.0, float(self.missing.sum()) / max(float(self.rows.sum()), 1.0)))
         noise = self.std**2 * ((1 - rate) ** 2 + rate**2 * self.observed_cells)
         chance = np.maximum(self.rows, 0.0) * rate * (1 - rate)
-        statistic = float((np.square(self.missing - rate * self.rows) / (noise + chance)).sum())
-        freedom = levels - 1
-        return (statistic - freedom) / float(np.sqrt(2 * freedom))
+        return self.missing - rate * self.rows, noise + chance
 
     @cached_property  # used in every sweep
     def rates(self) -> Floats:
@@ -121,13 +136,16 @@ def leaned(values: Floats, stds: Floats) -> Floats:
     Values that differ plainly from the mean stay. Without evidence of a mean, all others are 0.
     Empirical Bayes, see `RatesByLevel.rates`.
     """
-    mean, spread, weight = 0.0, 0.0, stds**-2
+    mean, spread = 0.0, 0.0
+    # One value that is known well must not stand for the mean of all: it counts as a usual one.
+    variances = np.maximum(stds, np.median(stds)) ** 2
+    weight = 1 / variances
     for _ in range(2):
         mean = float(weight @ values / weight.sum())
         if not spread:
             beyond = max(0.0, float(weight @ (values - mean) ** 2) - len(values) + 1)
             spread = beyond / max(weight.sum() - (weight @ weight) / weight.sum(), _MIN_RATE)
-        weight = 1 / (spread + stds**2)
+        weight = 1 / (spread + variances)
     if abs(mean) < _MEAN / math.sqrt(weight.sum()):
         mean = spread = 0.0
     result = mean + (values - mean) * spread / (spread + stds**2)

@@ -20,8 +20,9 @@ on the mean of all pairs (empirical Bayes). All these odds ratios tell how likel
 observed. Missing cells are drawn along a tree of the most correlated pairs, each given an earlier
 one (Chow and Liu 1968). The chance of each single cell to be missing stays exactly as it is.
 Where two attributes are plainly missing together, the levels of one that are observed do not show
-all its levels alike. Then the rates of the other by these levels are not learned. If they are
-missing apart, only the rates with more evidence are.
+all its levels alike. Then the rates of the other by these levels are not learned, unless they
+differ by more rows than are missing together beyond chance. If the two are missing apart, only the
+rates with more evidence are.
 
 A declared rule may fix a level of ``a``, such as "not applicable", by other attributes. Such a cell
 is missing exactly where one of these others is missing. A declared level that no other attribute
@@ -311,7 +312,11 @@ class MissingnessModel(Record):
             self._doubt_levels(rows, both, n_rows)
             self.tie(rows, both, n_rows)
         tables = self._shared(tables)
-        tables = {e: table for e, table in tables.items() if not self._hides(e, tables)}
+        excess = {
+            (a, b): abs(both[a, b][0] - n_rows * self.rates[a] * self.rates[b])
+            for a, b in self.evident
+        }
+        tables = {e: table for e, table in tables.items() if not self._hides(e, tables, excess)}
         self.slopes = {e: slope for e, slope in self.slopes.items() if e in tables}
         moving, cells = dict[int, dict[Clique, RatesByLevel]](), dict[Clique, Ints]()
         for effect, table in tables.items():
@@ -427,12 +432,20 @@ class MissingnessModel(Record):
     def _tellers(self, a: int) -> tuple[int, ...]:
         return self.implied_by.get(a, ()) if a in self.always and self.present[a] else ()
 
-    def _hides(self, effect: Clique, tables: Mapping[Clique, RatesByLevel]) -> bool:
+    def _hides(
+        self,
+        effect: Clique,
+        tables: Mapping[Clique, RatesByLevel],
+        excess: Mapping[tuple[int, int], float],
+    ) -> bool:
         """Whether others are missing where the first one is, or not, so that levels seem to matter.
 
-        Of two that are plainly missing apart, the one with less evidence may matter by this alone.
+        Such rows can make levels seem to matter in as many rows as they are beyond chance, and no
+        more. Of two that are plainly missing apart, the one with less evidence may matter by this
+        alone.
         """
-        a, tied = effect[0], [b for b in effect[1:] if _pair(effect[0], b) in self.evident]
+        a, rows = effect[0], tables[effect].selected_rows
+        tied = [b for b in effect[1:] if rows <= excess.get(_pair(a, b), -1.0)]
         apart = len(effect) == 2 and all(self.odds[_pair(a, b)] < _APART for b in tied)
         back = tables.get((effect[1], a))
         weaker = back is not None and back.evidence > tables[effect].evidence
