@@ -153,6 +153,22 @@ def test_names_and_options_are_completed_without_a_heavy_import(typed, offered, 
     assert heavy == "False"
 
 
+@pytest.mark.parametrize(
+    ("command", "code", "says"),
+    [
+        ("fit absent.csv --schema absent.toml --epsilon 1 -o out.json --json", 3, "absent.toml"),
+        ("fit --json", 2, "DATA"),
+        ("plan --nonsense --json", 2, "--nonsense"),
+    ],
+)
+def test_an_error_is_the_one_json_object_of_a_command_that_fails(folder, run, command, code, says):
+    found, out, err = run(command)
+    error = json.loads(out)["error"]
+    assert (found, error["exit_code"], error["released"]) == (code, code, [])
+    assert says in error["message"]
+    assert error["message"] in err
+
+
 def test_quiet_and_json_are_options_of_every_command(folder, run, told):
     assert run("schema check schema.toml --quiet")[:2] == (0, "")
     assert run("version --quiet") == (0, "", "")

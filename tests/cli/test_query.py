@@ -373,6 +373,8 @@ def test_a_pipeline_costs_more_than_its_last_step_claims(ok, told, run, fails, t
     pytest.importorskip("matplotlib")
     ok("price", path, "--plot", tmp_path / "p.svg")
     assert (tmp_path / "p.svg").stat().st_size > 1000
+    fails(5, "--overwrite", "price", path, "--plot", tmp_path / "p.svg")
+    ok("price", path, "--plot", tmp_path / "p.svg", "--overwrite")
     fails(5, "", "price", path, "--plot", tmp_path / "no" / "p.svg")
     for line, says in (  # as in the file
         ("min_gap = 0.2\n", "[[step]] 2 (pca-rank) needs min_gap"),

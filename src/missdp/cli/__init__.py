@@ -11,6 +11,7 @@ import json
 import math
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from missdp.errors import OutputError, replacing
@@ -50,9 +51,10 @@ class Run:
     def __init__(self) -> None:
         self.start()
 
-    def start(self) -> None:
-        """Begin: nothing is spent, nothing is out, and no option of all commands is given."""
-        self.as_json = self.quiet = self.overwrite = False
+    def start(self, *, as_json: bool = False) -> None:
+        """Begin: nothing is spent, nothing is out, and no result is printed."""
+        self.as_json, self.is_answered = as_json, False
+        self.quiet = self.overwrite = False
         self.cost = self.released = ""
         self.is_charged = False
         self.warnings: list[str] = []
@@ -113,10 +115,19 @@ def note(text: str) -> None:
 def emit(document: dict[str, Any], text: str) -> None:
     """Print a result once: as JSON for machines, with any warnings, or as text for people."""
     if RUN.as_json:
+        RUN.is_answered = True
         whole = {**document, "warnings": list(RUN.warnings)}
         say(json.dumps(finite(whole), ensure_ascii=False, indent=1, allow_nan=False))
     elif not RUN.quiet:
         say(text)
+
+
+def emit_error(message: str, exit_code: int, released: Sequence[str] = ()) -> None:
+    """Print an error as the one JSON object of a run that has printed no result."""
+    if RUN.as_json and not RUN.is_answered:
+        error = {"message": message, "exit_code": exit_code, "released": [*released]}
+        with contextlib.suppress(OutputError):  # standard error has it anyway
+            emit({"error": error}, "")
 
 
 def finite(value: Any) -> Any:

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from missdp import errors, files, progress
-from missdp.cli import RUN, complain, say
+from missdp.cli import RUN, complain, emit_error, say
 
 EXIT_CODES: dict[type[Exception], int] = {
     errors.ParameterError: 2,
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _stopped_by.clear()
     _over[0] = False
     given = list(sys.argv[1:] if arguments is None else arguments)
-    RUN.start()
+    RUN.start(as_json="--json" in given)
     failure: BaseException | None = None
     code = 0
     try:
@@ -177,6 +177,7 @@ def _failed(error: BaseException, given: Sequence[str]) -> int:
     if isinstance(error, click.ClickException):  # knows how to show itself
         with contextlib.suppress(OSError):
             error.show()
+        emit_error(error.format_message(), error.exit_code)
         return error.exit_code
     if os.environ.get("MISSDP_DEBUG") == "1":
         raise error
@@ -191,6 +192,9 @@ def _failed(error: BaseException, given: Sequence[str]) -> int:
 
 
 def _fail(message: str, code: int, *, in_doubt: bool = False) -> int:
-    for line in (f"missdp: {message}", *RUN.what_is_out(in_doubt=in_doubt)):
+    out = RUN.what_is_out(in_doubt=in_doubt)
+    for line in (f"missdp: {message}", *out):
         complain(line)
-    return _UNFINISHED if RUN.released and code < _SIGNALLED else code
+    code = _UNFINISHED if RUN.released and code < _SIGNALLED else code
+    emit_error(message, code, out)
+    return code

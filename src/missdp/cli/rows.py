@@ -92,6 +92,7 @@ def check_picture(plot: Path | None, *inputs: Path) -> None:
     if plot is not None:
         picture_format(plot)
         check_outputs([plot], inputs=inputs)
+        check_free([plot])
 
 
 def check_free(outputs: Sequence[Path]) -> None:

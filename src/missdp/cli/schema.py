@@ -95,6 +95,7 @@ def _draft_in_words(output: Path, draft: Draft, marked: list[str]) -> Iterator[s
         yield "Drafted in a way that is hardly right (see the end of the file):"
         yield from (f"  {why}" for why in draft.doubts.values())
     yield f"Next: missdp schema check {output}"
+    yield f"Then: missdp plan {output} --rows N, which states what each epsilon buys"
 
 
 @schema.command("import")
