@@ -42,14 +42,6 @@ _OF = {
 }  # fmt: skip
 
 
-def check_kind(kind: str, uncertainty: str) -> None:
-    """Refuse statistics that do not exist, and bounds that are not derived."""
-    one_of("statistic", kind, _OF)
-    one_of("uncertainty", uncertainty, get_args(Uncertainty))
-    if uncertainty == "worst-case" and kind not in BOUNDED:
-        raise UnprovenError(f"worst-case bounds exist for {', '.join(BOUNDED)} only")
-
-
 @dataclass(frozen=True)
 class Statistic:
     """A question about a table: what is asked for, of what, of whom.
@@ -93,7 +85,10 @@ class Statistic:
     by: str | None = None
 
     def __post_init__(self) -> None:
-        check_kind(self.kind, self.uncertainty)
+        one_of("statistic", self.kind, _OF)
+        one_of("uncertainty", self.uncertainty, get_args(Uncertainty))
+        if self.uncertainty == "worst-case" and self.kind not in BOUNDED:
+            raise UnprovenError(f"worst-case bounds exist for {', '.join(BOUNDED)} only")
         if self.by and self.kind not in _GROUPED:
             raise ParameterError(f"groups are compared by {', '.join(_GROUPED)}, not {self.kind}")
         if self.by and self.uncertainty == "worst-case":
@@ -101,7 +96,7 @@ class Statistic:
                 "worst-case bounds exist without groups only: ask for one of them with where"
             )
         wanted = _OF[self.kind]
-        if len(self.of) != wanted:
+        if len(self.of) != wanted or not all(self.of):
             what = ("nothing", "one attribute", "2 attributes")[wanted]
             raise ParameterError(f"{self.kind} is of {what}")
 
