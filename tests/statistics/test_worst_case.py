@@ -228,5 +228,5 @@ def test_the_complete_statistic_is_covered_when_values_are_missing_for_what_they
     # possible, so half of the runs miss it without.
     facts = {"imputed": False, "confidence": 0.5}
     assert coverage(name, epsilon=0.5, **facts)[1] >= 0.45
-    with mock.patch.object(table_rows.Noise, "radius", return_value=0.0):
+    with mock.patch.object(Noise, "radius", return_value=0.0):
         assert 0.2 < coverage(name, epsilon=1.0, **facts)[1] < 0.8

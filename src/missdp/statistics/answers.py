@@ -35,9 +35,12 @@ from missdp.statistics.worst_case import Interval
 
 def answered(ask: Asking) -> Estimate | Histogram:
     """Charge for a question, and answer it."""
-    if ask.question.by and not ask.apart:
-        return _grouped(ask, ask.question.by)
-    return _ANSWERS.get(ask.kind, _quotient)(ask)
+    levels = ask.names[0] if ask.kind == "histogram" else ask.question.by
+    if levels and not ask.apart:
+        return _grouped(ask, levels)
+    if ask.kind == "correlation":
+        return _correlation(ask)
+    return _variance(ask) if ask.kind in ("variance", "standard_deviation") else _quotient(ask)
 
 
 def check_width(ask: Asking) -> None:
@@ -49,7 +52,7 @@ def check_width(ask: Asking) -> None:
     by = ask.question.by
     if not by or ask.apart or ask.kind == "count" or not ask.is_smooth:
         return
-    expected = ask.on_imputed(ask.session).preview(_group_query(ask, by), ask.cost).expected_radius
+    expected = ask.imputed.preview(_group_query(ask, by), ask.cost).expected_radius
     assert expected is not None  # known of all noise of single rows
     radius = expected / GROUP_ROWS
     half = middle_and_half(ask.numeric(ask.names[0]))[1] if ask.kind == "mean" else 0.5
@@ -256,39 +259,24 @@ _COUNT: Interval = (0.0, math.inf)
 _Intervals: TypeAlias = Callable[[float], Sequence[Interval]]
 
 
-def _histogram(ask: Asking) -> Histogram:
-    """Return released counts per level; rows where the attribute is missing are not counted."""
-    (name,) = ask.names
-    query = RowCounts(
-        label=f"histogram of {name}", function=_level, reads=ask.where.names | {name},
-        given=(ask.where, name), cells=ask.schema[name].size, stays=name not in ask.filled,
-    )  # fmt: skip
-    (paid,) = ask.reserve(ask.part(query))
-    noisy = paid.numbers()
-
-    def intervals(times: float) -> list[Interval]:
-        return [within(box, _COUNT) for box in ask.boxes(noisy, len(noisy), times)]
-
-    return _per_level(ask, name, [max(n.value, 0.0) for n in noisy], intervals)
-
-
 def _grouped(ask: Asking, by: str) -> Histogram:
-    """Return a statistic of each group, from one release: a vector whose norm a row moves.
+    """Return a histogram, or a statistic of each group, from one release of a vector.
 
     A row is in one group, where it adds to one number or to two: those that satisfy a condition and
     those that do not, or its deviation from the middle of the bounds and itself. A row whose filled
-    cells change may leave one group and enter another.
+    cells change may leave one group and enter another. The groups of a histogram are the levels of
+    its attribute. A row without a level is in no group.
     """
     check_width(ask)
     size, kind = ask.schema[by].size, ask.kind
-    centre, half, bounds = 0.0, 1.0, (_COUNT if kind == "count" else (0.0, 1.0))
+    centre, half, bounds = 0.0, 1.0, ((0.0, 1.0) if kind == "proportion" else _COUNT)
     if kind == "mean":
         a = ask.numeric(ask.names[0])
         (centre, half), bounds = middle_and_half(a), (a.lower, a.upper)
     (paid,) = ask.reserve(ask.part(_group_query(ask, by)))
     noisy = paid.numbers()
     quotient = _share if kind == "proportion" else _average
-    pairs = [*zip(noisy[:size], noisy[size:], strict=True)] if kind != "count" else []
+    pairs = [*zip(noisy[:size], noisy[size:], strict=True)] if len(noisy) > size else []
 
     def intervals(times: float) -> list[Interval]:
         boxes = ask.boxes(noisy, len(noisy), times)
@@ -306,11 +294,11 @@ def _grouped(ask: Asking, by: str) -> Histogram:
 def _group_query(ask: Asking, by: str) -> RowQuery:
     """Return the query whose answer has one number or two of each group."""
     size, kind = ask.schema[by].size, ask.kind
-    stays = by not in ask.filled and not ask.depends()
-    reads = ask.reads | {by}
+    stays = by not in ask.filled and (kind == "histogram" or not ask.depends())
     who: tuple[Any, ...] = ((ask.where,), (*ask.missing, by), ask.applicable)
     facts: dict[str, Any] = {
-        "label": f"{kind} by {by}", "reads": reads, "applies": frozenset(ask.applicable),
+        "label": f"histogram of {by}" if kind == "histogram" else f"{kind} by {by}",
+        "reads": ask.reads | {by}, "applies": frozenset(ask.applicable),
     }  # fmt: skip
     if kind == "mean":
         a = ask.numeric(ask.names[0])
@@ -349,8 +337,8 @@ def _per_level(
     values: Sequence[float],
     intervals: _Intervals,
     *,
-    whole: Interval = _COUNT,
-    rows: Sequence[tuple[Noisy, ...]] = (),
+    whole: Interval,
+    rows: Sequence[tuple[Noisy, ...]],
 ) -> Histogram:
     """Put the answers for levels together.
 
@@ -374,18 +362,7 @@ def _per_level(
     )  # fmt: skip
 
 
-_ANSWERS: dict[str, Callable[[Asking], Estimate | Histogram]] = {
-    "variance": _variance, "standard_deviation": _variance, "correlation": _correlation,
-    "histogram": _histogram,
-}  # fmt: skip
-
-
 # What sessions run of rows, each alone
-
-
-def _level(rows: Rows, chosen: Predicate, name: str) -> NDArray[np.int64]:
-    """Return the level of each row of a subpopulation, -1 for the others."""
-    return np.where(chosen.select(rows), rows.codes(name), -1)
 
 
 def _cells(

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Cost, Event, Guarantee
+from missdp.accounting import Cost, Event, Guarantee, PureEvent
 from missdp.errors import DataError, ParameterError, UnprovenError, one_of
 from missdp.schema import Numeric, Schema
 from missdp.schema.expressions import parse_where
@@ -25,7 +25,7 @@ from missdp.statistics.imputation import KNNImputation, NearestNeighbours, check
 from missdp.statistics.imputed_rows import Rows
 from missdp.statistics.noisy import Noisy, noisy_numbers
 from missdp.statistics.row_queries import RowCounts, RowQuery, RowSums
-from missdp.statistics.table_rows import EachLevel, smooth_epsilon
+from missdp.statistics.table_rows import EachLevel
 from missdp.statistics.worst_case import Interval, MissingCells, Names, decide
 from missdp.words import warn_if_weak
 
@@ -153,7 +153,7 @@ def middle_and_half(a: Numeric) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Part:
-    """One release of an answer: public facts before anything is charged.
+    """One release of an answer, planned by public facts before anything is charged.
 
     Attributes
     ----------
@@ -162,25 +162,25 @@ class Part:
         released before.
     cost : Cost
         What it may cost, in pure epsilon or rho.
-    is_smooth : bool
-        Whether it reads imputed cells, so that its noise follows a private bound.
+    event : Event
+        What it would be charged with by itself.
     """
 
     query: RowQuery
     cost: Cost
-    is_smooth: bool = False
+    event: Event
 
     @property
     def cap(self) -> Cost:
         """The cost in the measure of the noise, which caps the release most tightly.
 
-        Noise that follows a private bound is pure, and other noise for rho is Gaussian. A cap in
-        rho would forget either.
+        Noise that follows a private bound has a pure event, and other noise for rho is Gaussian. A
+        cap in rho would forget either.
         """
         if self.cost.currency == "pure":
             return self.cost
-        if self.is_smooth:
-            return Cost(currency="pure", amount=smooth_epsilon(self.cost))
+        if isinstance(self.event, PureEvent):
+            return Cost(currency="pure", amount=self.event.epsilon)
         return Cost(currency="gdp", amount=2 * self.cost.amount)
 
 
@@ -232,10 +232,11 @@ class Asking:
         # Attributes that may be missing after imputation.
         self.missing = tuple(name for name in self.names if name not in self.filled)
         self.is_smooth = bool(self.reads & self.filled)
-        self._beside = [Part(query, share(cost, _ABOUT)) for query in self._other_queries()]
-        self._worst_case = self._missing_cells()
+        self.imputed = self._on_imputed(session)
+        about, self._worst_case = self._other_queries(), self._missing_cells()
         hidden = [] if self._worst_case is None else [self._worst_case.query]
-        self._worst = [Part(query, share(cost, _WORST_CASE)) for query in hidden]
+        self._beside = [self._plan(session, query, share(cost, _ABOUT)) for query in about]
+        self._worst = [self._plan(session, query, share(cost, _WORST_CASE)) for query in hidden]
         rest = 1 - _ABOUT * len(self._beside) - _WORST_CASE * len(self._worst)
         self.cost = share(cost, rest) if rest < 1 else cost
         self._parts: tuple[Part, ...] = ()
@@ -356,7 +357,10 @@ class Asking:
     def part(self, query: RowQuery, weight: float | None = None) -> Part:
         """Return the release of a query for a part of what the answer costs, or for all of it."""
         cost = self.cost if weight is None else share(self.cost, weight)
-        return Part(query, cost, bool(query.reads & self.filled))
+        return self._plan(self.imputed, query, cost)
+
+    def _plan(self, session: Session, query: RowQuery, cost: Cost) -> Part:
+        return Part(query, cost, session.preview(query, cost).event)
 
     def for_rows(self, least: float, *, moving: float) -> float:
         """Return the share of a quotient's cost that is for its released number of rows.
@@ -368,7 +372,7 @@ class Asking:
             return moving
         return 0.2 if self.is_smooth else least
 
-    def on_imputed(self, session: Session) -> Session:
+    def _on_imputed(self, session: Session) -> Session:
         """Return a session on the imputed rows, for each group that is answered apart."""
         if self._change is not None:
             session = session.on(self._change)
@@ -379,26 +383,19 @@ class Asking:
 
         A single release is charged when it is measured, for its own price and not for a cap.
         """
-        beside, worst = self._beside, self._worst
-        imputed, self._parts = self.on_imputed(self.session), (*beside, *parts, *worst)
+        beside, self._parts = self._beside, (*self._beside, *parts, *self._worst)
         if len(self._parts) == 1:
-            self._promise(imputed.preview(parts[0].query, parts[0].cost).event)
-            return [Paid(imputed, parts[0].query, parts[0].cost)]
-        for some, session in ((parts, imputed), ((*beside, *worst), self.session)):
-            for part in some:  # refused before anything is charged
-                session.preview(part.query, part.cap)
-        by = f" by {self.apart}" if self.apart else ""
-        reserved = [Reservation(part.cap, f"{part.query.label}{by}") for part in self._parts]
+            self._promise(parts[0].event)
+            return [Paid(self.imputed, parts[0].query, parts[0].cost)]
+        reserved = [Reservation(part.cap, part.event.label) for part in self._parts]
         self._promise(*(each.event for each in reserved))
-        paid = [
-            Paid(session, part.query, part.cap)
-            for session, part in zip(self.session.reserve_each(*reserved), self._parts, strict=True)
-        ]
+        sessions = zip(self.session.reserve_each(*reserved), self._parts, strict=True)
+        paid = [Paid(session, part.query, part.cap) for session, part in sessions]
         for one in paid[: len(beside)]:
             self._known[one.query.label] = max(one.numbers()[0].value, 0.0)
         self._paid_worst = paid[-1]
         main = paid[len(beside) : len(beside) + len(parts)]
-        return [replace(one, session=self.on_imputed(one.session)) for one in main]
+        return [replace(one, session=self._on_imputed(one.session)) for one in main]
 
     def _promise(self, *events: Event) -> None:
         """Keep what the answer will promise by itself, and warn if that is little."""
@@ -467,7 +464,7 @@ class Asking:
         half = (bounds[1] - bounds[0]) / 2
         boxes = ((times, interval(times)) for times in _TIMES)
         enough = next((t for t, (low, high) in boxes if high - low <= half), _TIMES[-1])
-        if any(part.is_smooth for part in self._parts):
+        if self.is_smooth:
             # Noise for filled cells falls with the square of epsilon, about: so does its scale.
             enough = math.sqrt(enough)
         spent = math.fsum(part.cost.amount for part in self._parts)
