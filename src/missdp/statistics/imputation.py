@@ -159,19 +159,6 @@ class KNNImputation:
             raise SchemaError(f"{name!r} is numeric: impute it by 'mean', or declare it ordinal")
         return how
 
-    def check(self, schema: Schema) -> Metric:
-        """Check the parameters against a schema and return the public metric."""
-        for name in self.impute:
-            check_range(schema[name])
-            self.aggregate_of(name, schema)
-            self.default_of(name, schema)
-        together = schema.rule_set.not_everywhere(self.impute) if len(self.impute) > 1 else ()
-        assert isinstance(self.match_on, Mapping)  # made one
-        return build_metric(
-            schema, match_on=self.match_on, group=tuple(self.group), metric=self.metric,
-            together=together,
-        )  # fmt: skip
-
     def default_of(self, name: str, schema: Schema) -> float:
         """Return the public stand-in for absent donors: a value (numeric) or a code."""
         attribute, given = schema[name], self.default or {}
@@ -189,13 +176,27 @@ class KNNImputation:
         return 1 / self.k if self.aggregate_of(name, schema) == "mean" else 1.0
 
     def change(self, schema: Schema) -> NearestNeighbours:
-        """Return the change that imputes rows of a schema; see `Session.on`."""
-        metric = self.check(schema)
-        fills = tuple(
-            (name, self.aggregate_of(name, schema), self.default_of(name, schema))
-            for name in self.impute
-        )
-        return NearestNeighbours(fills=fills, k=self.k, metric=metric)
+        """Return the change that imputes rows of a schema; see `Session.on`.
+
+        Raises
+        ------
+        SchemaError
+            If the schema has no such attribute, or an attribute cannot be imputed this way.
+        UnprovenError
+            If the public domain is too large for the sensitivity bound.
+        """
+        fills = []
+        for name in self.impute:
+            check_range(schema[name])
+            how = self.aggregate_of(name, schema)
+            fills.append((name, how, self.default_of(name, schema)))
+        together = schema.rule_set.not_everywhere(self.impute) if len(self.impute) > 1 else ()
+        assert isinstance(self.match_on, Mapping)  # made one
+        metric = build_metric(
+            schema, match_on=self.match_on, group=tuple(self.group), metric=self.metric,
+            together=together,
+        )  # fmt: skip
+        return NearestNeighbours(fills=tuple(fills), k=self.k, metric=metric)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
