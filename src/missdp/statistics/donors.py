@@ -89,8 +89,32 @@ def build_metric(
 ) -> Metric:
     """Build the tables from public facts; refuse what the exact sensitivity bound cannot take.
 
-    ``match_on`` has weights; of ``together`` some may not be applicable; see `KNNImputation`.
+    Parameters
+    ----------
+    schema : Schema
+        Public facts about the attributes.
+    match_on : mapping of str to float
+        Attributes that donors are matched on, with their weights.
+    group : tuple of str
+        Attributes on which donors must agree exactly.
+    metric : {"gower", "euclidean"}
+        See `KNNImputation`.
+    together : tuple of str, default ()
+        Attributes that are filled together and that may not be applicable.
 
+    Returns
+    -------
+    Metric
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range.
+    UnprovenError
+        If the public domain is too large for the exact sensitivity bound.
+
+    Examples
+    --------
     >>> from missdp import Ordinal, Schema
     >>> schema = Schema((Ordinal(name="grade", levels=("low", "mid", "high")),))
     >>> metric = build_metric(schema, match_on={"grade": 1.0}, group=(), metric="gower")

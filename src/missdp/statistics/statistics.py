@@ -261,9 +261,9 @@ def run_queries(
         If the questions together do not fit into the budget. Nothing is charged then, and nothing
         is read.
     ParameterError
-        If public facts refuse a question: if it does not fit the schema, if a cell that it reads
-        may be missing and is not filled, or if the groups of ``by`` are imputed and noise is
-        expected to hide a group of 10,000 rows.
+        If public facts refuse a question. The question may not fit the schema, or read a cell that
+        may be missing and is not filled. Or the groups of ``by`` are imputed, and noise is expected
+        to hide a group of 10,000 rows.
 
     Examples
     --------
