@@ -1019,8 +1019,6 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/statistics/test_table_rows.py"),
     ("statistics", "a query reads an attribute that it did not name", "if name not in self._reads:\n", "if False:\n",
      "tests/statistics/test_table_rows.py"),
-    ("statistics", "a release for which no noise can be drawn is charged", "                session.preview(part.query, part.cap)\n", "                pass\n",
-     "tests/statistics/test_refusals.py"),
     ("statistics", "rounding of averages is not counted", "rounding = 2.0 * query.dimension\n", "rounding = 0.0\n",
      "tests/statistics/test_table_rows.py"),
     ("statistics", "an imputation of any type is applied", "if type(change) not in known:", "if hasattr(change, \"fill\"):\n            return self._imputed(change)\n        if type(change) not in known:",
