@@ -28,7 +28,12 @@ from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Cost, Filter
 from missdp.datasets import yrbss
 from missdp.errors import WeakGuaranteeWarning
-from missdp.statistics import ImputedStatistics, QueryRequest, run_query
+from missdp.statistics import (
+    ImputedStatistics,
+    KNNImputation,
+    Statistic,
+    run_queries,
+)
 from missdp.statistics.smooth import Bounded, _plans
 from missdp.testing import RecordingNoise
 
@@ -46,13 +51,13 @@ SCHEMA = Schema(
     )
 )
 ASKED = {
-    "mean": {"statistic": "mean", "of": "income"},
-    "mean of women": {"statistic": "mean", "of": "income", "where": "sex = 'f'"},
-    "share": {"statistic": "proportion", "of": "income >= 60"},
-    "count": {"statistic": "count", "where": "income >= 60"},
-    "sum": {"statistic": "sum", "of": "income", "where": "age < 40"},
+    "mean": Statistic("mean", ("income",)),
+    "mean of women": Statistic("mean", ("income",), where="sex = 'f'"),
+    "share": Statistic("proportion", ("income >= 60",)),
+    "count": Statistic("count", where="income >= 60"),
+    "sum": Statistic("sum", ("income",), where="age < 40"),
 }
-FILL = {"impute": "income", "match": "age,sex,school"}
+FILL = KNNImputation(impute="income", match_on=("age", "sex", "school"))
 
 
 def draw(rows, rng):
@@ -82,9 +87,9 @@ def truth(frame, name):
     return float(found[name.split()[0]]())
 
 
-def asked(table, name, epsilon, **how):
-    request = QueryRequest(**FILL, **ASKED[name], epsilon=epsilon, **how)
-    return run_query(table, request, budget=Filter(epsilon * (1 + 1e-9)))
+def asked(table, name, epsilon):
+    budget = Filter(epsilon * (1 + 1e-9))
+    return run_queries(table, FILL, [ASKED[name]], epsilon=epsilon, budget=budget)[0]
 
 
 def coverage(rows, runs, epsilons, laws, names):
@@ -109,12 +114,12 @@ def coverage(rows, runs, epsilons, laws, names):
                 print(f"{about}  half width {half[0]:.4g}, of noise alone {half[1]:.4g}")
 
 
-SURVEY = {"impute": "strength_training_7d", "match": "age,gender,grade"}
-HOURS = {"impute": "hours-per-week", "match": "age,sex,marital-status"}
+SURVEY = KNNImputation(impute="strength_training_7d", match_on=("age", "gender", "grade"))
+HOURS = KNNImputation(impute="hours-per-week", match_on=("age", "sex", "marital-status"))
 
 
 def tables():
-    """Three tables with holes, how they are filled, and questions: name to request and scale."""
+    """Yield three tables with missing cells, how they are filled, and what questions are of."""
     rng = np.random.default_rng(7)
     made_up = Table.read(with_holes(draw(10_000, rng), "mar", rng), SCHEMA)
     yield "made up", made_up, FILL, ("income", "income >= 60")
@@ -122,38 +127,34 @@ def tables():
     yield "adult", table("adult", "mar_0.35"), HOURS, ("hours-per-week", "`hours-per-week` >= 45")
 
 
-def questions(fill, of):
-    """What is asked of a table."""
+def questions(of):
+    """Return what is asked of a table."""
     name, condition = of
-    quoted = f"`{name}`" if "-" in name else name
-    about = {
-        "mean": {"statistic": "mean", "of": quoted},
-        "share": {"statistic": "proportion", "of": condition},
-        "count": {"statistic": "count", "where": condition},
-        "sum": {"statistic": "sum", "of": quoted},
-        "histogram": {"statistic": "histogram", "of": quoted},
+    return {
+        "mean": Statistic("mean", (name,), uncertainty="noise"),
+        "share": Statistic("proportion", (condition,), uncertainty="noise"),
+        "count": Statistic("count", where=condition, uncertainty="noise"),
+        "sum": Statistic("sum", (name,), uncertainty="noise"),
+        "histogram": Statistic("histogram", (name,), uncertainty="noise"),
     }
-    how = {"epsilon": 1.0, "uncertainty": "noise"}
-    return {kind: QueryRequest(**fill, **facts, **how) for kind, facts in about.items()}
 
 
-def oracle(rows, schema, request, kind, epsilon, plans=None):
+def oracle(profile, rows, attribute, kind, epsilon, plans=None):
     """Half width of whoever spends everything on the answer, and knows the scale of its noise.
 
     Of means and shares: on the sum or count that is divided, nine tenths or .85 of epsilon; the
     divisor costs nothing more. With ``plans``, the shortest of the library's noise, of those.
     """
-    attribute = schema[request.imputation(schema).impute[0]]
     half, whole = (attribute.upper - attribute.lower) / 2, max(abs(attribute.upper), 1e-9)
     facts = {"mean": (0.9, 2, half), "sum": (1, (2 * half) / whole, whole), "share": (0.85, 1, 1.0)}
     part, donee, own = facts.get(kind, (1, 2 if kind == "histogram" else 1, 1.0))
     size = attribute.size if kind == "histogram" else 1
     level = 1 - 0.05 / size
     made = plans or [plan_lomax(epsilon * part, donee=float(donee), dimension=size)]
-    unit = own / len(rows) if kind in ("mean", "share") else own
+    unit = own / rows if kind in ("mean", "share") else own
 
     def width(noise):
-        bound = rows.profile.smooth_bound(own=1.0, donee=float(donee), beta=noise.beta)
+        bound = profile.smooth_bound(own=1.0, donee=float(donee), beta=noise.beta)
         scale = noise.alpha if plans else 1.0  # Lomax noise has it in its quantile
         return noise.quantile(level) * bound / scale * unit
 
@@ -178,14 +179,14 @@ def noiseless(rows, imputation, question):
     return np.atleast_1d(getattr(found, "values", getattr(found, "value", None)))
 
 
-def one_setting(rows, schema, request, kind, epsilon, runs):
+def one_setting(rows, imputation, question, kind, epsilon, runs):
     """How wide intervals are, how often they hold the noiseless answer, and by what it is off."""
-    imputation, question = request.imputation(schema), request.question(schema)
     exact = noiseless(rows, imputation, question)
     asked = ImputedStatistics(rows, imputation, budget=Filter(1e9))
-    known = asked._session._rows.rows.cells(asked._change)
+    profile = asked._session._rows.rows.ways(asked._change).profile
+    known = profile, len(rows), rows.schema[imputation.impute[0]]
     cost = Cost(currency="pure", amount=epsilon)
-    best, halves, held, errors = oracle(known, schema, request, kind, epsilon), [], 0, []
+    best, halves, held, errors = oracle(*known, kind, epsilon), [], 0, []
     for _ in range(runs):
         answer = asked.answer(question, cost)
         intervals = np.array(getattr(answer, "intervals", None) or [answer.interval])
@@ -193,10 +194,10 @@ def one_setting(rows, schema, request, kind, epsilon, runs):
         held += bool(((intervals[:, 0] <= exact) & (exact <= intervals[:, 1])).all())
         halves.append(float(np.median(intervals[:, 1] - intervals[:, 0]) / 2))
         errors.append(float(np.median(np.abs(value - exact))))
-    size = schema[imputation.impute[0]].size if kind == "histogram" else 1
+    size = known[2].size if kind == "histogram" else 1
     part = {"mean": 0.8, "share": 0.8}.get(kind, 1.0)  # as the library spends it, noise alone
     plans = list(_plans(epsilon * part, own=1.0, donee=1.0, dimension=size))
-    chosen = oracle(known, schema, request, kind, epsilon, plans)
+    chosen = oracle(*known, kind, epsilon, plans)
     return {
         "oracle": best, "half": statistics.median(halves), "chosen": chosen, "runs": runs,
         "held": held / runs, "error": statistics.median(errors),
@@ -207,12 +208,12 @@ def width(runs, epsilons):
     """Measure what is lacking in the file of results, and print the table."""
     found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name, rows, fill, of in tables():
-        for kind, request in questions(fill, of).items():
+        for kind, question in questions(of).items():
             for epsilon in epsilons:
                 key = f"{name}, {kind}, {epsilon:g}"
                 if key not in found:
                     many = runs if epsilon == 1 else runs // 10
-                    found[key] = one_setting(rows, rows.schema, request, kind, epsilon, many)
+                    found[key] = one_setting(rows, fill, question, kind, epsilon, many)
                     RESULTS.write_text(json.dumps(found, indent=1) + "\n")
                 f = found[key]
                 print(

@@ -33,7 +33,7 @@ from _data import SHARED, table
 import missdp
 from missdp import AllPairs, Categorical, Filter, Numeric, Schema, Table
 from missdp.evaluate import marginal_distance
-from missdp.statistics import QueryRequest, run_query
+from missdp.statistics import KNNImputation, Statistic, run_queries
 from missdp.synth import AIM, MST
 
 RESULTS = Path(__file__).parent / "results" / "rows_and_epsilon.json"
@@ -48,7 +48,7 @@ FAMILIES = {
     "all-pairs": lambda epsilon: AllPairs(epsilon=epsilon, delta=DELTA),
 }
 TITLES = {"margins": "margins", "aim": "AIM", "mst": "MST", "all-pairs": "AllPairs"}
-HOURS, NEAR = "hours-per-week", "education-num,sex"
+HOURS, NEAR = "hours-per-week", ("education-num", "sex")
 
 
 def adult():
@@ -123,12 +123,11 @@ def fitted(truth, private, family, epsilon):
 
 def asked(truth, private, epsilon, answers):
     """Errors of answers of ``query``, and half the widths of their error bars."""
-    request = QueryRequest(
-        impute=HOURS, match=NEAR, statistic="mean", of=HOURS, epsilon=float(epsilon)
-    )
+    filled, mean = KNNImputation(impute=HOURS, match_on=NEAR), Statistic("mean", (HOURS,))
+    spent = float(epsilon)
     exact, errors, halves = truth.values(HOURS).mean(), [], []
     for _ in range(answers):
-        answer = run_query(private, request, budget=Filter(float(epsilon)))
+        (answer,) = run_queries(private, filled, [mean], epsilon=spent, budget=Filter(spent))
         errors.append(round(float(answer.value - exact), 4))
         halves.append(round((answer.interval[1] - answer.interval[0]) / 2, 4))
     return {"errors": errors, "halves": halves}

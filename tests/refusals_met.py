@@ -15,7 +15,7 @@ from missdp.evaluate import combine_estimates
 from missdp.files import check_outputs
 from missdp.schema import Always, Determined, Never, NotApplicable
 from missdp.serialization import sealed
-from missdp.statistics import CustomQuery, KNNImputation, QueryRequest, open_table, run_query
+from missdp.statistics import CustomQuery, KNNImputation, Statistic, open_table, run_queries
 from missdp.synth.registry import synthesizer_named
 from missdp.table import draft_schema
 from missdp.table.memory import memory_limit
@@ -55,9 +55,10 @@ def fits(rows=ROWS, **parameters):
     return AllPairs(**{"epsilon": 1.0, **parameters}).fit(rows, schema=SCHEMA)
 
 
-def asks(**question):
-    known = {"impute": "age", "match": "sex", "statistic": "mean", "of": "age", "epsilon": 1.0}
-    return run_query(reads(), QueryRequest(**known | question), budget=Filter(1.0))
+def asks(epsilon=1.0, **question):
+    asked = Statistic(**{"kind": "mean", "of": ("age",)} | question)
+    filled = KNNImputation(impute="age", match_on="sex")
+    return run_queries(reads(), filled, [asked], epsilon=epsilon, budget=Filter(1.0))
 
 
 def oldest(rows):
@@ -169,10 +170,10 @@ CASES = [
     existing_rows,
     model_of_another_release,
     # questions
-    lambda: asks(of="sex"),
+    lambda: asks(of=("sex",)),
     lambda: asks(where="age >> 5"),
-    lambda: asks(statistic="median"),
-    lambda: asks(statistic="variance", uncertainty="worst-case"),
+    lambda: asks(kind="median"),
+    lambda: asks(kind="variance", uncertainty="worst-case"),
     lambda: asks(by="sex", uncertainty="worst-case"),
     lambda: asks(epsilon=2.0),
     # guarantees

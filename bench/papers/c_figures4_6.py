@@ -46,7 +46,7 @@ from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Cost, Filter
 from missdp.errors import WeakGuaranteeWarning
 from missdp.statistics import ImputedStatistics, KNNImputation
-from missdp.statistics.imputed_rows import ImputationResult, ImputedRows
+from missdp.statistics.imputed_rows import ImputedRows
 from missdp.statistics.row_queries import RowCounts
 from missdp.statistics.smooth import SmoothNoise, calibrate_smooth_noise, reference_bound
 from missdp.statistics.table_rows import open_table
@@ -215,8 +215,8 @@ def _hours_missing(table: Table) -> np.ndarray:
 # --- Asking.
 
 
-def asked(case: Case, table: Table) -> tuple[dict[str, ImputedStatistics], Any]:
-    """One statistics object per method, and the imputed rows."""
+def asked(case: Case, table: Table) -> tuple[dict[str, ImputedStatistics], Any, Any]:
+    """Return one statistics object per method, the imputed rows, and the profile of donors."""
     budget, complete = Filter(1e12), table.take(~table.mask(case.target))
     made = {
         "ignored": ImputedStatistics(complete, None, budget=budget),
@@ -224,11 +224,11 @@ def asked(case: Case, table: Table) -> tuple[dict[str, ImputedStatistics], Any]:
     }
     made["no noise"] = made["ours"]
     ours = made["ours"]
-    cells = ours._session._rows.rows.cells(ours._change)
-    ways = cells.ways  # what others do takes the first of equally near donors
-    first = cells.ways.columns[case.target].where(ways.start[ways.lists])
-    columns = {case.target: replace(first, rows=ways.rows)}
-    return made, ImputedRows(table, ImputationResult(columns, profile=cells.profile))
+    ways = ours._session._rows.rows.ways(ours._change)
+    # What others do takes the first of equally near donors.
+    first = ways.columns[case.target].where(ways.start[ways.lists])
+    filled = ImputedRows(table, {case.target: replace(first, rows=ways.rows)})
+    return made, filled, ways.profile
 
 
 def by_global_sensitivity(
@@ -312,8 +312,8 @@ def repetition(
     case: Case, epsilons: tuple[float, ...], rng: np.random.Generator
 ) -> tuple[list[tuple], Any]:
     table = case.hidden(rng)
-    made, filled = asked(case, table)
-    profile, most = filled.profile, int(table.mask(case.target).sum())
+    made, filled, profile = asked(case, table)
+    most = int(table.mask(case.target).sum())
     models = {epsilon: modelled(case, table, epsilon, rng) for epsilon in epsilons}
     target, age = case.table.schema[case.target], case.table.values("age")
     found = []

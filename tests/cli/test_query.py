@@ -157,10 +157,10 @@ def _held(monkeypatch):
     monkeypatch.setattr(statistics, "ImputedStatistics", seeded)
     answer, held = statistics.run_queries, []
 
-    def both(rows, request, *, budget, data, schema, **how):
+    def both(rows, *asked, budget, data, schema, **how):
         whole = Table.read(data, Schema.from_toml(schema))
-        lean = answer(rows, request, budget=budget, **how)
-        full = answer(whole, request, budget=type(budget)(99.0), **how)
+        lean = answer(rows, *asked, budget=budget, **how)
+        full = answer(whole, *asked, budget=type(budget)(99.0), **how)
         assert [a.to_dict() for a in lean] == [a.to_dict() for a in full]
         held.append({n: rows.column(n).values is not None for n in rows.schema.names})
         return lean

@@ -12,12 +12,7 @@ from missdp.accounting import Filter, Guarantee, PureEvent, releases
 from missdp.session import Session
 from missdp.statistics import ImputedStatistics
 from missdp.statistics.groups import OfEachGroup
-from missdp.statistics.imputed_rows import (
-    ImputationResult,
-    ImputedRows,
-    Rows,
-    with_one_kind_of_missing,
-)
+from missdp.statistics.imputed_rows import ImputedRows, Rows, with_one_kind_of_missing
 from missdp.statistics.row_queries import QUANTA
 from missdp.statistics.smooth import Bounded
 from missdp.statistics.table_rows import ChosenRows
@@ -25,22 +20,20 @@ from missdp.testing import Answer, RecordingNoise, undercharges
 
 
 def prepared(knn, table):
-    """What an imputation makes of the rows: ways to fill them and profile."""
+    """Return the ways to fill the rows, with the profile of an imputation."""
     how = knn.change(table.schema)
-    return how.fill(
-        Rows(ImputedRows(with_one_kind_of_missing(table), ImputationResult()), how.reads)
-    )
+    return how.fill(Rows(ImputedRows(with_one_kind_of_missing(table)), how.reads))
 
 
 def filled(knn, table):
     """Rows as they are filled in the first of their ways."""
-    ways = prepared(knn, table).ways
+    ways = prepared(knn, table)
     came, first = with_one_kind_of_missing(table), ways.start[ways.lists]
     columns = {}
     for name, column in ways.columns.items():
         holes = came.codes(name)[ways.rows] >= came.schema[name].missing_code
         columns[name] = replace(column.where(first[holes]), rows=ways.rows[holes])
-    return ImputedRows(came, ImputationResult(columns))
+    return ImputedRows(came, columns)
 
 
 def totals(answer):
@@ -93,7 +86,8 @@ def as_released(exact):
 
 
 def nothing_is_read():
-    return mock.patch.object(ChosenRows, "cells", side_effect=AssertionError("read"))
+    unread = mock.PropertyMock(side_effect=AssertionError("read"))
+    return mock.patch.object(ChosenRows, "cells", unread)
 
 
 # Every kind of question, on imputed attributes and on others.

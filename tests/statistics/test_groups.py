@@ -19,12 +19,11 @@ from missdp.statistics import (
     EachLevel,
     ImputedStatistics,
     KNNImputation,
-    QueryRequest,
     RowCounts,
+    Statistic,
     check_queries,
     open_table,
     run_queries,
-    run_query,
 )
 from missdp.statistics.groups import OfEachGroup
 from missdp.statistics.noisy import noisy_numbers
@@ -143,14 +142,12 @@ def test_intervals_of_groups_are_near_that_of_the_table():
     table = survey()
 
     def width(by):
-        request = QueryRequest(
-            impute="income", match="age", statistic="mean", of="income", by=by, epsilon=1.0
-        )
-        found = run_query(table, request, budget=Filter(1.0))
+        asked = [Statistic("mean", ("income",), by=by)]
+        (found,) = run_queries(table, KNN_OF_SURVEY, asked, epsilon=1.0, budget=Filter(1.0))
         intervals = found.intervals if by else (found.interval,)
         return np.median([high - low for low, high in intervals])
 
-    whole, groups = (np.median([width(by) for _ in range(5)]) for by in ("", "region"))
+    whole, groups = (np.median([width(by) for _ in range(5)]) for by in (None, "region"))
     assert groups < 4 * len(REGIONS) * whole
 
 
@@ -221,7 +218,7 @@ def test_the_sensitivity_kit_checks_groups():
     assert check_sensitivity(run, pairs=[(table, table.take(keep))])
 
 
-def imputed_groups(levels, epsilon, statistic):
+def imputed_groups(levels, statistic):
     names = tuple(f"j{i}" for i in range(levels))
     schema = Schema(
         (
@@ -232,27 +229,26 @@ def imputed_groups(levels, epsilon, statistic):
     )
     cells = {"job": ["j0", None, "j1"] * 20, "age": [1, 2, 2] * 20, "income": [1.0, 5.0, None] * 20}
     of = "income > 3" if statistic == "proportion" else "income"
-    request = QueryRequest(
-        impute="income,job", match="age", statistic=statistic, of=of, by="job", epsilon=epsilon
-    )
-    return Table.read(pd.DataFrame(cells), schema), request
+    knn = KNNImputation(impute=("income", "job"), match_on="age")
+    return Table.read(pd.DataFrame(cells), schema), knn, Statistic(statistic, (of,), by="job")
 
 
 @pytest.mark.parametrize(("statistic", "width"), [("mean", r"\d\d+"), ("proportion", r"[\d.]+")])
 def test_groups_that_noise_hides_are_refused_publicly(statistic, width):
     """By the cost, the levels and the bounds alone: nothing is read and nothing is charged."""
-    table, request = imputed_groups(60, 0.2, statistic)
+    table, knn, groups = imputed_groups(60, statistic)
     budget = Filter(1.0)
     said = rf"group of 10,000 rows by up to about {width} \(95 %\), .* ask missdp estimate"
     with nothing_is_read(), refuses(ParameterError, said):
-        run_query(table, request, budget=budget)
+        run_queries(table, knn, [groups], epsilon=0.2, budget=budget)
     assert budget.events == ()
-    everyone = replace(request, by="")
+    everyone = replace(groups, by=None)
     with nothing_is_read(), refuses(ParameterError, said):
-        run_queries(table, [everyone, request], budget=budget)
+        run_queries(table, knn, [everyone, groups], epsilon=0.4, budget=budget)
     assert budget.events == ()
     with refuses(ParameterError, said):
-        check_queries(table, [everyone, request])
-    check_queries(table, [everyone])
-    table, request = imputed_groups(3, 1.0, statistic)
-    assert len(run_query(table, request, budget=budget).values) == 3
+        check_queries(table, knn, [everyone, groups], epsilon=0.4)
+    check_queries(table, knn, [everyone], epsilon=0.2)
+    table, knn, groups = imputed_groups(3, statistic)
+    (answer,) = run_queries(table, knn, [groups], epsilon=1.0, budget=budget)
+    assert len(answer.values) == 3

@@ -19,10 +19,11 @@ from missdp.statistics import (
     Histogram,
     ImputedStatistics,
     KNNImputation,
-    QueryRequest,
     Statistic,
     open_table,
-    run_query,
+    read_imputation,
+    read_questions,
+    run_queries,
 )
 from missdp.statistics.asking import share
 from missdp.statistics.statistics import _cost_of
@@ -92,16 +93,18 @@ def test_every_table_has_an_answer(rows):
 BAD_IMPUTATIONS = {
     "impute": [(), 3, [3], "age", "nobody"], "match_on": [(), {"age": 0.0}, {"age": "x"}, "income"],
     "k": [0, 1.5, True, 1001], "metric": ["manhattan"], "group": ["age", 3],
-    "aggregate": ["median", "majority", {"age": "mean"}], "partition": [{"age": "x"}, {"sex": 1}],
+    "aggregate": ["median", "majority", {"age": "mean"}],
     "default": [{"income": None}, {"income": 101}, {"age": 1}],
 }  # fmt: skip
 BAD_STATISTICS = {
     "table": ["x", None], "imputation": ["x", 3], "budget": [None, 1.0],
     "confidence": ["x", 1.0, 0.4], "undeclared": ["perhaps"],
 }  # fmt: skip
-BAD_REQUESTS = {
-    "impute": [3, "nobody"], "match": ["income", "nobody", 3], "statistic": ["mode", "median"],
-    "of": ["", "income, hours", "age", "sex", "nobody", "`income"], "epsilon": ["x", 0.0, math.nan],
+BAD_TEXTS = {
+    "impute": ["nobody", "`income", ""], "match": ["income", "nobody"],
+    "text": ["mode(income)", "median(income)", "mean()", "mean(income, hours)", "mean(age)",
+             "mean(sex)", "mean(nobody)", "mean(`income)", "share()"],
+    "epsilon": ["x", 0.0, math.nan],
     "where": ["age >", 3, "age >> 5", "(" * 5000 + "age=1" + ")" * 5000, "not " * 5000 + "age=1"],
     "k": [0], "group": ["nobody"], "uncertainty": ["rubin", ""],
 }  # fmt: skip
@@ -117,7 +120,13 @@ BAD_COSTS = [
     {"epsilon": math.nan}, {"rho": -1.0},
 ]  # fmt: skip
 ONE = Cost(currency="pure", amount=1.0)
-MEAN = {"impute": "income", "match": "age", "statistic": "mean", "of": "income", "epsilon": 1.0}
+
+
+def asks_in_text(budget, text="mean(income)", *, epsilon=1.0, where="", uncertainty=None, **how):
+    """Ask one question, and say in text how missing cells are filled."""
+    asked = read_questions([text], SCHEMA, where=where, uncertainty=uncertainty)
+    imputation = read_imputation(SCHEMA, **{"impute": "income", "match": "age", **how})
+    return run_queries(TIES, imputation, asked, epsilon=epsilon, budget=budget)[0]
 
 
 def asks_of(kind, name, bad, budget):
@@ -127,8 +136,8 @@ def asks_of(kind, name, bad, budget):
         return ImputedStatistics(TIES, KNNImputation(**said), budget=budget)
     if kind == "statistics":
         return ImputedStatistics(**{**facts, name: bad})
-    if kind == "request":
-        return run_query(TIES, QueryRequest(**{**MEAN, name: bad}), budget=budget)
+    if kind == "text":
+        return asks_in_text(budget, **{name: bad})
     if kind == "question":
         return ImputedStatistics(**facts).answer(Statistic(*bad), ONE)
     return ASKS[name](ImputedStatistics(**facts), **bad)
@@ -140,7 +149,7 @@ def said(kind, bad):
 
 BAD = [
     *said("imputation", BAD_IMPUTATIONS), *said("statistics", BAD_STATISTICS),
-    *said("request", BAD_REQUESTS),
+    *said("text", BAD_TEXTS),
     *said("question", {"": BAD_QUESTIONS}), *said("cost", dict.fromkeys(ASKS, BAD_COSTS)),
 ]  # fmt: skip
 
@@ -154,7 +163,7 @@ def test_what_is_wrong_is_refused_in_one_line_and_costs_nothing():
         assert budget.events == ()
     for kind in ("variance", "standard_deviation", "correlation", "histogram"):
         with pytest.raises(UnprovenError, match="count, proportion, mean, sum"):
-            QueryRequest(**{**MEAN, "statistic": kind}, uncertainty="worst-case")
+            Statistic(kind, ("income",), uncertainty="worst-case")
     with pytest.raises(UnprovenError, match="without groups only"):
         Statistic("mean", of=("income",), by="sex", uncertainty="worst-case")
 
@@ -167,7 +176,7 @@ def test_a_function_of_the_whole_table_reads_no_filled_cells_and_costs_nothing()
     """An average over ways to fill rows is known of sums of what each row adds alone."""
     budget = Filter(1.0)
     filled = open_table(TIES, budget=budget).on(KNN.change(SCHEMA))
-    query = CustomQuery(function=income_alone, reads={"income"}, sensitivity=10, change=10)
+    query = CustomQuery(function=income_alone, reads={"income"}, sensitivity=10)
     said = r"^a CustomQuery cannot .*ask RowCounts or RowSums instead$"
     with pytest.raises(UnprovenError, match=said):
         filled.measure(query, ONE)
@@ -218,18 +227,18 @@ def test_bounds_that_floating_point_cannot_square_are_refused_before_the_charge(
 
 def test_every_statistic_spends_its_epsilon_or_nothing():
     for facts in (
-        {"where": "age < 2"}, {"statistic": "count", "of": "", "where": "income > 5"},
-        {"statistic": "proportion", "of": "income > 5", "uncertainty": "worst-case"},
-        {"statistic": "sum", "uncertainty": "worst-case"}, {"statistic": "variance", "k": 3},
-        {"statistic": "standard_deviation"}, {"statistic": "correlation", "of": "income, hours"},
-        {"statistic": "histogram"}, {"of": "hours", "where": "age = 1"},
+        {"where": "age < 2"}, {"text": "count()", "where": "income > 5"},
+        {"text": "share(income > 5)", "uncertainty": "worst-case"},
+        {"text": "sum(income)", "uncertainty": "worst-case"}, {"text": "variance(income)", "k": 3},
+        {"text": "sd(income)"}, {"text": "correlation(income, hours)"},
+        {"text": "histogram(income)"}, {"text": "mean(hours)", "where": "age = 1"},
         {"match": "hours", "group": "age"},
     ):  # fmt: skip
-        request, budget, poor = QueryRequest(**{**MEAN, **facts}), Filter(1.0), Filter(0.9)
+        budget, poor = Filter(1.0), Filter(0.9)
         with pytest.raises(BudgetExceededError, match="nothing was"):
-            run_query(TIES, request, budget=poor)
+            asks_in_text(poor, **facts)
         assert poor.events == ()
-        answer = run_query(TIES, request, budget=budget)
+        answer = asks_in_text(budget, **facts)
         assert answer.guarantee.epsilon == pytest.approx(1.0)
         assert budget.remaining_epsilon == pytest.approx(0.0, abs=1e-9)
         assert answer.intervals if isinstance(answer, Histogram) else answer.interval

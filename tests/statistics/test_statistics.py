@@ -79,7 +79,7 @@ ASKS = {
 @cache
 def in_all_ways():
     """Row numbers, incomes and weights of all rows, those that are filled once for each way."""
-    ways = prepared(KNN, TABLE).ways
+    ways = prepared(KNN, TABLE)
     many = np.diff(ways.start)[ways.lists]
     drawn = [np.arange(*ways.start[one : one + 2]) for one in ways.lists]
     fixed = np.setdiff1d(np.arange(len(TABLE)), ways.rows)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-import tracemalloc
 import warnings
 from fractions import Fraction
-from pathlib import Path
 from threading import Event, Thread
 
 import numpy as np
@@ -32,17 +30,17 @@ from missdp.session.session import Reservation
 from missdp.statistics import (
     CustomQuery,
     EachLevel,
+    KNNImputation,
     ObservedOn,
     RowCounts,
     RowSums,
-    imputed_rows,
     open_table,
-    table_rows,
 )
-from missdp.statistics.imputed_rows import ImputationResult, ImputedCells, ImputedRows, Rows, Ways
+from missdp.statistics.imputation import NearestNeighbours
+from missdp.statistics.imputed_rows import ImputedCells, ImputedRows, Rows, Ways
 from missdp.statistics.row_queries import QUANTA, frozen
 from missdp.statistics.smooth import Bounded, calibrate_smooth_noise
-from missdp.statistics.table_rows import ChosenRows, TableRows, register_imputation, smooth_epsilon
+from missdp.statistics.table_rows import ChosenRows, smooth_epsilon
 from missdp.table.encode import Column
 from missdp.testing import RecordingNoise, log_ratio
 from refusing import refuses
@@ -70,7 +68,7 @@ def opened(rows=None, **more):
 
 
 def as_they_came(rows=None):
-    return ImputedRows(table() if rows is None else rows, ImputationResult())
+    return ImputedRows(table() if rows is None else rows)
 
 
 def ages(rows):
@@ -207,8 +205,8 @@ def test_all_is_charged_before_anything_is_read(change, monkeypatch):
     def refuse(*_):
         raise AssertionError("read")
 
-    for name, wrong in (("cells", refuse), ("table", property(refuse))):
-        monkeypatch.setattr(ChosenRows, name, wrong)
+    for name in ("cells", "table"):
+        monkeypatch.setattr(ChosenRows, name, property(refuse))
     poor, enough = Filter(1.9), Filter(2.0)
     with pytest.raises(BudgetExceededError):
         change(opened(budget=poor)).reserve_each(*PARTS)
@@ -278,8 +276,10 @@ def test_rows_with_a_value_are_read():
 
 
 def test_a_change_is_computed_once_for_all_parts(monkeypatch):
-    calls, usual = [], Filling.fill
-    monkeypatch.setattr(Filling, "fill", lambda self, rows: calls.append(1) or usual(self, rows))
+    calls, usual = [], NearestNeighbours.fill
+    monkeypatch.setattr(
+        NearestNeighbours, "fill", lambda self, rows: calls.append(1) or usual(self, rows)
+    )
     change, parts = shared(), opened().reserve_each(*PARTS)
     for part in parts:
         part.on(change).measure(COUNT, PURE)
@@ -297,6 +297,10 @@ def test_pure_noise_for_rho_costs_at_most_rho(rho):
     )
 
 
+def replaced(name):
+    return dataclasses.replace(shared(), fills=((name, "nearest", 0.0),))
+
+
 ORDERS = {
     "two imputations": (lambda: (shared(), shared()), ParameterError),
     "observed, then imputed": (lambda: (ObservedOn({"age"}), shared()), ParameterError),
@@ -307,7 +311,11 @@ ORDERS = {
     "imputed groups": (lambda: (shared(), EachLevel("age")), UnprovenError),
     "a function": (lambda: (lambda rows: rows,), ParameterError),
     "a subclass": (lambda: (strange(ObservedOn)(frozenset({"age"})),), ParameterError),
-    "an unregistered type": (lambda: (strange(Filling)(),), ParameterError),
+    "a subclass of an imputation": (
+        lambda: (strange(NearestNeighbours)(**vars(shared())),),
+        ParameterError,
+    ),
+    "an imputation of other attributes": (lambda: (replaced("hats"),), ParameterError),
     "observed on nothing": (lambda: (ObservedOn(()),), ParameterError),
     "an unknown attribute": (lambda: (ObservedOn({"hats"}),), ParameterError),
 }
@@ -322,12 +330,6 @@ def test_changes_in_another_order_raise(name):
         session = session.on(change)
     with pytest.raises(error):
         session.on(last)
-
-
-def test_imputations_are_registered_by_statistics_alone():
-    folder = Path(table_rows.__file__).parent.parent
-    calls = [p.name for p in folder.rglob("*.py") if "register_imputation\n" in p.read_text()]
-    assert calls == ["imputation.py"]
 
 
 def failing(rows):
@@ -422,91 +424,26 @@ class Known:
         return own + donee * 3
 
 
-def twos(rows, profile):
-    every = ImputedCells(np.arange(len(rows)), np.full(len(rows), 2))
-    return ImputationResult({"age": every}, profile=profile)
-
-
-def filling(rows, places, codes):
-    """Fill the ages of these rows, counted from the last one, with these codes."""
-    cells = ImputedCells(len(rows) - 1 - places, codes)
-    return ImputationResult({"age": cells}, profile=Known())
-
-
-def in_ways(rows, places, lists, start):
-    """Fill the ages of these rows in one of two lists of ways."""
+def fills_in_ways(self, rows):
+    """Fill the ages of two rows, in two ways each."""
+    del self, rows
     ways = {"age": ImputedCells(np.arange(4), np.arange(4))}
-    return ImputationResult(profile=Known(), ways=Ways(places, lists, start, ways))
+    return Ways(*map(np.array, ([3, 4], [0, 1], [0, 2, 4])), ways, Known())
 
 
-def another(rows):
-    cells = ImputedCells(np.arange(len(rows)), np.zeros(len(rows), dtype=int))
-    return ImputationResult({"sex": cells}, profile=Known())
+def looking_at(self, rows):
+    del self
+    looking(rows)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Filling:
-    """An imputation of ages for tests; registered while they run."""
-
-    function: object = twos
-    given: tuple = (Known(),)
-    averaged: bool = False
-    imputed: frozenset = frozenset({"age"})
-    reads: frozenset = frozenset()
-
-    def fill(self, rows):
-        return self.function(rows, *self.given)
+def shared():
+    """Ages are filled from rows of the same sex."""
+    return KNNImputation(impute="age", match_on="sex").change(SCHEMA)
 
 
-@pytest.fixture(autouse=True)
-def _registered(monkeypatch):
-    monkeypatch.setattr(table_rows, "_IMPUTATIONS", {*table_rows._IMPUTATIONS})
-    register_imputation(Filling)
-
-
-WRONG = {
-    "no bound": {"given": (None,)},
-    "an error": {"function": looking, "given": ()},
-    "no cells": {
-        "function": lambda rows: ImputationResult({"age": (1, None)}, profile=Known()),
-        "given": (),
-    },
-    "an attribute that it did not name": {"function": another, "given": ()},
-    **{
-        name: {"function": filling, "given": (np.array(places), np.array(codes))}
-        for name, places, codes in (
-            ("other lengths", [3, 2], [0, 0, 0]),
-            ("a row twice", [3, 3], [0, 0]),
-            ("no such row", [-1], [0]),
-            ("a row from the end", [40], [0]),
-            ("far before the first", [30, np.iinfo(np.int64).max], [0, 0]),
-            ("no such code", [3], [99]),
-            ("no whole code", [3], [0.0]),
-        )
-    },
-    **{
-        f"{name}, in several ways": {
-            "function": in_ways,
-            "averaged": True,
-            "given": tuple(map(np.array, ways)),
-        }
-        for name, ways in (
-            ("a row twice", ([3, 3], [0, 1], [0, 2, 4])),
-            ("a row from the end", ([-1, 3], [0, 1], [0, 2, 4])),
-            ("no such row", ([3, 40], [0, 1], [0, 2, 4])),
-            ("no such list", ([3, 4], [0, 2], [0, 2, 4])),
-            ("no way", ([3, 4], [0, 1], [0, 4, 4])),
-            ("lists out of order", ([3, 4], [0, 1], [0, 3, 2])),
-        )
-    },
-}
-
-
-def shared(**facts):
-    return Filling(**facts)
-
-
-def test_imputed_cells_get_noise_by_the_private_bound_and_others_plain_noise():
+def test_imputed_cells_get_noise_by_the_private_bound_and_others_plain_noise(monkeypatch):
+    """A row moves an average by about a million units, and rounding each number by two more."""
+    monkeypatch.setattr(NearestNeighbours, "fill", fills_in_ways)
     with RecordingNoise(0) as noise:
         asked = opened().on(shared())
         asked.measure(COUNT, PURE)
@@ -514,26 +451,25 @@ def test_imputed_cells_get_noise_by_the_private_bound_and_others_plain_noise():
         asked.measure(sexes, PURE)
     ages, sexes = noise.answers
     assert ages.event == PureEvent(epsilon=1.0, label="ages")
-    assert (ages.law.own, ages.law.donee, ages.law.dimension) == (1, 2, 5)
-    assert ages.exact == Bounded((0, 0, 40, 0, 0, 0), 7)
+    own, donee = QUANTA + 2 * 5, 2 * QUANTA
+    assert (ages.law.own, ages.law.donee, ages.law.dimension) == (own, donee, 5)
+    rows = table()
+    counts = np.bincount(np.delete(rows.codes("age"), [3, 4]), minlength=6)[:5] * QUANTA
+    missing = [row for row in (3, 4) if rows.codes("age")[row] == 5]
+    for row in (3, 4):
+        if row in missing:
+            counts[2 * (row - 3) : 2 * (row - 3) + 2] += QUANTA // 2
+        else:
+            counts[rows.codes("age")[row]] += QUANTA
+    assert ages.exact == Bounded((*counts.tolist(), 0), own + 3 * donee)
     assert sexes.event == LaplaceEvent(sensitivity=1, scale=1.0, label="sexes")
     assert sexes.law == Noise("laplace", 1.0)
 
 
-def test_an_average_over_ways_has_noise_for_its_rounding():
-    """A row moves the average by about a million units, and rounding each number by two more."""
-    ways = map(np.array, ([3, 4], [0, 1], [0, 2, 4]))
-    facts = {"function": in_ways, "given": tuple(ways), "averaged": True}
-    with RecordingNoise(0) as noise:
-        opened().on(shared(**facts)).measure(COUNT, PURE)
-    (ages,) = noise.answers
-    assert (ages.law.own, ages.law.donee) == (QUANTA + 2 * 5, 2 * QUANTA)
-    assert ages.exact.bound == QUANTA + 10 + 3 * 2 * QUANTA
-
-
-def test_queries_without_imputed_cells_do_not_impute():
+def test_queries_without_imputed_cells_do_not_impute(monkeypatch):
+    monkeypatch.setattr(NearestNeighbours, "fill", looking_at)
     query = RowCounts(function=one_code, reads={"sex"}, cells=2)
-    asked = opened().on(shared(function=looking, given=()))
+    asked = opened().on(shared())
     assert asked.measure(query, QUIET).values.sum() == 40
 
 
@@ -541,46 +477,23 @@ def oldest(rows):
     return int(rows.codes("age").max(initial=0))
 
 
-@pytest.mark.parametrize("name", WRONG)
-@pytest.mark.parametrize("at_once", [1, 2**20])
-def test_an_imputation_that_fails_says_nothing(name, at_once, monkeypatch):
-    monkeypatch.setattr(imputed_rows, "PART_ROWS", at_once)
-    asked = opened().on(shared(**WRONG[name]))
+def test_an_imputation_that_fails_says_nothing(monkeypatch):
+    monkeypatch.setattr(NearestNeighbours, "fill", looking_at)
+    asked = opened().on(shared())
     with refuses(DataError, "^the imputation of the rows failed$"):
         asked.measure(COUNT, PURE)
 
 
-@pytest.mark.parametrize("kind", [np.uint8, np.uint32, np.int64])
-def test_cells_of_some_rows_are_found_without_a_copy_of_all_row_numbers(kind):
-    rows = np.arange(0, 250, 5, dtype=kind)
-    filled = ImputedCells(rows, np.arange(50))
-    for start, stop in ((0, 256), (7, 31), (5, 10), (6, 9), (246, 10**6), (0, 0)):
-        inside = (rows >= start) & (rows < stop)
-        part = filled.between(start, stop)
-        assert part.rows.tolist() == (rows[inside].astype(int) - start).tolist()
-        assert part.codes.tolist() == np.flatnonzero(inside).tolist()
-    many = ImputedCells(np.arange(10**6, dtype=np.uint32), np.zeros(10**6, dtype=np.uint8))
-    tracemalloc.start()
-    many.between(10, 20)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 10**5
-
-
-def out_of_bounds(rows, odd):
-    holes = np.flatnonzero(rows.mask("income"))
-    cells = ImputedCells(holes, np.zeros(len(holes), dtype=int), np.full(len(holes), odd))
-    return ImputationResult({"income": cells}, profile=Known())
-
-
-@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf, 1e300, 10.5, -5.5])
-def test_filled_values_keep_to_the_bounds_whatever_an_imputation_gives(odd):
-    rows, reads = table().with_missing({"income": np.arange(40) % 3 == 0}), frozenset({"income"})
-    how = Filling(function=out_of_bounds, reads=reads, imputed=reads, given=(odd,))
-    cells = TableRows.of(rows).rows.cells(how)
-    wanted = np.where(rows.mask("income"), 10 if odd > 0 else -5, rows.values("income"))
+def test_some_of_the_rows_have_their_filled_cells():
+    rows = table().with_missing({"income": np.arange(40) % 3 == 0})
+    holes, wanted = np.flatnonzero(rows.mask("income")), rows.values("income").copy()
+    wanted[holes] = np.linspace(-5, 10, len(holes))
+    codes = SCHEMA["income"].encode_values(wanted)
+    cells = ImputedRows(rows, {"income": ImputedCells(holes, codes[holes], wanted[holes])})
     for some, part in ((slice(None), cells), (slice(7, 31), cells.part(7, 31))):
-        assert Rows(part, reads).values("income").tolist() == wanted[some].tolist()
+        view = Rows(part, frozenset({"income"}))
+        assert view.values("income").tolist() == wanted[some].tolist()
+        assert view.codes("income").tolist() == codes[some].tolist()
 
 
 LITTLE = CustomQuery(function=size, sensitivity=10**9)
@@ -601,13 +514,9 @@ REFUSED = [
     ("rho 1e-20 is too little", lambda asked: asked.measure(LITTLE, TINY["zcdp"])),
     ("RowCounts, RowSums", lambda asked: asked.measure(strange(CustomQuery)(**OLDEST), QUIET)),
     ("Noise, or for a Cost", lambda asked: asked.measure(SIZE, strange(Noise)("laplace", 1.0))),
-    ("frozen dataclass", lambda _: register_imputation(Fraction)),
     ("private rows", copy.deepcopy),
     ("pure epsilon or rho", lambda asked: asked.on(shared()).measure(COUNT, GAUSSIAN)),
-    (
-        "private bound",
-        lambda asked: asked.on(shared()).measure(CustomQuery(**OLDEST, change=5), QUIET),
-    ),
+    ("private bound", lambda asked: asked.on(shared()).measure(COUNT, QUIET)),
 ]
 
 
@@ -617,13 +526,6 @@ def test_what_is_refused_is_told_in_one_line_and_charged_nothing(words, ask):
     with refuses(MissDPError, words):
         ask(opened(budget=budget))
     assert budget.events == ()
-
-
-def test_a_query_of_imputed_cells_needs_its_change():
-    asked = opened().on(shared())
-    with pytest.raises(UnprovenError, match="nobody said"):
-        asked.measure(CustomQuery(**OLDEST), PURE)
-    assert np.isfinite(asked.measure(CustomQuery(**OLDEST, change=5), PURE).values[0])
 
 
 def test_a_session_and_its_rows_show_public_facts_only():

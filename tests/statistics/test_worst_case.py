@@ -1,5 +1,6 @@
 """What missing cells could change: bounds over all completions, their price and their coverage."""
 
+from contextlib import contextmanager
 from functools import partial
 from itertools import product
 from unittest import mock
@@ -16,8 +17,10 @@ from missdp import Numeric, Ordinal, Schema, Table
 from missdp.accounting import Filter, LaplaceEvent, releases
 from missdp.errors import BudgetExceededError
 from missdp.schema.logic import Truth
-from missdp.statistics import ImputedStatistics, KNNImputation, table_rows
+from missdp.session import Noise
+from missdp.statistics import ImputedStatistics, KNNImputation
 from missdp.statistics.row_queries import QUANTA
+from missdp.statistics.smooth import SmoothNoise
 from missdp.statistics.worst_case import PLACES, _tally, _total_bounds
 
 KNN = KNNImputation(impute=("income", "car"), match_on=("grade", "sex"))
@@ -41,9 +44,15 @@ def asked(table, imputation=KNN, **more):
     return ImputedStatistics(table, imputation, budget=budget, **more)
 
 
+@contextmanager
 def without_noise():
     """Have answers of `Exact` taken for exact."""
-    return mock.patch.object(table_rows, "_radius", return_value=lambda level: 0.0)
+    none = {"return_value": 0.0}
+    with (
+        mock.patch.object(Noise, "radius", **none),
+        mock.patch.object(SmoothNoise, "radius", **none),
+    ):
+        yield
 
 
 def exact(name, rows, where, of):
@@ -219,5 +228,5 @@ def test_the_complete_statistic_is_covered_when_values_are_missing_for_what_they
     # possible, so half of the runs miss it without.
     facts = {"imputed": False, "confidence": 0.5}
     assert coverage(name, epsilon=0.5, **facts)[1] >= 0.45
-    with mock.patch.object(table_rows.Noise, "radius", return_value=0.0):
+    with mock.patch.object(Noise, "radius", return_value=0.0):
         assert 0.2 < coverage(name, epsilon=1.0, **facts)[1] < 0.8

@@ -28,7 +28,7 @@ from missdp.progress import working
 if TYPE_CHECKING:
     from missdp.cli.charge import Charge, Charged
     from missdp.schema import Schema
-    from missdp.statistics import QueryRequest
+    from missdp.statistics import KNNImputation, Statistic
     from missdp.table import Rows
 
 _FILLED = "Missing values"  # the group of options about them
@@ -69,7 +69,7 @@ def query(
     """
     from missdp.cli.charge import Charge, account_schema, note_unrecorded
     from missdp.cli.rows import rows_at
-    from missdp.statistics import check_queries, close_levels, read_questions
+    from missdp.statistics import check_queries, close_levels, read_imputation, read_questions
     from missdp.table import Table
     from missdp.table.rows import may_refuse
 
@@ -80,31 +80,32 @@ def query(
     rows, charge = rows_at(data, how["table"]), Charge.of_command()
     facts = account_schema(schema, charge)
     facts.refuse_units("a statistic")
-    requests = read_questions(
-        questions,
-        facts,
-        epsilon,
-        impute=how["impute"],
-        match=how["match"],
-        k=how["neighbors"],
-        group=how["within"],
-        where=how["where"],
-        uncertainty=how["interval"],
+    asked = read_questions(questions, facts, where=how["where"], uncertainty=how["interval"])
+    imputation = read_imputation(
+        facts, impute=how["impute"], match=how["match"], group=how["within"], k=how["neighbors"]
     )
-    closed = close_levels(requests, facts)
-    check_queries(Table.without_rows(closed), requests)  # what public facts refuse is not charged
+    closed = close_levels(imputation, asked, facts)
+    # What public facts refuse is not charged.
+    check_queries(Table.without_rows(closed), imputation, asked, epsilon=epsilon)
     # One fact for the ledger and for the printed guarantee, by public facts of all columns.
     refuses = may_refuse(rows) or any(attribute.refuses for attribute in facts)
-    charged = _charged(
-        charge, requests, facts, epsilon, undeclared=how["undeclared"], refuses=refuses
+    charged = _charged(charge, asked, facts, epsilon, undeclared=how["undeclared"], refuses=refuses)
+    _answer(
+        rows,
+        closed,
+        imputation,
+        asked,
+        epsilon,
+        charged,
+        undeclared=how["undeclared"],
+        refuses=refuses,
     )
-    _answer(rows, closed, requests, epsilon, charged, undeclared=how["undeclared"], refuses=refuses)
     note_unrecorded(charge)
 
 
 def _charged(
     charge: Charge | None,
-    requests: Sequence[QueryRequest],
+    questions: Sequence[Statistic],
     facts: Schema,
     epsilon: float,
     *,
@@ -122,7 +123,7 @@ def _charged(
     RUN.note_cost(epsilon)
     if charge is None:
         return None
-    stated = [f"{one.statistic}({one.of}) by {one.by}" for one in requests]
+    stated = [f"{one.kind}({', '.join(one.of)}) by {one.by or ''}" for one in questions]
     events = (PureEvent(epsilon=epsilon),)
     charged = charge.stating(questions=stated).start(events, facts, conditions)
     RUN.note_charge()
@@ -132,7 +133,8 @@ def _charged(
 def _answer(
     rows: Rows,
     facts: Schema,
-    requests: Sequence[QueryRequest],
+    imputation: KNNImputation | None,
+    questions: Sequence[Statistic],
     epsilon: float,
     charged: Charged | None,
     *,
@@ -146,11 +148,13 @@ def _answer(
 
     budget = Filter(epsilon)
     with working("reading the rows") as progress:
-        table = Table.read_part(rows, facts, *needed_attributes(requests, facts))
+        table = Table.read_part(rows, facts, *needed_attributes(imputation, questions, facts))
         progress("filling missing values and answering", None)
         answers = run_queries(
             table,
-            requests,
+            imputation,
+            questions,
+            epsilon=epsilon,
             budget=budget,
             undeclared=undeclared,
             may_refuse=refuses,

@@ -20,13 +20,12 @@ from missdp.statistics.row_queries import CustomQuery as CustomQuery
 from missdp.statistics.row_queries import RowCounts as RowCounts
 from missdp.statistics.row_queries import RowSums as RowSums
 from missdp.statistics.statistics import ImputedStatistics as ImputedStatistics
-from missdp.statistics.statistics import QueryRequest as QueryRequest
 from missdp.statistics.statistics import check_queries as check_queries
 from missdp.statistics.statistics import close_levels as close_levels
 from missdp.statistics.statistics import needed_attributes as needed_attributes
+from missdp.statistics.statistics import read_imputation as read_imputation
 from missdp.statistics.statistics import read_questions as read_questions
 from missdp.statistics.statistics import run_queries as run_queries
-from missdp.statistics.statistics import run_query as run_query
 from missdp.statistics.table_rows import EachLevel as EachLevel
 from missdp.statistics.table_rows import ObservedOn as ObservedOn
 from missdp.statistics.table_rows import TableFacts as TableFacts

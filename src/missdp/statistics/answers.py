@@ -20,26 +20,27 @@ from missdp.schema import Numeric
 from missdp.schema.logic import Predicate
 from missdp.statistics.asking import (
     NOBODY,
+    WRITTEN,
     Asking,
-    Paid,
+    Part,
     members,
     middle_and_half,
-    written_name,
 )
 from missdp.statistics.estimates import Estimate, Histogram, clip, corners, within
 from missdp.statistics.imputed_rows import Rows
-from missdp.statistics.noisy import Noisy, noisy_numbers
+from missdp.statistics.noisy import Noisy
 from missdp.statistics.row_queries import RowCounts, RowQuery, RowSums
-from missdp.statistics.worst_case import Interval, Names
+from missdp.statistics.worst_case import Interval
 
 
 def answered(ask: Asking) -> Estimate | Histogram:
     """Charge for a question, and answer it."""
-    if ask.apart:
-        return _apart(ask, ask.apart)
-    if ask.question.by:
-        return _grouped(ask, ask.question.by)
-    return _ANSWERS[ask.kind](ask)
+    levels = ask.names[0] if ask.kind == "histogram" else ask.question.by
+    if levels and not ask.apart:
+        return _grouped(ask, levels)
+    if ask.kind == "correlation":
+        return _correlation(ask)
+    return _variance(ask) if ask.kind in ("variance", "standard_deviation") else _quotient(ask)
 
 
 def check_width(ask: Asking) -> None:
@@ -48,72 +49,91 @@ def check_width(ask: Asking) -> None:
     Decided by public facts, so this is checked before any charge: the cost, the number of levels
     and the reference profile.
     """
-    if ask.question.by and not ask.apart:
-        _check_width(ask, ask.question.by, _group_query(ask, ask.question.by))
+    by = ask.question.by
+    if not by or ask.apart or ask.kind == "count" or not ask.is_smooth:
+        return
+    expected = ask.imputed.preview(_group_query(ask, by), ask.cost).expected_radius
+    assert expected is not None  # known of all noise of single rows
+    radius = expected / GROUP_ROWS
+    half = middle_and_half(ask.numeric(ask.names[0]))[1] if ask.kind == "mean" else 0.5
+    width = radius * half if ask.kind == "mean" else radius
+    if width >= half:
+        raise ParameterError(
+            f"noise alone would move the {ask.kind} of a group of {GROUP_ROWS:,} rows by up to "
+            f"about {float(f'{width:.2g}'):,g} (95 %), because cells of {by!r} are filled and one "
+            f"row can move every group. Do not impute {by!r}, or fit a synthesizer and ask missdp "
+            "estimate"
+        )
 
 
-def _count(ask: Asking) -> Estimate:
-    (paid,) = ask.reserve(ask.count_part("count", ask.cost))
-    return ask.combined(lambda n: n, ask.size(paid), bounds=(0.0, math.inf))
+def _quotient(ask: Asking) -> Estimate | Histogram:
+    """Return a count or a sum, or one divided by another: of all rows, or of each group apart.
+
+    Missing cells of a group are filled from donors of the group, and noise follows the group's own
+    sensitivity: how many of its recipients one of its rows can serve.
+
+    *Theorem.* If each release is epsilon-DP for the table of one group, all groups together are
+    epsilon-DP. *Proof.* The group of a row is decided by the row's own cell, which is not filled.
+    A row that comes or goes changes the table of one group only. Cells of other groups are filled
+    from other rows, and their noise is drawn apart. So the answers of all other groups have one law
+    under both tables, and only the one group's release tells them apart. That release is
+    epsilon-DP by the smooth bound of its own table. ∎
+    """
+    parts, function, bounds = _parts_of(ask)
+    released = [paid.numbers() for paid in ask.reserve(*parts)]
+    groups = [*zip(*released, strict=True)]  # the numbers of each group
+    if not ask.apart:
+        return ask.combined(function, groups[0], bounds)
+    pieces = len(groups) * len(parts)
+
+    def intervals(times: float) -> list[Interval]:
+        boxes = (ask.boxes(group, pieces, times) for group in groups)
+        return [corners(function, box, bounds) for box in boxes]
+
+    values = [clip(function(*(n.value for n in group)), bounds) for group in groups]
+    rows = [group[-1:] for group in groups]
+    return _per_level(ask, ask.apart, values, intervals, whole=bounds, rows=rows)
 
 
-def _proportion(ask: Asking) -> Estimate:
-    """Return one released count divided by another."""
-    assert ask.condition is not None
-    part, whole = _reserve_proportion(ask, ask.condition)
-    numbers = (ask.size(part, ask.condition), ask.size(whole))
-    return ask.combined(lambda a, b: a / max(b, 1.0), *numbers, bounds=(0.0, 1.0))
-
-
-def _reserve_proportion(ask: Asking, condition: Predicate) -> tuple[Paid, ...]:
-    """Set aside the cost of the two counts of a proportion."""
-    small = ask.for_rows(0.15, moving=0.5)
-    return ask.reserve(
-        ask.count_part("part", ask.part(1 - small), condition),
-        ask.count_part("whole", ask.part(small)),
-    )
-
-
-def _reserve_mean(ask: Asking, name: str) -> tuple[Paid, ...]:
-    """Set aside the cost of the sum and of the count of a mean."""
-    small = ask.for_rows(0.1, moving=0.4)
-    return ask.reserve(
-        ask.sum_part("centred sum", name, ask.part(1 - small)),
-        ask.count_part("rows", ask.part(small)),
-    )
-
-
-def _mean(ask: Asking) -> Estimate:
-    """Return the middle of the bounds plus a released sum of deviations over a released count."""
-    (name,) = ask.names
-    average, bounds = ask.average(name)
-    first, second = _reserve_mean(ask, name)
-    return ask.combined(average, ask.centred(first, name), ask.size(second), bounds=bounds)
-
-
-def _total(ask: Asking) -> Estimate:
-    """Return a released sum of the known or imputed values."""
+def _parts_of(ask: Asking) -> tuple[list[Part], Callable[..., float], Interval]:
+    """Return what is released for a statistic, how it is made of that, and its public bounds."""
+    if ask.kind == "count":
+        return [ask.part(ask.count_query("count"))], float, _COUNT
+    if ask.condition is not None:
+        small = ask.for_rows(0.15, moving=0.5)
+        part, whole = ask.count_query("part", ask.condition), ask.count_query("whole")
+        parts = [ask.part(part, 1 - small), ask.part(whole, small)]
+        return parts, lambda a, b: a / max(b, 1.0), (0.0, 1.0)
     (name,) = ask.names
     a = ask.numeric(name)
-    (paid,) = ask.reserve(ask.sum_part("sum", name, ask.cost))
-    limit = max(abs(a.lower), abs(a.upper))
-    found = ask.products(paid, (name,), (0.0,), limit, ask.moved(name))
-    bounds = (0.0 if a.lower >= 0 else -math.inf, 0.0 if a.upper <= 0 else math.inf)
-    return ask.combined(lambda n: n, found, bounds=bounds)
+    if ask.kind == "sum":
+        limit = max(abs(a.lower), abs(a.upper))
+        query = ask.sum_query(f"sum of {name}", (name,), (0.0,), limit, ask.moved(name))
+        bounds = (0.0 if a.lower >= 0 else -math.inf, 0.0 if a.upper <= 0 else math.inf)
+        return [ask.part(query)], float, bounds
+    small = ask.for_rows(0.1, moving=0.4)
+    parts = [ask.part(ask.centred_query(name), 1 - small), ask.part(ask.count_query("rows"), small)]
+    return parts, _average_around(a), (a.lower, a.upper)
+
+
+def _average_around(a: Numeric) -> Callable[[float, float], float]:
+    """Return how a sum of deviations from the middle of the bounds and a size make a mean."""
+    middle, _ = middle_and_half(a)
+    return lambda top, rows: middle + top / max(rows, 1.0)
 
 
 def _variance(ask: Asking) -> Estimate:
     """Return the sample variance: squares around the released mean, over the released size - 1."""
     (name,), fixed = ask.names, not ask.depends()
-    paid = ask.reserve(
-        ask.count_part("rows", ask.part(0.1 if fixed else 0.2)),
-        ask.sum_part("centred sum", name, ask.part(0.3)),
-        ask.sum_part("squares", name, ask.part(0.6 if fixed else 0.5)),
-    )
-    size, first = ask.size(paid[0]), ask.centred(paid[1], name)
-    centre = _mean_of(ask, name, first, size, 3)[0]
-    squares = _moment(ask, paid[2], (name, name), (centre, centre))
     a = ask.numeric(name)
+    size, first, last = ask.reserve(
+        ask.part(ask.count_query("rows"), 0.1 if fixed else 0.2),
+        ask.part(ask.centred_query(name), 0.3),
+        ask.part(_moment(ask, "squares", (a, a)), 0.6 if fixed else 0.5),
+    )
+    (rows,), (total,) = size.numbers(), first.numbers()
+    centre = _mean_of(ask, a, total, rows, 3)[0]
+    (squares,) = last.numbers(_moment(ask, "squares", (a, a), (centre, centre)))
     # The sample variance of values in an interval is largest for two values at its ends.
     bounds = (0.0, (a.upper - a.lower) ** 2 / 2)
     shown = math.sqrt if ask.kind == "standard_deviation" else float
@@ -123,43 +143,41 @@ def _variance(ask: Asking) -> Estimate:
         return (total - rows * off**2) / (rows - 1)
 
     def interval(times: float) -> Interval:
-        wide = _mean_of(ask, name, first, size, 3, times)[1]
+        wide = _mean_of(ask, a, total, rows, 3, times)[1]
         off = (0.0, max(wide[1] - centre, centre - wide[0]))
-        found = corners(spread, [*ask.boxes((squares, size), 3, times), off], bounds)
+        found = corners(spread, [*ask.boxes((squares, rows), 3, times), off], bounds)
         return shown(found[0]), shown(found[1])
 
-    value = shown(clip(spread(squares.value, size.value), bounds))
-    return ask.estimate(value, interval, (0.0, shown(bounds[1])), rows=size)
+    value = shown(clip(spread(squares.value, rows.value), bounds))
+    return ask.estimate(value, interval, (0.0, shown(bounds[1])), rows=rows)
 
 
 def _correlation(ask: Asking) -> Estimate:
     """Return Pearson's correlation from three released moments around released means."""
-    names, (first, second) = ask.names, ask.names
-    # The products are labelled by an attribute that makes them depend on other rows, if one does.
-    moved = max(names, key=lambda name: name in ask.filled)
-    paid = ask.reserve(
-        ask.count_part("rows", ask.part(0.1)),
-        *(ask.sum_part("centred sum", name, ask.part(0.15)) for name in names),
-        *(ask.sum_part("squares", name, ask.part(0.2)) for name in names),
-        ask.sum_part("products", moved, ask.part(0.2), *names),
+    first, second = both = (ask.numeric(ask.names[0]), ask.numeric(ask.names[1]))
+    pairs = {"squares": ((first, first), (second, second)), "products": (both,)}
+    kinds = [(label, pair) for label, some in pairs.items() for pair in some]
+    count, *paid = ask.reserve(
+        ask.part(ask.count_query("rows"), 0.1),
+        *(ask.part(ask.centred_query(a.name), 0.15) for a in both),
+        *(ask.part(_moment(ask, label, pair), 0.2) for label, pair in kinds),
     )
-    size = ask.size(paid[0])
-    sums = [ask.centred(one, name) for one, name in zip(paid[1:3], names, strict=True)]
+    (size,) = count.numbers()
+    sums = [one.numbers()[0] for one in paid[:2]]
 
     def means(times: float) -> list[tuple[float, Interval]]:
-        return [_mean_of(ask, n, s, size, 6, times) for n, s in zip(names, sums, strict=True)]
+        return [_mean_of(ask, a, s, size, 6, times) for a, s in zip(both, sums, strict=True)]
 
-    (a, _), (b, _) = means(1.0)
-    pairs = (((first, first), (a, a)), ((second, second), (b, b)), (names, (a, b)))
+    centres = {a.name: at for a, (at, _) in zip(both, means(1.0), strict=True)}
     moments = [
-        _moment(ask, one, pair, centres)
-        for one, (pair, centres) in zip(paid[3:], pairs, strict=True)
+        one.numbers(_moment(ask, label, pair, tuple(centres[a.name] for a in pair)))[0]
+        for one, (label, pair) in zip(paid[2:], kinds, strict=True)
     ]
 
     def interval(times: float) -> Interval:
         found = moments
         if times != 1:  # what is lost in its noise: as of a spread of a tenth of the range
-            wide = [(x.upper - x.lower) ** 2 / 100 for x in map(ask.numeric, names)]
+            wide = [(a.upper - a.lower) ** 2 / 100 for a in both]
             even = [max(size.value, 1.0) * square for square in (*wide, 0.0)]
             found = [*map(_found_again, moments, even)]
         boxes = ask.boxes((*found, size), 6, times)
@@ -198,20 +216,28 @@ def _correlation_interval(
 
 
 def _mean_of(
-    ask: Asking, name: str, total: Noisy, size: Noisy, pieces: int, times: float = 1.0
+    ask: Asking, a: Numeric, total: Noisy, size: Noisy, pieces: int, times: float = 1.0
 ) -> tuple[float, Interval]:
     """Return a mean from released numbers, and its interval if noise were less."""
-    average, bounds = ask.average(name)
+    average, bounds = _average_around(a), (a.lower, a.upper)
     wide = corners(average, ask.boxes((total, size), pieces, times), bounds)
     return clip(average(total.value, size.value), bounds), wide
 
 
-def _moment(ask: Asking, paid: Paid, names: Names, centres: tuple[float, float]) -> Noisy:
-    """Return the released sum of products of deviations from released centres."""
-    known = [(ask.numeric(name), centre) for name, centre in zip(names, centres, strict=True)]
-    limits = [max(a.upper - centre, centre - a.lower) for a, centre in known]
+def _moment(
+    ask: Asking,
+    label: str,
+    pair: tuple[Numeric, Numeric],
+    centres: tuple[float, ...] = (),
+) -> RowSums:
+    """Return the sum of products of deviations from released centres, by default of the middles."""
+    centres = centres or tuple(middle_and_half(a)[0] for a in pair)
+    limits = [max(a.upper - c, c - a.lower) for a, c in zip(pair, centres, strict=True)]
+    names = tuple(a.name for a in pair)
     move = _product_change(limits, [*map(ask.moved, names)], same=names[0] == names[1])
-    return ask.products(paid, names, centres, limits[0] * limits[1], move)
+    # Named after an attribute that makes the products depend on other rows, if one does.
+    moved = max(names, key=lambda name: name in ask.filled)
+    return ask.sum_query(f"{label} of {moved}", names, centres, limits[0] * limits[1], move)
 
 
 def _product_change(limits: list[float], moves: list[float], *, same: bool) -> float:
@@ -233,83 +259,24 @@ _COUNT: Interval = (0.0, math.inf)
 _Intervals: TypeAlias = Callable[[float], Sequence[Interval]]
 
 
-def _histogram(ask: Asking) -> Histogram:
-    """Return released counts per level; rows where the attribute is missing are not counted."""
-    (name,) = ask.names
-    query = RowCounts(
-        label=f"histogram of {name}", function=_level, reads=ask.where.names | {name},
-        given=(ask.where, name), cells=ask.schema[name].size, stays=name not in ask.filled,
-    )  # fmt: skip
-    noisy = _at_once(ask, query)
-
-    def intervals(times: float) -> list[Interval]:
-        return [within(box, _COUNT) for box in ask.boxes(noisy, len(noisy), times)]
-
-    return _per_level(ask, name, [max(n.value, 0.0) for n in noisy], intervals)
-
-
-def _apart(ask: Asking, by: str) -> Histogram:
-    """Return a statistic of each group, answered from the rows of that group alone.
-
-    Missing cells of a group are filled from donors of the group, and noise follows the group's own
-    sensitivity: how many of its recipients one of its rows can serve.
-
-    *Theorem.* If each release is epsilon-DP for the table of one group, all groups together are
-    epsilon-DP. *Proof.* The group of a row is decided by the row's own cell, which is not filled.
-    A row that comes or goes changes the table of one group only. Cells of other groups are filled
-    from other rows, and their noise is drawn apart. So the answers of all other groups have one law
-    under both tables, and only the one group's release tells them apart. That release is
-    epsilon-DP by the smooth bound of its own table. ∎
-    """
-    quotient, bounds = _quotient_of(ask)
-    numbers: list[tuple[Noisy, ...]]
-    if ask.kind == "count":
-        (paid,) = ask.reserve(ask.count_part("count", ask.cost))
-        numbers = [(size,) for size in ask.sizes(paid)]
-    elif ask.condition is not None:
-        part, whole = _reserve_proportion(ask, ask.condition)
-        numbers = [*zip(ask.sizes(part, ask.condition), ask.sizes(whole), strict=True)]
-    else:
-        (name,) = ask.names
-        first, second = _reserve_mean(ask, name)
-        numbers = [*zip(ask.centred_sums(first, name), ask.sizes(second), strict=True)]
-    pieces = len(numbers) * len(numbers[0])
-
-    def intervals(times: float) -> list[Interval]:
-        boxes = (ask.boxes(group, pieces, times) for group in numbers)
-        return [corners(quotient, box, bounds) for box in boxes]
-
-    values = [clip(quotient(*(n.value for n in group)), bounds) for group in numbers]
-    rows = [(group[-1],) for group in numbers]
-    return _per_level(ask, by, values, intervals, whole=bounds, rows=rows)
-
-
-def _quotient_of(ask: Asking) -> tuple[Callable[..., float], Interval]:
-    """Return how a statistic is made of the numbers released for it, and its public bounds."""
-    if ask.kind == "count":
-        return float, _COUNT
-    if ask.kind == "proportion":
-        return (lambda part, rows: part / max(rows, 1.0)), (0.0, 1.0)
-    return ask.average(ask.names[0])
-
-
 def _grouped(ask: Asking, by: str) -> Histogram:
-    """Return a statistic of each group, from one release: a vector whose norm a row moves.
+    """Return a histogram, or a statistic of each group, from one release of a vector.
 
     A row is in one group, where it adds to one number or to two: those that satisfy a condition and
     those that do not, or its deviation from the middle of the bounds and itself. A row whose filled
-    cells change may leave one group and enter another.
+    cells change may leave one group and enter another. The groups of a histogram are the levels of
+    its attribute. A row without a level is in no group.
     """
+    check_width(ask)
     size, kind = ask.schema[by].size, ask.kind
-    query = _group_query(ask, by)
-    _check_width(ask, by, query)
-    centre, half, bounds = 0.0, 1.0, (_COUNT if kind == "count" else (0.0, 1.0))
+    centre, half, bounds = 0.0, 1.0, ((0.0, 1.0) if kind == "proportion" else _COUNT)
     if kind == "mean":
         a = ask.numeric(ask.names[0])
         (centre, half), bounds = middle_and_half(a), (a.lower, a.upper)
-    noisy = _at_once(ask, query)
+    (paid,) = ask.reserve(ask.part(_group_query(ask, by)))
+    noisy = paid.numbers()
     quotient = _share if kind == "proportion" else _average
-    pairs = [*zip(noisy[:size], noisy[size:], strict=True)] if kind != "count" else []
+    pairs = [*zip(noisy[:size], noisy[size:], strict=True)] if len(noisy) > size else []
 
     def intervals(times: float) -> list[Interval]:
         boxes = ask.boxes(noisy, len(noisy), times)
@@ -327,11 +294,11 @@ def _grouped(ask: Asking, by: str) -> Histogram:
 def _group_query(ask: Asking, by: str) -> RowQuery:
     """Return the query whose answer has one number or two of each group."""
     size, kind = ask.schema[by].size, ask.kind
-    stays = by not in ask.filled and not ask.depends()
-    reads = ask.question.reads(ask.schema) | {by}
-    who: tuple[Any, ...] = ((ask.where,), (*ask.holes, by), ask.applicable)
+    stays = by not in ask.filled and (kind == "histogram" or not ask.depends())
+    who: tuple[Any, ...] = ((ask.where,), (*ask.missing, by), ask.applicable)
     facts: dict[str, Any] = {
-        "label": f"{kind} by {by}", "reads": reads, "applies": frozenset(ask.applicable),
+        "label": f"histogram of {by}" if kind == "histogram" else f"{kind} by {by}",
+        "reads": ask.reads | {by}, "applies": frozenset(ask.applicable),
     }  # fmt: skip
     if kind == "mean":
         a = ask.numeric(ask.names[0])
@@ -359,30 +326,6 @@ def _average(total: float, rows: float) -> float:
 GROUP_ROWS = 10_000  # rows of a group for which an expected interval is stated
 
 
-def _check_width(ask: Asking, by: str, query: RowQuery) -> None:
-    """Raise ParameterError if noise is expected to hide a mean or proportion of large groups."""
-    if ask.kind == "count" or not ask.rough:
-        return
-    expected = ask.on_imputed(ask.session).preview(query, ask.cost).expected_radius
-    assert expected is not None  # known of all noise of single rows
-    radius = expected / GROUP_ROWS
-    half = middle_and_half(ask.numeric(ask.names[0]))[1] if ask.kind == "mean" else 0.5
-    width = radius * half if ask.kind == "mean" else radius
-    if width >= half:
-        raise ParameterError(
-            f"noise alone would move the {ask.kind} of a group of {GROUP_ROWS:,} rows by up to "
-            f"about {float(f'{width:.2g}'):,g} (95 %), because cells of {by!r} are filled and one "
-            f"row can move every group. Do not impute {by!r}, or fit a synthesizer and ask missdp "
-            "estimate"
-        )
-
-
-def _at_once(ask: Asking, query: RowQuery) -> list[Noisy]:
-    """Return several numbers that one release answers."""
-    (paid,) = ask.reserve(ask.part_of(query, ask.cost))
-    return noisy_numbers(ask.measure(paid, query))
-
-
 def _widest(intervals: _Intervals, among: Sequence[int], times: float) -> Interval:
     boxes = intervals(times)
     return max((boxes[at] for at in among), key=lambda box: box[1] - box[0])
@@ -394,8 +337,8 @@ def _per_level(
     values: Sequence[float],
     intervals: _Intervals,
     *,
-    whole: Interval = _COUNT,
-    rows: Sequence[tuple[Noisy, ...]] = (),
+    whole: Interval,
+    rows: Sequence[tuple[Noisy, ...]],
 ) -> Histogram:
     """Put the answers for levels together.
 
@@ -413,25 +356,13 @@ def _per_level(
     attribute = ask.schema[name]
     levels = attribute.bin_labels if isinstance(attribute, Numeric) else attribute.levels
     return Histogram(
-        name=f"{written_name(ask.kind)}({', '.join(about)})", levels=tuple(levels),
+        name=f"{WRITTEN.get(ask.kind, ask.kind)}({', '.join(about)})", levels=tuple(levels),
         values=tuple(values), intervals=tuple(found), confidence=ask.confidence, note=note,
         guarantee=ask.guarantee, applicable=ask.applicable,
     )  # fmt: skip
 
 
-_ANSWERS: dict[str, Callable[[Asking], Estimate | Histogram]] = {
-    "count": _count, "proportion": _proportion, "mean": _mean, "sum": _total,
-    "variance": _variance, "standard_deviation": _variance, "correlation": _correlation,
-    "histogram": _histogram,
-}  # fmt: skip
-
-
 # What sessions run of rows, each alone
-
-
-def _level(rows: Rows, chosen: Predicate, name: str) -> NDArray[np.int64]:
-    """Return the level of each row of a subpopulation, -1 for the others."""
-    return np.where(chosen.select(rows), rows.codes(name), -1)
 
 
 def _cells(

@@ -48,7 +48,6 @@ class Metric:
 
     names: tuple[str, ...]  # grouping attributes, then matching ones
     tables: tuple[NDArray[np.int32], ...]  # from a recipient's code to a donor's
-    site_tables: tuple[NDArray[np.int32], ...]  # to the nearest code of each block of a partition
     together: tuple[str, ...]
 
     @property
@@ -57,8 +56,14 @@ class Metric:
         return tuple(len(table) for table in self.tables)
 
     @property
+    def site_tables(self) -> tuple[NDArray[np.int32], ...]:
+        """From a recipient's code to a donor's, where donors can be: none is in an open state."""
+        states, others = self.tables[: len(self.together)], self.tables[len(self.together) :]
+        return (*(table[:, :_OPEN] for table in states), *others)
+
+    @property
     def site_shape(self) -> tuple[int, ...]:
-        """Blocks of every attribute."""
+        """Codes of a donor."""
         return tuple(table.shape[1] for table in self.site_tables)
 
     @property
@@ -80,18 +85,40 @@ def build_metric(
     match_on: Mapping[str, float],
     group: tuple[str, ...],
     metric: MetricName,
-    partition: Mapping[str, int],
     together: tuple[str, ...] = (),
 ) -> Metric:
     """Build the tables from public facts; refuse what the exact sensitivity bound cannot take.
 
-    ``match_on`` has weights; of ``together`` some may not be applicable; see `KNNImputation`.
+    Parameters
+    ----------
+    schema : Schema
+        Public facts about the attributes.
+    match_on : mapping of str to float
+        Attributes that donors are matched on, with their weights.
+    group : tuple of str
+        Attributes on which donors must agree exactly.
+    metric : {"gower", "euclidean"}
+        See `KNNImputation`.
+    together : tuple of str, default ()
+        Attributes that are filled together and that may not be applicable.
 
+    Returns
+    -------
+    Metric
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range.
+    UnprovenError
+        If the public domain is too large for the exact sensitivity bound.
+
+    Examples
+    --------
     >>> from missdp import Ordinal, Schema
     >>> schema = Schema((Ordinal(name="grade", levels=("low", "mid", "high")),))
-    >>> build_metric(
-    ...     schema, match_on={"grade": 1.0}, group=(), metric="gower", partition={}
-    ... ).tables[0][0].tolist()
+    >>> metric = build_metric(schema, match_on={"grade": 1.0}, group=(), metric="gower")
+    >>> metric.tables[0][0].tolist()
     [0, 32768, 65536]
     """
     one_of("metric", metric, get_args(MetricName))
@@ -101,25 +128,19 @@ def build_metric(
         raise ParameterError(f"impute at most {_MAX_GROUP} attributes that may not be applicable")
     for weight in match_on.values():
         number("a matching weight", weight, most=math.inf, open_end=True)
-    names = (*group, *match_on)
-    if unknown := set(partition) - set(names):
-        raise ParameterError(f"partition names attributes not matched on: {sorted(unknown)}")
     heaviest = max(match_on.values(), default=1.0)
     tables = [_with_zeros(FAR, schema[name].extended_size) for name in group]
     tables += [_table(schema[n], w / heaviest, metric) for n, w in match_on.items()]
-    blocks = [_blocks(schema[n], t, partition.get(n)) for n, t in zip(names, tables, strict=True)]
-    states = [_STATES] * len(together)
-    tables, blocks = [*states, *tables], [*(s[:, :_OPEN] for s in states), *blocks]
-    for table in (*tables, *blocks):
+    tables = [*([_STATES] * len(together)), *tables]
+    for table in tables:
         table.flags.writeable = False
-    built = Metric(names, tuple(tables), tuple(blocks), together)
+    built = Metric((*group, *match_on), tuple(tables), together)
     if np.prod(np.array(built.shape, dtype=object)) >= _MAX_KEYS:
         raise UnprovenError("the domain of the matching attributes is too large; match on fewer")
     if np.prod(np.array(built.site_shape, dtype=object)) > _MAX_SITES:
         raise UnprovenError(
             f"the public domain of the matching attributes has more than {_MAX_SITES} cells, too "
-            "many for the exact sensitivity bound; match on fewer attributes, use coarser bins, "
-            "or give partition={attribute: number of blocks}"
+            "many for the exact sensitivity bound; match on fewer attributes, or use coarser bins"
         )
     return built
 
@@ -154,19 +175,6 @@ def _table(attribute: AnyAttribute, weight: float, metric: MetricName) -> NDArra
         term = term**2
     # Different levels stay apart even when their term rounds to nothing.
     return _with_zeros(np.maximum(np.rint(term * weight * _UNIT), 1), size)
-
-
-def _blocks(
-    attribute: AnyAttribute, table: NDArray[np.int32], blocks: int | None
-) -> NDArray[np.int32]:
-    """Smallest distance from each code to each block of consecutive codes."""
-    if blocks is None:
-        return table
-    if not isinstance(blocks, int) or not 1 <= blocks <= attribute.size:
-        raise ParameterError(f"partition of {attribute.name!r} must be in 1..{attribute.size}")
-    parts = np.array_split(np.arange(attribute.size), blocks)
-    parts += [np.array([code]) for code in range(attribute.size, attribute.extended_size)]
-    return np.stack([table[:, part].min(axis=1) for part in parts], axis=1)
 
 
 IntArray: TypeAlias = NDArray[np.int64]

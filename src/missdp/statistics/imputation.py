@@ -25,9 +25,8 @@ from missdp.statistics.donors import (
     NearCells,
     build_metric,
 )
-from missdp.statistics.imputed_rows import ImputationResult, ImputedCells, Rows, Ways
+from missdp.statistics.imputed_rows import ImputedCells, Rows, Ways
 from missdp.statistics.row_queries import frozen
-from missdp.statistics.table_rows import register_imputation
 
 Aggregate = Literal["nearest", "mean", "majority"]
 Fill: TypeAlias = tuple[str, str, float]
@@ -77,14 +76,9 @@ class KNNImputation:
         How k values become one, for all attributes or each. Default: the nearest donor's value if
         k is 1, else the mean of a numeric attribute and the majority of others (ties go to the
         nearest).
-    partition : mapping of str to int, default {}
-        Blocks of consecutive codes that coarsen the sensitivity bound (not the imputation) where
-        the public domain is too large for the exact one.
     default : mapping of str to a level or number, default {}
         Public value that stands in for donors that do not exist (default: the middle of the
         bounds, or the first level).
-    tie_breaks : int, default 1
-        Changes nothing any more, from 1 to 1000: answers are averages over all equally near donors.
 
     Raises
     ------
@@ -114,9 +108,7 @@ class KNNImputation:
     metric: MetricName = "gower"
     group: Sequence[str] = ()
     aggregate: Aggregate | Mapping[str, Aggregate] | None = None
-    partition: Mapping[str, int] | None = None
     default: Mapping[str, Level | float] | None = None
-    tie_breaks: int = 1
 
     def __post_init__(self) -> None:
         impute, match_on, group = (
@@ -125,8 +117,7 @@ class KNNImputation:
         weights = self.match_on if isinstance(self.match_on, Mapping) else {}
         facts = {
             "impute": impute, "match_on": {n: weights.get(n, 1.0) for n in match_on},
-            "group": group, "partition": dict(self.partition or {}),
-            "default": dict(self.default or {}),
+            "group": group, "default": dict(self.default or {}),
         }  # fmt: skip
         for name, value in facts.items():
             object.__setattr__(self, name, value)
@@ -141,10 +132,8 @@ class KNNImputation:
                 f"attribute {repeated[0]!r} is listed in more than one of impute, match_on and "
                 "group, or twice in one. Use each attribute once."
             )
-        for name in ("k", "tie_breaks"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1000:
-                raise ParameterError(f"{name} must be a whole number from 1 to 1000")
+        if isinstance(self.k, bool) or not isinstance(self.k, int) or not 1 <= self.k <= 1000:
+            raise ParameterError("k must be a whole number from 1 to 1000")
         if unknown := {*(self.default or {}), *self._aggregates()} - set(self.impute):
             raise ParameterError(
                 f"aggregate or default for attributes not imputed: {sorted(unknown)}"
@@ -170,19 +159,6 @@ class KNNImputation:
             raise SchemaError(f"{name!r} is numeric: impute it by 'mean', or declare it ordinal")
         return how
 
-    def check(self, schema: Schema) -> Metric:
-        """Check the parameters against a schema and return the public metric."""
-        for name in self.impute:
-            check_range(schema[name])
-            self.aggregate_of(name, schema)
-            self.default_of(name, schema)
-        together = schema.rule_set.not_everywhere(self.impute) if len(self.impute) > 1 else ()
-        assert isinstance(self.match_on, Mapping)  # made one
-        return build_metric(
-            schema, match_on=self.match_on, group=tuple(self.group), metric=self.metric,
-            partition=self.partition or {}, together=together,
-        )  # fmt: skip
-
     def default_of(self, name: str, schema: Schema) -> float:
         """Return the public stand-in for absent donors: a value (numeric) or a code."""
         attribute, given = schema[name], self.default or {}
@@ -200,16 +176,29 @@ class KNNImputation:
         return 1 / self.k if self.aggregate_of(name, schema) == "mean" else 1.0
 
     def change(self, schema: Schema) -> NearestNeighbours:
-        """Return the change that imputes rows of a schema; see `Session.on`."""
-        metric = self.check(schema)
-        fills = tuple(
-            (name, self.aggregate_of(name, schema), self.default_of(name, schema))
-            for name in self.impute
-        )
-        return NearestNeighbours(fills=fills, k=self.k, metric=metric)
+        """Return the change that imputes rows of a schema; see `Session.on`.
+
+        Raises
+        ------
+        SchemaError
+            If the schema has no such attribute, or an attribute cannot be imputed this way.
+        UnprovenError
+            If the public domain is too large for the sensitivity bound.
+        """
+        fills = []
+        for name in self.impute:
+            check_range(schema[name])
+            how = self.aggregate_of(name, schema)
+            fills.append((name, how, self.default_of(name, schema)))
+        together = schema.rule_set.not_everywhere(self.impute) if len(self.impute) > 1 else ()
+        assert isinstance(self.match_on, Mapping)  # made one
+        metric = build_metric(
+            schema, match_on=self.match_on, group=tuple(self.group), metric=self.metric,
+            together=together,
+        )  # fmt: skip
+        return NearestNeighbours(fills=tuple(fills), k=self.k, metric=metric)
 
 
-@register_imputation
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NearestNeighbours:
     """Fill rows from their k nearest donors, in all ways. Public parameters only.
@@ -230,8 +219,6 @@ class NearestNeighbours:
     k: int
     metric: Metric
 
-    averaged = True
-
     def __post_init__(self) -> None:
         frozen((self.fills, self.k, self.metric))  # refuses what can be changed after the charge
 
@@ -245,7 +232,7 @@ class NearestNeighbours:
         """The attributes that it reads."""
         return self.imputed | frozenset(self.metric.names)
 
-    def fill(self, rows: Rows) -> ImputationResult:
+    def fill(self, rows: Rows) -> Ways:
         """Return all ways to fill the rows, and how many rows one row moves. Private."""
         layout = Layout.of(rows, [name for name, _, _ in self.fills], self.metric)
         donors, start = layout.ways(self.k)
@@ -254,8 +241,7 @@ class NearestNeighbours:
         filled[:] = layout.donees.rows[order]
         lists[:] = np.repeat(np.arange(np.count_nonzero(counts)), counts[counts > 0])[order]
         columns = {fill[0]: _fill(rows, fill, donors) for fill in self.fills}
-        ways = Ways(filled, lists, start, columns)
-        return ImputationResult(ways=ways, profile=_Profile(layout, self.k))
+        return Ways(filled, lists, start, columns, _Profile(layout, self.k))
 
 
 def _fill(table: Rows, fill: Fill, donors: IntArray) -> ImputedCells:
@@ -304,10 +290,10 @@ class _Profile:
         h_j(N, T) = max over r + q <= j, r <= N, q <= T of min(1, (k - N + r)^+ / (T - q + 1))
         M_j(D)    = max_t sum over x in I of h_j(N(x), T(x))
 
-    where t ranges over every cell of the public domain (or block of a public partition, at the
-    smallest distance from x to it), and T leaves out one donor that stands there if there is one:
-    t may be this donor, that goes. h_j takes r first, then q: (m + 1) / D >= m / (D - 1) for m < D.
-    It is rounded up to multiples of 2**-20, so that all sums are of whole numbers.
+    where t ranges over every cell of the public domain, and T leaves out one donor that stands
+    there if there is one: t may be this donor, that goes. h_j takes r first, then q:
+    (m + 1) / D >= m / (D - 1) for m < D. It is rounded up to multiples of 2**-20, so that all sums
+    are of whole numbers.
 
     ``M_j(D) <= M_{j+1}(D')`` if D' has one donor more or less, ``|M_j(D) - M_j(D')| <= 1`` if one
     recipient more or less; rows that are neither move nothing. So, for every beta above 0,
@@ -316,7 +302,7 @@ class _Profile:
         S_beta(D) = max_j exp(-beta j) U_j(D)
 
     is a smooth bound: U_0 bounds the local sensitivity, and U_j(D) <= U_{j+1}(D') for neighbours.
-    Proofs, of blocks and rounding too: docs/referees/donor-noise.md. Beyond ``max_terms`` (public)
+    Proofs, of rounding too: docs/referees/donor-noise.md. Beyond ``max_terms`` (public)
     M_b is the number of recipients |I|, which moves by at most 1 with an incomplete row, too.
     """
 
@@ -400,12 +386,9 @@ def _share(nearer: IntArray, tied: IntArray, k: int, j: int) -> IntArray:
 def _taken(layout: Layout) -> IntArray:
     """Return 1 for the sites where a donor stands, 0 for the others."""
     metric = layout.metric
-    # A code is at the distance 0 from its own block, and from no other.
-    tables = [table.argmin(axis=1) for table in metric.site_tables]
-    codes = layout.codes[layout.donors.counts > 0]
-    blocks_of = [table[codes[:, column]] for column, table in enumerate(tables)]
     taken = np.zeros(metric.sites, dtype=np.int64)
-    taken[np.ravel_multi_index(blocks_of, metric.site_shape)] = 1
+    codes = layout.codes[layout.donors.counts > 0]
+    taken[np.ravel_multi_index(tuple(codes.T), metric.site_shape)] = 1
     return taken
 
 
@@ -427,7 +410,7 @@ def _within_reach(
     distance = np.zeros(len(rows), dtype=np.int64)
     for column, table in enumerate(metric.site_tables):
         total = distance[:, None] + table[codes[index, column]]
-        owner, block = np.nonzero(total <= near.radius[index][:, None])
-        site = site[owner] * table.shape[1] + block
-        index, distance = index[owner], total[owner, block]
+        owner, code = np.nonzero(total <= near.radius[index][:, None])
+        site = site[owner] * table.shape[1] + code
+        index, distance = index[owner], total[owner, code]
     return index, site, distance

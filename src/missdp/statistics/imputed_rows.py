@@ -1,23 +1,22 @@
 """Cells of single rows: as they came, or with imputed cells in the place of missing ones. Private.
 
-An imputation fills cells of a row from other rows (`ImputationResult`). `ImputedRows` holds what it
-filled beside the table as it came. `Rows` is the view of both that a query's function is given:
-read-only, and of the attributes that the query names.
+An imputation fills each row in equally likely ways (`Ways`). `ImputedRows` holds the table as it
+came, or rows of it with filled cells beside them. `Rows` is the view that a query's function is
+given: read-only, and of the attributes that the query names.
 """
 
 from __future__ import annotations
 
 import contextlib
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError
-from missdp.schema import Numeric, Schema
+from missdp.schema import Schema
 from missdp.schema.logic import Cells, Truth
 from missdp.statistics.blocks import blocks, in_portions, runs
 from missdp.table import Table
@@ -42,42 +41,17 @@ class ImputedCells:
     codes : array of int, shape (filled,)
         Codes of the levels, or of the bins, that the cells get.
     values : array of float, shape (filled,), optional
-        Numeric attributes only. Those beyond the bounds become the bounds, NaN the lower one.
+        Numeric attributes only, within the bounds.
     """
 
     rows: NDArray[np.integer]
     codes: NDArray[np.integer]
     values: Floats | None = None
 
-    def fits(self, size: int, levels: int) -> bool:
-        """Whether it tells cells of so many rows, each once, and codes of so many levels."""
-        whole = [self.rows, self.codes]
-        told = whole if self.values is None else [*whole, self.values]
-        return (
-            all(isinstance(part, np.ndarray) and part.dtype.kind in "iu" for part in whole)
-            and all(part.shape == (len(self.rows),) for part in told)
-            and all(self._fits(where, size, levels) for where in blocks(len(self.rows), PART_ROWS))
-        )
-
-    def _fits(self, where: slice, size: int, levels: int) -> bool:
-        rows, codes = self.rows[where.start : where.stop + 1], self.codes[where]
-        rising = rows[1:] > rows[:-1]  # no difference, which could overflow
-        known = (rows >= 0) & (rows < size), (codes >= 0) & (codes < levels)
-        return all(bool(np.all(part)) for part in (rising, *known))
-
-    def where(self, keep: Flags | Ints | slice) -> ImputedCells:
+    def where(self, keep: Flags | Ints) -> ImputedCells:
         """Return some of the cells."""
         values = None if self.values is None else self.values[keep]
         return ImputedCells(self.rows[keep], self.codes[keep], values)
-
-    def places(self, start: int, stop: int) -> slice:
-        """Return which of the cells are those of the rows from one on and before another."""
-        return slice(*(bisect_left(self.rows, row) for row in (start, stop)))  # NumPy copies rows
-
-    def between(self, start: int, stop: int) -> ImputedCells:
-        """Return the cells of the rows from one on and before another, counted from there."""
-        some = self.where(self.places(start, stop))
-        return ImputedCells(some.rows.astype(np.int64) - start, some.codes, some.values)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -95,41 +69,17 @@ class Ways:
         empty.
     columns : mapping of str to ImputedCells
         For each attribute, its filled cells. A row of ``ImputedCells`` is a way here.
+    profile : object
+        How many rows one row can move. Its ``smooth_bound(own=, donee=, beta=)`` is a beta-smooth
+        bound of ``own + donee * (rows that one row can move)``, rounded up by a factor of at most
+        1 + 2**-40. A row that is moved in a part of its ways only counts as that part.
     """
 
     rows: NDArray[np.integer]
     lists: NDArray[np.integer]
     start: NDArray[np.integer]
     columns: Mapping[str, ImputedCells]
-
-    def fits(self, size: int) -> bool:
-        """Whether it tells ways of so many rows, each row once, and no list is empty."""
-        ends, many = self.start, len(self.start) - 1
-        return ImputedCells(self.rows, self.lists).fits(size, many) and all(
-            bool(np.all(ends[where.start + 1 : where.stop + 1] > ends[where]))
-            for where in blocks(many, PART_ROWS)
-        )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ImputationResult:
-    """What an imputation made of the rows. Private.
-
-    Parameters
-    ----------
-    columns : mapping of str to ImputedCells
-        Attributes that were filled.
-    profile : object
-        How many rows one row can move. Its ``smooth_bound(own=, donee=, beta=)`` is a beta-smooth
-        bound of ``own + donee * (rows that one row can move)``, rounded up by a factor of at most
-        1 + 2**-40. A row that is moved in a part of its ways only counts as that part.
-    ways : Ways, optional
-        How rows are filled in several ways, instead of ``columns``.
-    """
-
-    columns: Mapping[str, ImputedCells] = field(default_factory=dict)
-    profile: Any = None
-    ways: Ways | None = None
+    profile: Any
 
 
 def _view(array: Any) -> Any:
@@ -203,20 +153,13 @@ class Rows:
 class ImputedRows:
     """Codes and values of every attribute, filled cells in the place of missing cells. Private.
 
-    Whatever an imputation does, a cell without a value gets one only where its attribute surely
-    applies to the row, as the row came.
+    A cell without a value gets one only where its attribute surely applies to the row, as the row
+    came.
     """
 
-    def __init__(self, table: Table, made: ImputationResult) -> None:
-        size, columns = len(table), dict(made.columns)
-        if not all(
-            isinstance(column, ImputedCells) and column.fits(size, table.schema[name].size)
-            for name, column in columns.items()
-        ) or not (made.ways is None or made.ways.fits(size)):
-            raise DataError("the imputation did not return what it should")
-        self.table, self._known, self.profile = table, dict[str, Cells](), made.profile
-        self.ways = made.ways
-        self._columns = {name: self._only_holes(name, column) for name, column in columns.items()}
+    def __init__(self, table: Table, filled: Mapping[str, ImputedCells] | None = None) -> None:
+        self.table, self._known = table, dict[str, Cells]()
+        self._filled = {name: self._only_missing(name, c) for name, c in (filled or {}).items()}
 
     def __len__(self) -> int:
         return len(self.table)
@@ -228,15 +171,22 @@ class ImputedRows:
 
     def part(self, start: int, stop: int) -> ImputedRows:
         """Return some of the rows."""
-        columns = {name: filled.between(start, stop) for name, filled in self._columns.items()}
-        return ImputedRows(self._cut(start, stop), ImputationResult(columns))
+
+        def cut(column: Column) -> Column:
+            values = None if column.values is None else column.values[start:stop]
+            return Column(column.codes[start:stop], values)
+
+        filled = {}
+        for name, cells in self._filled.items():
+            some = cells.where((cells.rows >= start) & (cells.rows < stop))
+            filled[name] = replace(some, rows=some.rows - start)
+        columns = {name: cut(self.table.column(name)) for name in self.schema.names}
+        return ImputedRows(Table(self.schema, columns), filled)
 
     def in_all_ways(
-        self, names: frozenset[str]
+        self, ways: Ways, names: frozenset[str]
     ) -> Iterator[tuple[ImputedRows, NDArray[np.float64]]]:
         """Yield rows filled in each way, alike ones once, and how many each stands for."""
-        if (ways := self.ways) is None or not len(ways.rows):
-            return
         first, alike = self._alike(ways, names)
         some, lists = ways.rows[first], ways.lists[first]
         many = np.diff(ways.start)[lists]
@@ -245,9 +195,9 @@ class ImputedRows:
             way, table = ways.start[lists[part]][owner] + step, self.table.take(some[part][owner])
             filled = {}
             for name, column in ways.columns.items():
-                holes = np.flatnonzero(table.codes(name) >= self.schema[name].missing_code)
-                filled[name] = replace(column.where(way[holes]), rows=holes)
-            yield ImputedRows(table, ImputationResult(filled)), (alike[part] / many[part])[owner]
+                missing = np.flatnonzero(table.codes(name) >= self.schema[name].missing_code)
+                filled[name] = replace(column.where(way[missing]), rows=missing)
+            yield ImputedRows(table, filled), (alike[part] / many[part])[owner]
 
     def _alike(self, ways: Ways, names: frozenset[str]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return one of each kind of rows that are filled, and how many there are of it."""
@@ -264,40 +214,21 @@ class ImputedRows:
         _, first, alike = np.unique(kind, return_index=True, return_counts=True)
         return first, alike
 
-    def _cut(self, start: int, stop: int) -> Table:
-        def cut(column: Column) -> Column:
-            values = None if column.values is None else column.values[start:stop]
-            return Column(column.codes[start:stop], values)
-
-        schema = self.table.schema
-        return Table(schema, {name: cut(self.table.column(name)) for name in schema.names})
-
     def codes(self, name: str) -> NDArray[np.integer]:
         """Codes of an attribute; cells that are still missing have its missing code."""
         codes = self.table.codes(name)
-        if name in self._columns:
+        if name in self._filled:
             codes = codes.copy()
-            codes[self._columns[name].rows] = self._columns[name].codes
+            codes[self._filled[name].rows] = self._filled[name].codes
         return codes
 
     def values(self, name: str) -> Floats:
         """Values of a numeric attribute; its lower bound where still missing."""
         values = self.table.values(name)
-        if values is None or name not in self._columns:
-            return values
-        filled = self._columns[name].values
-        if filled is None:
-            raise DataError("no numeric values")
-        values = values.copy()
-        values[self._columns[name].rows] = self._within_bounds(name, filled)
+        if name in self._filled:
+            values = values.copy()
+            values[self._filled[name].rows] = self._filled[name].values
         return values
-
-    def _within_bounds(self, name: str, filled: NDArray[Any]) -> Floats:
-        """Keep to what is declared: a query's sensitivity is of values within the bounds."""
-        attribute = self.schema[name]
-        assert isinstance(attribute, Numeric)  # no other table has values
-        numbers = np.nan_to_num(filled.astype(np.float64), nan=attribute.lower)
-        return np.asarray(np.clip(numbers, attribute.lower, attribute.upper))
 
     def applies(self, name: str) -> Truth:
         """Tell to which rows, as they came, an attribute applies."""
@@ -310,19 +241,11 @@ class ImputedRows:
             self._known[name] = Cells.of(self.schema[name], codes, column.values)
         return self._known[name]
 
-    def _only_holes(self, name: str, filled: ImputedCells) -> ImputedCells:
+    def _only_missing(self, name: str, filled: ImputedCells) -> ImputedCells:
         """Take back what was filled where the attribute does not apply, or may not."""
         if self.schema[name].not_applicable is None:
             return filled
-        if len(self) <= PART_ROWS:
-            return filled.where(self.applies(name).is_true[filled.rows])
-        keep = np.empty(len(filled.rows), bool)
-        for part in blocks(len(self), PART_ROWS):
-            came = ImputedRows(self._cut(part.start, part.stop), ImputationResult())
-            here = filled.places(part.start, part.stop)
-            applies = came.applies(name).is_true
-            keep[here] = applies[filled.rows[here].astype(np.int64) - part.start]
-        return filled if keep.all() else filled.where(keep)
+        return filled.where(self.applies(name).is_true[filled.rows])
 
 
 def with_one_kind_of_missing(table: Table) -> Table:

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from missdp.errors import DataError, ParameterError, number, replacing
 from missdp.session.redaction import no_warnings
 from missdp.statistics import imputed_rows
-from missdp.statistics.imputed_rows import ImputedRows, Rows
+from missdp.statistics.imputed_rows import ImputedRows, Rows, Ways
 from missdp.types import Floats, Ints
 
 QUANTA = 1 << 20
@@ -108,7 +108,7 @@ class RowQuery:
         How far one row that comes or goes moves the result, in units of ``unit``; the same in L1
         and L2.
     recipient_sensitivity : float
-        How far a row whose filled cells change moves it, in L1.
+        How far a row whose filled cells change moves it, in L1; infinite if that has no bound.
     dimension : int
         How many numbers the result has.
     """
@@ -139,15 +139,16 @@ class RowQuery:
         # Neither an error nor a warning may quote rows.
         with replacing(Exception, by=failed), no_warnings():
             rows = Rows(cells, self.reads, self.applies)
-            parts = rows.parts() if self._in_parts(len(rows)) else [(None, rows)]
-            return sum(map(self._of, (part for _, part in parts)), np.zeros(1, dtype=np.int64))
+            in_parts = self._adds_up and len(rows) > imputed_rows.PART_ROWS
+            parts = [part for _, part in rows.parts()] if in_parts else [rows]
+            return sum(map(self._integers, parts), np.zeros(1, dtype=np.int64))
 
     @property
     def fine(self) -> int:
         """How many units an average has for each one: a row moves it by about ``QUANTA``."""
         return max(1, int(QUANTA // self.own_sensitivity))
 
-    def average(self, cells: ImputedRows) -> Ints:
+    def average(self, cells: ImputedRows, ways: Ways) -> Ints:
         """Return the result on average over all ways to fill rows, in `fine` units; private.
 
         The sums of floating-point numbers are rounded once, each weight is off by less than 2**-52
@@ -157,34 +158,29 @@ class RowQuery:
         failed = DataError("the function of a query failed")
         # Neither an error nor a warning may quote rows.
         with replacing(Exception, by=failed), no_warnings():
-            fixed = np.ones(len(cells), dtype=bool)
-            if cells.ways is not None:
-                fixed[cells.ways.rows] = False
-            parts = [[0.0] * self.dimension]
-            for where, rows in Rows(cells, self.reads, self.applies).parts():
-                found = np.asarray(self.function(rows, *self.given))
-                parts.append(self.weighted(found, len(rows), fixed[where].astype(np.float64)))
-            for some, weights in cells.in_all_ways(self.reads | self.applies):
-                found = np.asarray(self.function(Rows(some, self.reads, self.applies), *self.given))
-                parts.append(self.weighted(found, len(some), weights))
+            fixed = np.ones(len(cells))
+            fixed[ways.rows] = 0.0
+            came = Rows(cells, self.reads, self.applies)
+            parts: list[Any] = [[0.0] * self.dimension]
+            parts += [self._totals(rows, fixed[where]) for where, rows in came.parts()]
+            for some, weights in cells.in_all_ways(ways, self.reads | self.applies):
+                parts.append(self._totals(Rows(some, self.reads, self.applies), weights))
             totals = np.array([math.fsum(column) for column in zip(*parts, strict=True)])
             return np.asarray(np.rint(totals * self.fine), dtype=np.int64)
 
-    def _in_parts(self, size: int) -> bool:
-        return self._adds_up and size > imputed_rows.PART_ROWS
-
-    def _of(self, rows: Rows) -> Ints:
-        found = np.asarray(self.function(rows, *self.given))
-        return np.asarray(self._totals(found, len(rows)), dtype=np.int64)
-
     _adds_up = False  # whether the result of all rows is the sum of the results of some and others
 
-    def weighted(self, found: NDArray[Any], size: int, weights: Floats) -> list[float]:
-        """Return the result if each row stands for so many; each number is rounded once."""
-        raise NotImplementedError
+    def _integers(self, rows: Rows) -> Ints:
+        return np.asarray(self._totals(rows), dtype=np.int64)
 
-    def _totals(self, found: NDArray[Any], size: int) -> Any:
-        """Turn what the function returned into the result."""
+    def _returned(self, rows: Rows) -> NDArray[Any]:
+        return np.asarray(self.function(rows, *self.given))
+
+    def _totals(self, rows: Rows, weights: Floats | None = None) -> Any:
+        """Return the result of some rows; with weights, if each row stands for so many rows.
+
+        Numbers with weights are rounded once.
+        """
         raise NotImplementedError
 
 
@@ -213,20 +209,17 @@ class RowCounts(RowQuery):
         recipient = 1 if self.stays or self.cells == 1 else 2
         self._state(own_sensitivity=1, recipient_sensitivity=recipient, dimension=self.cells)
 
-    def weighted(self, found: NDArray[Any], size: int, weights: Floats) -> list[float]:
-        """Return the weight of the rows in each cell."""
-        cell = self._cell(found, size)
+    def _totals(self, rows: Rows, weights: Floats | None = None) -> Any:
+        cell = self._cell(rows)
+        if weights is None:
+            return np.bincount(cell[(cell >= 0) & (cell < self.cells)], minlength=self.cells)
         order = np.argsort(cell, kind="stable")
         ends = np.searchsorted(cell[order], np.arange(self.cells + 1))
         return [math.fsum(weights[order[a:b]].tolist()) for a, b in pairwise(ends)]
 
-    def _totals(self, found: NDArray[Any], size: int) -> Any:
-        cell = self._cell(found, size)
-        return np.bincount(cell[(cell >= 0) & (cell < self.cells)], minlength=self.cells)
-
-    def _cell(self, found: NDArray[Any], size: int) -> Ints:
-        kinds = "biu" if self.cells == 1 else "iu"
-        if found.shape != (size,) or found.dtype.kind not in kinds:
+    def _cell(self, rows: Rows) -> Ints:
+        found, kinds = self._returned(rows), "biu" if self.cells == 1 else "iu"
+        if found.shape != (len(rows),) or found.dtype.kind not in kinds:
             raise DataError("not a cell for each row")
         return found if found.dtype.kind != "b" else np.where(found, 0, -1)
 
@@ -278,16 +271,15 @@ class RowSums(RowQuery):
         moved = math.ceil(self.change / self.bound * QUANTA) + self.numbers
         return min(moved if self.numbers == 1 else 2 * moved, 2 * QUANTA)
 
-    def weighted(self, found: NDArray[Any], size: int, weights: Floats) -> list[float]:
-        """Return the sums of the rows' numbers times their weights."""
-        steps = self._steps(found, size)
-        return [math.fsum((steps[:, i] * weights).tolist()) for i in range(self.numbers)]
+    def _totals(self, rows: Rows, weights: Floats | None = None) -> Any:
+        steps = self._steps(rows)
+        if weights is None:
+            return steps.sum(axis=0)
+        return [math.fsum((column * weights).tolist()) for column in steps.T]
 
-    def _totals(self, found: NDArray[Any], size: int) -> Any:
-        return self._steps(found, size).sum(axis=0)
-
-    def _steps(self, found: NDArray[Any], size: int) -> Ints:
+    def _steps(self, rows: Rows) -> Ints:
         """Return each row's numbers in units, within the bound together."""
+        found, size = self._returned(rows), len(rows)
         if found.shape != ((size,) if self.numbers == 1 else (size, self.numbers)):
             raise DataError("not the right numbers for each row")
         shares = np.nan_to_num(found.astype(np.float64, copy=False) / self.bound)
@@ -309,33 +301,28 @@ class CustomQuery(RowQuery):
     sensitivity : float
         How far one row that is added or removed moves the numbers together, at least 1. This is the
         author's proof, for add-remove neighbours. It is the L2 norm for Gaussian noise, which is
-        paid for in rho and reads no cell that was filled from other rows. Otherwise it is the L1
-        norm.
+        paid for in rho. Otherwise it is the L1 norm. The query cannot read cells that are filled
+        from other rows.
     shape : tuple of int, default ()
         Public.
-    change : float, optional
-        How far a row whose filled cells change moves the numbers, if filled cells that depend on
-        other rows are read.
-
     """
 
     sensitivity: float
     shape: tuple[int, ...] = ()
-    change: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for moved in (self.sensitivity, 1 if self.change is None else self.change):
-            number("how far a row moves a query", moved, least=1, most=math.inf)
+        number("how far a row moves a query", self.sensitivity, least=1, most=math.inf)
         self._state(
             shape=tuple(self.shape),
             own_sensitivity=self.sensitivity,
-            recipient_sensitivity=math.inf if self.change is None else self.change,
+            recipient_sensitivity=math.inf,  # only sums over rows have exact averages over ways
             dimension=math.prod(self.shape),
         )
 
-    def _totals(self, found: NDArray[Any], size: int) -> Any:
-        del size
+    def _totals(self, rows: Rows, weights: Floats | None = None) -> Any:
+        del weights
+        found = self._returned(rows)
         if found.shape != tuple(self.shape) or found.dtype.kind not in "biu":
             raise DataError("not whole numbers of the stated shape")
         if found.dtype.kind == "u":  # clipped: wrapped around, neighbours could be far apart

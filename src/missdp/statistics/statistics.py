@@ -1,12 +1,12 @@
-"""Statistics of a table with missing values: the public class, and a question asked in text."""
+"""Statistics of a table with missing values: the public class, and questions asked in text."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
 from missdp.accounting import Cost, Filter, PureEvent
 from missdp.errors import BudgetExceededError, DataError, MissDPError, ParameterError, number
@@ -15,7 +15,7 @@ from missdp.schema.expressions import parse_names
 from missdp.schema.open_levels import check_found
 from missdp.schema.questions import OF_ROWS, Question, parse_question
 from missdp.statistics.answers import answered, check_width
-from missdp.statistics.asking import Asking, Statistic, Uncertainty, check_kind
+from missdp.statistics.asking import BOUNDED, WRITTEN, Asking, Statistic, Uncertainty
 from missdp.statistics.estimates import Estimate, Histogram
 from missdp.statistics.imputation import KNNImputation
 from missdp.statistics.table_rows import open_table
@@ -123,10 +123,15 @@ class ImputedStatistics:
                 if isinstance(facts.schema[name], Numeric) and name not in facts.valued:
                     raise DataError(f"attribute {name!r} has no numeric values in this table")
         self._session, self._budget = session, budget
-        self._imputation, self._confidence = imputation, confidence
+        self.imputation, self._confidence = imputation, confidence
 
     def __repr__(self) -> str:
         return f"ImputedStatistics({', '.join(self._session.facts.schema.names)})"
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts about the rows, in which all missing cells are plainly missing."""
+        return cast("Schema", self._session.facts.schema)
 
     @property
     def budget(self) -> Filter:
@@ -165,7 +170,7 @@ class ImputedStatistics:
         check_width(self._asking(question, cost))
 
     def _asking(self, question: Statistic, cost: Cost) -> Asking:
-        imputation = (self._imputation, self._change)
+        imputation = (self.imputation, self._change)
         return Asking(self._session, *imputation, self._confidence, question, cost)
 
     def _asked(self, kind: str, *of: str, **how: Unpack[_Options]) -> Estimate:
@@ -216,168 +221,30 @@ def _cost_of(epsilon: float | None, rho: float | None) -> Cost:
     return Cost(currency="zcdp" if rho is not None else "pure", amount=amount)
 
 
-@dataclass(frozen=True, kw_only=True)
-class QueryRequest:
-    """One question, asked in text.
-
-    Parameters
-    ----------
-    impute, match : str
-        Attribute names, separated by commas; one that holds a comma stands in backticks. Both may
-        be blank if no attribute that the question reads may be missing.
-    statistic : str
-        A method of `ImputedStatistics`, such as "mean".
-    of : str
-        What it is about: an attribute, two separated by a comma for a correlation, a condition
-        for a proportion, nothing for a count.
-    where : str
-        The subpopulation; blank for everyone.
-    epsilon : float
-        Total cost, error bar included.
-    k : int
-        Donors per incomplete row.
-    group : str
-        Attributes on which donors must agree, separated by commas.
-    uncertainty : {"total", "noise", "worst-case"}, default "total"
-        See `Statistic`.
-    by : str
-        An attribute for each of whose levels the statistic is asked for; blank for none. Missing
-        cells of a group are filled from donors of the group.
-    tie_breaks : int, optional
-        Changes nothing any more: answers are averages over all equally near donors.
-
-    Raises
-    ------
-    ParameterError
-        If a field is out of range. When it is answered: if the groups of ``by`` are imputed and
-        noise is expected to hide a group of 10,000 rows; by public facts alone.
-    UnprovenError
-        If "worst-case" is asked of another statistic: no bound is derived.
-
-    Examples
-    --------
-    >>> QueryRequest(impute="income", match="age", statistic="mean", of="income", epsilon=1.0).k
-    1
-    """
-
-    impute: str = ""
-    match: str = ""
-    statistic: str
-    of: str = ""
-    where: str = ""
-    epsilon: float
-    k: int = 1
-    group: str = ""
-    uncertainty: Uncertainty = "total"
-    by: str = ""
-    tie_breaks: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("impute", "match", "of", "where", "group", "by"):
-            if not isinstance(getattr(self, name), str):
-                raise ParameterError(f"{name} must be text")
-        _cost_of(self.epsilon, None)
-        check_kind(self.statistic, self.uncertainty)
-        if (self.statistic != "count") != bool(self.of.strip()):
-            raise ParameterError("every statistic but count needs to know of what")
-
-    def question(self, schema: Schema) -> Statistic:
-        """Return what is asked."""
-        of = (self.of,) if self.statistic == "proportion" else parse_names(self.of, schema)
-        (by,) = parse_names(self.by, schema) or (None,)
-        return Statistic(self.statistic, of, self.where, self.uncertainty, by)
-
-    def imputation(self, schema: Schema) -> KNNImputation | None:
-        """Return how missing values are filled; None if no value that is asked for may be missing.
-
-        Raises
-        ------
-        ParameterError
-            If an attribute that the question reads may be missing, and none is to be filled.
-        """
-        if not (self.impute.strip() or self.match.strip() or self.group.strip()):
-            self._check_complete(schema)
-            return None
-        impute, match, group = (
-            parse_names(text, schema) for text in (self.impute, self.match, self.group)
-        )
-        return KNNImputation(
-            impute=impute, match_on=match, k=self.k, group=group, tie_breaks=self.tie_breaks or 1
-        )
-
-    def _check_complete(self, schema: Schema) -> None:
-        known = [name for name in self.question(schema).reads(schema) if name in schema.names]
-        if incomplete := sorted(name for name in known if schema[name].nullable):
-            raise ParameterError(
-                f"attribute {incomplete[0]!r} may be missing. Fill it from similar rows with "
-                "impute=NAMES and match=NAMES, or ask about attributes that are complete."
-            )
-
-
-def run_query(
-    table: Table, request: QueryRequest, *, budget: Filter, undeclared: str = "refuse"
-) -> Estimate | Histogram:
-    """Answer one question and charge it.
-
-    Parameters
-    ----------
-    table : Table
-        Private rows.
-    request : QueryRequest
-        The question.
-    budget : Filter
-        Charged with ``request.epsilon`` in all.
-    undeclared : {"refuse", "accept"}
-        See `ImputedStatistics`.
-
-    Returns
-    -------
-    Estimate or Histogram
-        The released answer.
-
-    Raises
-    ------
-    BudgetExceededError
-        If the budget does not cover the question. Nothing is read.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from missdp import Numeric, Ordinal, Schema, Table
-    >>> schema = Schema((
-    ...     Ordinal(name="grade", levels=(1, 2, 3)),
-    ...     Numeric(name="income", lower=0, upper=100, nullable=True),
-    ... ))
-    >>> frame = pd.DataFrame({"grade": [1, 2, 3] * 200, "income": [10.0, 20.0, None] * 200})
-    >>> request = QueryRequest(impute="income", match="grade", statistic="mean", of="income",
-    ...                        where="grade <= 2", epsilon=1.0)
-    >>> answer = run_query(Table.read(frame, schema), request, budget=Filter(1.0))
-    >>> 0 <= answer.value <= 100, answer.interval is not None
-    (True, True)
-    """
-    (answer,) = run_queries(table, [request], budget=budget, undeclared=undeclared)
-    return answer
-
-
 def run_queries(
     table: Table,
-    requests: Sequence[QueryRequest],
+    imputation: KNNImputation | None,
+    questions: Sequence[Statistic],
     *,
+    epsilon: float,
     budget: Filter,
     undeclared: str = "refuse",
     may_refuse: bool = False,
 ) -> list[Estimate | Histogram]:
-    """Answer several questions about rows that are imputed in one way.
+    """Answer questions about rows that are imputed in one way.
 
     Parameters
     ----------
     table : Table
         Private rows.
-    requests : sequence of QueryRequest
-        The questions; ``impute``, ``match``, ``k``, ``group`` and ``tie_breaks`` are the same for
-        all.
+    imputation : KNNImputation or None
+        How missing cells are filled. None if no cell that a question reads may be missing.
+    questions : sequence of Statistic
+        The questions, at least one.
+    epsilon : float
+        Total cost of all questions, error bars included. Each question has an equal part.
     budget : Filter
-        Charged with the sum of their epsilons.
+        Charged with epsilon.
     undeclared : {"refuse", "accept"}
         See `ImputedStatistics`.
     may_refuse : bool, default False
@@ -391,28 +258,30 @@ def run_queries(
     Raises
     ------
     BudgetExceededError
-        If the questions together do not fit into the budget. Nothing is charged then.
+        If the questions together do not fit into the budget. Nothing is charged then, and nothing
+        is read.
     ParameterError
-        If the questions are not filled in one way, or public facts refuse one of them.
+        If public facts refuse a question. The question may not fit the schema, or read a cell that
+        may be missing and is not filled. Or the groups of ``by`` are imputed, and noise is expected
+        to hide a group of 10,000 rows.
 
     Examples
     --------
     >>> from missdp.datasets import yrbss
-    >>> asked = [
-    ...     QueryRequest(impute="strength_training_7d", match="age,gender", statistic="mean",
-    ...                  of="strength_training_7d", by=by, epsilon=1.0)
-    ...     for by in ("", "gender")
+    >>> imputation = KNNImputation(impute="strength_training_7d", match_on=("age", "gender"))
+    >>> questions = [
+    ...     Statistic("mean", ("strength_training_7d",), by=by) for by in (None, "gender")
     ... ]
     >>> budget = Filter(2.0)
-    >>> everyone, groups = run_queries(yrbss().table(), asked, budget=budget)
+    >>> everyone, groups = run_queries(
+    ...     yrbss().table(), imputation, questions, epsilon=2.0, budget=budget
+    ... )
     >>> 2 < everyone.value < 4, groups.levels, round(budget.remaining_epsilon, 9)
     (True, ('female', 'male'), 0.0)
     """
-    # The wording is checked on public facts before anything is charged.
-    imputation, questions = _planned(requests, table.schema)
+    cost = _part_of(epsilon, questions)
     # All of it is affordable before the first part of it is charged.
-    whole = math.fsum(request.epsilon for request in requests)
-    if not budget.can_afford(PureEvent(epsilon=whole)):
+    if not budget.can_afford(PureEvent(epsilon=math.fsum(cost.amount for _ in questions))):
         raise BudgetExceededError(
             "the question does not fit into what is left of the budget; nothing was computed or "
             "charged"
@@ -420,12 +289,17 @@ def run_queries(
     statistics = ImputedStatistics(
         table, imputation, budget=budget, undeclared=undeclared, may_refuse=may_refuse
     )
-    for question, cost in questions:
-        statistics.check(question, cost)
-    return [statistics.answer(question, cost) for question, cost in questions]
+    _check_all(statistics, questions, cost)
+    return [statistics.answer(question, cost) for question in questions]
 
 
-def check_queries(table: Table, requests: Sequence[QueryRequest]) -> None:
+def check_queries(
+    table: Table,
+    imputation: KNNImputation | None,
+    questions: Sequence[Statistic],
+    *,
+    epsilon: float,
+) -> None:
     """Raise an error if public facts refuse one of several questions.
 
     Nothing is charged, and no row is read. So a table without rows does, before the private one is
@@ -435,35 +309,54 @@ def check_queries(table: Table, requests: Sequence[QueryRequest]) -> None:
     ----------
     table : Table
         Of the schema that is asked about, which no ledger pays for; rows are not needed.
-    requests : sequence of QueryRequest
+    imputation, questions, epsilon
         As `run_queries` takes them.
 
     Raises
     ------
     ParameterError
-        If a question does not fit the schema, or noise is expected to hide large groups.
+        As `run_queries` raises it.
     """
-    imputation, questions = _planned(requests, table.schema)
     never_charged = Filter(1.0)
     statistics = ImputedStatistics(table, imputation, budget=never_charged, undeclared="accept")
-    for question, cost in questions:
+    _check_all(statistics, questions, _part_of(epsilon, questions))
+
+
+def _part_of(epsilon: float, questions: Sequence[Statistic]) -> Cost:
+    """Return the cost of each of several questions that together have an epsilon."""
+    if not questions:
+        raise ParameterError("ask at least one question")
+    whole = _cost_of(epsilon, None)
+    # A little less of each, so that together they are no more than what is spent.
+    part = whole.amount / len(questions) * (1 - 2.0**-40 * (len(questions) > 1))
+    return replace(whole, amount=part)
+
+
+def _check_all(statistics: ImputedStatistics, questions: Sequence[Statistic], cost: Cost) -> None:
+    """Raise an error if public facts refuse one of several questions."""
+    for question in questions:
+        if statistics.imputation is None:
+            _check_complete(question, statistics.schema)
         statistics.check(question, cost)
 
 
-# Statistics of questions by the names of the methods that answer them.
-_METHODS = {"share": "proportion", "sd": "standard_deviation"}
-_TOTAL = ("count", "proportion", "mean", "sum")  # have intervals over sampling and imputation
+def _check_complete(question: Statistic, schema: Schema) -> None:
+    """Raise ParameterError if a cell may be missing that a question reads."""
+    if incomplete := sorted(n for n in question.reads(schema) if schema[n].nullable):
+        raise ParameterError(
+            f"attribute {incomplete[0]!r} may be missing. Fill it from similar rows with "
+            "impute=NAMES and match=NAMES, or ask about attributes that are complete."
+        )
 
 
 def read_questions(
     texts: Sequence[str],
     schema: Schema,
-    epsilon: float,
     *,
+    where: str | None = None,
     uncertainty: Uncertainty | None = None,
-    **how: Any,
-) -> list[QueryRequest]:
-    """Return what questions such as ``mean(income) by region`` ask, as requests.
+) -> list[Statistic]:
+    """Return what questions such as ``mean(income) by region`` ask.
 
     Parameters
     ----------
@@ -471,16 +364,14 @@ def read_questions(
         The questions, as `missdp.schema.questions` reads them.
     schema : Schema
         Attributes that they may name.
-    epsilon : float
-        Of all questions together, in equal parts.
+    where : str, optional
+        The subpopulation of all questions.
     uncertainty : {"total", "noise", "worst-case"}, optional
         See `Statistic`; by default "total".
-    **how : object
-        ``impute``, ``match``, ``k``, ``group`` and ``where`` of each `QueryRequest`.
 
     Returns
     -------
-    list of QueryRequest
+    list of Statistic
         One for each question.
 
     Raises
@@ -491,25 +382,25 @@ def read_questions(
     Examples
     --------
     >>> from missdp.datasets import yrbss
-    >>> asked = read_questions(["share(gender = 'female')"], yrbss().schema(), 1.0)
-    >>> asked[0].statistic, asked[0].of
-    ('proportion', "gender = 'female'")
+    >>> (asked,) = read_questions(["share(gender = 'female')"], yrbss().schema())
+    >>> asked.kind, asked.of
+    ('proportion', ("gender = 'female'",))
     """
-    asked = [_fields(text, parse_question(text, schema, available=OF_ROWS)) for text in texts]
-    total = [one["statistic"] in _TOTAL and not one["by"] for one in asked]
-    if uncertainty == "total" and not all(total):
+    found = []
+    kept = "total" if uncertainty is None else uncertainty
+    for text in texts:
+        kind, of, by = _read(text, parse_question(text, schema, available=OF_ROWS))
+        found.append(Statistic(kind, of, where, kept, by))
+    if uncertainty == "total" and not all(one.kind in BOUNDED and not one.by for one in found):
         raise ParameterError(
             "uncertainty='total' is for counts, shares, means and sums, each without by; the "
             "intervals of others are of noise alone"
         )
-    # A little less of each, so that together they are no more than what is spent.
-    part = epsilon / len(asked) * (1 - 2.0**-40 * (len(asked) > 1))
-    kind = uncertainty or "total"
-    return [QueryRequest(epsilon=part, uncertainty=kind, **one, **how) for one in asked]
+    return found
 
 
-def _fields(text: str, question: Question) -> dict[str, Any]:
-    """Return a question as fields of a request."""
+def _read(text: str, question: Question) -> tuple[str, tuple[str, ...], str | None]:
+    """Return the statistic of a question, what it is of, and its groups."""
     if question.what == "missing":
         raise ParameterError(
             "share(x is missing) is answered by `missdp estimate`, from a model. Missing cells of "
@@ -517,15 +408,51 @@ def _fields(text: str, question: Question) -> dict[str, Any]:
         )
     if len(question.by) > 1:
         raise ParameterError("by names one attribute here: answers are for each of its levels")
-    of = ", ".join(f"`{name}`" for name in question.of)
+    of = question.of
     if question.what == "share":
-        of = text[text.index("(") + 1 : text.rindex(")")].strip()
-    by = f"`{question.by[0]}`" if question.by else ""
-    return {"statistic": _METHODS.get(question.what, question.what), "of": of, "by": by}
+        of = (text[text.index("(") + 1 : text.rindex(")")].strip(),)
+    kinds = {name: kind for kind, name in WRITTEN.items()}
+    return kinds.get(question.what, question.what), of, next(iter(question.by), None)
+
+
+def read_imputation(
+    schema: Schema, *, impute: str = "", match: str = "", group: str = "", k: int = 1
+) -> KNNImputation | None:
+    """Return how missing cells are filled, from names that are separated by commas.
+
+    Parameters
+    ----------
+    schema : Schema
+        Attributes that are named. A name that holds a comma stands in backticks.
+    impute, match, group : str
+        The attributes to fill, those that donors are matched on, and those on which donors agree
+        exactly. If all are blank, nothing is filled.
+    k : int, default 1
+        Donors per incomplete row.
+
+    Returns
+    -------
+    KNNImputation or None
+
+    Raises
+    ------
+    ParameterError
+        If the schema has no such attribute, or the parameters contradict each other.
+
+    Examples
+    --------
+    >>> from missdp.datasets import yrbss
+    >>> read_imputation(yrbss().schema(), impute="height", match="age,gender").match_on
+    {'age': 1.0, 'gender': 1.0}
+    """
+    if not (impute.strip() or match.strip() or group.strip()):
+        return None
+    filled, near, same = (parse_names(text, schema) for text in (impute, match, group))
+    return KNNImputation(impute=filled, match_on=near, k=k, group=same)
 
 
 def needed_attributes(
-    requests: Sequence[QueryRequest], schema: Schema
+    imputation: KNNImputation | None, questions: Sequence[Statistic], schema: Schema
 ) -> tuple[Schema, set[str] | None]:
     """Return what questions need, by public facts alone: attributes, and of which values.
 
@@ -535,7 +462,7 @@ def needed_attributes(
 
     Parameters
     ----------
-    requests : sequence of QueryRequest
+    imputation, questions
         As `run_queries` takes them.
     schema : Schema
         Public facts about all rows.
@@ -551,30 +478,32 @@ def needed_attributes(
     --------
     >>> from missdp.datasets import yrbss
     >>> facts = yrbss().schema()
-    >>> asked = read_questions(["count()"], facts, 1.0, impute="height", match="gender")
-    >>> some, valued = needed_attributes(asked, facts)
+    >>> imputation = KNNImputation(impute="height", match_on="gender")
+    >>> some, valued = needed_attributes(imputation, read_questions(["count()"], facts), facts)
     >>> some.names, valued
     (('gender', 'height'), {'height'})
     """
     with contextlib.suppress(MissDPError):
-        first = requests[0]
-        imputation = first.imputation(schema)
-        shared = {*parse_names(first.match), *parse_names(first.group)}
-        valued = set() if imputation is None else {*imputation.impute}
-        valued = valued.union(*(request.question(schema).reads(schema) for request in requests))
-        if valued | shared <= {*schema.names} and not schema.undeclared:
-            wanted = schema.rule_set.connected_by_rules(valued | shared)
+        valued: set[str] = set().union(*(question.reads(schema) for question in questions))
+        matched: set[str] = set()
+        if imputation is not None:
+            valued |= {*imputation.impute}
+            matched = {*imputation.match_on, *imputation.group}
+        if valued | matched <= {*schema.names} and not schema.undeclared:
+            wanted = schema.rule_set.connected_by_rules(valued | matched)
             some = schema.subset(name for name in schema.names if name in wanted)
             return some, {*some.names} if some.rules else valued
     return schema, None
 
 
-def close_levels(requests: Sequence[QueryRequest], schema: Schema) -> Schema:
+def close_levels(
+    imputation: KNNImputation | None, questions: Sequence[Statistic], schema: Schema
+) -> Schema:
     """Return a schema that ignores open attributes, of which questions need none.
 
     Parameters
     ----------
-    requests : sequence of QueryRequest
+    imputation, questions
         As `run_queries` takes them.
     schema : Schema
         Public facts about all rows.
@@ -591,22 +520,8 @@ def close_levels(requests: Sequence[QueryRequest], schema: Schema) -> Schema:
     opened = [a.name for a in schema if isinstance(a, OpenCategorical)]
     if not opened:
         return schema
-    check_found(needed_attributes(requests, schema.declare_public())[0])
+    check_found(needed_attributes(imputation, questions, schema.declare_public())[0])
     closed = schema.subset(name for name in schema.names if name not in opened)
     ignore, file = (*schema.ignore, *opened), schema.file
     unread = schema.undeclared_columns
     return replace(closed, ignore=ignore, keys=schema.keys, undeclared_columns=unread, file=file)
-
-
-def _planned(
-    requests: Sequence[QueryRequest], schema: Schema
-) -> tuple[KNNImputation | None, list[tuple[Statistic, Cost]]]:
-    """Return how cells are filled, and all questions with their costs."""
-    if not requests:
-        raise ParameterError("ask at least one question")
-    imputation = requests[0].imputation(schema)
-    if any(request.imputation(schema) != imputation for request in requests):
-        raise ParameterError(
-            "questions that are asked together share impute, match, k, group and tie_breaks"
-        )
-    return imputation, [(r.question(schema), _cost_of(r.epsilon, None)) for r in requests]

@@ -6,9 +6,9 @@ answer. All other queries read the rows as they came, and get plain noise. `Tabl
 which, by public facts, before anything is charged.
 
 Rows are changed by the frozen types below alone. `ObservedOn` chooses rows by their own cells.
-`EachLevel` divides them into groups by a cell of their own. An `Imputation` fills cells of a row
-from other rows. So it does not keep neighbours apart by one row, and states a bound on the rows
-that one row moves. Its type must be registered.
+`EachLevel` divides them into groups by a cell of their own. `NearestNeighbours` fills cells of a
+row from other rows. So it does not keep neighbours apart by one row, and states a bound on the rows
+that one row moves.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,17 +35,17 @@ from missdp.session.redaction import no_warnings
 from missdp.session.sampling import NoiseSource
 from missdp.session.session import Release, Session
 from missdp.statistics.groups import OfEachGroup
+from missdp.statistics.imputation import NearestNeighbours
 from missdp.statistics.imputed_rows import (
-    ImputationResult,
     ImputedRows,
     Rows,
+    Ways,
     valued_attributes,
     with_one_kind_of_missing,
 )
 from missdp.statistics.row_queries import CustomQuery, RowCounts, RowQuery, RowSums
 from missdp.statistics.smooth import Bounded, SmoothNoise, calibrate_smooth_noise
 from missdp.table import Table
-from missdp.types import Floats
 
 QUERIES = (RowCounts, RowSums, CustomQuery)
 """The types of queries that are proven for single rows; no subclass is."""
@@ -75,41 +75,6 @@ class EachLevel:
     name: str
 
 
-class Imputation(Protocol):
-    """A frozen change that fills cells of some attributes from other rows.
-
-    Its type is registered by ``register_imputation``, and its proofs stand where it is defined.
-    """
-
-    @property
-    def imputed(self) -> frozenset[str]:
-        """The attributes of which it fills cells; no other cell depends on other rows."""
-
-    @property
-    def reads(self) -> frozenset[str]:
-        """The attributes that it reads."""
-
-    @property
-    def averaged(self) -> bool:
-        """Whether it returns several ways to fill rows, over which queries are averaged."""
-
-    def fill(self, rows: Rows) -> ImputationResult:
-        """Return what is filled, with a bound on how many rows one row moves. Private."""
-
-
-_Kind = TypeVar("_Kind", bound=type)
-_IMPUTATIONS: set[type] = set()
-
-
-def register_imputation(kind: _Kind) -> _Kind:
-    """Register a type of imputations, whose bound on moved rows is proven where it is defined."""
-    parameters = getattr(kind, "__dataclass_params__", None)
-    if parameters is None or not parameters.frozen:
-        raise ParameterError("an imputation is a frozen dataclass")
-    _IMPUTATIONS.add(kind)
-    return kind
-
-
 # Rows
 
 
@@ -125,8 +90,6 @@ class TableFacts:
         The numeric attributes that have values, and not bins alone.
     imputed : frozenset of str
         The attributes whose missing cells are filled from other rows.
-    averaged : bool
-        Whether queries are averaged over several ways to fill rows.
     observed : frozenset of str
         Only rows that have a value in all of these attributes are read.
     groups : str
@@ -136,7 +99,6 @@ class TableFacts:
     schema: Schema
     valued: frozenset[str]
     imputed: frozenset[str] = frozenset()
-    averaged: bool = False
     observed: frozenset[str] = frozenset()
     groups: str = ""
 
@@ -146,7 +108,7 @@ class ChosenRows:
 
     def __init__(self, choose: Callable[[], Table]) -> None:
         self._choose = choose
-        self._cells: dict[Imputation | None, ImputedRows] = {}
+        self._ways: dict[NearestNeighbours, Ways] = {}
         self._groups: dict[str, tuple[ChosenRows, ...]] = {}
 
     def __repr__(self) -> str:
@@ -156,6 +118,21 @@ class ChosenRows:
     def table(self) -> Table:
         """The rows as they came."""
         return self._choose()
+
+    @cached_property
+    def cells(self) -> ImputedRows:
+        """The cells of the rows as they came."""
+        return ImputedRows(self.table)
+
+    def ways(self, imputation: NearestNeighbours) -> Ways:
+        """Return all ways to fill the rows, computed once."""
+        if imputation not in self._ways:
+            came = Rows(self.cells, imputation.reads)
+            failed = DataError("the imputation of the rows failed")
+            # Neither an error nor a warning may quote rows.
+            with replacing(Exception, by=failed), no_warnings():
+                self._ways[imputation] = imputation.fill(came)
+        return self._ways[imputation]
 
     def observed(self, names: frozenset[str]) -> ChosenRows:
         """Return the rows that have a value in all of some attributes."""
@@ -181,25 +158,6 @@ class ChosenRows:
             self._groups[name] = tuple(ChosenRows(partial(choose, code)) for code in levels)
         return self._groups[name]
 
-    def cells(self, imputation: Imputation | None) -> ImputedRows:
-        """Return what queries read: the rows as they came, or with cells filled, computed once."""
-        if imputation not in self._cells:
-            came = ImputedRows(self.table, ImputationResult())
-            self._cells[imputation] = came if imputation is None else _imputed(came, imputation)
-        return self._cells[imputation]
-
-
-def _imputed(came: ImputedRows, imputation: Imputation) -> ImputedRows:
-    """Return rows with the cells that an imputation fills."""
-    failed = DataError("the imputation of the rows failed")
-    # Neither an error nor a warning may quote rows.
-    with replacing(Exception, by=failed), no_warnings():
-        made = imputation.fill(Rows(came, imputation.reads))
-        ways = {} if made.ways is None else made.ways.columns
-        if made.profile is None or not {*made.columns, *ways} <= imputation.imputed:
-            raise failed
-        return ImputedRows(came.table, made)
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TableRows:
@@ -211,13 +169,13 @@ class TableRows:
         Public.
     rows : ChosenRows
         The rows. Private.
-    imputation : Imputation, optional
+    imputation : NearestNeighbours, optional
         Fills the cells of the attributes that ``facts.imputed`` names. Public.
     """
 
     facts: TableFacts
     rows: ChosenRows
-    imputation: Imputation | None = None
+    imputation: NearestNeighbours | None = None
 
     adjacency: ClassVar[Adjacency] = "add-remove"
     conditions: ClassVar[tuple[Condition, ...]] = ()
@@ -253,27 +211,23 @@ class TableRows:
 
     def changed(self, change: Any, rng: Any) -> TableRows:  # noqa: ARG002
         """Return the rows after one of the changes of this file; they are computed when needed."""
-        if type(change) in _IMPUTATIONS:
-            return self._imputed(change)
         known: dict[type, Callable[[Any], TableRows]] = {
+            NearestNeighbours: self._imputed,
             ObservedOn: self._observed,
             EachLevel: self._grouped,
         }
         if type(change) not in known:
-            raise ParameterError(
-                "single rows are changed by ObservedOn, EachLevel and registered imputations alone"
-            )
+            names = ", ".join(kind.__name__ for kind in known)
+            raise ParameterError(f"single rows are changed by {names} alone")
         return known[type(change)](change)
 
-    def _imputed(self, change: Imputation) -> TableRows:
+    def _imputed(self, change: NearestNeighbours) -> TableRows:
         facts = self.facts
         if facts.imputed or facts.observed or facts.groups:
             raise ParameterError("rows are imputed once, before they are chosen or divided")
-        imputed = frozenset(change.imputed)
-        if not imputed or not imputed | change.reads <= {*facts.schema.names}:
+        if not change.imputed | change.reads <= {*facts.schema.names}:
             raise ParameterError("an imputation names attributes of the rows")
-        facts = replace(facts, imputed=imputed, averaged=change.averaged)
-        return replace(self, facts=facts, imputation=change)
+        return replace(self, facts=replace(facts, imputed=change.imputed), imputation=change)
 
     def _observed(self, change: ObservedOn) -> TableRows:
         facts = self.facts
@@ -306,42 +260,70 @@ class TableRows:
             raise ParameterError(f"single rows answer queries of the types {known}")
         if type(mechanism) not in (Cost, Noise):
             raise ParameterError("a query of single rows is answered with Noise, or for a Cost")
-        facts = self.facts
+        facts, rows = self.facts, self.rows
         label = f"{query.label} by {facts.groups}" if facts.groups else query.label
-        if query.reads & facts.imputed:
-            smooth = _smooth_noise(query, mechanism, averaged=facts.averaged)
-            event = PureEvent(epsilon=smooth.epsilon, label=label)
-            return self._release(query, smooth, event, averaged=facts.averaged)
-        noise = _plain_noise(query, mechanism)
+        release = self._smooth_release if query.reads & facts.imputed else self._plain_release
+        planned = release(query, mechanism, label)
+        if facts.groups:
+            return _of_each_group(planned, rows, facts)
+        return replace(planned, exact=partial(planned.exact, rows))
+
+    def _plain_release(self, query: RowQuery, mechanism: Cost | Noise, label: str) -> Release:
+        # The exact answer of a release is of the rows that are handed over.
+        noise, unit = _plain_noise(query, mechanism), float(query.unit)
         # Nothing is claimed of cells that rules may have filled.
-        gate = facts.observed - facts.schema.rule_set.filled
-        plain = noise.event(query.own_sensitivity, gate=gate or None, label=label)
-        return self._release(query, noise, plain, averaged=False)
+        gate = self.facts.observed - self.facts.schema.rule_set.filled
+        return Release(
+            noise.event(query.own_sensitivity, gate=gate or None, label=label),
+            noise,
+            lambda rows: query.exact(rows.cells),
+            read=lambda released: np.asarray(released * unit, dtype=np.float64),
+            radius=lambda _: lambda level: noise.radius(level) * unit,
+            expected_radius=noise.radius(0.95) * unit,
+        )
 
-    def _release(
-        self, query: RowQuery, noise: Noise | SmoothNoise, event: Any, *, averaged: bool
-    ) -> Release:
-        """Return a release of all rows, or of each group in parallel."""
-        unit = query.unit / (query.fine if averaged else 1)
-        imputation = self.imputation if isinstance(noise, SmoothNoise) else None
-        exact = partial(_exact, query, noise, imputation, averaged=averaged)
-        read = partial(_values, unit, query.dimension)
-        radius = partial(_radius, noise, float(unit))
-        expected = _expected_radius(noise) * float(unit)
-        rows, groups = self.rows, self.facts.groups
-        if not groups:
-            return Release(
-                event, noise, lambda: exact(rows), read=read, radius=radius,
-                expected_radius=expected,
-            )  # fmt: skip
+    def _smooth_release(self, query: RowQuery, mechanism: Cost | Noise, label: str) -> Release:
+        # As above, with the private bound that the noise follows.
+        noise, unit = _smooth_noise(query, mechanism), query.unit / query.fine
 
-        def each(released: tuple[Any, ...]) -> tuple[Measurement, ...]:
-            return tuple(Measurement(read(one), noise, event, radius(one)) for one in released)
+        def exact(rows: ChosenRows) -> Bounded:
+            assert self.imputation is not None  # it names the attributes that are imputed
+            ways = rows.ways(self.imputation)
+            totals = query.average(rows.cells, ways).tolist()
+            bound = ways.profile.smooth_bound(own=noise.own, donee=noise.donee, beta=noise.beta)
+            # The last number is 0: the released scale takes its place.
+            return Bounded((*totals, 0), float(bound))
+
+        def radius(released: tuple[Fraction, ...]) -> Radius:
+            released_scale = float(released[-1])
+            return lambda level: noise.radius(level, released_scale) * float(unit)
 
         return Release(
-            event, OfEachGroup(noise, self.facts.schema[groups].size),
-            lambda: tuple(map(exact, rows.groups(groups))), read=each, expected_radius=expected,
-        )  # fmt: skip
+            PureEvent(epsilon=noise.epsilon, label=label),
+            noise,
+            exact,
+            read=lambda released: np.array([float(value * unit) for value in released[:-1]]),
+            radius=radius,
+            expected_radius=noise.expected_radius * float(unit),
+        )
+
+
+def _of_each_group(release: Release, rows: ChosenRows, facts: TableFacts) -> Release:
+    """Return a release of each group in parallel."""
+
+    def read(released: tuple[Any, ...]) -> tuple[Measurement, ...]:
+        return tuple(
+            Measurement(release.read(one), release.mechanism, release.event, release.radius(one))
+            for one in released
+        )
+
+    return replace(
+        release,
+        mechanism=OfEachGroup(release.mechanism, facts.schema[facts.groups].size),
+        exact=lambda: tuple(map(release.exact, rows.groups(facts.groups))),
+        read=read,
+        radius=lambda _: None,
+    )
 
 
 def open_table(
@@ -413,24 +395,21 @@ def smooth_epsilon(cost: Cost) -> float:
     return epsilon
 
 
-def _smooth_noise(query: RowQuery, mechanism: Cost | Noise, *, averaged: bool) -> SmoothNoise:
+def _smooth_noise(query: RowQuery, mechanism: Cost | Noise) -> SmoothNoise:
     """Return noise for cells filled from other rows; refuse a query that has no bound."""
     if not isinstance(mechanism, Cost):
         raise UnprovenError("a noise scale cannot be chosen where a private bound sets it")
-    if averaged and isinstance(query, CustomQuery):
+    if not query.recipient_sensitivity < math.inf:
         raise UnprovenError(
             "a CustomQuery cannot read cells that are filled from other rows, equally near ones "
             "averaged over: ask RowCounts or RowSums instead"
         )
-    if not query.recipient_sensitivity < math.inf:
-        raise UnprovenError("nobody said how far a row whose filled cells change moves this")
-    fine = query.fine if averaged else 1
     # An average is rounded: neighbours differ by two units more.
-    rounding = 2.0 * query.dimension if averaged else 0.0
+    rounding = 2.0 * query.dimension
     return calibrate_smooth_noise(
         smooth_epsilon(mechanism),
-        own=rounding + fine * query.own_sensitivity,
-        donee=fine * query.recipient_sensitivity,
+        own=rounding + query.fine * query.own_sensitivity,
+        donee=query.fine * query.recipient_sensitivity,
         dimension=query.dimension,
     )
 
@@ -448,44 +427,3 @@ def _plain_noise(query: RowQuery, mechanism: Cost | Noise) -> Noise:
         if mechanism.currency == "pure":
             return Noise("laplace", scale_for(query.own_sensitivity, mechanism.amount))
         return Noise.worth(mechanism, sensitivity=query.own_sensitivity)
-
-
-def _exact(
-    query: RowQuery,
-    noise: Noise | SmoothNoise,
-    imputation: Imputation | None,
-    rows: ChosenRows,
-    *,
-    averaged: bool,
-) -> Any:
-    """Return the exact answer of some rows, with the private bound where noise follows it."""
-    cells = rows.cells(imputation)
-    totals = (query.average if averaged else query.exact)(cells)
-    if not isinstance(noise, SmoothNoise):
-        return totals
-    bound = cells.profile.smooth_bound(own=noise.own, donee=noise.donee, beta=noise.beta)
-    # The last number is 0: the released scale takes its place.
-    return Bounded((*totals.tolist(), 0), float(bound))
-
-
-# Post-processing
-
-
-def _values(unit: Fraction, dimension: int, released: Any) -> Floats:
-    """Return released whole numbers of units as numbers, without the released scale."""
-    if isinstance(released, tuple):
-        return np.array([float(value * unit) for value in released[:dimension]])
-    return np.asarray(released * float(unit), dtype=np.float64)[:dimension]
-
-
-def _radius(noise: Noise | SmoothNoise, unit: float, released: Any) -> Radius:
-    """Return a function from a level to the half-width of the error."""
-    if isinstance(noise, Noise):
-        return lambda level: noise.radius(level) * unit
-    released_scale = float(released[-1])
-    return lambda level: noise.radius(level, released_scale) * unit
-
-
-def _expected_radius(noise: Noise | SmoothNoise) -> float:
-    """Return the half-width that is expected to hold the noise of one number with 95 %; public."""
-    return noise.radius(0.95) if isinstance(noise, Noise) else noise.expected_radius
