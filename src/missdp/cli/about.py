@@ -16,7 +16,7 @@ from missdp.cli.options import Command, epsilon_option, option, output_option
 from missdp.cli.project import project_file, project_settings
 from missdp.errors import check_epsilon
 from missdp.files import PutOff
-from missdp.installed import packages
+from missdp.cli.installed import packages
 from missdp.progress import progress_bar
 
 if TYPE_CHECKING:

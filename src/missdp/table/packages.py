@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -314,6 +313,8 @@ _PURPOSE: Final = "files of Excel"
 
 def _rows(path: Path) -> Iterator[list[Any]]:
     """Yield the rows of the first sheet, the names of the columns first."""
+    import zipfile
+
     workbook = import_optional("python_calamine", purpose=_PURPOSE).CalamineWorkbook
     with zipfile.ZipFile(path) as archive:  # one with a password is no archive
         size = sum(part.file_size for part in archive.infolist())
