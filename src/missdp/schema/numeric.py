@@ -15,6 +15,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from missdp.schema.attributes import (
+    CODE_FIELDS,
     MAX_LEVELS,
     MAX_WHOLE,
     Attribute,
@@ -113,7 +114,7 @@ class Numeric(Attribute):
         return number is not None and self.lower <= number <= self.upper
 
     def _codes_that_are_values(self, kind: Kind) -> Iterator[str]:
-        fact, codes = "missing_codes" if kind == "missing" else kind, self.codes_of(kind)
+        fact, codes = CODE_FIELDS[kind], self.codes_of(kind)
         numbers = [read_number(c.strip()) for c in codes if isinstance(c, str)]
         if any(number is not None and not math.isnan(number) for number in numbers):
             yield f"{fact} of a numeric attribute that are numbers go without quotes"

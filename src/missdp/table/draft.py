@@ -32,7 +32,7 @@ from missdp.schema import (
     Ordinal,
     Schema,
 )
-from missdp.schema.attributes import KINDS, MAX_WHOLE, Kind, number_text, read_number
+from missdp.schema.attributes import CODE_FIELDS, MAX_WHOLE, Kind, number_text, read_number
 from missdp.schema.layout import PLAIN
 from missdp.table.distinct_cells import DistinctCells, distinct_cells
 from missdp.table.draft_guesses import (
@@ -552,11 +552,7 @@ def _marked(kind: Callable[..., AnyAttribute], facts: Mapping[str, Any]) -> AnyA
 
 def _code_facts(codes: Proposed) -> dict[str, Any]:
     """Return codes by the facts of an attribute that declare them."""
-    return {_fact(kind): codes[kind] for kind in KINDS if kind in codes}
-
-
-def _fact(kind: Kind) -> str:
-    return "missing_codes" if kind == "missing" else kind
+    return {fact: codes[kind] for kind, fact in CODE_FIELDS.items() if kind in codes}
 
 
 def _code_text(code: str | float) -> str:
