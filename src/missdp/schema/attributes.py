@@ -39,7 +39,9 @@ Kind: TypeAlias = Literal["not_applicable", "missing", "refused", "unknown", "no
 #: Why a cell has no value. The first one follows from the row; the others are holes.
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 #: The field of an attribute that declares the codes of each kind.
-CODE_FIELDS: Final[Mapping[Kind, str]] = {k: "missing_codes" if k == "missing" else k for k in KINDS}
+CODE_FIELDS: Final[Mapping[Kind, str]] = {
+    k: "missing_codes" if k == "missing" else k for k in KINDS
+}
 
 #: The negative numbers by which readers of cells mark kinds of missing.
 KIND_MARKS: Final = {k: MISSING if k == "missing" else -3 - i for i, k in enumerate(KINDS)}
