@@ -205,7 +205,7 @@ def test_schema_draft_reads_the_encoding_that_is_stated(tmp_path, capsys):
     assert (schema.names, schema.file.encoding) == (("größe", "ja"), "cp1252")
     assert schema["ja"].levels == ("x", "é")
     assert main([*command, "utf-7", "--overwrite"]) == 3
-    numbered = draft_columns(path, header=False, encoding="cp1252").file
+    numbered = draft_columns(path, header=False, encoding="cp1252").facts.file
     assert numbered == Layout(encoding="cp1252", header=("column1", "column2"), delimiter=";")
     with refuses(DataError, "only text files"):
         draft_columns({"a": ["x"]}, encoding="latin-1")

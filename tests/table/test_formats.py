@@ -197,7 +197,7 @@ def test_what_is_no_level_is_the_other_one_cell_by_cell():
 
 
 def test_a_draft_marks_what_a_file_says_of_its_columns(tmp_path):
-    found = {a.name: a for a in draft_columns(written(tmp_path / "rows.sav")).attributes}
+    found = {a.name: a for a in draft_columns(written(tmp_path / "rows.sav")).facts}
     assert (found["sex"].levels, found["grade"].label) == ((1, 2), "Grade")
     assert dict(found["sex"].labels)["-7"] == "would not say"
     for attribute in found.values():

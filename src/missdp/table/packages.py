@@ -35,7 +35,6 @@ _ROWS = 65_536
 _DATE = re.compile(r"[AEJS]?DATE.*|%t?d.*|(?:YYMMDD|MMDDYY|DDMMYY|E8601DA|IS8601DA).*")
 _TIME = re.compile(r"(?:DATETIME|YMDHMS|E8601DT|IS8601DT|%tc).*")
 _LETTER = re.compile(r"\.[a-z]")
-_DAY: Final = 86_400_000  # milliseconds
 _FAR: Final = 9e14  # milliseconds since an origin; later lies no date that is read
 #: How dates are written: the format of a date and of a moment, and the numbers that these are.
 _WRITTEN: Final = {
@@ -136,16 +135,13 @@ def _moments_of(written: str, about: Any) -> Callable[[Any], pa.Array] | None:
         return None
     own = "%tc" if written.startswith("%tc") else "%td" if day else "sas"
     unit, origin = ORIGINS["spss" if "sav" in about.file_format else own]
-    scale = {"s": 1000, "ms": 1, "D": _DAY}[unit]
+    scale = np.timedelta64(1, unit) / np.timedelta64(1, "ms")
 
     def moments(numbers: Any) -> pa.Array:
-        missing = np.isnan(numbers)
-        near = np.clip(np.where(missing, 0.0, numbers), -_FAR / scale, _FAR / scale)
-        since = np.rint(near * scale)
-        found = np.datetime64(origin, "ms") + since.astype("timedelta64[ms]")
-        if day:
-            return pa.array(found.astype("datetime64[D]"), mask=missing)
-        return pa.array(found, mask=missing)
+        near = np.clip(np.nan_to_num(numbers), -_FAR / scale, _FAR / scale)
+        since = np.rint(near * scale).astype("timedelta64[ms]")
+        found = np.datetime64(origin, "ms") + since
+        return pa.array(found.astype("datetime64[D]") if day else found, mask=np.isnan(numbers))
 
     return moments
 
@@ -269,10 +265,10 @@ def _number(cell: Any, origin: str) -> float | str:
     if not origin:
         return np.nan
     with_zone = getattr(cell, "tzinfo", None) is not None
-    moment = np.datetime64(cell.replace(tzinfo=None) if with_zone else cell, "ms")
+    moment: Any = np.datetime64(cell.replace(tzinfo=None) if with_zone else cell, "ms")
     unit, start = _ORIGIN[origin]
-    since = (moment - np.datetime64(start, "ms")) / np.timedelta64(1, "ms")
-    return float(since / {"s": 1000, "ms": 1, "D": _DAY}[unit])
+    since: np.timedelta64 = moment - np.datetime64(start, "ms")
+    return float(since / np.timedelta64(1, unit))
 
 
 def _labels(attribute: AnyAttribute, origin: str | None, suffix: str) -> dict[Any, str]:
