@@ -125,12 +125,12 @@ class Bins:
         self,
         edges: Floats,
         spikes: Floats,
-        subintervals: Floats | tuple[()] = (),
-        weights: Sequence[float] = (),
+        subintervals: Floats,
+        weights: Sequence[float],
         *,
         integer: bool,
     ) -> None:
-        self._integer, self._subedges, self._weights = integer, np.asarray(subintervals), weights
+        self._integer, self._subedges, self._weights = integer, subintervals, weights
         self._spikes = np.unique(spikes) + 0.0  # no -0.0
         self.intervals = bins = _Intervals(edges, self._spikes)
         kept = np.flatnonzero(bins.others > 0) if integer else np.arange(len(bins.others))
