@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import fields, replace
+from functools import cached_property
 from typing import (
     Annotated,
     Any,
@@ -453,8 +454,8 @@ class _Levelled(Attribute, abstract=True):
 
     def _wrong_references(self) -> Iterator[str]:
         """Yield facts that name what is no level."""
-        reader, typed = LevelReader(self.levels), {(type(level), level) for level in self.levels}
-        if self.other is not None and (type(self.other), self.other) not in typed:
+        reader = LevelReader(self.levels)
+        if self.other is not None and (type(self.other), self.other) not in self.codes_by_level:
             yield "other must be one of the levels"
         yield from self._labelled_nothing(lambda key: reader.read(key) >= 0)
 
@@ -474,6 +475,11 @@ class _Levelled(Attribute, abstract=True):
     def size(self) -> int:
         """Number of levels."""
         return len(self.levels)
+
+    @cached_property
+    def codes_by_level(self) -> Mapping[tuple[type, object], int]:
+        """The code of each level, by its type as well, since 1 equals true."""
+        return {(type(level), level): code for code, level in enumerate(self.levels)}
 
     @property
     def level_labels(self) -> tuple[str, ...]:

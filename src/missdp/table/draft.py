@@ -32,7 +32,8 @@ from missdp.schema import (
     Ordinal,
     Schema,
 )
-from missdp.schema.attributes import CODE_FIELDS, MAX_WHOLE, Kind, number_text, read_number
+from missdp.schema.attributes import CODE_FIELDS, MAX_WHOLE, Kind, read_number
+from missdp.schema.dates import code_text
 from missdp.schema.layout import PLAIN
 from missdp.table.distinct_cells import DistinctCells, distinct_cells
 from missdp.table.draft_guesses import (
@@ -479,8 +480,8 @@ def _labelled(
     if isinstance(drafted, OpenCategorical):  # its levels, which may have labels, are not known
         mark = ("label",) * bool(said.label)
         return replace(drafted, label=said.label, undeclared=(*drafted.undeclared, *mark))
-    labels = {_code_text(code): label for code, label in said.labels.items()}
-    codes = {_code_text(code) for kind in drafted.kinds for code in drafted.codes_of(kind)}
+    labels = {code_text(code): label for code, label in said.labels.items()}
+    codes = {code_text(code) for kind in drafted.kinds for code in drafted.codes_of(kind)}
     levels = [key for key in labels if key not in codes and (read_number(key) or 0.5).is_integer()]
     cells = {*known.texts} if labels else set[str]()
     if isinstance(drafted, Numeric) and levels and cells <= {*levels}:
@@ -535,10 +536,6 @@ def _marked(kind: Callable[..., AnyAttribute], facts: Mapping[str, Any]) -> AnyA
 def _code_facts(codes: Proposed) -> dict[str, Any]:
     """Return codes by the facts of an attribute that declare them."""
     return {fact: codes[kind] for kind, fact in CODE_FIELDS.items() if kind in codes}
-
-
-def _code_text(code: str | float) -> str:
-    return code if isinstance(code, str) else number_text(float(code))
 
 
 def _is_padded(cell: object) -> bool:
