@@ -30,7 +30,7 @@ from missdp.table.cells import (
     status_of_numbers,
     value_of,
 )
-from missdp.types import Floats, Ints
+from missdp.types import Flags, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,6 +46,13 @@ class Column:
     def take(self, rows: slice | NDArray[Any]) -> Column:
         """Return the cells of some rows."""
         return Column(self.codes[rows], None if self.values is None else self.values[rows])
+
+    def without_value(self, attribute: AnyAttribute, where: Flags, code: int) -> Column:
+        """Return the cells with a code that stands for no value where ``where`` is true."""
+        codes, values = np.where(where, code, self.codes), self.values
+        if values is not None and isinstance(attribute, Numeric):
+            values = np.where(where, attribute.lower, values)
+        return Column(codes.astype(code_dtype(attribute)), values)
 
 
 class Encoder:

@@ -286,13 +286,7 @@ class Table:
             attribute = self.schema[name]
             if np.any(hole) and not attribute.nullable:
                 raise DataError(f"attribute {name!r} is not declared nullable")
-            column = columns[name]
-            codes = column.codes.copy()
-            codes[hole] = attribute.missing_code
-            values = None if column.values is None else column.values.copy()
-            if values is not None and isinstance(attribute, Numeric):
-                values[hole] = attribute.lower
-            columns[name] = Column(codes, values)
+            columns[name] = columns[name].without_value(attribute, hole, attribute.missing_code)
         columns |= computed(self.schema, columns)
         return Table(self.schema, columns, kind=self.kind)
 
