@@ -166,7 +166,7 @@ class _File:
                 self._sink.close()
 
     def give_up(self) -> None:
-        """Close what is open. Errors are not raised: what went wrong first is what is told."""
+        """Close what is open. Errors are not raised: an earlier one is on its way."""
         import pyarrow as pa
 
         for opened in (self._writer, self._sink):
