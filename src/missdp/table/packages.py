@@ -121,7 +121,7 @@ def _cells(column: pd.Series[Any], name: str, about: Any) -> Any:
         return cells
     mixed = np.fromiter(objects(cells), dtype=object, count=len(cells))
     mixed[coded] = numbers[coded]
-    mixed[letters] = [f".{letter.lower()}" for letter in column[letters]]
+    mixed[letters] = [*map(_letter, column[letters])]
     return mixed
 
 
@@ -146,10 +146,15 @@ def _moments_of(written: str, about: Any) -> Callable[[Any], pa.Array] | None:
     return moments
 
 
+def _letter(code: str) -> str:
+    """Return a letter of Stata's as it is written there."""
+    return f".{code.lower()}"
+
+
 def _codes(name: str, about: Any) -> tuple[str | float, ...]:
     """Return codes that a file declares missing; letters of Stata begin with a point."""
     found: list[str | float] = [
-        f".{code.lower()}" if isinstance(code, str) and len(code) == 1 else code
+        _letter(code) if isinstance(code, str) and len(code) == 1 else code
         for code in about.missing_user_values.get(name, ())
     ]
     labelled = about.variable_value_labels.get(name, {})
@@ -160,8 +165,7 @@ def _codes(name: str, about: Any) -> tuple[str | float, ...]:
         elif not isinstance(low, str):
             found += [code for code in labelled if is_number(code) and low <= code <= high]
     text = about.readstat_variable_types.get(name) == "string"
-    letters = () if text else (code for code in labelled if isinstance(code, str))
-    found += [f".{code.lower()}" for code in letters]
+    found += [_letter(code) for code in labelled if isinstance(code, str) and not text]
     return tuple(dict.fromkeys(found))
 
 
@@ -172,7 +176,7 @@ def described(path: Path) -> dict[str, Described]:
     for name in about.column_names:
         text = about.readstat_variable_types.get(name) == "string"
         labels = {
-            f".{key.lower()}" if isinstance(key, str) and not text else key: str(label)
+            _letter(key) if isinstance(key, str) and not text else key: str(label)
             for key, label in about.variable_value_labels.get(name, {}).items()
         }
         ordered = about.variable_measure.get(name) == "ordinal"

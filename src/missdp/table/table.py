@@ -423,11 +423,7 @@ def read_columns(
     rows = Rows.of(data, schema)
     rows.check(schema.stored.names)
     wanted = tuple(schema.names if names is None else names)
-    reached = schema.rule_set.connected_by_rules(wanted)
-    needed = schema.read_for(
-        a.name for a in schema if a.name in reached or (refusing and a.refuses)
-    )
-    read = tuple(a.name for a in schema.stored if a.name in needed)
+    read = schema.read_for(wanted, refusing=refusing)
     yield from CodedRow(schema, read, wanted).blocks(rows, lambda block, _: _columns(block, wanted))
 
 
