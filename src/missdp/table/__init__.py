@@ -7,8 +7,8 @@
 * `table`: rows in memory. ``written``: rows as files and frames. `draft`: a first schema.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import importlib
+import typing
 
 from missdp.exports import exported
 from missdp.table.decode import Holes as Holes
@@ -19,7 +19,7 @@ from missdp.table.rows import Rows as Rows
 from missdp.table.table import Table as Table
 from missdp.types import FrameKind as FrameKind
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from missdp.table.draft import Draft as Draft
     from missdp.table.draft import draft_columns as draft_columns
     from missdp.table.draft import draft_schema as draft_schema
@@ -28,8 +28,8 @@ _DRAFTS = ("Draft", "draft_columns", "draft_schema")
 __all__ = [*exported(globals()), *_DRAFTS]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> typing.Any:
     """Import the names of drafts when they are first asked for: no release needs them."""
     if name in _DRAFTS:
-        return getattr(import_module("missdp.table.draft"), name)
+        return getattr(importlib.import_module("missdp.table.draft"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
