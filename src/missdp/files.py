@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 from missdp.errors import (
@@ -132,14 +132,8 @@ class PutOff(contextlib.AbstractContextManager["PutOff"]):
             self.begin()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Act on the first signal that came."""
-        del kind, error, traceback
         if self in _UNTIL_NOISE:
             _UNTIL_NOISE.remove(self)
         self._end()

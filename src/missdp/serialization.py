@@ -122,24 +122,16 @@ class Record(metaclass=Checked):
                 raise found._refusal(data, "its parts do not fit each other")
             return read
 
-    def to_json(
-        self, *, release: str | None = None, ledger: Mapping[str, Any] | None = None
-    ) -> str:
-        """Return the record as a JSON text with the number of its format and a checksum.
+    def to_json(self) -> str:
+        """Return the record as a JSON text with the number of its format and a checksum."""
+        return json.dumps(self.to_document(), allow_nan=False)
 
-        ``release`` is the id of the release whose file this is, ``ledger`` which line paid for it.
-        """
-        return json.dumps(self.to_document(release=release, ledger=ledger), allow_nan=False)
-
-    def to_document(
-        self, *, release: str | None = None, ledger: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """Return the record with its format and checksum as values of JSON, not yet text."""
-        known = {"release": release, "ledger": ledger}
-        of, found = {k: value for k, value in known.items() if value is not None}, self.to_dict()
+        found = self.to_dict()
         if "format" in found:  # of the cells of a column, not of a file
             raise ParameterError(f"a {self.kind} that states a format is written in a schema only")
-        return sealed({"format": FORMAT, **of, **found})
+        return sealed({"format": FORMAT, **found})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -160,10 +152,7 @@ class Record(metaclass=Checked):
             )
         with replacing(RecursionError, by=ParameterError("nested too deeply")):
             document = unsealed(document, name=name)
-        of_file = {"release", "ledger", "warnings"}
-        of_file -= getattr(cls._kind_of(document), "__dataclass_fields__", {}).keys()
-        of_file.add("format")  # `to_document` writes no record that states one of its own
-        return cls.from_dict({n: value for n, value in document.items() if n not in of_file})
+        return cls.from_dict({n: value for n, value in document.items() if n != "format"})
 
     @classmethod
     def _kind_of(cls, data: Mapping[str, Any]) -> type[Self]:

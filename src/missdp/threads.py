@@ -41,23 +41,23 @@ def one_blas_thread() -> Iterator[None]:
         with _lock:
             limits = _inside.pop()
             if not _inside:
-                _in_charge(force=True)
+                _take_charge()
                 limits.restore_original_limits()
-                _in_charge(force=True)
+                _take_charge()
 
 
-def _in_charge(*, force: bool) -> None:
+def _take_charge() -> None:
     """Make this thread the one in charge: threadpoolctl lets one thread alone set limits."""
     from threadpoolctl import OpenBLASController
 
     if hasattr(OpenBLASController, "clear_controlling_thread"):
-        OpenBLASController.clear_controlling_thread(force=force)
+        OpenBLASController.clear_controlling_thread(force=True)
 
 
 def _limited() -> Any:
-    _in_charge(force=True)
+    _take_charge()
     limits = _libraries().limit(limits=1, user_api="blas")
-    _in_charge(force=True)
+    _take_charge()
     return limits
 
 

@@ -185,7 +185,7 @@ def test_version_names_packages_and_the_file_of_the_project(folder, told, monkey
     Path("missdp.toml").write_text('schema = "schema.toml"\n')
     assert told("version --verbose")["missdp.toml"].endswith("missdp.toml: schema")
     monkeypatch.setattr(
-        "missdp.installed.requires", lambda _: ["gone-away>=2", 'off; extra == "plot"']
+        "missdp.cli.installed.requires", lambda _: ["gone-away>=2", 'off; extra == "plot"']
     )
     found = told("version --verbose")
     assert found["gone-away"] == "ABSENT: pip install gone-away"

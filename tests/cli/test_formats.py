@@ -112,7 +112,7 @@ SPARK = "--schema schema.toml -o out.json --epsilon 3 --seed 1 --overwrite --eng
 def given(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("rows.csv", "rows.parquet"):
-        write_blocks([Path(name)], [[made_up(SCHEMA, 300).to_arrow()]])
+        write_blocks([Path(name)], [(0, made_up(SCHEMA, 300).to_arrow())])
     SCHEMA.to_toml("schema.toml")
     return tmp_path
 

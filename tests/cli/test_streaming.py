@@ -272,7 +272,7 @@ def test_a_draft_of_very_many_numbers_is_that_of_all_of_them(tmp_path, monkeypat
             monkeypatch.setattr(distinct_cells, "MAX_CELLS", most)
             drafts.append(draft_columns(path))
         some, every = drafts
-        assert (some.attributes, some.unread) == (every.attributes, every.unread)
+        assert (some.facts, some.unread) == (every.facts, every.unread)
 
 
 @pytest.mark.long
@@ -294,4 +294,4 @@ def test_a_number_that_a_sampled_draft_did_not_see_is_found_by_reading_all_rows(
     cells = [*range(20_000), "50x"]  # of which one is no number
     rows = pa.table({"x": [*map(str, cells)], "y": ["a", "b", "c"] * 6667})
     drafted = draft_columns(rows)
-    Table.read(rows, drafted.schema())
+    Table.read(rows, drafted.facts)

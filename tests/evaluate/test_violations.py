@@ -55,7 +55,7 @@ def frame(*changes):
 @pytest.mark.parametrize("text", list(BREAKS))
 def test_each_rule_is_counted_by_itself(text, tmp_path):
     rows = frame({}, BREAKS[text], {}, BREAKS[text])
-    write_blocks([tmp_path / "x.csv"], [[pa.Table.from_pandas(rows)]])
+    write_blocks([tmp_path / "x.csv"], [(0, pa.Table.from_pandas(rows))])
     plain = Table.read(rows, Schema(SCHEMA.attributes))
     for data in (rows, tmp_path / "x.csv", plain):
         found = rule_violations(data, schema=SCHEMA)

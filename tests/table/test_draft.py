@@ -161,8 +161,8 @@ def test_dates_that_are_not_read_are_said_to_be_so_and_the_block_reads_years(wri
     days = pd.date_range("1950-01-30", periods=800, freq="D").strftime(written)
     many = draft_columns(pd.DataFrame({"day": [*days, "", "unknown"]}))
     few = draft_columns(pd.DataFrame({"day": days[:30]}))
-    assert (few.unread, few.doubts, len(few.attributes)) == ({}, many.doubts, 1)
-    assert not Schema(many.attributes).undeclared.keys() - {"day"}
+    assert (few.unread, few.doubts, len(few.facts.attributes)) == ({}, many.doubts, 1)
+    assert not Schema(many.facts.attributes).undeclared.keys() - {"day"}
     for draft in (many, few):
         text = as_file(draft, tmp_path)
         (years,) = blocks(text)
@@ -191,7 +191,7 @@ def test_dates_are_drafted_in_the_format_that_reads_all_of_them(written, facts, 
     days = pd.date_range("1999-01-01", periods=12 if other else 700, freq=freq)
     cells = [*days.strftime(written), "", "unknown"]
     draft = draft_columns({"day": cells})
-    (found,) = draft.attributes
+    (found,) = draft.facts.attributes
     assert {k: found.to_dict().get(k) for k in facts} == facts
     assert (found.format is None) == ("format" not in facts)
     assert found.kind == ("datetime" if "step" in facts else "date")
@@ -199,7 +199,7 @@ def test_dates_are_drafted_in_the_format_that_reads_all_of_them(written, facts, 
     assert ("or as well as" in draft.reasons["day"]) == (other is not None)
     assert not Table.read({"day": cells}, Schema((found,))).mask("day")[:-2].any()
     for typed in (days, days.astype("datetime64[us]"), pl.Series(days).to_arrow()):
-        (by_type,) = draft_columns(pa.table({"day": typed})).attributes
+        (by_type,) = draft_columns(pa.table({"day": typed})).facts.attributes
         assert (by_type.format, by_type.kind) == (None, "datetime" if "%H" in written else "date")
 
 
@@ -208,7 +208,7 @@ def test_very_many_dates_and_dates_that_stand_for_none_are_read_by_their_draft(m
     days = pd.date_range("1905-03-01", periods=23_000, freq="D").strftime("%Y-%m-%d")
     days = [*days[::-1], "1905-02-01"]
     table = {"day": ["9999-12-31", *days]}
-    (found,) = draft_columns(table).attributes
+    (found,) = draft_columns(table).facts.attributes
     assert (found.missing_codes, found.outside) == (("9999-12-31",), "error")
     assert found.format_value(found.lower) == "1905-02-01"
     assert Table.read(table, Schema((found,))).mask("day").sum() == 1
@@ -216,7 +216,7 @@ def test_very_many_dates_and_dates_that_stand_for_none_are_read_by_their_draft(m
     moments = pd.Series(pd.date_range("2001-03-15", periods=3000, freq="37h"))
     shuffled = moments.sample(frac=1, random_state=0).dt.strftime("%d.%m.%Y %H:%M")
     table = {"seen": [*shuffled]}
-    (found,) = draft_columns(table).attributes
+    (found,) = draft_columns(table).facts.attributes
     assert (found.format, found.outside) == ("%d.%m.%Y %H:%M", "missing")
     assert not Table.read(table, Schema((found,))).mask("seen").any()
 
@@ -236,7 +236,7 @@ ORDERS = [
 @pytest.mark.parametrize(("cells", "order"), ORDERS)
 def test_words_in_an_order_are_drafted_so(cells, order):
     draft = draft_columns({"x": cells * 5})
-    (found,) = draft.attributes
+    (found,) = draft.facts.attributes
     assert found.kind == ("ordinal" if order else "categorical")
     assert found.levels == (order or tuple(sorted(cells)))
     assert ("Words in an order" in draft.reasons.get("x", "")) == (order is not None)
@@ -309,7 +309,7 @@ NAMES_OF_KEYS = ["patient_id", "CaseNo", "hhid", "persid", "idno", "pid", "HHID2
 @pytest.mark.parametrize("cells", [range(200), [f"P{k:03}" for k in range(200)]])
 def test_a_draft_of_a_key_is_never_read(name, cells):
     draft = draft_columns({name: [*cells], "age": [*range(40)] * 5})
-    assert (draft.keys, draft.schema().undeclared_columns) == ((name,), (name,))
+    assert (draft.facts.keys, draft.facts.undeclared_columns) == ((name,), (name,))
     assert "fresh keys are written in its place" in draft.reasons[name]
 
 
@@ -317,7 +317,7 @@ def test_a_draft_of_a_key_is_never_read(name, cells):
 def test_a_draft_of_whose_rows_they_are_is_a_key(name):
     for cells in ([*range(200)] * 2, [f"P{k}" for k in range(200)] * 2):
         draft = draft_columns({name: cells, "age": [*range(40)] * 10})
-        assert draft.keys == (name,)
+        assert draft.facts.keys == (name,)
         assert "looks like whose rows they are" in draft.unread[name]
         assert "write [unit] and" in draft.reasons[name]
 
@@ -356,7 +356,7 @@ def test_many_codes_with_zeros_in_front_are_no_numbers(form, tmp_path):
         frame = pa.table({"zip": column, "other": ["a"] * len(codes)})
     draft = draft_columns(frame)
     assert "some with zeros in front: it looks like an identifier" in draft.unread["zip"]
-    assert draft.keys == ("zip",)
+    assert draft.facts.keys == ("zip",)
     (digits,) = blocks(as_file(draft, tmp_path))
     first = pd.DataFrame({"zip": [code[0] for code in codes]})
     assert not Table.read(first, Schema((digits,))).mask("zip").any()
@@ -375,7 +375,7 @@ def test_draft_of_60000_rows_and_30_columns_takes_seconds(tmp_path):
     start = time.process_time()
     draft = draft_columns(tmp_path / "rows.csv")
     assert time.process_time() - start < 4  # 1.9 here
-    assert (len(draft.attributes), draft.keys) == (27, ("id", "zip"))
+    assert (len(draft.facts.attributes), draft.facts.keys) == (27, ("id", "zip"))
 
 
 def test_many_numbers_stay_numbers():
@@ -387,7 +387,7 @@ def test_a_draft_of_unreadable_cells_quotes_none_of_them(tmp_path):
     for cells in ([SECRET, 1], [D(SECRET), 1], [str(SECRET), "1"], [dt.time(12, 34)], [[SECRET]]):
         for data in (table := pa.table({"x": cells}), pl.from_arrow(table)):
             draft = draft_columns(data)  # the only column of a table is never left unread
-            assert [type(attribute) for attribute in draft.attributes] == [OpenCategorical]
+            assert [type(attribute) for attribute in draft.facts.attributes] == [OpenCategorical]
             text = as_file(draft, tmp_path)
             assert not [s for s in (str(SECRET), "12:34", "34, 5") if s in text]
 
@@ -425,15 +425,15 @@ def test_a_draft_reads_numbers_in_other_spellings(written, said):
     many = draft_columns(pd.DataFrame({"pay": [*cells, "refused", "N/A", ""], "age": 3}))
     few = draft_columns(pd.DataFrame({"pay": cells[:9] * 5, "age": 3}))
     for draft in (many, few):
-        pay = next((a for a in draft.attributes if a.name == "pay"), None)
+        pay = next((a for a in draft.facts.attributes if a.name == "pay"), None)
         if said is None or SIGN in said:
-            assert draft.file.plain
+            assert draft.facts.file.plain
             why = f"column 'pay' looks like numbers with {said}: write"
             assert draft.doubts == {} if said is None else why in draft.doubts["pay"]
             assert draft is many or (pay.kind == "numeric") == (written == "{:.2f}")
             continue
         assert (pay.kind, draft.doubts) == ("numeric", {})
-        assert draft.file.number(cells[0]) == pytest.approx(AMOUNTS[0], abs=1)
+        assert draft.facts.file.number(cells[0]) == pytest.approx(AMOUNTS[0], abs=1)
     assert ("pay" in many.unread) == (written[0] == "p" or SIGN in str(said))
 
 
@@ -441,10 +441,10 @@ def test_a_draft_of_two_decimal_marks_declares_none():
     amounts = [f"{x:.2f}" for x in AMOUNTS]
     comma = [text.replace(".", ",") for text in amounts]
     draft = draft_columns(pd.DataFrame({"one": amounts, "two": comma}, dtype=object))
-    assert draft.file.plain
+    assert draft.facts.file.plain
     assert "a decimal comma" in draft.doubts["two"]
     typed = pd.DataFrame({"one": AMOUNTS, "two": comma})  # what is a number has no mark
-    assert draft_columns(typed).file.decimal == ","
+    assert draft_columns(typed).facts.file.decimal == ","
 
 
 def test_a_draft_of_a_decimal_comma_has_steps_and_codes(tmp_path):
@@ -452,7 +452,7 @@ def test_a_draft_of_a_decimal_comma_has_steps_and_codes(tmp_path):
     path = tmp_path / "rows.csv"
     pd.DataFrame({"pay": cells, "age": 3}).to_csv(path, sep=";", index=False)
     draft = draft_columns(path)
-    pay = draft.attributes[0]
+    pay = draft.facts.attributes[0]
     assert (pay.lower, pay.upper, pay.step) == (0, 11.9, 0.1)
     assert (pay.missing_codes, pay.unknown) == ((-9,), ("DK",))
     assert tomllib.loads(as_file(draft, tmp_path))["file"] == {
@@ -609,7 +609,7 @@ def test_nothing_is_proposed_in_random_ordinary_data(seed, law, n):
 
 def test_the_file_shows_each_proposal_with_its_mark_and_reminds_of_rules(tmp_path):
     for cells in (["Refused", "DK"], ["NA", None]):  # codes alone
-        (alone,) = draft_columns(pd.DataFrame({"x": cells})).attributes
+        (alone,) = draft_columns(pd.DataFrame({"x": cells})).facts.attributes
         assert (alone.levels, {*alone.not_applicable}) == ((), {*cells} - {None})
         assert (
             Table.read(pd.DataFrame({"x": cells}), Schema((alone,)))
@@ -638,13 +638,13 @@ def test_true_and_false_are_not_said_to_be_numbers():
 def test_draft_dashes_beside_decimal_commas_are_missing():
     columns = {"a": ["1,5", "-", "2,25", "3,75"], "b": ["8,5", "--", "7,25", "9,0"]}
     draft = draft_columns(pd.DataFrame(columns))
-    assert [a.kind for a in draft.attributes] == ["numeric", "numeric"]
-    assert [a.missing_codes for a in draft.attributes] == [("-",), ("--",)]
-    assert draft.file.decimal == ","
+    assert [a.kind for a in draft.facts.attributes] == ["numeric", "numeric"]
+    assert [a.missing_codes for a in draft.facts.attributes] == [("-",), ("--",)]
+    assert draft.facts.file.decimal == ","
 
 
 def test_draft_minus_beside_plus_is_a_level():
-    (blood,) = draft_columns(pd.DataFrame({"rhesus": ["+", "-"] * 5})).attributes
+    (blood,) = draft_columns(pd.DataFrame({"rhesus": ["+", "-"] * 5})).facts.attributes
     assert blood.levels == ("+", "-")
 
 

@@ -234,7 +234,7 @@ def tables(draw):
 @given(tables())
 def test_what_is_written_with_codes_is_read_again_as_the_same_table(tmp_path, one):
     for name in ("x.csv", "x.parquet"):
-        write_blocks([tmp_path / name], [[one.to_arrow(holes="codes")]])
+        write_blocks([tmp_path / name], [(0, one.to_arrow(holes="codes"))])
     frames = [one.to_native(kind, holes="codes") for kind in ("pandas", "polars", "pyarrow")]
     for data in (*frames, tmp_path / "x.csv", tmp_path / "x.parquet"):
         two = Table.read(data, one.schema)
@@ -250,7 +250,7 @@ def test_what_is_written_with_codes_is_read_again_as_the_same_table(tmp_path, on
 def test_names_that_separate_fields_are_read_again_whatever_the_cells(tmp_path):
     schema = Schema(tuple(Categorical(name=name, levels=(";;", "a")) for name in ("0", ";")))
     table = Table.read(pa.table({name: [";;", "a"] for name in schema.names}), schema)
-    write_blocks([tmp_path / "x.csv"], [[table.to_arrow()]])
+    write_blocks([tmp_path / "x.csv"], [(0, table.to_arrow())])
     assert Table.read(tmp_path / "x.csv", schema).to_arrow() == table.to_arrow()
 
 

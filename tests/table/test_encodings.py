@@ -18,7 +18,7 @@ from missdp.schema.layout import _encodings
 from missdp.table import Rows, csv_files, draft_columns
 from missdp.table.csv_files import CsvFile
 from missdp.table.read_files import DataFile
-from missdp.table.written import check_holds, write_each
+from missdp.table.written import check_holds, write_blocks
 from refusing import refuses
 
 TEXTS = {
@@ -169,7 +169,7 @@ def test_rows_are_written_as_they_are_read(encoding, suffix, tmp_path):
     table = Table.read({"a": ["é", None, "x"] * 40_000}, schema)
     path = tmp_path / f"x{suffix}"
     check_holds(path, schema)
-    write_each([path], [[table.to_arrow(), table.to_arrow()]], schema=schema)
+    write_blocks([path], [(0, table.to_arrow())] * 2, schema=schema)
     content = path.read_bytes()
     content = gzip.decompress(content) if suffix == ".csv.gz" else content
     assert content.decode(encoding).count("é") == 80_000
@@ -189,7 +189,7 @@ def test_level_without_a_form_in_the_encoding_is_refused_before_a_fit(tmp_path):
         check_holds(tmp_path / "x.csv", latin, "labels")
     table = Table.read({"a": ["€"]}, schema)
     with refuses(OutputError, "no form in the encoding") as found:
-        write_each([tmp_path / "x.csv"], [[table.to_arrow()]], schema=schema)
+        write_blocks([tmp_path / "x.csv"], [(0, table.to_arrow())], schema=schema)
     assert "€" not in str(found.value)
     assert not list(tmp_path.iterdir())
 
@@ -205,7 +205,7 @@ def test_schema_draft_reads_the_encoding_that_is_stated(tmp_path, capsys):
     assert (schema.names, schema.file.encoding) == (("größe", "ja"), "cp1252")
     assert schema["ja"].levels == ("x", "é")
     assert main([*command, "utf-7", "--overwrite"]) == 3
-    numbered = draft_columns(path, header=False, encoding="cp1252").file
+    numbered = draft_columns(path, header=False, encoding="cp1252").facts.file
     assert numbered == Layout(encoding="cp1252", header=("column1", "column2"), delimiter=";")
     with refuses(DataError, "only text files"):
         draft_columns({"a": ["x"]}, encoding="latin-1")

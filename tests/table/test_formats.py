@@ -14,7 +14,7 @@ from missdp import Categorical, Date, DateTime, Numeric, Ordinal, Schema, Table
 from missdp.errors import OutputError
 from missdp.table import draft_columns, draft_schema
 from missdp.table.read_files import READABLE, DataFile
-from missdp.table.written import check_holds, numbered, output_format, write_each
+from missdp.table.written import check_holds, numbered, output_format, write_blocks
 
 DAYS = {"lower": "2000-01-01", "upper": "2030-12-31", "nullable": True}
 SEX = {"nullable": True, "label": "Sex of the person"}
@@ -58,7 +58,7 @@ ROWS = rows_for()
 
 
 def written(path, table=ROWS):
-    write_each([path], [[table.to_arrow(holes="codes")]], schema=table.schema)
+    write_blocks([path], [(0, table.to_arrow(holes="codes"))], schema=table.schema)
     return path
 
 
@@ -197,7 +197,7 @@ def test_what_is_no_level_is_the_other_one_cell_by_cell():
 
 
 def test_a_draft_marks_what_a_file_says_of_its_columns(tmp_path):
-    found = {a.name: a for a in draft_columns(written(tmp_path / "rows.sav")).attributes}
+    found = {a.name: a for a in draft_columns(written(tmp_path / "rows.sav")).facts}
     assert (found["sex"].levels, found["grade"].label) == ((1, 2), "Grade")
     assert dict(found["sex"].labels)["-7"] == "would not say"
     for attribute in found.values():

@@ -223,7 +223,7 @@ def test_whole_numbers_that_floats_confuse_are_refused_or_kept_as_text(holder):
     found = Table.read(holder([*BIG, 7]), Schema((one,))).codes("x").tolist()
     assert found[0] == one.missing_code  # which no float tells from the level
     assert found[2] == 1
-    assert draft_columns(holder([*BIG, 7])).attributes[0].kind == "open"
+    assert draft_columns(holder([*BIG, 7])).facts.attributes[0].kind == "open"
 
 
 def test_decimals_are_kept_to_the_last_digit():

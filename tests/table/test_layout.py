@@ -19,7 +19,7 @@ from missdp.schema import Layout
 from missdp.schema.layout import TABLES
 from missdp.table import Rows
 from missdp.table.read_files import READABLE
-from missdp.table.written import write_each
+from missdp.table.written import write_blocks
 from refusing import refuses
 
 PAY = Numeric(name="pay", lower=0, upper=9999, nullable=True, outside="missing", bins=4)
@@ -71,7 +71,7 @@ def test_a_query_computes_no_column_that_is_left_out():
 @pytest.mark.parametrize("suffix", sorted({*READABLE} - {".zsav", ".sas7bdat", ".arrow"}))
 def test_every_file_has_fresh_keys_from_block_to_block_and_is_read_again(suffix, tmp_path):
     path = tmp_path / f"rows{suffix}"
-    write_each([path], [[TABLE.to_arrow(), TABLE.to_arrow()]], schema=SCHEMA)
+    write_blocks([path], [(0, TABLE.to_arrow())] * 2, schema=SCHEMA)
     assert Rows.of(path).names == ("id", "pay", "sex")
     again = Table.read(path, SCHEMA)
     assert again.codes("sex").tolist() == [0, 1, 0] * 2
@@ -142,7 +142,7 @@ def test_text_is_written_as_it_is_read(facts, suffix, tmp_path):
     schema.to_toml(tmp_path / "s.toml")
     assert Schema.from_toml(tmp_path / "s.toml") == schema == Schema.from_dict(schema.to_dict())
     rows = Table.read({"pay": [1234.5, None, "n.a."], "sex": ["f", "m", "f"]}, schema)
-    write_each([path], [[rows.to_arrow(holes="codes")]], schema=schema)
+    write_blocks([path], [(0, rows.to_arrow(holes="codes"))], schema=schema)
     content = path.read_bytes()
     content = gzip.decompress(content) if suffix == ".csv.gz" else content
     assert len(content.splitlines()) == 3 + (not schema.file.header)

@@ -26,7 +26,7 @@ from completing import completed
 from missdp import AllPairs, Date, Numeric
 from missdp.schema.layout import PLAIN
 from missdp.table import draft_columns
-from missdp.table.written import write_each
+from missdp.table.written import write_blocks
 
 N = 120
 LABELS = {1: "woman", 2: "man", -7: "refused"}
@@ -219,7 +219,7 @@ def test_a_file_is_drafted_synthesized_and_read_again(name, tmp_path):
         model = AllPairs(epsilon=5, delta=1e-6, random_state=0).fit(path, schema=schema)
         out = tmp_path / f"out{k}{suffix}"
         drawn = model.sample_table(50, random_state=0)
-        write_each([out], [[drawn.to_arrow()]], schema=schema)
+        write_blocks([out], [(0, drawn.to_arrow())], schema=schema)
         found.append(read(out))
     assert [*map(str, found[0].dtypes)] == [*map(str, found[-1].dtypes)]
     check(found[0], schema)

@@ -205,7 +205,7 @@ def test_a_path_names_one_file_and_no_other(tmp_path, suffix):
     (name,) = schema.names
     for stem in ("d[1]", "[d]", "o'clock", *([] if os.name == "nt" else ["d*", "d?"])):
         for other, level in (("d1", "x"), ("d", "x"), (stem, "y")):
-            write_blocks([tmp_path / f"{other}.{suffix}"], [[pa.table({name: [level]})]])
+            write_blocks([tmp_path / f"{other}.{suffix}"], [(0, pa.table({name: [level]}))])
         path = tmp_path / f"{stem}.{suffix}"
         assert Table.read(path, schema).codes(name).tolist() == [1]
         counts = DuckDBSource(path, schema).counts([(name,)], rows="observed")
@@ -248,12 +248,12 @@ def test_codes_are_checked_and_holes_are_added_where_declared(table):
 def test_what_no_file_can_hold_is_refused_and_what_was_there_is_kept(table, tmp_path, monkeypatch):
     for bad in (tmp_path / "no" / "out.csv", tmp_path / "out.xls", tmp_path):
         with refuses(OutputError):
-            write_blocks([bad], [[table.to_arrow()]])
+            write_blocks([bad], [(0, table.to_arrow())])
     full = OSError(errno.ENOSPC, "No space left on device")
     monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", Mock(side_effect=full))
     (tmp_path / "out.parquet").write_text("old")
     with refuses(OutputError, "No space left"):
-        write_blocks([tmp_path / "out.parquet"], [[table.to_arrow()]])
+        write_blocks([tmp_path / "out.parquet"], [(0, table.to_arrow())])
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("out.parquet", "old")]
 
 
@@ -270,7 +270,7 @@ def test_of_several_files_none_appears_before_all_are_complete(tmp_path, monkeyp
         moved(source, target)
 
     def blocks():
-        yield [pa.table({"a": [1]})] * 2
+        yield from enumerate([pa.table({"a": [1]})] * 2)
         if refused is None:
             raise OSError(errno.ENOSPC, "full")
 

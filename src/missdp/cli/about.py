@@ -12,11 +12,11 @@ import click
 
 from missdp import __version__
 from missdp.cli import RUN, check_stdout, emit
+from missdp.cli.installed import packages
 from missdp.cli.options import Command, epsilon_option, option, output_option
 from missdp.cli.project import project_file, project_settings
 from missdp.errors import check_epsilon
 from missdp.files import PutOff
-from missdp.installed import packages
 from missdp.progress import progress_bar
 
 if TYPE_CHECKING:

@@ -63,8 +63,9 @@ def impute(data: str, model: Path, output: Path, copies: int | None, **how: Any)
         progress("filling and writing", None)
         filled = imputer.transform_blocks(rows, draws=len(outputs))
         codes = holes_in(output, MISSING[how["missing_as"]])
-        tables = ([one.to_arrow(holes=codes) for one in block] for block in filled)
-        write_blocks(outputs, tables, schema=facts)
+        tables = (pair for block in filled for pair in enumerate(block))
+        blocks = ((place, table.to_arrow(holes=codes)) for place, table in tables)
+        write_blocks(outputs, blocks, schema=facts)
     names, guarantee = [str(path) for path in outputs], imputer.guarantee_
     document: dict[str, Any] = {
         "output": names[0] if copies is None else names,

@@ -158,7 +158,7 @@ def draw(
         If the rows do not fit, or none are there that were not asked for.
     """
     from missdp.cli.provenance import STAMP, write_label
-    from missdp.table.written import holes_in, write_each
+    from missdp.table.written import holes_in, write_blocks
     from missdp.words import in_a_line
 
     number = _number_of_rows(model, outputs[0], rows, tables=len(outputs))
@@ -170,19 +170,21 @@ def draw(
     keep: MissingValues = "keep" if keep_missing else "fill"
     facts = {b"missdp.synthetic": b"yes", b"missdp.guarantee": in_a_line(model.guarantee_).encode()}
     facts |= {STAMP: model.release_.encode()} if model.release_ else {}
-    total, done = max(1, number * len(outputs)), 0
+    total = max(1, number * len(outputs))
     missing = holes_in(outputs[0], MISSING[missing_as])
 
-    def drawn(one: Synthesizer) -> Iterator[pa.Table]:
-        nonlocal done
-        own = None if several else seed
-        for block in one.sample_blocks(rows, missing_values=keep, random_state=own, where=where):
-            done += len(block)
-            table = block.to_arrow(holes=missing, values=LEVELS[levels_as])
-            yield table.replace_schema_metadata(facts)
-            progress(stage, done / total)
+    def drawn() -> Iterator[tuple[int, pa.Table]]:
+        done, drawing = 0, None if several else seed
+        for place, one in enumerate(models):
+            for block in one.sample_blocks(
+                rows, missing_values=keep, random_state=drawing, where=where
+            ):
+                done += len(block)
+                table = block.to_arrow(holes=missing, values=LEVELS[levels_as])
+                yield place, table.replace_schema_metadata(facts)
+                progress(stage, done / total)
 
-    write_each(outputs, map(drawn, models), schema=model.schema_)
+    write_blocks(outputs, drawn(), schema=model.schema_)
     for path in outputs:
         write_label(model, path)
     return number

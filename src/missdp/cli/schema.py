@@ -61,11 +61,10 @@ def init(data: str, output: Path, no_header: bool, encoding: str, table: str | N
     with working("reading the rows"):
         draft = draft_columns(rows, header=not no_header, encoding=encoding)
     draft.to_toml(output)
-    marked = [a.name for a in draft.attributes if a.undeclared]
-    marked += [*draft.unread, *(["[file]"] * bool(draft.file.undeclared))]
+    marked = [*draft.facts.undeclared]
     document = {
         "output": str(output),
-        "attributes": [a.name for a in draft.attributes],
+        "attributes": list(draft.facts.names),
         "undeclared": marked,
         "ignored": dict(draft.unread),
         "doubts": dict(draft.doubts),
@@ -76,18 +75,18 @@ def init(data: str, output: Path, no_header: bool, encoding: str, table: str | N
 def _draft_in_words(output: Path, draft: Draft, marked: list[str]) -> Iterator[str]:
     from missdp.schema import OpenCategorical
 
-    yield f"Wrote {output}: {len(draft.attributes)} attributes."
+    yield f"Wrote {output}: {len(draft.facts)} attributes."
     if marked:
         yield f"Facts read from the data and not declared public yet: {', '.join(marked)}."
         yield "Check each against what is publicly known, correct it, then delete its mark."
-    if empty := [a.name for a in draft.attributes if not a.size]:
+    if empty := [a.name for a in draft.facts if not a.size]:
         yield f"Without a value in any row, and so in synthetic rows: {', '.join(empty)}."
-    if opened := [a.name for a in draft.attributes if isinstance(a, OpenCategorical)]:
+    if opened := [a.name for a in draft.facts if isinstance(a, OpenCategorical)]:
         yield f"With levels that a fit finds privately: {', '.join(opened)}."
     if draft.unread:
         yield "Never read (keys, and columns that are ignored):"
         yield from (f"  {why}" for why in draft.unread.values())
-    layout = draft.file
+    layout = draft.facts.file
     if not layout.plain:
         grouped = f" and groups of digits with {layout.thousands!r}" * bool(layout.thousands)
         yield f"Numbers in text have the decimal mark {layout.decimal!r}{grouped}: see [file]."

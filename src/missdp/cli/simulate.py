@@ -72,11 +72,11 @@ def simulate(data: str, schema: Path, output: Path, rate: float, **how: Any) -> 
     blocks = _blocks(rows, facts, mechanism)
     found, codes = facts, holes_in(output, MISSING[how["missing_as"]])
 
-    def written() -> Iterator[list[pa.Table]]:
+    def written() -> Iterator[tuple[int, pa.Table]]:
         nonlocal found
         for block in kind(rate=rate).apply_blocks(blocks, random_state=how["seed"]):
             found = block.schema
-            yield [block.to_arrow(holes=codes)]
+            yield 0, block.to_arrow(holes=codes)
 
     write_blocks([output], written(), schema=facts)
     if place is not None:

@@ -18,7 +18,7 @@ from missdp.errors import DataError, ParameterError, whole
 from missdp.evaluate.align import aligned, in_columns, rounded, schema_of
 from missdp.progress import Progress, reported
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.cliques import check_cliques
+from missdp.schema.cliques import batches, check_cliques
 from missdp.schema.numeric import code_dtype
 from missdp.serialization import Record
 from missdp.session.counting import CHUNK_ROWS, Counter
@@ -192,7 +192,8 @@ def marginal_distance(
     distances: dict[tuple[str, ...], float] = {}
     total, fewest = math.comb(len(declared), k), 0
     with reported(progress) as shown:
-        for batch in _batches(_plain(next(both[0]()), finer).schema, k):
+        compared = _plain(next(both[0]()), finer).schema
+        for batch in batches(compared, itertools.combinations(compared.names, k), _BATCH_CELLS):
             (one, n_one), (two, n_two) = (_counted(blocks(), batch, rows, finer) for blocks in both)
             fewest = min(n_one, n_two)
             distances |= {clique: total_variation(one[clique], two[clique]) for clique in batch}
@@ -272,20 +273,6 @@ def total_variation(one: NDArray[np.int64], two: NDArray[np.int64]) -> float:
     if n_one == 0 or n_two == 0:
         return float(n_one != n_two)
     return float(min(1.0, 0.5 * np.abs(one / n_one - two / n_two).sum()))
-
-
-def _batches(schema: Schema, k: int) -> Iterator[list[tuple[str, ...]]]:
-    """All k-subsets, a bounded number of cells at a time."""
-    batch: list[tuple[str, ...]] = []
-    cells = 0
-    for clique in itertools.combinations(schema.names, k):
-        size = math.prod(schema.extended_shape(clique))
-        if batch and cells + size > _BATCH_CELLS:
-            yield batch
-            batch, cells = [], 0
-        batch.append(clique)
-        cells += size
-    yield batch
 
 
 def missing_mask(table: Table) -> NDArray[np.bool_]:

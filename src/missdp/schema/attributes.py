@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import fields, replace
+from functools import cached_property
 from typing import (
     Annotated,
     Any,
@@ -38,7 +39,10 @@ OUTSIDE: Final = -2
 Kind: TypeAlias = Literal["not_applicable", "missing", "refused", "unknown", "not_asked"]
 #: Why a cell has no value. The first one follows from the row; the others are holes.
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
-
+#: The field of an attribute that declares the codes of each kind.
+CODE_FIELDS: Final[Mapping[Kind, str]] = {
+    k: "missing_codes" if k == "missing" else k for k in KINDS
+}
 
 #: The negative numbers by which readers of cells mark kinds of missing.
 KIND_MARKS: Final = {k: MISSING if k == "missing" else -3 - i for i, k in enumerate(KINDS)}
@@ -344,7 +348,7 @@ class Attribute(Column, abstract=True):
 
     def codes_of(self, kind: Kind) -> tuple[str | float, ...]:
         """Return what stands for a kind of missing in the data."""
-        return (self.missing_codes if kind == "missing" else getattr(self, kind)) or ()
+        return getattr(self, CODE_FIELDS[kind]) or ()
 
     @property
     def extended_size(self) -> int:
@@ -377,16 +381,16 @@ class Attribute(Column, abstract=True):
         if self.outside == "missing" and not self.nullable and getattr(self, "levels", None) != ():
             yield 'outside = "missing" needs nullable = true'
         seen: dict[str | float, str] = {}
-        for kind in KINDS:
-            fact = "missing_codes" if kind == "missing" else kind
+        for kind, fact in CODE_FIELDS.items():
             codes = getattr(self, fact)
-            if codes is None and kind != "missing":
+            if codes is None or (kind == "missing" and not codes):
                 continue
-            if kind != "not_applicable" and (codes or kind != "missing") and not self.nullable:
+            if kind != "not_applicable" and not self.nullable:
                 yield f"{fact} need{'' if kind == 'missing' else 's'} nullable = true"
             if not all(abs(code) < MAX_WHOLE for code in codes if not isinstance(code, str)):
                 yield f"{fact} that are numbers must be finite and below 2**53 in size"
-            if self._unreachable(kind, codes):
+            null = "missing" if self.nullable else "not_applicable"  # which an empty cell is
+            if kind not in ("missing", null) and "" in {str(code).strip() for code in codes}:
                 yield f"{fact} cannot be empty text: an empty cell is missing, or not applicable"
             for code in {_plain_code(code) for code in codes}:
                 if seen.setdefault(code, fact) != fact:
@@ -398,11 +402,6 @@ class Attribute(Column, abstract=True):
         for key, _ in self.labels:
             if not known(key) and _plain_code(key) not in codes:
                 yield f"there is a label of {key!r}, which is neither in the domain nor a code"
-
-    def _unreachable(self, kind: Kind, codes: Iterable[str | float]) -> bool:
-        """Whether empty text is a code of a kind that an empty cell never is."""
-        null = "missing" if self.nullable else "not_applicable"
-        return kind not in ("missing", null) and "" in {str(code).strip() for code in codes}
 
 
 def _plain_code(code: str | float) -> str | float:
@@ -448,16 +447,15 @@ class _Levelled(Attribute, abstract=True):
             yield "the empty text cannot be a level: an empty field means missing"
         for kind in self.kinds:
             if clash := self._levels_that_are_codes(self.codes_of(kind)):
-                fact = "missing_codes" if kind == "missing" else kind
-                yield f"levels and {fact} overlap: {clash}"
+                yield f"levels and {CODE_FIELDS[kind]} overlap: {clash}"
         yield from self._wrong_references()
         if self.outside == "clamp":
             yield 'outside = "clamp" is for numeric attributes only'
 
     def _wrong_references(self) -> Iterator[str]:
         """Yield facts that name what is no level."""
-        reader, typed = LevelReader(self.levels), {(type(level), level) for level in self.levels}
-        if self.other is not None and (type(self.other), self.other) not in typed:
+        reader = LevelReader(self.levels)
+        if self.other is not None and (type(self.other), self.other) not in self.codes_by_level:
             yield "other must be one of the levels"
         yield from self._labelled_nothing(lambda key: reader.read(key) >= 0)
 
@@ -477,6 +475,11 @@ class _Levelled(Attribute, abstract=True):
     def size(self) -> int:
         """Number of levels."""
         return len(self.levels)
+
+    @cached_property
+    def codes_by_level(self) -> Mapping[tuple[type, object], int]:
+        """The code of each level, by its type as well, since 1 equals true."""
+        return {(type(level), level): code for code, level in enumerate(self.levels)}
 
     @property
     def level_labels(self) -> tuple[str, ...]:

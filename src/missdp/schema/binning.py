@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from missdp.errors import SchemaError
@@ -38,11 +38,6 @@ class BinSource(StrEnum):
     RELEASE = "release"
 
 
-def _source_named(name: Any) -> Any:
-    """Return the source of a name that a file holds; any other value as it is."""
-    return BinSource(name) if isinstance(name, str) and name in {*map(str, BinSource)} else name
-
-
 @dataclass(frozen=True, kw_only=True)
 class Binning(Record):
     """Bins and spikes of a number, and how its values lie inside bins.
@@ -68,7 +63,7 @@ class Binning(Record):
     spikes: tuple[float, ...] = ()
     subintervals: tuple[Finite, ...] = ()
     weights: tuple[NonNegative, ...] = ()
-    source: Annotated[BinSource, BeforeValidator(_source_named)] = field(default=BinSource.DECLARED)
+    source: Annotated[BinSource, Field(strict=False)] = BinSource.DECLARED
     release: str = field(default="", compare=False)
 
     @property
@@ -130,12 +125,12 @@ class Bins:
         self,
         edges: Floats,
         spikes: Floats,
-        subintervals: Floats | tuple[()] = (),
-        weights: Sequence[float] = (),
+        subintervals: Floats,
+        weights: Sequence[float],
         *,
         integer: bool,
     ) -> None:
-        self._integer, self._subedges, self._weights = integer, np.asarray(subintervals), weights
+        self._integer, self._subedges, self._weights = integer, subintervals, weights
         self._spikes = np.unique(spikes) + 0.0  # no -0.0
         self.intervals = bins = _Intervals(edges, self._spikes)
         kept = np.flatnonzero(bins.others > 0) if integer else np.arange(len(bins.others))

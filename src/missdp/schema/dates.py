@@ -11,7 +11,7 @@ import contextlib
 import datetime as dt
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import (
@@ -64,8 +64,10 @@ ORIGINS: Final[dict[str, tuple[Resolution, str]]] = {
 }  # fmt: skip
 _NEEDED: Final[dict[Resolution, str]] = {"Y": "Y", "M": "Ym"}  # all others need a day
 _TIMES: Final = (("H", "hour"), ("M", "minute"), ("S", "second"))
-_NO_ZONE = 9999  # minutes
-_NO_DATE = (0, 13, 32, 0, 0, 0, 0, _NO_ZONE)
+# A moment as NumPy reads it, its parts if they are not stated, and how many characters it has.
+_MOMENT: Final = "{Y}-{m:0>2}-{d:0>2}T{H:0>2}:{M}:{S}.{f:0<6}"
+_FIRST: Final = {"m": "1", "d": "1", "H": "0", "M": "00", "S": "00", "f": "0"}
+_MICROSECONDS = len("2020-12-31T23:59:59.123456")
 _DAY = 86_400_000  # milliseconds
 _FARTHEST = 10**14  # units since an origin; beyond lies no bound
 
@@ -182,20 +184,27 @@ class DateFormat:
         if self.format in ORIGINS:
             numbers = [read_number(text) for text in texts]
             return self.since_origin([np.nan if n is None else n for n in numbers], resolution)
-        fields = [_fields(self._pattern.fullmatch(text)) for text in texts]
-        found = np.array(fields, dtype=np.int64).reshape(-1, 8)
-        year, month, day, hour, minute, second, micro, offset = found.T
-        needed = len(_NEEDED.get(resolution, "Ymd"))
-        possible = (found[:, 1:needed] > 0).all(axis=1)
-        possible &= (month <= 12) & (hour < 24) & (minute < 60) & (second < 60)
-        possible &= (offset == _NO_ZONE) != zoned
-        month, day = np.clip(month, 1, 12), np.maximum(day, 1)
-        months = (12 * (year - 1970) + month - 1).astype("datetime64[M]")
-        days = months.astype("datetime64[D]") + (day - 1)
-        possible &= days.astype("datetime64[M]") == months  # there is no 30 February
-        seconds = 3600 * hour + 60 * (minute - np.where(offset == _NO_ZONE, 0, offset)) + second
-        moments = days.astype("datetime64[us]") + (10**6 * seconds + micro)
-        return in_units(moments, resolution), possible
+        needed = {*_NEEDED.get(resolution, "Ymd")} | ({"z"} if zoned else set())
+        moments = [self._moment(text, needed) for text in texts]
+        possible = np.array([moment is not None for moment in moments], dtype=bool)
+        found = np.array([moment or 0 for moment in moments], dtype="datetime64[us]")
+        return in_units(found, resolution), possible
+
+    def _moment(self, text: str, needed: Set[str]) -> np.datetime64 | None:
+        """Return the moment of a text, in the world's time if it has a zone; None if it has none.
+
+        All parts that are needed must be there, and a zone only if it is needed.
+        """
+        match = self._pattern.fullmatch(text)
+        part = {} if match is None else {k: v for k, v in match.groupdict().items() if v}
+        with contextlib.suppress(ValueError):  # there is no such month, and no 30 February
+            if name := part.pop("b", None):
+                part["m"] = str(1 + _MONTHS.index(name.lower()))
+            zone = part.get("z")
+            if needed <= part.keys() and (zone is None or "z" in needed):
+                local = np.datetime64(_MOMENT.format(**{**_FIRST, **part})[:_MICROSECONDS], "us")
+                return local if zone is None else local - _offset(zone)
+        return None
 
     def since_origin(
         self, numbers: Sequence[float] | Floats, resolution: Resolution
@@ -231,26 +240,10 @@ class DateFormat:
         return order.index(resolution) <= order.index(ORIGINS[str(self.format)][0])
 
 
-def _fields(match: re.Match[str] | None) -> tuple[int, ...]:
-    """Return year, month, day, hour, minute, second, microsecond and offset; 0 if it is absent."""
-    part = {} if match is None else match.groupdict()
-    if not part or "00" in (part.get("m"), part.get("d")):
-        return _NO_DATE
-    year, month, day, hour, minute, second = (int(part.get(key) or 0) for key in "YmdHMS")
-    if name := part.get("b"):
-        month = _MONTHS.index(name.lower()) + 1 if name.lower() in _MONTHS else _NO_DATE[1]
-    micro = int((part.get("f") or "")[:6].ljust(6, "0"))
-    return year, month, day, hour, minute, second, micro, _offset(part.get("z"))
-
-
-def _offset(zone: str | None) -> int:
-    """Return the minutes by which a zone is ahead of UTC."""
-    if zone is None:
-        return _NO_ZONE
-    if zone == "Z":
-        return 0
-    minutes = 60 * int(zone[1:3]) + int(zone[-2:])
-    return -minutes if zone[0] == "-" else minutes
+def _offset(zone: str) -> np.timedelta64:
+    """Return how far a zone is ahead of UTC."""
+    minutes = 0 if zone == "Z" else 60 * int(zone[1:3]) + int(zone[-2:])
+    return np.timedelta64(-minutes if zone[0] == "-" else minutes, "m")
 
 
 def _named(moment: dt.date) -> dict[str, Any]:
@@ -266,10 +259,7 @@ _UNITS: Final[dict[str, tuple[Resolution, int]]] = {
     "hour": ("h", 1), "minute": ("m", 1), "min": ("m", 1), "second": ("s", 1),
     "millisecond": ("ms", 1),
 }  # fmt: skip
-UNIT_NAMES: Final[dict[Resolution, str]] = {
-    "Y": "year", "M": "month", "D": "day", "h": "hour", "m": "minute", "s": "second",
-    "ms": "millisecond",
-}  # fmt: skip
+UNIT_NAMES: Final = {unit: name for name, (unit, n) in _UNITS.items() if n == 1 and name != "min"}
 _CALENDAR: Final = ("0001-01-01", "9999-12-31")
 DateBound: TypeAlias = Annotated[Finite, Field(description="a date such as 2018-01-31")]
 _TEXTS: Final = ("lower", "upper", "edges", "spikes")

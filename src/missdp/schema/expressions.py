@@ -389,9 +389,9 @@ def comparison(attribute: AnyAttribute, operator: str, value: Level | float) -> 
     if isinstance(value, float) and value.is_integer():
         whole = isinstance(next(iter(attribute.levels), ""), int)
         level = int(value) if whole else str(int(value))
-    for code, known in enumerate(attribute.levels):
-        if type(known) is type(level) and known == level:
-            return Comparison(attribute, operator, float(code))
+    code = attribute.codes_by_level.get((type(level), level))
+    if code is not None:
+        return Comparison(attribute, operator, float(code))
     shown = int(value) if isinstance(value, float) and value.is_integer() else value
     why = attribute.not_a_level(shown)
     is_number = isinstance(value, float) and isinstance(next(iter(attribute.levels), None), str)

@@ -122,11 +122,6 @@ class Cells:
         none = np.zeros(len(values), dtype=bool)
         return cls(values, values, none, none)
 
-    def take(self, places: NDArray[np.integer]) -> Cells:
-        """Return some of the cells."""
-        parts = (self.low, self.high, self.missing, self.not_applicable)
-        return Cells(*(part[places] for part in parts))
-
     def without_missing(self) -> Cells:
         """Return the same cells, each missing one as if the attribute were not applicable."""
         return Cells(self.low, self.high, np.zeros_like(self.missing), ~self.has_value)

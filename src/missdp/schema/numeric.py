@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from decimal import Decimal
 from functools import cached_property
@@ -15,6 +15,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from missdp.schema.attributes import (
+    CODE_FIELDS,
     MAX_LEVELS,
     MAX_WHOLE,
     Attribute,
@@ -113,7 +114,7 @@ class Numeric(Attribute):
         return number is not None and self.lower <= number <= self.upper
 
     def _codes_that_are_values(self, kind: Kind) -> Iterator[str]:
-        fact, codes = "missing_codes" if kind == "missing" else kind, self.codes_of(kind)
+        fact, codes = CODE_FIELDS[kind], self.codes_of(kind)
         numbers = [read_number(c.strip()) for c in codes if isinstance(c, str)]
         if any(number is not None and not math.isnan(number) for number in numbers):
             yield f"{fact} of a numeric attribute that are numbers go without quotes"
@@ -243,20 +244,6 @@ class Numeric(Attribute):
         """Return the bin, or spike, of each value in ``[lower, upper]``."""
         units = self._units(values)
         return self._bins.encode(units if self.step is None else np.rint(units))
-
-    def pieces_at(self, constants: Iterable[float]) -> tuple[Ints, Floats, Floats]:
-        """Return code, least and greatest value of each part of the domain that numbers cut out."""
-        inside = np.array([c for c in constants if self.lower <= c <= self.upper])
-        cuts = self._units(inside)
-        whole = cuts == np.rint(cuts) if self._whole else np.ones(len(cuts), dtype=bool)
-        spikes = np.union1d(self._units(self.binning.spikes), cuts[whole])
-        edges = np.union1d(self._units(self.bin_edges), cuts)
-        least, greatest = map(self._values, Bins(edges, spikes, integer=self._whole).reach)
-        # A number beside the step counts as a value, since it may be read.
-        read = (inside == np.rint(inside)) if self.integer else ~whole
-        beside = inside[read & ~whole & ~np.isin(self.round_to_step(inside), self.binning.spikes)]
-        least, greatest = np.append(least, beside), np.append(greatest, beside)
-        return self.encode_values(least), least, greatest
 
     def decode(self, codes: NDArray[np.integer], uniform: Floats) -> Floats:
         """Draw a value inside each bin, uniformly in each subinterval; a spike is itself.

@@ -230,21 +230,20 @@ class Determined(Rule):
         yield Derived(self.text, target, self.by, lookup=lookup, first=first)
 
 
-# The place of each value that a map needs a row for, by type as well, since 1 equals true.
-_Places: TypeAlias = dict[tuple[type, Level], int]
+# The place of each value that a map needs a row for, by type as well.
+_Places: TypeAlias = Mapping[tuple[type, object], int]
 
 
 def _places(attribute: AnyAttribute) -> _Places:
     if not isinstance(attribute, Numeric):
-        values: Iterable[Level] = attribute.levels
-    elif attribute.integer and attribute.upper - attribute.lower < MAX_MAP_NUMBERS:
+        return attribute.codes_by_level
+    if attribute.integer and attribute.upper - attribute.lower < MAX_MAP_NUMBERS:
         values = range(int(attribute.lower), int(attribute.upper) + 1)
-    else:
-        raise RuleError(
-            f"{attribute.name!r} is not whole, or has more than {MAX_MAP_NUMBERS:,} whole numbers; "
-            "a map needs a row for each value"
-        )
-    return {(type(value), value): place for place, value in enumerate(values)}
+        return {(int, value): place for place, value in enumerate(values)}
+    raise RuleError(
+        f"{attribute.name!r} is not whole, or has more than {MAX_MAP_NUMBERS:,} whole numbers; "
+        "a map needs a row for each value"
+    )
 
 
 def _place(places: _Places, attribute: AnyAttribute, value: Any) -> int:

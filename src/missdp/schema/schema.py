@@ -228,11 +228,16 @@ class Schema(Record):
         """The columns that are never read."""
         return (*self.keys, *self.ignore)
 
-    def read_for(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the columns that are read to know these attributes."""
-        known = (self[name] for name in names)
-        several = (a.dates if isinstance(a, Computed) else (a.name,) for a in known)
-        return frozenset(chain.from_iterable(several))
+    def read_for(self, names: Iterable[str], *, refusing: bool) -> tuple[str, ...]:
+        """Return the columns that are read to know attributes, by their cells and by rules.
+
+        With ``refusing``, these are also the columns of which a cell may be refused.
+        """
+        near = self.rule_set.connected_by_rules(names)
+        needed = (a for a in self if a.name in near or (refusing and a.refuses))
+        several = (a.dates if isinstance(a, Computed) else (a.name,) for a in needed)
+        columns = {*chain.from_iterable(several)}
+        return tuple(name for name in self.stored.names if name in columns)
 
     @property
     def names(self) -> tuple[str, ...]:

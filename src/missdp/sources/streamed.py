@@ -66,12 +66,9 @@ class StreamedSource(CountingSource):
 
     def _needed(self, counted: Clique) -> Clique:
         """Columns to read: those counted and, the first time, those that may refuse a cell."""
-        read = self.schema.rule_set.connected_by_rules((*counted, *self._observed))
-        needed = self.schema.read_for(
-            a.name for a in self.schema if a.name in read or (a.refuses and not self._validated)
-        )
-        stored = self.schema.stored.names
-        return tuple(name for name in stored if name in needed) or stored[:1]
+        names = (*counted, *self._observed)
+        read = self.schema.read_for(names, refusing=not self._validated)
+        return read or self.schema.stored.names[:1]
 
     @abc.abstractmethod
     def _run(self, names: Clique, counter: Counter | None, weight: RowWeight | None) -> None:

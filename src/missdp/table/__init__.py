@@ -7,16 +7,29 @@
 * `table`: rows in memory. ``written``: rows as files and frames. `draft`: a first schema.
 """
 
+import importlib
+import typing
+
 from missdp.exports import exported
 from missdp.table.decode import Holes as Holes
 from missdp.table.decode import Values as Values
 from missdp.table.decode import check_holes as check_holes
-from missdp.table.draft import Draft as Draft
-from missdp.table.draft import draft_columns as draft_columns
-from missdp.table.draft import draft_schema as draft_schema
 from missdp.table.memory import memory_limit as memory_limit
 from missdp.table.rows import Rows as Rows
 from missdp.table.table import Table as Table
 from missdp.types import FrameKind as FrameKind
 
-__all__ = exported(globals())
+if typing.TYPE_CHECKING:
+    from missdp.table.draft import Draft as Draft
+    from missdp.table.draft import draft_columns as draft_columns
+    from missdp.table.draft import draft_schema as draft_schema
+
+_DRAFTS = ("Draft", "draft_columns", "draft_schema")
+__all__ = [*exported(globals()), *_DRAFTS]
+
+
+def __getattr__(name: str) -> typing.Any:
+    """Import the names of drafts when they are first asked for: no release needs them."""
+    if name in _DRAFTS:
+        return getattr(importlib.import_module("missdp.table.draft"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

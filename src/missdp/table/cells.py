@@ -13,7 +13,7 @@ import decimal
 import math
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -47,8 +47,6 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _MOMENT = re.compile(rf"{_DAY.pattern}(?:T.*)?", re.ASCII)
 _TRUTH: Final = ("false", "true")
 _TEXTS = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
-# Equal cells of one of these types mean the same, so that each needs to be read only once.
-_HASHED = frozenset({str, int, float, bool, bytes, decimal.Decimal, dt.date})
 
 
 def canonical(cell: Any) -> Cell | None:
@@ -198,7 +196,7 @@ def in_arrow(data: Any) -> pa.Array:
     if len(kinds) == 1 and (kind := kinds.pop()) in _native():
         with suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
             return pa.array(data, _native()[kind], from_pandas=True)
-    return pa.array(list(_canonical_each(data)), _mixed()) if len(data) else pa.nulls(0)
+    return pa.array([*map(canonical, data)], _mixed()) if len(data) else pa.nulls(0)
 
 
 def without_views(data: Any) -> Any:
@@ -207,19 +205,6 @@ def without_views(data: Any) -> Any:
 
     others = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
     return data.cast(others[data.type]) if data.type in others else data
-
-
-def _canonical_each(cells: Iterable[Any]) -> Iterator[Cell | None]:
-    """Yield canonical texts; equal cells are read once."""
-    known: dict[tuple[type, Any], Cell | None] = {}
-    for cell in cells:
-        kind = type(cell)
-        if kind not in _HASHED or (kind is decimal.Decimal and cell.is_snan()):
-            yield canonical(cell)
-            continue
-        if (key := (kind, cell)) not in known:
-            known[key] = canonical(cell)
-        yield known[key]
 
 
 def distinct(data: pa.Array) -> tuple[list[Cell | None], NDArray[np.intp]]:
@@ -242,7 +227,7 @@ def distinct(data: pa.Array) -> tuple[list[Cell | None], NDArray[np.intp]]:
     try:
         found = data.dictionary_encode()
     except (pa.ArrowException, AttributeError):  # nested and extension types have no such kernel
-        return distinct(pa.array(list(_canonical_each(objects(data))), _mixed()))
+        return distinct(pa.array([*map(canonical, objects(data))], _mixed()))
     return [*map(canonical, objects(found.dictionary)), None], _indices(found)
 
 

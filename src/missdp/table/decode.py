@@ -6,7 +6,7 @@ missing that it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -78,11 +78,10 @@ def decode(
     written = _codes_to_write(attribute) if holes == "codes" else {}
     if not written:
         return cells
-    kind = _type(cells.type, written)
-    each = pa.array([_as(kind, written.get(name)) for name in attribute.kinds], type=kind)
+    each = _in_one_type([written.get(kind) for kind in attribute.kinds], cells.type)
     place = column.codes.astype(np.int64) - attribute.size
     fillers = each.take(pa.array(np.maximum(place, 0), mask=place < 0))
-    return pc.coalesce(pc.cast(cells, kind), fillers)
+    return pc.coalesce(pc.cast(cells, each.type), fillers)
 
 
 def _values(attribute: AnyAttribute, column: Column, values: Values) -> pa.Array:
@@ -106,28 +105,17 @@ def _values(attribute: AnyAttribute, column: Column, values: Values) -> pa.Array
     return pa.array(levels, None if levels else pa.string()).take(indices)
 
 
-def _type(plain: pa.DataType, written: Mapping[Kind, _Code]) -> pa.DataType:
-    """Return the type that holds values of a type, and codes."""
+def _in_one_type(codes: Sequence[_Code | None], plain: pa.DataType) -> pa.Array:
+    """Return codes in the type that holds them and values of a plain type."""
     import pyarrow as pa
 
-    codes = written.values()
-    if not (pa.types.is_integer(plain) or pa.types.is_floating(plain)):
-        return pa.string()
-    if any(isinstance(code, str) for code in codes):
-        return pa.string()
-    whole = all(float(code).is_integer() for code in codes)
-    return plain if whole else pa.float64()
-
-
-def _as(kind: pa.DataType, code: _Code | None) -> _Code | None:
-    """Return a code as a cell of a type."""
-    import pyarrow as pa
-
-    if code is None or isinstance(code, str):
-        return code
-    if pa.types.is_string(kind):
-        return number_text(float(code))
-    return int(code) if pa.types.is_integer(kind) else float(code)
+    known = [code for code in codes if code is not None]
+    numbers = [code for code in known if not isinstance(code, str)]
+    if len(numbers) < len(known) or not (pa.types.is_integer(plain) or pa.types.is_floating(plain)):
+        texts = [c if c is None or isinstance(c, str) else number_text(float(c)) for c in codes]
+        return pa.array(texts, pa.string())
+    whole = all(float(number).is_integer() for number in numbers)
+    return pa.array(codes, pa.float64()).cast(plain if whole else pa.float64())
 
 
 def _dates(attribute: Date, values: Floats, missing: Flags) -> pa.Array:

@@ -32,7 +32,8 @@ from missdp.schema import (
     Ordinal,
     Schema,
 )
-from missdp.schema.attributes import KINDS, MAX_WHOLE, Kind, number_text, read_number
+from missdp.schema.attributes import CODE_FIELDS, MAX_WHOLE, Kind, read_number
+from missdp.schema.dates import code_text
 from missdp.schema.layout import PLAIN
 from missdp.table.distinct_cells import DistinctCells, distinct_cells
 from missdp.table.draft_guesses import (
@@ -157,8 +158,8 @@ class Draft:
 
     Parameters
     ----------
-    attributes : tuple of Categorical or Numeric
-        Attributes whose facts were guessed from the cells, each marked ``undeclared``.
+    facts : Schema
+        Facts that were guessed from the cells, each marked ``undeclared``.
     unread : mapping of str to str
         Columns that are keys or ignored, and why. The draft marks them ``undeclared``.
     doubts : mapping of str to str, optional
@@ -168,36 +169,18 @@ class Draft:
         What the file says of all these, with blocks to be uncommented.
     reasons : mapping of str to str, optional
         Why columns were drafted as they are, in a line each.
-    file : Layout, optional
-        How a text file is written.
-    keys, ignore : tuple of str, optional
-        The columns that are not read.
     """
 
-    attributes: tuple[AnyAttribute, ...]
+    facts: Schema
     unread: Mapping[str, str]
     doubts: Mapping[str, str] = field(default_factory=dict)
     notes: str = ""
     reasons: Mapping[str, str] = field(default_factory=dict)
-    file: Layout = PLAIN
-    keys: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-
-    def schema(self) -> Schema:
-        """Return the draft as a schema, whose marks nobody has looked at."""
-        return Schema(
-            self.attributes,
-            file=self.file,
-            keys=self.keys,
-            ignore=self.ignore,
-            undeclared_columns=tuple(self.unread),
-        )
 
     def to_toml(self, path: str | Path) -> None:
         """Write the draft, whole or not at all."""
         lines = {name: (reason,) for name, reason in self.reasons.items()}
-        notes = _RULES + self.notes
-        self.schema().to_toml(path, comments=lines, notes=notes)
+        self.facts.to_toml(path, comments=lines, notes=_RULES + self.notes)
 
 
 def draft_columns(data: Any, *, header: bool = True, encoding: str = "utf-8") -> Draft:
@@ -226,8 +209,8 @@ def draft_columns(data: Any, *, header: bool = True, encoding: str = "utf-8") ->
     --------
     >>> import pandas as pd
     >>> draft = draft_columns(pd.DataFrame({"age": [31, 70], "pets": [["cat"], []]}))
-    >>> [attribute.name for attribute in draft.attributes], draft.ignore
-    (['age'], ('pets',))
+    >>> draft.facts.names, draft.facts.ignore
+    (('age',), ('pets',))
     >>> draft.unread["pets"]
     "column 'pets' has cells that are neither short text in UTF-8, numbers nor true/false"
     """
@@ -267,16 +250,16 @@ def _draft_of(
     read |= {n: f"Numbers in text as [file] declares. {read[n]}" for n in spelled if n in read}
     left = {name: f"This column {a.why}. {a.advice}" for name, a in unread.items()}
     codes = {name: _code_facts(columns[name].word_codes) for name in doubts}
-    kinds = {k: tuple(n for n, a in unread.items() if a.kind == k) for k in ("key", "ignore")}
+    keys = tuple(name for name, a in unread.items() if a.kind == "key")
+    ignored = tuple(name for name, a in unread.items() if a.kind == "ignore")
     return Draft(
-        attributes,
+        Schema(
+            attributes, file=layout, keys=keys, ignore=ignored, undeclared_columns=tuple(unread)
+        ),
         {name: f"column {name!r} {a.why}" for name, a in unread.items()},
         {name: f"column {name!r} {note.why}" for name, note in doubts.items()},
         "".join(note.text(name, codes[name]) for name, note in doubts.items()) + notes,
         {name: said.strip() for name, said in {**read, **left}.items() if said},
-        layout,
-        kinds["key"],
-        kinds["ignore"],
     )
 
 
@@ -447,7 +430,7 @@ def draft_schema(data: Any) -> Schema:
     >>> draft.undeclared["age"]
     ('lower', 'upper', 'integer', 'nullable')
     """
-    return draft_columns(data).schema()
+    return draft_columns(data).facts
 
 
 def _drafts(name: str, cells: DistinctCells, said: Described) -> Iterator[AnyAttribute | _Unread]:
@@ -497,8 +480,8 @@ def _labelled(
     if isinstance(drafted, OpenCategorical):  # its levels, which may have labels, are not known
         mark = ("label",) * bool(said.label)
         return replace(drafted, label=said.label, undeclared=(*drafted.undeclared, *mark))
-    labels = {_code_text(code): label for code, label in said.labels.items()}
-    codes = {_code_text(code) for kind in drafted.kinds for code in drafted.codes_of(kind)}
+    labels = {code_text(code): label for code, label in said.labels.items()}
+    codes = {code_text(code) for kind in drafted.kinds for code in drafted.codes_of(kind)}
     levels = [key for key in labels if key not in codes and (read_number(key) or 0.5).is_integer()]
     cells = {*known.texts} if labels else set[str]()
     if isinstance(drafted, Numeric) and levels and cells <= {*levels}:
@@ -552,15 +535,7 @@ def _marked(kind: Callable[..., AnyAttribute], facts: Mapping[str, Any]) -> AnyA
 
 def _code_facts(codes: Proposed) -> dict[str, Any]:
     """Return codes by the facts of an attribute that declare them."""
-    return {_fact(kind): codes[kind] for kind in KINDS if kind in codes}
-
-
-def _fact(kind: Kind) -> str:
-    return "missing_codes" if kind == "missing" else kind
-
-
-def _code_text(code: str | float) -> str:
-    return code if isinstance(code, str) else number_text(float(code))
+    return {fact: codes[kind] for kind, fact in CODE_FIELDS.items() if kind in codes}
 
 
 def _is_padded(cell: object) -> bool:

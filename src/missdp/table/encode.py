@@ -30,7 +30,7 @@ from missdp.table.cells import (
     status_of_numbers,
     value_of,
 )
-from missdp.types import Floats, Ints
+from missdp.types import Flags, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,6 +46,13 @@ class Column:
     def take(self, rows: slice | NDArray[Any]) -> Column:
         """Return the cells of some rows."""
         return Column(self.codes[rows], None if self.values is None else self.values[rows])
+
+    def without_value(self, attribute: AnyAttribute, where: Flags, code: int) -> Column:
+        """Return the cells with a code that stands for no value where ``where`` is true."""
+        codes, values = np.where(where, code, self.codes), self.values
+        if values is not None and isinstance(attribute, Numeric):
+            values = np.where(where, attribute.lower, values)
+        return Column(codes.astype(code_dtype(attribute)), values)
 
 
 class Encoder:
@@ -106,16 +113,14 @@ class Encoder:
 
     def _level(self, cell: Cell | None) -> int:
         """Return the level of a cell, or the negative status of a cell that has none."""
-        value = None if cell is None else value_of(cell)
-        attribute = self._attribute
-        released = isinstance(attribute, ReleasedCategorical)
-        if value is None:
-            found = MISSING if cell is None else OUTSIDE
-        else:
-            found = self._levels.read(composed(value) if released else value)
-        if found == OUTSIDE and isinstance(attribute, ReleasedCategorical):
-            return self._found.get(level_text(value) or attribute.other, len(self._found) - 1)
-        return found
+        if cell is None:
+            return MISSING
+        value, attribute = value_of(cell), self._attribute
+        if not isinstance(attribute, ReleasedCategorical):
+            return OUTSIDE if value is None else self._levels.read(value)
+        found = OUTSIDE if value is None else self._levels.read(composed(value))
+        bucket = len(self._found) - 1
+        return self._found.get(level_text(value) or "", bucket) if found == OUTSIDE else found
 
     def _levelled(self, found: NDArray[np.int32]) -> Column:
         """Apply the policy to levels."""

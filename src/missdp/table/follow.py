@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.bound_rules import Derived, Routing
@@ -162,8 +161,8 @@ class Rows:
                 values = np.where(sure, inside, values)
         else:
             codes = np.where(sure, derived.low, 0).astype(np.int64)
-        codes = np.where(sure, codes, column.codes)
-        self._set(attribute, codes, values)
+        coded = np.where(sure, codes, column.codes).astype(code_dtype(attribute))
+        self._set(attribute.name, Column(coded, values))
         return bool(sure.any())
 
     def route(self, rule: Routing) -> None:
@@ -207,20 +206,10 @@ class Rows:
 
     def _put(self, attribute: AnyAttribute, where: Flags, code: int) -> None:
         """Set cells to a code that stands for no value."""
-        if not where.any():
-            return
-        column = self._columns[attribute.name]
-        values = column.values
-        if values is not None and isinstance(attribute, Numeric):
-            values = np.where(where, attribute.lower, values)
-        self._set(attribute, np.where(where, code, column.codes), values)
+        if where.any():
+            name = attribute.name
+            self._set(name, self._columns[name].without_value(attribute, where, code))
 
-    def _set(
-        self,
-        attribute: AnyAttribute,
-        codes: NDArray[np.integer],
-        values: Floats | None,
-    ) -> None:
-        column = Column(codes.astype(code_dtype(attribute)), values)
-        self._columns[attribute.name] = column
-        self.known |= known_cells(self._schema, {attribute.name: column})
+    def _set(self, name: str, column: Column) -> None:
+        self._columns[name] = column
+        self.known |= known_cells(self._schema, {name: column})

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -36,7 +35,6 @@ _ROWS = 65_536
 _DATE = re.compile(r"[AEJS]?DATE.*|%t?d.*|(?:YYMMDD|MMDDYY|DDMMYY|E8601DA|IS8601DA).*")
 _TIME = re.compile(r"(?:DATETIME|YMDHMS|E8601DT|IS8601DT|%tc).*")
 _LETTER = re.compile(r"\.[a-z]")
-_DAY: Final = 86_400_000  # milliseconds
 _FAR: Final = 9e14  # milliseconds since an origin; later lies no date that is read
 #: How dates are written: the format of a date and of a moment, and the numbers that these are.
 _WRITTEN: Final = {
@@ -123,7 +121,7 @@ def _cells(column: pd.Series[Any], name: str, about: Any) -> Any:
         return cells
     mixed = np.fromiter(objects(cells), dtype=object, count=len(cells))
     mixed[coded] = numbers[coded]
-    mixed[letters] = [f".{letter.lower()}" for letter in column[letters]]
+    mixed[letters] = [*map(_letter, column[letters])]
     return mixed
 
 
@@ -137,24 +135,26 @@ def _moments_of(written: str, about: Any) -> Callable[[Any], pa.Array] | None:
         return None
     own = "%tc" if written.startswith("%tc") else "%td" if day else "sas"
     unit, origin = ORIGINS["spss" if "sav" in about.file_format else own]
-    scale = {"s": 1000, "ms": 1, "D": _DAY}[unit]
+    scale = np.timedelta64(1, unit) / np.timedelta64(1, "ms")
 
     def moments(numbers: Any) -> pa.Array:
-        missing = np.isnan(numbers)
-        near = np.clip(np.where(missing, 0.0, numbers), -_FAR / scale, _FAR / scale)
-        since = np.rint(near * scale)
-        found = np.datetime64(origin, "ms") + since.astype("timedelta64[ms]")
-        if day:
-            return pa.array(found.astype("datetime64[D]"), mask=missing)
-        return pa.array(found, mask=missing)
+        near = np.clip(np.nan_to_num(numbers), -_FAR / scale, _FAR / scale)
+        since = np.rint(near * scale).astype("timedelta64[ms]")
+        found = np.datetime64(origin, "ms") + since
+        return pa.array(found.astype("datetime64[D]") if day else found, mask=np.isnan(numbers))
 
     return moments
+
+
+def _letter(code: str) -> str:
+    """Return a letter of Stata's as it is written there."""
+    return f".{code.lower()}"
 
 
 def _codes(name: str, about: Any) -> tuple[str | float, ...]:
     """Return codes that a file declares missing; letters of Stata begin with a point."""
     found: list[str | float] = [
-        f".{code.lower()}" if isinstance(code, str) and len(code) == 1 else code
+        _letter(code) if isinstance(code, str) and len(code) == 1 else code
         for code in about.missing_user_values.get(name, ())
     ]
     labelled = about.variable_value_labels.get(name, {})
@@ -165,8 +165,7 @@ def _codes(name: str, about: Any) -> tuple[str | float, ...]:
         elif not isinstance(low, str):
             found += [code for code in labelled if is_number(code) and low <= code <= high]
     text = about.readstat_variable_types.get(name) == "string"
-    letters = () if text else (code for code in labelled if isinstance(code, str))
-    found += [f".{code.lower()}" for code in letters]
+    found += [_letter(code) for code in labelled if isinstance(code, str) and not text]
     return tuple(dict.fromkeys(found))
 
 
@@ -177,7 +176,7 @@ def described(path: Path) -> dict[str, Described]:
     for name in about.column_names:
         text = about.readstat_variable_types.get(name) == "string"
         labels = {
-            f".{key.lower()}" if isinstance(key, str) and not text else key: str(label)
+            _letter(key) if isinstance(key, str) and not text else key: str(label)
             for key, label in about.variable_value_labels.get(name, {}).items()
         }
         ordered = about.variable_measure.get(name) == "ordinal"
@@ -270,10 +269,10 @@ def _number(cell: Any, origin: str) -> float | str:
     if not origin:
         return np.nan
     with_zone = getattr(cell, "tzinfo", None) is not None
-    moment = np.datetime64(cell.replace(tzinfo=None) if with_zone else cell, "ms")
+    moment: Any = np.datetime64(cell.replace(tzinfo=None) if with_zone else cell, "ms")
     unit, start = _ORIGIN[origin]
-    since = (moment - np.datetime64(start, "ms")) / np.timedelta64(1, "ms")
-    return float(since / {"s": 1000, "ms": 1, "D": _DAY}[unit])
+    since: np.timedelta64 = moment - np.datetime64(start, "ms")
+    return float(since / np.timedelta64(1, unit))
 
 
 def _labels(attribute: AnyAttribute, origin: str | None, suffix: str) -> dict[Any, str]:
@@ -314,6 +313,8 @@ _PURPOSE: Final = "files of Excel"
 
 def _rows(path: Path) -> Iterator[list[Any]]:
     """Yield the rows of the first sheet, the names of the columns first."""
+    import zipfile
+
     workbook = import_optional("python_calamine", purpose=_PURPOSE).CalamineWorkbook
     with zipfile.ZipFile(path) as archive:  # one with a password is no archive
         size = sum(part.file_size for part in archive.infolist())

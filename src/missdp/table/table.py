@@ -286,13 +286,7 @@ class Table:
             attribute = self.schema[name]
             if np.any(hole) and not attribute.nullable:
                 raise DataError(f"attribute {name!r} is not declared nullable")
-            column = columns[name]
-            codes = column.codes.copy()
-            codes[hole] = attribute.missing_code
-            values = None if column.values is None else column.values.copy()
-            if values is not None and isinstance(attribute, Numeric):
-                values[hole] = attribute.lower
-            columns[name] = Column(codes, values)
+            columns[name] = columns[name].without_value(attribute, hole, attribute.missing_code)
         columns |= computed(self.schema, columns)
         return Table(self.schema, columns, kind=self.kind)
 
@@ -429,11 +423,7 @@ def read_columns(
     rows = Rows.of(data, schema)
     rows.check(schema.stored.names)
     wanted = tuple(schema.names if names is None else names)
-    reached = schema.rule_set.connected_by_rules(wanted)
-    needed = schema.read_for(
-        a.name for a in schema if a.name in reached or (refusing and a.refuses)
-    )
-    read = tuple(a.name for a in schema.stored if a.name in needed)
+    read = schema.read_for(wanted, refusing=refusing)
     yield from CodedRow(schema, read, wanted).blocks(rows, lambda block, _: _columns(block, wanted))
 
 

@@ -6,7 +6,7 @@ import codecs
 import contextlib
 import io
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -66,7 +66,8 @@ def check_holds(path: Path, schema: Schema, values: Values = "codes") -> None:
         )
     if _suffix(path) in STAT_WRITABLE:
         with tempfile.TemporaryDirectory() as folder:  # of a table without rows
-            write_each([Path(folder, f"rows{_suffix(path)}")], [[_no_rows(schema)]], schema=schema)
+            rows = [(0, _no_rows(schema))]
+            write_blocks([Path(folder, f"rows{_suffix(path)}")], rows, schema=schema)
     elif _suffix(path) == ".xlsx":
         SheetWriter(io.BytesIO(), _no_rows(schema).schema).close()
 
@@ -94,73 +95,84 @@ def numbered(output: Path, number: int) -> list[Path]:
     return [output.with_name(f"{stem}-{k}{suffix}") for k in range(1, number + 1)]
 
 
-def write_each(
-    paths: Sequence[Path], tables: Iterable[Iterable[pa.Table]], *, schema: Schema | None = None
-) -> None:
-    """Write tables one after the other, each to its path in blocks of rows; see `write_blocks`."""
-    with _files(paths, schema) as write:
-        for place, blocks in zip(range(len(paths)), tables, strict=True):
-            for block in blocks:
-                write(place, block)
-
-
 def write_blocks(
-    paths: Sequence[Path], blocks: Iterable[Sequence[pa.Table]], *, schema: Schema | None = None
-) -> int:
-    """Write rows to several files as they come, all or none, and return how many each got."""
-    rows = 0
-    with _files(paths, schema) as write:
-        for block in blocks:
-            for place, table in enumerate(block):
-                write(place, table)
-            rows += block[0].num_rows
-    return rows
+    paths: Sequence[Path], blocks: Iterable[tuple[int, pa.Table]], *, schema: Schema | None = None
+) -> None:
+    """Write rows to files as they come, all files or none.
 
+    Parameters
+    ----------
+    paths : sequence of Path
+        The files. Their suffixes say how they are written.
+    blocks : iterable of (int, pyarrow.Table)
+        The place of a file among the paths, and its next rows.
+    schema : Schema, optional
+        Says how text is written, and what files of statistics packages state of the columns.
 
-@contextlib.contextmanager
-def _files(
-    paths: Sequence[Path], schema: Schema | None
-) -> Iterator[Callable[[int, pa.Table], None]]:
-    """Yield what writes the next rows of a file; all appear at the end of the block, each whole."""
-    import pyarrow as pa
-
+    Raises
+    ------
+    OutputError
+        If a file cannot be written. Quotes no cell.
+    """
     for path in paths:
         output_format(path)
-    writers: dict[int, tuple[Any, Any]] = {}
-    rows = [0] * len(paths)
-    keys = () if schema is None else schema.keys
+    with contextlib.ExitStack() as stack:
+        files = [_File(path, stack.enter_context(atomic_path(path)), schema) for path in paths]
+        try:
+            for place, rows in blocks:
+                files[place].write(rows)
+        except BaseException:
+            for file in files:
+                file.give_up()
+            raise
+        for file in files:  # all, before any takes its place
+            file.close()
 
-    def refused(place: int) -> replacing:
-        why = partial(_refusal, paths[place], schema)
+
+class _File:
+    """A file that is written under another name; fresh keys go on from block to block."""
+
+    def __init__(self, path: Path, place: Path, schema: Schema | None) -> None:
+        self._path, self._place, self._schema, self._rows = path, place, schema, 0
+        self._writer: Any = None
+        self._sink: Any = None
+
+    def _refused(self) -> replacing:
+        import pyarrow as pa
+
+        why = partial(_refusal, self._path, self._schema)
         return replacing(OSError, pa.ArrowException, UnicodeError, by=why)
 
-    with contextlib.ExitStack() as stack:
-        places = [stack.enter_context(atomic_path(path)) for path in paths]
+    def write(self, table: pa.Table) -> None:
+        """Write some rows."""
+        import pyarrow as pa
 
-        def write(place: int, table: pa.Table) -> None:
-            for at, name in enumerate(keys):  # which go on from block to block
-                fresh = pa.array(np.arange(rows[place] + 1, rows[place] + table.num_rows + 1))
-                table = table.set_column(at, name, fresh)
-            rows[place] += table.num_rows
-            with refused(place):
-                if place not in writers:
-                    writers[place] = _writer(
-                        places[place], _suffix(paths[place]), table.schema, schema
-                    )
-                writers[place][0].write_table(table)
+        end = self._rows + table.num_rows
+        for at, name in enumerate(() if self._schema is None else self._schema.keys):
+            table = table.set_column(at, name, pa.array(np.arange(self._rows + 1, end + 1)))
+        self._rows = end
+        with self._refused():
+            if self._writer is None:
+                suffix = _suffix(self._path)
+                opened = _writer(self._place, suffix, table.schema, self._schema)
+                self._writer, self._sink = opened
+            self._writer.write_table(table)
 
-        try:
-            yield write
-        except BaseException:
-            for opened in (one for both in writers.values() for one in both):
-                with contextlib.suppress(OSError, pa.ArrowException):
-                    if not isinstance(opened, _Whole):
-                        opened.close()  # what went wrong first is what is told
-            raise
-        for place, (writer, sink) in writers.items():  # all, before any takes its place
-            with refused(place):
-                writer.close()
-                sink.close()
+    def close(self) -> None:
+        """Write what is left."""
+        if self._writer is not None:
+            with self._refused():
+                self._writer.close()
+                self._sink.close()
+
+    def give_up(self) -> None:
+        """Close what is open. Errors are not raised: an earlier one is on its way."""
+        import pyarrow as pa
+
+        for opened in (self._writer, self._sink):
+            with contextlib.suppress(OSError, pa.ArrowException):
+                if opened is not None and not isinstance(opened, _Whole):
+                    opened.close()
 
 
 def _refusal(path: Path, schema: Schema | None, error: BaseException) -> MissDPError:
@@ -192,31 +204,8 @@ def _writer(place: Path, suffix: str, kind: pa.Schema, schema: Schema | None) ->
         return pa.parquet.ParquetWriter(sink, kind), sink
     packed = pa.CompressedOutputStream(sink, "gzip") if suffix == ".csv.gz" else sink
     if schema is not None and not schema.file.is_utf8:
-        packed = pa.PythonFile(_Encoded(packed, schema.file.encoding), "w")
+        packed = pa.PythonFile(codecs.EncodedFile(packed, "utf-8", schema.file.encoding), "w")
     return _Text(packed, kind, suffix, schema), packed
-
-
-class _Encoded(io.RawIOBase):
-    """Write UTF-8 to a sink in another encoding."""
-
-    def __init__(self, sink: Any, encoding: str) -> None:
-        self._sink, self._decoder = sink, codecs.getincrementaldecoder("utf-8")()
-        self._encoder = codecs.getincrementalencoder(encoding)()
-
-    def writable(self) -> bool:
-        """Return True."""
-        return True
-
-    def write(self, text: Any) -> int:
-        """Write some bytes of UTF-8, of which a character may be cut at the end."""
-        self._sink.write(self._encoder.encode(self._decoder.decode(bytes(text))))
-        return len(text)
-
-    def close(self) -> None:
-        """Close the sink."""
-        if not self.closed:
-            self._sink.close()
-        super().close()
 
 
 class _Text:
