@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 STAT_FILES: Final = (".sav", ".zsav", ".dta", ".sas7bdat", ".xpt")
-STAT_WRITABLE: Final = (".sav", ".dta", ".xpt")
+STAT_WRITABLE: Final = (".sav", ".dta")
 _READERS: Final = dict(zip(STAT_FILES, ("sav", "sav", "dta", "sas7bdat", "xport"), strict=True))
 _ROWS = 65_536
 _DATE = re.compile(r"[AEJS]?DATE.*|%t?d.*|(?:YYMMDD|MMDDYY|DDMMYY|E8601DA|IS8601DA).*")
@@ -40,9 +40,7 @@ _FAR: Final = 9e14  # milliseconds since an origin; later lies no date that is r
 _WRITTEN: Final = {
     ".sav": ("DATE11", "DATETIME23", "spss", "spss"),
     ".dta": ("%td", "%tc", "%td", "%tc"),
-    ".xpt": ("DATE9", "DATETIME20", "sas_date", "sas"),
 }
-_ORIGIN: Final = {**ORIGINS, "sas_date": ORIGINS["%td"]}
 _SYNTHETIC: Final = "Synthetic data"
 _MOST_CODES = 3  # of one variable of SPSS, but for a range
 
@@ -195,11 +193,10 @@ def write_stat(path: Path, suffix: str, table: pa.Table, schema: Schema) -> None
     options: dict[str, Any] = {
         "column_labels": {a.name: a.label for a in schema if a.label},
         "variable_format": {a.name: shown for a in schema if (shown := _format(a, suffix))},
-    }
-    if suffix != ".xpt":
-        options["variable_value_labels"] = {
+        "variable_value_labels": {
             a.name: named for a in schema if (named := _labels(a, numbers[a.name], suffix))
-        }
+        },
+    }
     if suffix == ".sav":
         options["missing_ranges"] = {a.name: f for a in schema if (f := _missing(a))}
         measures = {"categorical": "nominal", "ordinal": "ordinal"}
@@ -209,9 +206,8 @@ def write_stat(path: Path, suffix: str, table: pa.Table, schema: Schema) -> None
         numeric = {a for a, origin in numbers.items() if origin is not None}
         options["missing_user_values"] = {n: f for n, f in letters.items() if f and n in numeric}
     if said := _what_it_is(table.schema):
-        options["file_label"] = said if suffix != ".xpt" else _SYNTHETIC  # 40 characters at most
-    name = {".sav": "sav", ".dta": "dta", ".xpt": "xport"}[suffix]
-    getattr(pyreadstat_module(), f"write_{name}")(frame, str(path), **options)
+        options["file_label"] = said
+    getattr(pyreadstat_module(), f"write_{suffix[1:]}")(frame, str(path), **options)
 
 
 def _what_it_is(schema: pa.Schema) -> str:
@@ -270,7 +266,7 @@ def _number(cell: Any, origin: str) -> float | str:
         return np.nan
     with_zone = getattr(cell, "tzinfo", None) is not None
     moment: Any = np.datetime64(cell.replace(tzinfo=None) if with_zone else cell, "ms")
-    unit, start = _ORIGIN[origin]
+    unit, start = ORIGINS[origin]
     since: np.timedelta64 = moment - np.datetime64(start, "ms")
     return float(since / np.timedelta64(1, unit))
 
