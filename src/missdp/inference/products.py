@@ -306,8 +306,7 @@ class Numbers:
 
 def complete_numbers(
     moments: NumberMoments,
-    levels: Mapping[int, Floats],
-    inside: Mapping[int, Floats],
+    levels: Mapping[int, tuple[Floats, Floats]],
     margins: Sequence[Floats],
     rows: Ints,
     holes: NDArray[np.bool_],
@@ -319,7 +318,7 @@ def complete_numbers(
     ----------
     moments : NumberMoments
         What was released.
-    levels, inside : mapping of int to ndarray
+    levels : mapping of int to (ndarray, ndarray)
         Mean and variance of ``z`` at each level of an attribute that is a number.
     margins : sequence of ndarray
         One-way margins of complete rows.
@@ -335,11 +334,11 @@ def complete_numbers(
     Numbers
     """
     missing = masks.missing(rows)
-    z = {a: mean[rows[:, a]] for a, mean in levels.items()}
-    middle = {a: float(margins[a] @ mean) for a, mean in levels.items()}
+    z = {a: mean[rows[:, a]] for a, (mean, _) in levels.items()}
+    middle = {a: float(margins[a] @ mean) for a, (mean, _) in levels.items()}
     spread = {
-        a: float(margins[a] @ (inside[a] + np.square(mean))) - middle[a] ** 2
-        for a, mean in levels.items()
+        a: float(margins[a] @ (inside + np.square(mean))) - middle[a] ** 2
+        for a, (mean, inside) in levels.items()
     }
     holed = bool(holes.any())
 
@@ -365,7 +364,7 @@ def complete_numbers(
         lacking, share = chance((a, b))
         told = product / share + (float(lacking @ (z[a] * z[b])) if holed else 0.0)
         both[a, b] = told - middle[a] * middle[b], (noise / share) ** 2
-    vary = {a: mean for a, mean in levels.items() if spread[a] > _LEAST_SPREAD}
+    vary = {a: mean for a, (mean, _) in levels.items() if spread[a] > _LEAST_SPREAD}
     return Numbers(vary, spread, by_level, both)
 
 
