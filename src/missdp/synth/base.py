@@ -61,7 +61,7 @@ from missdp.synth.sampling import (
     restored,
     with_related_values,
 )
-from missdp.synth.split import Parts, ground_truth_parts, of_parts, with_trainings
+from missdp.synth.split import Parts, ground_truth_parts, of_parts
 from missdp.table import Holes, Table, Values, check_holes
 from missdp.threads import one_blas_thread
 from missdp.validation import is_instance_of
@@ -428,9 +428,7 @@ class Synthesizer(Estimator):
         if request.opened:  # nothing is proven for the ground truth beside what was found
             whole = with_failure(whole, request.delta, request.opened)
             return whole, (whole, None)
-        if trainings:
-            return whole, with_trainings(whole, plan.limits, trainings, request.training_gate())
-        return whole, of_parts(whole, plan.limits)
+        return whole, of_parts(whole, plan.limits, trainings, request.training_gate())
 
     def public_parameters(self) -> dict[str, Any]:
         """Return the parameters that a file of the model holds, checked."""
