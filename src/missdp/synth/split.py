@@ -352,49 +352,38 @@ class BudgetPlan:
             return self._reserved(chosen) if chosen.reserved and all(chosen.gates) else None
         if (chosen and len(chosen.gates) > _MOST_MARGINALS) or self._leaves_more_than_told():
             return None
-        fixed, selections = defaultdict[Gate, float](float), 0.0
-        for part in self.parts if chosen is None else self.parts[:-1]:
-            if chosen and part.kind == "selections":
-                selections += self._amounts[part.name]
-                continue
+        amounts, rest = defaultdict[Place, float](float), None if chosen else last.gates[-1]
+        for part in self.parts[:-1] if chosen else self.parts:
             for gate, share in zip(part.gates, part.shares, strict=True):
-                fixed[gate] += self._amounts[part.name] * share
-        if chosen:
-            return self._with_chosen(fixed, selections, chosen)
-        rest = last.gates[-1]
-        del fixed[rest]
-        events = [self._cap(cost, gate, _label(gate)) for gate, cost in fixed.items() if cost > 0]
-        left = difference(self.total.amount, *(e.cost.amount for e in events), up=True)
-        if left <= 0 or not (rest or any(event.gate for event in events)):
+                place = _SELECTIONS if chosen and part.kind == "selections" else gate
+                amounts[place] += self._amounts[part.name] * share
+        events = [self._cap(a, place) for place, a in amounts.items() if a > 0 and place != rest]
+        known = [event.cost.amount for event in events]
+        left = difference(self.total.amount, *known, up=rest is not None)
+        if left <= 0:
             return None
-        events.append(self._cap(left, rest, _label(rest)))
-        return BudgetLimits.of(self.total, events, FixedGates())
+        if rest is None:
+            return self._with_chosen(events, left, last)
+        events.append(self._cap(left, rest))
+        gated = any(event.gate for event in events)
+        return BudgetLimits.of(self.total, events, FixedGates()) if gated else None
 
     def _with_chosen(
-        self, fixed: dict[Gate, float], selections: float, chosen: Part
-    ) -> BudgetLimits | None:
-        events = [self._cap(cost, gate, _label(gate)) for gate, cost in fixed.items() if cost > 0]
-        if selections:
-            events.append(self._cap(selections, EVERY_ROW, ChosenGates.selections))
-        rest = difference(self.total.amount, *(event.cost.amount for event in events))
-        if rest <= 0:
-            return None
+        self, events: Sequence[FilterEvent], left: float, chosen: Part
+    ) -> BudgetLimits:
         largest = min(1.0, chosen.largest)
-        if largest < 1 and _costs_less(self.total, largest * rest):
+        if largest < 1 and _costs_less(self.total, largest * left):
             largest = 1.0
         smallest = min(chosen.gates, key=lambda gate: (len(gate), sorted(gate)))
-        among = tuple(tuple(gate) for gate in chosen.gates)
-        events.append(self._cap(rest, smallest, ChosenGates.chosen))
-        structure = ChosenGates(among=among, largest_share=largest)
-        return BudgetLimits.of(self.total, events, structure)
+        structure = ChosenGates(among=tuple(map(tuple, chosen.gates)), largest_share=largest)
+        cap = self._cap(left, smallest, _CHOSEN)
+        return BudgetLimits.of(self.total, (*events, cap), structure)
 
     def _reserved(self, part: Part) -> BudgetLimits:
         """Return the caps of pure releases, each behind an attribute that the data chose."""
-        amount, names = (
-            self._amounts[part.name],
-            tuple(name for gate in part.gates for name in gate),
-        )
-        rest = self._cap(difference(self.total.amount, amount, up=True), EVERY_ROW, "every row")
+        names = tuple(name for gate in part.gates for name in gate)
+        amount = difference(self.total.amount, self._amounts[part.name], up=True)
+        rest = self._cap(amount, EVERY_ROW)
         behind = difference(self.total.amount, rest.cost.amount)
         events = (rest, self._cap(behind, Gate(names[:1]), part.name))
         structure = DataChosenGates(attributes=names, smallest=1)
@@ -414,13 +403,13 @@ class BudgetPlan:
         )
         return _costs_less(self.total, *gated)
 
-    def _cap(self, amount: float, gate: Gate, label: str) -> FilterEvent:
+    def _cap(self, amount: float, place: Place, label: str = "") -> FilterEvent:
+        """Return the cap of what is charged to a place."""
         capacity = replace(self.total, amount=amount).event()
-        return FilterEvent(capacity=capacity, gate=gate or None, label=label)
-
-
-def _label(gate: Gate) -> str:
-    return "fixed in advance" if gate else "every row"
+        if isinstance(place, str):
+            return FilterEvent(capacity=capacity, label=place)
+        label = label or ("fixed in advance" if place else _EVERY)
+        return FilterEvent(capacity=capacity, gate=place or None, label=label)
 
 
 def _check(part: Part, cost: Cost, steps: int) -> None:
