@@ -27,7 +27,6 @@ from missdp.session import Session
 from missdp.synth.all_pairs import (
     check_pairs,
     cost_of_pairs,
-    counted,
     marginal_parts,
     pairs_part,
 )
@@ -37,7 +36,7 @@ from missdp.synth.fitted import Fitted
 from missdp.synth.impute_first import Imputer
 from missdp.synth.learn_pairs import fit_pairs, model_facts, release_pairs
 from missdp.synth.split import BudgetPlan, Part
-from missdp.synth.steps import open_rows, release_one_way, sample_rows
+from missdp.synth.steps import counted, open_rows, release_one_way, sample_rows
 
 
 def _check(parameters: Kamino) -> dict[str, Any]:

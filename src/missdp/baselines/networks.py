@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
 from missdp.inference.marginals import NoisyMarginals
-from missdp.inference.model import Levels, finite, split_rows
-from missdp.inference.models import RowModel
+from missdp.inference.model import Draws, Levels, finite, split_rows
 from missdp.serialization import Record
 from missdp.types import Floats, Ints
 
@@ -72,7 +71,7 @@ class Layers(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class NetworkModel(RowModel):
+class NetworkModel(Record):
     """Networks that draw rows and their missing cells from noise; released values.
 
     * ``levels``: How the levels of each attribute are grouped.
@@ -108,7 +107,12 @@ class NetworkModel(RowModel):
         return np.cumsum([0, *(level.n_groups for level in self.levels)])
 
     def sample(
-        self, n: int, rng: np.random.Generator, *, keep_holes: bool
+        self,
+        n: int,
+        rng: np.random.Generator,
+        *,
+        keep_holes: bool,
+        draws: Draws = "independent",  # noqa: ARG002 (rows of networks always are)
     ) -> list[NDArray[np.int64]]:
         """Draw ``n`` rows as one array of codes per attribute; missing has the code ``size``."""
         rows = np.zeros((n, len(self.levels)), dtype=np.int64)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import abc
-
 import numpy as np
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
@@ -17,21 +15,8 @@ from missdp.serialization import Record
 from missdp.types import Clique, Floats, Ints
 
 
-class RowModel(Record, abc.ABC, abstract=True):
-    """A distribution of rows and of their missing cells; released values."""
-
-    levels: tuple[Levels, ...]
-    n_rows: float
-
-    @abc.abstractmethod
-    def sample(
-        self, n: int, rng: np.random.Generator, *, keep_holes: bool
-    ) -> list[NDArray[np.int64]]:
-        """Draw ``n`` rows as one array of codes per attribute; a hole has the code ``size``."""
-
-
 @dataclass(frozen=True, eq=False)
-class PairModel(RowModel):
+class PairModel(Record):
     """A law of complete rows in which all pairs are right, and of their holes; released values.
 
     * ``levels``: How the levels of each attribute are grouped.

@@ -43,7 +43,7 @@ from missdp.schema.open_levels import at_most
 from missdp.serialization import WRONG
 from missdp.sources import Strategy
 from missdp.synth.family import Codes, Family, Finish, Request
-from missdp.synth.first_parts import check_open, failures, left_out, with_failure
+from missdp.synth.first_parts import check_open, left_out
 from missdp.synth.fitted import Fitted, not_a_model, read_document
 from missdp.synth.fitting import check_unit, fit
 from missdp.synth.parameters import (
@@ -396,7 +396,7 @@ class Synthesizer(Estimator):
         """
         request = self._planned(schema)
         cap = request.budget.filter()
-        return (cap, *failures(request.delta, request.opened), *request.trainings)
+        return (cap, *request.failures, *request.trainings)
 
     def _planned(self, schema: Schema, **more: Any) -> Request[Self]:
         """Return the request of a fit that is planned: of no shared budget."""
@@ -426,7 +426,8 @@ class Synthesizer(Estimator):
         if schema.of_rows is not schema:
             return whole, (whole, None)
         if request.opened:  # nothing is proven for the ground truth beside what was found
-            whole = with_failure(whole, request.delta, request.opened)
+            events = (*whole.events, *request.failures)
+            whole = replace(whole, delta=request.delta, events=events)
             return whole, (whole, None)
         return whole, of_parts(whole, plan.limits, trainings, request.training_gate())
 

@@ -53,7 +53,6 @@ from missdp.synth.coordinates import finely
 from missdp.synth.family import Learned, Request
 from missdp.synth.first_parts import (
     check_open,
-    failures,
     release_cuts,
     release_kinds,
     release_levels,
@@ -182,7 +181,7 @@ class _Fitting:
             epsilon=float(parameters.epsilon),
             delta=delta,
             cap=request.budget,
-            failures=failures(delta, request.opened),
+            failures=request.failures,
             trainings=request.trainings,
         )
         return self._fit_plan
@@ -250,7 +249,7 @@ class _Fitting:
         attributes = open_attributes(facts)
         failure = sum(event.delta for event in self._fit_plan.failures)
         session = open_session(OpenRows(tuple(attributes), self._data, failure))
-        self._levels = release_levels(session, attributes, self._budget_plan, delta=request.delta)
+        self._levels = release_levels(session, attributes, self._budget_plan, failure=failure)
         closed = with_levels(facts, self._levels)
         self._source = _open_data(self._data, closed, request.family.reads)
         self.request = self.request.on_rows(closed, recodable(self._source))

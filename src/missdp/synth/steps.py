@@ -176,20 +176,37 @@ def release_masks(
     return {p: bare.measure(m, noise).value.astype(np.float64) for p, m in named.items()}, noise.std
 
 
-def check_levels(fitted: Fitted) -> None:
-    """Refuse a ``RowModel`` whose levels are not those of the schema: its file was edited."""
-    sizes = [len(level.groups) for level in fitted.model.levels]
-    if sizes != [attribute.size for attribute in fitted.modelled.schema]:
-        raise DataError("the levels of the model are not those of its schema")
+def counted(session: Session, total: Total, count: Total | None) -> tuple[Total, Total | None]:
+    """Return the number of all rows, and of complete ones if they alone were counted.
+
+    Parameters
+    ----------
+    session : Session
+        Says which rows it counts.
+    total : Total
+        The number of rows that marginals count.
+    count : Total or None
+        The number of rows, if it was declared or released.
+
+    Returns
+    -------
+    total : Total
+        The number of all rows.
+    complete : Total or None
+        The number of complete rows.
+    """
+    if not session.facts.strategy.complete_only:
+        return total, None
+    return (total if count is None else count), total
 
 
 def sample_rows(fitted: Fitted, n: int, rng: np.random.Generator, keep_missing: bool) -> Codes:
-    """Draw codes of rows from a released ``RowModel``.
+    """Draw codes of rows from a released model of rows on groups of levels.
 
     Parameters
     ----------
     fitted : Fitted
-        Has the released model.
+        Has the released model, and says whether counts of its rows vary as those of real rows.
     n : int
         Number of rows.
     rng : numpy.random.Generator
@@ -200,30 +217,14 @@ def sample_rows(fitted: Fitted, n: int, rng: np.random.Generator, keep_missing: 
     Returns
     -------
     dict of str to ndarray of int64, shape (n,)
+
+    Raises
+    ------
+    DataError
+        If the levels of the model are not those of its schema: its file was edited.
     """
-    check_levels(fitted)
-    codes = fitted.model.sample(n, rng, keep_holes=keep_missing)
-    return dict(zip(fitted.modelled.schema.names, codes, strict=True))
-
-
-def sample_pairs(fitted: Fitted, n: int, rng: np.random.Generator, keep_missing: bool) -> Codes:
-    """Draw codes of rows from a released ``PairModel``, by systematic or independent draws.
-
-    Parameters
-    ----------
-    fitted : Fitted
-        Has the released model.
-    n : int
-        Number of rows.
-    rng : numpy.random.Generator
-        Draws them.
-    keep_missing : bool
-        Whether cells may be missing.
-
-    Returns
-    -------
-    dict of str to ndarray of int64, shape (n,)
-    """
-    check_levels(fitted)
+    sizes = [len(level.groups) for level in fitted.model.levels]
+    if sizes != [attribute.size for attribute in fitted.modelled.schema]:
+        raise DataError("the levels of the model are not those of its schema")
     codes = fitted.model.sample(n, rng, keep_holes=keep_missing, draws=fitted.draws)
     return dict(zip(fitted.modelled.schema.names, codes, strict=True))
