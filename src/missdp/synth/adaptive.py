@@ -193,18 +193,14 @@ def adaptive_family(
     Family
     """
 
-    def plan(request: Request[Any]) -> list[Part]:
-        return _parts(request, selection_plan(request))
-
-    def fit(session: Session, plan: BudgetPlan, request: Request[Any]) -> Learned:
-        return _fit(session, plan, request, selection_plan(request), run)
-
     return Family(
         strategies=("joint", "observed", "complete-rows", "impute-first"),
         parameters=parameters,
-        plan=plan,
+        plan=lambda request: _parts(request, selection_plan(request)),
         budget=budget_of_counts,
-        fit=fit,
+        fit=lambda session, plan, request: _fit(
+            session, plan, request, selection_plan(request), run
+        ),
         model=PairModel,
         tables=NoisyMarginals,
         sample=sample_rows,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -141,16 +141,20 @@ class Fitted(Record):
         the unit and the weight. If an account of a ledger paid for the fit, the schema names that
         account, so that another release charges it as well.
         """
-        named = {n: replace(b, release=b.release or self.release or "") for n, b in self._found()}
-        facts = self.with_unit(self.unbinned.with_bins({**self.bins, **named}))
+        facts = self.with_unit(self.unbinned.with_bins(self.bins | self.released_bins))
         account = str(self.ledger["budget"]).partition("/")[0] if self.ledger else ""
         return replace(facts, ledger=f"#{account}" if account else "")
 
-    def _found(self) -> Iterator[tuple[str, Binning]]:
-        """Yield the bins that a release found, by attribute."""
-        for name, binning in self.bins.items():
-            if binning.source is BinSource.RELEASE:
-                yield name, binning
+    @property
+    def released_bins(self) -> dict[str, Binning]:
+        """The bins that a release found, by attribute; they name the release."""
+        found = {n: b for n, b in self.bins.items() if b.source is BinSource.RELEASE}
+        return {n: replace(b, release=b.release or self.release or "") for n, b in found.items()}
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether rows were counted by a survey weight."""
+        return any(isinstance(c, WeightsOfRows) for c in self.guarantee.conditions)
 
     def _coheres(self) -> bool:
         known = self.parameters.get("missing") in STRATEGIES
@@ -180,10 +184,9 @@ class Fitted(Record):
         Limits are stated only with a filter.
         """
         guarantee = self.guarantee
-        weighed = any(isinstance(c, WeightsOfRows) for c in guarantee.conditions)
         as_one = guarantee.max_rows == 1 or counted_as_one(guarantee.events)
         filtered = self.limits is None or isinstance(guarantee.events[0], FilterEvent)
-        return filtered and (self.size is None) == (as_one and not weighed)
+        return filtered and (self.size is None) == (as_one and not self.is_weighted)
 
     def text(self) -> bytes:
         """Return what the model's file holds."""

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from missdp.inference.marginals import NoisyMarginals
 from missdp.schema import Date, Numeric
-from missdp.schema.binning import BinSource
 from missdp.synth.fitted import Fitted
 from missdp.synth.learn_pairs import PairRelease
 
@@ -26,11 +25,7 @@ def found_in_words(fitted: Fitted) -> Iterator[str]:
     str
     """
     sizes = {
-        "Bins": {
-            name: fitted.schema[name].size
-            for name, bins in fitted.bins.items()
-            if bins.source is BinSource.RELEASE
-        },
+        "Bins": {name: fitted.schema[name].size for name in fitted.released_bins},
         "Levels": {name: len(levels) for name, levels in _levels(fitted)},
     }
     for what, by_name in sizes.items():
