@@ -616,7 +616,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/synth/test_cuts.py"),
     ("synth", "a look at the range that costs nothing", "cost = replace(cost, amount=cost.amount * (1 - share))", "pass",
      "tests/synth/test_cuts.py"),
-    ("inference", "impossible rows keep their weight", "left = start * (table.ravel() > 0)[_cells(columns, clique, table)]", "left = start",
+    ("inference", "impossible rows keep their weight", "left = start * (table.ravel() > 0)[cells]", "left = start",
      "tests/inference/test_raking.py"),
     ("evaluate", "holes where values should be", "np.asarray(rng.random(len(chance)) < chance)", "np.asarray(rng.random(len(chance)) > chance)",
      "tests/evaluate/test_simulators.py"),

@@ -192,7 +192,6 @@ def adaptive_family(
     -------
     Family
     """
-
     return Family(
         strategies=("joint", "observed", "complete-rows", "impute-first"),
         parameters=parameters,
