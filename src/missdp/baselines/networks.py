@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
 from missdp.inference.marginals import NoisyMarginals
-from missdp.inference.model import Draws, Levels, finite, split_rows
+from missdp.inference.model import Draws, Levels, split_rows
 from missdp.serialization import Record
 from missdp.types import Floats, Ints
 
@@ -44,12 +44,6 @@ class Layers(Record):
     weights: tuple[Floats, ...]
     biases: tuple[Floats, ...]
     tanh: int = -1
-
-    def _coheres(self) -> bool:
-        ends = [*(len(weight) for weight in self.weights), len(self.biases[-1])]
-        shapes = [weight.shape for weight in self.weights], [bias.shape for bias in self.biases]
-        known = shapes == ([*pairwise(ends)], [(end,) for end in ends[1:]])
-        return known and finite((*self.weights, *self.biases))
 
     def __call__(self, inputs: Floats) -> Floats:
         """Return the outputs for each row of inputs."""
@@ -91,15 +85,6 @@ class NetworkModel(Record):
     always: dict[int, int]
     conditions: Floats
     n_rows: float
-
-    def _coheres(self) -> bool:
-        width, given = int(self.starts[-1]), len(self.conditions)
-        known = {*self.may_miss, *self.always} <= {*range(len(self.levels))}
-        outputs = len(self.values.biases[-1]), len(self.masks.biases[-1])
-        inputs = len(self.values.weights[0]) >= given, len(self.masks.weights[0])
-        enough = inputs[0] and inputs[1] >= width * self.sees_values and given in (0, width)
-        shares = finite((self.conditions,), least=0.0) and (not given or self.conditions.any())
-        return bool(known and outputs == (width, len(self.may_miss)) and enough and shares)
 
     @cached_property
     def starts(self) -> Ints:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
-from missdp.inference.model import cell_index, draw, finite, shaped
+from missdp.inference.model import cell_index, draw
 from missdp.serialization import Record
 from missdp.types import Clique, Flags, Floats, Ints
 
@@ -63,24 +63,6 @@ class Heads(Record):
     weights: dict[Pair, Floats]
     allowed: dict[Pair, Flags] = field(default_factory=dict)
     together: dict[Clique, Floats] = field(default_factory=dict)
-
-    def _coheres(self) -> bool:
-        sizes = [len(margin) for margin in self.margins]
-        place = {a: k for k, a in enumerate(self.order)}
-        return (
-            sorted(self.order) == [*range(len(sizes))] == [*range(len(self.biases))]
-            and [table.shape for table in (*self.margins, *self.biases)]
-            == 2 * [(n,) for n in sizes]
-            and shaped(self.weights, sizes)
-            and shaped(self.allowed, sizes)
-            and shaped(self.together, sizes)
-            and all(
-                place[a] > place[c] for a, *given in (*self.weights, *self.together) for c in given
-            )
-            and finite((*self.biases, *self.weights.values(), *self.together.values()))
-            and finite(self.margins, least=0.0)
-            and all(margin.any() for margin in self.margins)
-        )
 
     @cached_property
     def parents(self) -> tuple[tuple[int, ...], ...]:

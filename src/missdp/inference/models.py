@@ -9,7 +9,7 @@ from pydantic.dataclasses import dataclass
 from missdp.inference.completion import Completed
 from missdp.inference.heads import Heads
 from missdp.inference.missingness import MissingnessModel
-from missdp.inference.model import Draws, Levels, cell_index, finite, shaped, split_rows
+from missdp.inference.model import Draws, Levels, cell_index, split_rows
 from missdp.inference.raking import raked_rows, scaled_to, shrunk
 from missdp.serialization import Record
 from missdp.types import Clique, Floats, Ints
@@ -31,15 +31,6 @@ class PairModel(Record):
     tables: dict[Clique, Floats]
     masks: MissingnessModel
     n_rows: float
-
-    def _coheres(self) -> bool:
-        sizes = [level.n_groups for level in self.levels]
-        return (
-            sizes == [len(margin) for margin in self.law.margins]
-            and shaped(self.tables, sizes)
-            and finite(self.tables.values(), least=0.0)
-            and self.masks.fits(sizes)
-        )
 
     def complete(self, n: int, rng: np.random.Generator, *, draws: Draws = "even") -> Ints:
         """Draw ``n`` complete rows on groups of levels."""

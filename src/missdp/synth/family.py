@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,20 +41,14 @@ Codes: TypeAlias = dict[str, NDArray[np.int64]]
 """Codes of rows, by the names of modelled attributes; a missing cell has the code ``size``."""
 
 
-class Finish(Protocol):
-    """Makes synthetic rows fit to each other, after each was drawn by itself."""
+Finish: TypeAlias = Callable[
+    ["Fitted", Any, Callable[[int, np.random.Generator], Any], np.random.Generator], Any
+]
+"""Makes synthetic rows fit to each other, after each was drawn by itself.
 
-    def check(self, schema: Schema) -> None:
-        """Refuse facts that do not fit the schema."""
-
-    def __call__(
-        self,
-        fitted: Fitted,
-        table: Any,
-        draw: Callable[[int, np.random.Generator], Any],
-        rng: np.random.Generator,
-    ) -> Any:
-        """Return the table with some of its rows changed; ``draw`` draws further rows."""
+``finish(fitted, table, draw, rng)`` returns the table with some of its rows changed. ``draw`` draws
+further rows.
+"""
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from missdp.accounting import FilterEvent, Guarantee, WeightsOfRows
 from missdp.accounting.events import ROW
 from missdp.accounting.units import counted_as_one
 from missdp.errors import DataError, replacing
-from missdp.inference.model import Draws, finite
+from missdp.inference.model import Draws
 from missdp.schema import Binning, OpenCategorical, Schema, Unit
 from missdp.schema.binning import BinSource
 from missdp.schema.modelled import Modelled
@@ -158,25 +158,13 @@ class Fitted(Record):
 
     def _coheres(self) -> bool:
         known = self.parameters.get("missing") in STRATEGIES
-        found = self._results_fit() and self._kinds_fit() and self._tails_fit()
-        return known and found and self._size_fits()
+        return known and self._results_fit() and self._size_fits()
 
     def _results_fit(self) -> bool:
         """Whether levels and bins were found only where none are declared."""
         opened = {a.name for a in self.declared if isinstance(a, OpenCategorical)}
         changed = {a.name for a, b in zip(self.schema, self.unbinned, strict=True) if a != b}
         return opened == self.levels.keys() and changed == self.bins.keys()
-
-    def _kinds_fit(self) -> bool:
-        names = self.modelled.kinds
-        shapes = {name: (len(names[name]),) for name in self.kinds if name in names}
-        shares = finite(self.kinds.values(), least=0.0)
-        some = all(table.any() for table in self.kinds.values())
-        return shares and some and shapes == {n: t.shape for n, t in self.kinds.items()}
-
-    def _tails_fit(self) -> bool:
-        shaped = all(a.ndim == 2 and a.shape[1] == 4 for a in self.tails.values())
-        return self.tails.keys() <= {*self.schema.names} and shaped and finite(self.tails.values())
 
     def _size_fits(self) -> bool:
         """Whether `size` is stated exactly where units or weights count unequally.

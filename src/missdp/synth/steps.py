@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from missdp.errors import DataError, ParameterError
+from missdp.errors import ParameterError
 from missdp.inference.heads import Pair
 from missdp.inference.marginals import NoisyMarginals
 from missdp.session import Marginal, Merged, Noise, Session, Total
@@ -217,14 +217,6 @@ def sample_rows(fitted: Fitted, n: int, rng: np.random.Generator, keep_missing: 
     Returns
     -------
     dict of str to ndarray of int64, shape (n,)
-
-    Raises
-    ------
-    DataError
-        If the levels of the model are not those of its schema: its file was edited.
     """
-    sizes = [len(level.groups) for level in fitted.model.levels]
-    if sizes != [attribute.size for attribute in fitted.modelled.schema]:
-        raise DataError("the levels of the model are not those of its schema")
     codes = fitted.model.sample(n, rng, keep_holes=keep_missing, draws=fitted.draws)
     return dict(zip(fitted.modelled.schema.names, codes, strict=True))
