@@ -481,7 +481,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/synth/test_conformance.py::test_what_a_fit_shows_was_released_and_charged_for"),
     ("synth", "model that stores a private count", "n_rows_std=total.std,", "n_rows_std=total.std + 1e-9 * len(getattr(self._source, 'table', ())),",
      "tests/synth/test_conformance.py::test_what_a_fit_shows_was_released_and_charged_for"),
-    ("synth", "refusal by the exact count", "self._schema = schema if opened and schema else source.schema\n", "self._schema = schema if opened and schema else source.schema\n        if not len(getattr(source, 'table', '1')):\n            raise ParameterError('the table is empty')\n",
+    ("synth", "refusal by the exact count", "self._schema = schema if opened else source.schema\n", "self._schema = schema if opened else source.schema\n        if not len(getattr(source, 'table', '1')):\n            raise ParameterError('the table is empty')\n",
      "tests/synth/test_conformance.py::test_what_a_fit_shows_was_released_and_charged_for"),
     ("synth", "all pairs get what trees left", "if plan.limits is None or session", "if plan.parts or session",
      "tests/synth/test_cuts.py"),

@@ -280,14 +280,8 @@ class Numbers:
 
     def less(self, other: Numbers) -> Numbers:
         """Return by how much covariances differ from those of another draw of the noise."""
-        by_level = {
-            pair: (found - other.by_level[pair][0], variance)
-            for pair, (found, variance) in self.by_level.items()
-        }
-        both = {
-            pair: (found - other.both[pair][0], variance)
-            for pair, (found, variance) in self.both.items()
-        }
+        by_level = {p: (x - other.by_level[p][0], v) for p, (x, v) in self.by_level.items()}
+        both = {p: (x - other.both[p][0], v) for p, (x, v) in self.both.items()}
         return replace(self, levels=other.levels, by_level=by_level, both=both)
 
     def under(self, pair: Pair, table: Floats, *, noise: bool) -> Floats:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from missdp.accounting import (
     ApproximateEvent,
@@ -30,7 +30,7 @@ from missdp.accounting import (
 from missdp.accounting.budget import check_paid
 from missdp.errors import ParameterError, SchemaError, UnprovenError
 from missdp.progress import Progress
-from missdp.schema import Numeric, OpenCategorical, Schema
+from missdp.schema import Numeric, Schema
 from missdp.schema.layout import STEPS
 from missdp.schema.open_levels import at_most, open_attributes, with_levels
 from missdp.schema.schema import check_schema
@@ -41,8 +41,6 @@ from missdp.session.fit import FitPlan, OpenSession
 from missdp.session.fit import fit as fit_in_order
 from missdp.session.open_levels import OpenRows
 from missdp.sources import (
-    MarginalSource,
-    Reads,
     counting_engine,
     is_source,
     open_source,
@@ -197,14 +195,12 @@ class _Fitting:
 
     def conditions(self) -> list[Condition]:
         """Return what the guarantee rests on, by public facts."""
-        parameters, facts = self.request.parameters, self._schema
-        assert facts is not None  # data without a schema have been refused
+        assert self._schema is not None  # data without a schema have been refused
         return fit_conditions(
-            facts,
+            self._schema,
+            self.request.parameters,
             self._undeclared,
-            parameters.random_state,
-            parameters.n_rows,
-            self.request.declared,
+            declared=self.request.declared,
             engine=self._engine,
             may_refuse=self._may_refuse,
         )
@@ -213,13 +209,12 @@ class _Fitting:
 
     def read(self) -> None:
         """Open the private rows, each of which is read by itself; refuse what cannot be counted."""
-        reads = self.request.family.reads
-        opened = () if self._schema is None else open_attributes(self._schema)
-        self._data, schema, self._frame, self._sums = _as_rows(self._data, self._schema, opened)
+        reads, opened = self.request.family.reads, self.request.opened
+        self._data, schema, self._frame, self._sums = _as_rows(self._data, self._schema)
         # The plan is made for as many levels as a fit may find; it finds later which these are.
-        public = at_most(schema) if opened and schema else schema
-        self._source = source = _open_data(self._data, public, reads)
-        self._schema = schema if opened and schema else source.schema
+        public = at_most(schema) if opened else schema
+        self._source = source = open_source(self._data, public, reads=reads)
+        self._schema = schema if opened else source.schema
         check_paid(self._schema.ledger, self.request.parameters.budget)
         self._declared = self._schema.without_ledger()
         _check_rows_alone(self._schema)
@@ -242,16 +237,15 @@ class _Fitting:
     def _find_levels(self, open_session: OpenSession) -> None:
         """Find the levels of open attributes, and open the rows again with these."""
         request, facts = self.request, self._schema
-        if not request.opened:
+        if not request.opened or facts is None:
             return
-        assert facts is not None
         request.report("finding levels", 0.0)
         attributes = open_attributes(facts)
         failure = sum(event.delta for event in self._fit_plan.failures)
         session = open_session(OpenRows(tuple(attributes), self._data, failure))
         self._levels = release_levels(session, attributes, self._budget_plan, failure=failure)
         closed = with_levels(facts, self._levels)
-        self._source = _open_data(self._data, closed, request.family.reads)
+        self._source = open_source(self._data, closed, reads=request.family.reads)
         self.request = self.request.on_rows(closed, recodable(self._source))
         self._grid = with_search_grid(self.request.schema)
 
@@ -322,9 +316,7 @@ class _Fitting:
         )
 
 
-def _as_rows(
-    data: Any, schema: Schema | None, opened: Sequence[OpenCategorical]
-) -> tuple[Any, Schema | None, FrameKind, Ints | None]:
+def _as_rows(data: Any, schema: Schema | None) -> tuple[Any, Schema, FrameKind, Ints | None]:
     """Return the data, a schema of rows by themselves, the kind of frame, and sums of units.
 
     With a unit, at most ``max_rows`` rows of each unit are chosen. The last value has how much each
@@ -345,16 +337,16 @@ def _as_rows(
         raise SchemaError(
             "a schema is needed: pass fit(data, schema=...), or read the data with Table.read"
         )
-    opened = opened or (open_attributes(data.schema) if coded else ())
+    opened = open_attributes(known) or (open_attributes(data.schema) if coded else ())
     if opened and coded:
         raise SchemaError(
             f"the levels of {opened[0].name!r} are open, and are found in rows as they come: pass "
             "a frame, a DuckDB relation or the path of a file, with schema=..."
         )
     if coded:
-        return data, schema, data.kind if isinstance(data, Table) else "pandas", None
+        return data, known, data.kind if isinstance(data, Table) else "pandas", None
     again = bool(opened) and engine_of(data) is None
-    return (Rows.of(data, known) if again else data), schema, frame_kind(data), None
+    return (Rows.of(data, known) if again else data), known, frame_kind(data), None
 
 
 def check_unit(request: Request[Any]) -> int:
@@ -389,11 +381,6 @@ def check_unit(request: Request[Any]) -> int:
             "n_rows cannot be declared when rows are weighted: the weighted total is private."
         )
     return STEPS if request.declared is not None and request.declared.weighs else 1
-
-
-def _open_data(data: Any, schema: Schema | None, reads: Reads) -> MarginalSource:
-    """Return a source for any input, as a family reads it."""
-    return open_source(data, data.schema if schema is None else schema, reads=reads)
 
 
 def _check_rows_alone(facts: Schema) -> None:
@@ -443,13 +430,12 @@ def _remedy(
 
 def fit_conditions(
     schema: Schema,
+    parameters: Synthesizer,
     undeclared: str,
-    random_state: int | None,
-    n_rows: int | Literal["noisy"],
-    declared: Schema | None = None,
     *,
-    engine: str = "",
-    may_refuse: bool = False,
+    declared: Schema | None,
+    engine: str,
+    may_refuse: bool,
 ) -> list[Condition]:
     """Return the conditions of a fit's guarantee.
 
@@ -457,17 +443,16 @@ def fit_conditions(
     ----------
     schema : Schema
         Public facts about the rows.
+    parameters : Synthesizer
+        Only its parameters are read. That the noise is seeded is a condition, and so is a declared
+        number of rows.
     undeclared : {"refuse", "accept"}
         See `domain_conditions`.
-    random_state : int or None
-        A number is a condition: the noise is seeded.
-    n_rows : int or "noisy"
-        A number is a condition: it is public.
-    declared : Schema, optional
+    declared : Schema or None
         The declared schema, with its unit and its weight.
     engine : str
         The engine that counts rows in place of the kernel; empty if the kernel counts.
-    may_refuse : bool, default False
+    may_refuse : bool
         Whether what rows are read from may be refused for what is in a row, as CSV files are.
 
     Returns
@@ -482,10 +467,10 @@ def fit_conditions(
     refuses_rows = unit is not None and unit.if_missing == "refuse"
     if may_refuse or refuses_rows or any(attribute.refuses for attribute in schema):
         conditions.append(RefusalsNotPrivate())
-    if random_state is not None:
+    if parameters.random_state is not None:
         conditions.append(ExplicitSeed())
-    if is_declared(n_rows):
-        conditions.append(DeclaredRowCount(n=int(n_rows)))
+    if is_declared(parameters.n_rows):
+        conditions.append(DeclaredRowCount(n=int(parameters.n_rows)))
     if unit is not None and unit.if_missing == "own_unit":
         conditions.append(RowsWithoutUnit(unit.column))
     if weight is not None:
