@@ -428,7 +428,7 @@ def _plan(request: Request[PrivBayes]) -> list[Part]:
     parameters, schema, strategy = request.parameters, request.modelled.schema, request.strategy
     _check_size(request)
     everything, chosen = request.gates([()]), strategy.gates == "data"
-    parts = imputation_parts(request.filled_gates(), parameters.imputer, parameters.imputer_share)
+    parts = imputation_parts(request)
     if not is_declared(parameters.n_rows) and (share := _count_share(request)):
         parts.append(_counted(request, ROWS, share, (EVERY_ROW,), parts))
     if strategy.complete_only:

@@ -168,11 +168,6 @@ class Request(Generic[P]):
         """Return the required attributes of each one-way marginal, after filling."""
         return self.gates((name,) for name in self.modelled.schema.names)
 
-    def filled_gates(self) -> list[Gate]:
-        """Return the required attributes of the marginals by which a strategy fills cells."""
-        filled = self.modelled.schema.nullable if self.strategy.fills else ()
-        return [self.observed_gate((name,)) for name in filled]
-
     def training_gate(self) -> Gate:
         """Return the attributes that a row must have observed for a training to read it."""
         return Gate() if self.strategy.fills else self.observed_gate(())

@@ -8,12 +8,10 @@ learn. `fit` then puts together what was released, and warns by it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from missdp.accounting import (
-    ApproximateEvent,
     Composition,
     Condition,
     CountedOutsideTheKernel,
@@ -24,7 +22,6 @@ from missdp.accounting import (
     RefusalsNotPrivate,
     RowFunctionsTested,
     RowsWithoutUnit,
-    SampledGaussianEvent,
     WeightsOfRows,
 )
 from missdp.accounting.budget import check_paid
@@ -186,7 +183,7 @@ class _Fitting:
 
     def remedy(self, shared: Filter | Composition, plan: FitPlan) -> str:
         """Say what helps if a shared budget does not cover the fit."""
-        return _remedy(shared, self.request.delta, plan.failures, plan.trainings)
+        return _remedy(shared, plan)
 
     def refuse_unread(self) -> None:
         """Refuse what `read` would refuse by public facts, before a ledger is charged."""
@@ -231,8 +228,10 @@ class _Fitting:
         self._synthesizer.adopt(None)
         self._find_levels(open_session)
         session = self._find_bins(open_session)
-        self._count_units_and_kinds(session)
-        return self.request.family.fit(session, self._budget_plan, self.request)
+        request, plan = self.request, self._budget_plan
+        self._size = release_sizes(session, plan, request.unit, request.weight)
+        self._kinds = release_kinds(session, request.modelled.kinds, plan)
+        return request.family.fit(session, plan, request)
 
     def _find_levels(self, open_session: OpenSession) -> None:
         """Find the levels of open attributes, and open the rows again with these."""
@@ -255,17 +254,18 @@ class _Fitting:
         schema, self._tails = request.schema, dict[str, Floats]()
         if offers(source, "paid_by"):
             source = source.paid_by(self._fit_plan.cap)  # type: ignore[attr-defined]
-        known: dict[str, Any] = {"declared_rows": self._rows, "unit_sums": self._sums}
-        if not any(map(is_pending, schema)):
-            if schema is not source.schema and recodable(source):
-                source = source.coded_as(schema)  # type: ignore[attr-defined]
-            return open_session(CountedRows.of(source, request.strategy, **known), limit)
-        source = source.coded_as(self._grid)  # type: ignore[attr-defined]
-        session = open_session(CountedRows.of(source, request.strategy, **known), limit)
+        pending = any(map(is_pending, schema))
+        if pending or (schema is not source.schema and recodable(source)):
+            source = source.coded_as(self._grid if pending else schema)  # type: ignore[attr-defined]
+        rows = CountedRows.of(
+            source, request.strategy, declared_rows=self._rows, unit_sums=self._sums
+        )
+        session = open_session(rows, limit)
+        if not pending:
+            return session
         request.report("finding bins", 0.0)
         schema, self._tails = release_cuts(session, self._grid, schema, self._budget_plan)
         self.request = request.with_schema(schema)
-        schema = self.request.schema
         cells = {
             a.name: a.encode_values(old.reach[0])
             for a, old in zip(schema, self._grid, strict=True)
@@ -273,12 +273,6 @@ class _Fitting:
         }
         fine = finely(schema)
         return session.on(Recoded(schema, cells, None if fine is schema else fine))
-
-    def _count_units_and_kinds(self, session: Session) -> None:
-        """Count how much units count together, and the kinds of missing values."""
-        request, plan = self.request, self._budget_plan
-        self._size = release_sizes(session, plan, request.unit, request.weight)
-        self._kinds = release_kinds(session, request.modelled.kinds, plan)
 
     # State
 
@@ -392,35 +386,31 @@ def _check_rows_alone(facts: Schema) -> None:
         )
 
 
-def _remedy(
-    budget: Filter | Composition,
-    delta: float,
-    rare: Sequence[ApproximateEvent],
-    trainings: Sequence[SampledGaussianEvent],
-) -> str:
+def _remedy(shared: Filter | Composition, plan: FitPlan) -> str:
     """Return the remedy for a budget that a fit does not fit into."""
-    if isinstance(budget, Composition):
+    delta, rare = plan.delta, plan.failures
+    if isinstance(shared, Composition):
         return (
             "Plan the fit in advance: Composition([*model.planned_events(schema), ...], epsilon, "
             "delta), with the model and the schema that are fitted"
         )
-    if trainings:
+    if plan.trainings:
         return (
             "A Filter, such as the budget of a ledger, charges each step of a training as if it "
             "read every row. Use Composition(model.planned_events(schema), epsilon, delta), or a "
             "family that measures marginals, such as AllPairs"
         )
-    if rare and not budget.can_afford(*rare):
+    if rare and not shared.can_afford(*rare):
         return (
             f"A rare level may leave with probability {rare[0].delta:g}, so that the fit may fail: "
             "use a budget with a larger failure=..., or declare the levels"
         )
-    if budget.delta == 0 < delta:
+    if shared.delta == 0 < delta:
         return (
             f"This fit needs a delta of {delta:g}, and the budget has none: give it a larger one, "
             "or fit with delta=0, as AIM, MST and PrivBayes can"
         )
-    if delta == 0 < budget.delta and isinstance(budget, Filter) and budget.cost.currency != "pure":
+    if delta == 0 < shared.delta and isinstance(shared, Filter) and shared.cost.currency != "pure":
         return (
             "This fit is pure, and pure epsilons cost much in another measure: use "
             "Filter(..., measure='pure'), or fit with a delta above 0"

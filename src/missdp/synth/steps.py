@@ -42,10 +42,8 @@ def one_way_parts(request: Request[Any], share: float, *, count_share: float) ->
     -------
     list of Part
     """
-    p = request.parameters
-    parts = imputation_parts(request.filled_gates(), p.imputer, p.imputer_share)
-    parts += [Part(ROWS, count_share)] if count_share else []
-    return [*parts, Part(MARGINS, share, request.single_gates())]
+    count = [Part(ROWS, count_share)] if count_share else []
+    return [*imputation_parts(request), *count, Part(MARGINS, share, request.single_gates())]
 
 
 def release_row_count(session: Session, plan: BudgetPlan, request: Request[Any]) -> Total | None:
