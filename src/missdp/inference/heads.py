@@ -99,20 +99,13 @@ class Heads(Record):
         if plain and set(limits) <= set(parents):
             rows[:, a] = draw(*self._short(rows, a), rng)
             return
-        law = self._calibrated_law(rows, a, rng)
-        rows[:, a] = _draw_evenly(law, self._alike(rows, a, rng), rng)
-
-    def _calibrated_law(self, rows: Ints, a: int, rng: np.random.Generator) -> Singles:
-        """Return the law of one more attribute in each row, calibrated to its margin.
-
-        Rows to which no level is possible become copies of others.
-        """
-        closed = barrier(rows, self.limits[a], rng, len(self.margins[a]))
-        scores = self.scores(rows, a)
+        closed = barrier(rows, limits, rng, len(self.margins[a]))
+        scores, margin = self.scores(rows, a), self.margins[a]
         if closed is not None:
             scores += closed
-        margin = self.margins[a] if closed is None else reachable(self.margins[a], closed)[0]
-        return _calibrated(_softmax(scores), margin)
+            margin = reachable(margin, closed)[0]
+        law = _calibrated(_softmax(scores), margin)
+        rows[:, a] = _draw_evenly(law, self._alike(rows, a, rng), rng)
 
     def _pieces(self, n: int) -> int:
         """Return in how many parts so many rows are drawn."""

@@ -240,52 +240,6 @@ def _alike(codes: Ints, rng: np.random.Generator) -> Ints:
     return shuffled[np.lexsort(tuple(small))]
 
 
-def draw_weighted(
-    codes: Ints,
-    tables: Mapping[Clique, Floats],
-    weights: Floats,
-    n: int,
-    rng: np.random.Generator,
-    *,
-    draws: Draws = "even",
-    rounds: int = _SWAPS,
-) -> Ints:
-    """Draw ``n`` of the weighted rows such that tables hold.
-
-    Even draws round the weights systematically, and ``_swap`` undoes what that did to the tables.
-    Where there are too many rows or tables to swap, rows that are alike are put
-    side by side instead, which repeats fewer of them than chance would.
-
-    Parameters
-    ----------
-    codes : ndarray of int64, shape (rows, attributes)
-        The weighted rows.
-    tables : mapping of clique to ndarray
-        Shares of the rows in the cells of some attributes.
-    weights : ndarray of shape (rows,)
-        Weights of the rows, which add up to 1.
-    n : int
-        Number of rows to draw.
-    rng : numpy.random.Generator
-        Draws the rows.
-    draws : {"even", "independent"}, optional
-        Whether rows are drawn such that counts vary less than those of independent rows.
-    rounds : int, optional
-        Rounds of swaps, at most.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-        Positions of the rows that are drawn, in random order.
-    """
-    if draws == "independent":
-        return rng.choice(len(codes), size=n, p=weights)
-    if not _plan(n, len(tables), rounds)[1]:
-        return resample(weights, n, rng, codes=codes)
-    chosen = resample(weights, n, rng)
-    return _swap(chosen, codes, tables, weights=weights, rng=rng, rounds=rounds)
-
-
 _POOL = 100_000  # rows that are weighted together, at most
 _FEWEST_WEIGHTED = 20_000
 _TIMES = 4  # as many rows are weighted as are chosen, if a pool holds so many
@@ -303,6 +257,8 @@ def raked_rows(
     rounds: int = _SWAPS,
 ) -> Ints:
     """Draw ``n`` rows of a law, weighted and chosen such that tables hold.
+
+    Even draws round the weights systematically, and ``_swap`` undoes what that did to the tables.
 
     Parameters
     ----------
@@ -332,7 +288,13 @@ def raked_rows(
         rows = sample(min(_POOL, max(_FEWEST_WEIGHTED, _TIMES * part)), rng)
         weights = rake(rows, tables, sweeps=_SWEEPS, least_share=_LEAST_EFFECTIVE)
         few = rounds // len(starts)  # what is left of rounding matters less in many pools
-        chosen = draw_weighted(rows, tables, weights, part, rng, draws=draws, rounds=few)
+        if draws == "independent":
+            chosen = rng.choice(len(rows), size=part, p=weights)
+        elif _plan(part, len(tables), few)[1]:
+            chosen = resample(weights, part, rng)
+            chosen = _swap(chosen, rows, tables, weights=weights, rng=rng, rounds=few)
+        else:  # too many to swap: rows that are alike, side by side, are repeated less often
+            chosen = resample(weights, part, rng, codes=rows)
         parts.append(rows[chosen])
     return np.concatenate(parts)
 

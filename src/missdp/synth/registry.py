@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import is_dataclass
 from importlib.metadata import EntryPoint, entry_points
 from itertools import combinations
@@ -114,15 +113,8 @@ def load(path: str | Path) -> Synthesizer:
     >>> type(missdp.load(path)).__name__
     'PrivBayes'
     """
-    place = Path(path)
-    if not os.path.exists(place):
-        raise DataError(f"there is no model file {str(path)!r}")
-    return opened_model(read_document(place), place)
-
-
-def opened_model(document: Mapping[str, Any], path: Path) -> Synthesizer:
-    """Return the model of a parsed file, whatever its family."""
-    return _class_named(document["family"]).opened(document, path)
+    document = read_document(Path(path))
+    return _class_named(document["family"]).opened(document, Path(path))
 
 
 def _class_named(family: str) -> type[Synthesizer]:
