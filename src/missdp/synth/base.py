@@ -418,12 +418,9 @@ class Synthesizer(Estimator):
         epsilon = float(request.parameters.epsilon) if trainings else budget.epsilon
         whole = Guarantee(epsilon, budget.delta, events=(budget.filter(), *trainings))
         plan.check(steps=check_unit(request))
-        if schema.of_rows is not schema:
-            return whole, (whole, None)
-        if request.opened:  # nothing is proven for the ground truth beside what was found
+        if request.opened:
             events = (*whole.events, *request.failures)
             whole = replace(whole, delta=request.delta, events=events)
-            return whole, (whole, None)
         return whole, of_parts(whole, plan.limits, trainings, request.training_gate())
 
     def _public(self) -> dict[str, Any]:

@@ -272,12 +272,16 @@ def find_bins(grid: Numeric, told: Histogram, *, unit: float) -> Binning:
     rest = told.mass.copy()
     rest[heavy] = 0.0
     pieces, shares = _pieces(grid, told.starts, rest)
-    bins = _how_many(float(rest.sum()), told.rows / unit)
+    share = float(rest.sum())
+    large = min(_MOST_BINS, share * told.rows / unit / _LARGE)
+    bins = max(1, round(max(_BINS * share, large)))
     edges = _quantiles(pieces, shares, min(bins, MOST_CODES - len(spikes)))
     apart = _apart(edges, pieces, shares, spikes[np.isin(spikes, pieces)])  # to the last bit
     edges = apart if len(apart) + len(spikes) <= MOST_CODES + 1 else edges
     narrow = _narrow_spikes(grid, pieces, shares)
-    shares = np.where(_inside(edges, pieces, shares) > 0, shares, _fading(pieces, shares, spikes))
+    of = np.searchsorted(edges, pieces[:-1], side="right") - 1  # the bin of each piece
+    known = np.bincount(of, weights=shares)[of] > 0
+    shares = np.where(known, shares, _fading(pieces, shares, spikes))
     pieces, shares = _with_points(pieces, shares, narrow)
     return Binning(
         edges=tuple(edges.tolist()),
@@ -286,12 +290,6 @@ def find_bins(grid: Numeric, told: Histogram, *, unit: float) -> Binning:
         weights=tuple(shares.tolist()),
         source=BinSource.PENDING,
     )
-
-
-def _how_many(share: float, rows: float) -> int:
-    """Return how many bins a share of the rows is cut into; their number is in units of noise."""
-    large = min(_MOST_BINS, share * rows / _LARGE)
-    return max(1, round(max(_BINS * share, large)))
 
 
 def _even(grid: Numeric) -> tuple[float, ...]:
@@ -390,14 +388,6 @@ def _apart(
                 found.append(spike)
         found.append(high)
     return np.array(found)
-
-
-def _inside(
-    edges: NDArray[np.float64], pieces: NDArray[np.float64], shares: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return, for each piece, the share of the bin that it lies in."""
-    of = np.searchsorted(edges, pieces[:-1], side="right") - 1
-    return np.asarray(np.bincount(of, weights=shares)[of])
 
 
 def _fading(

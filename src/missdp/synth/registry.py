@@ -113,15 +113,10 @@ def load(path: str | Path) -> Synthesizer:
     >>> type(missdp.load(path)).__name__
     'PrivBayes'
     """
-    document = read_document(Path(path))
-    return _class_named(document["family"]).opened(document, Path(path))
-
-
-def _class_named(family: str) -> type[Synthesizer]:
-    homes = _homes()
+    document, homes = read_document(Path(path)), _homes()
     for name, point in homes.items():
-        if point.attr == family:
-            return synthesizer_named(name)
+        if point.attr == document["family"]:
+            return synthesizer_named(name).opened(document, Path(path))
     # Not quoted: what was given for a model could be anyone's file.
     known = ", ".join(point.attr for point in homes.values())
     raise DataError(f"the model is of a family that is not installed; there are {known}")
