@@ -454,9 +454,9 @@ class Synthesizer(Estimator):
             model = cls(**fitted.parameters)
             parts = (fitted.model, family.model), (fitted.tables, family.tables)
             typed = all(is_instance_of(part, kind) for part, kind in parts)
-            if not (typed and fitted.parameters.keys() == model._public().keys()):
+            known = model.missing in family.strategies
+            if not (typed and known and fitted.parameters.keys() == model._public().keys()):
                 raise broken
-            check_parameters(model)
             agrees = model._agrees_with(fitted.guarantee)
         if not agrees:
             raise DataError(
