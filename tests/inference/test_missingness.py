@@ -412,7 +412,7 @@ def test_a_level_that_two_others_tell_is_missing_where_either_is():
 def test_rules_that_tell_an_attribute_by_itself_are_refused():
     masks = MissingnessModel(np.array([0.2, 0.2]), {0: 1, 1: 1}, implied_by={0: (1,), 1: (0,)})
     with pytest.raises(ValueError, match="cycle"):
-        masks.fits([2, 2])
+        masks.missing(np.ones((3, 2), dtype=np.int64))
 
 
 def test_a_value_that_is_missing_where_the_question_before_it_is_stays_so():

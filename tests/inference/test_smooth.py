@@ -242,7 +242,7 @@ def moments_of(codes, z, *, std=0.0, seed=0, holes=None):
 
 def levels_of(z):
     mean = z.reshape(10, 4).mean(axis=1)
-    return dict.fromkeys(range(3), mean), dict.fromkeys(range(3), z.reshape(10, 4).var(axis=1))
+    return dict.fromkeys(range(3), (mean, z.reshape(10, 4).var(axis=1)))
 
 
 EVEN = [np.full(10, 0.1)] * 3
@@ -251,7 +251,7 @@ EVEN = [np.full(10, 0.1)] * 3
 def numbers_of(codes, z, **noise):
     free, no_holes = MissingnessModel(np.zeros(3)), np.zeros(codes.shape, dtype=bool)
     moments = moments_of(codes, z, **noise)
-    return complete_numbers(moments, *levels_of(z), EVEN, BIN[codes], no_holes, free)
+    return complete_numbers(moments, levels_of(z), EVEN, BIN[codes], no_holes, free)
 
 
 @pytest.mark.parametrize("tail", [False, True])
@@ -331,7 +331,7 @@ def test_missing_values_that_depend_on_others_are_made_up_for():
 
     masks = Known(np.array([0.0, 0.28, 0.0]))
     seen = moments_of(codes, z, holes=holes)
-    told, wanted = (seen, *levels_of(z), EVEN, BIN[codes], holes), numbers_of(codes, z)
+    told, wanted = (seen, levels_of(z), EVEN, BIN[codes], holes), numbers_of(codes, z)
     found = complete_numbers(*told, masks)
     plain = complete_numbers(*told, MissingnessModel(masks.rates))
     assert found.both[0, 1][0] == pytest.approx(wanted.both[0, 1][0], abs=0.01)

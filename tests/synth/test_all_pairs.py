@@ -53,8 +53,6 @@ def test_what_cannot_be_fitted_is_refused_before_anything_is_charged():
     for told, table, given in (
         ("MST", made([6000] * 3, 10), {}),  # too many cells
         ("weighted_counts", Counting(small), {}),
-        ("top_up=True", made([3, 2, 2], 50), {"top_up": False, "workload": 3}),
-        ("True or False", small, {"top_up": 1}),
         ("100 at most", made([2] * 10, 9), {"workload": 3}),
         ("the workload names 'q'", small, {"workload": [("c0", "q")]}),
         ("from 1 to 4", small, {"workload": 0}),
@@ -223,7 +221,6 @@ def test_what_it_measures_counts_behind_its_own_gate_of_the_ground_truth():
         return planned_ground_truth(topped("observed", **more), schema_of(SIZES), known).epsilon
 
     assert epsilon() < 0.999 * epsilon(workload=2)  # less of it reads every row
-    assert epsilon(workload=2, top_up=False) == epsilon(workload=2)
 
 
 def test_columns_that_are_missing_together_are_drawn_so():

@@ -45,6 +45,7 @@ from missdp.session import SeededNoise, Session
 from missdp.session import open_levels as found_by
 from missdp.session.open_levels import OpenRows
 from missdp.sources import open_source
+from missdp.synth.family import Request
 from missdp.synth.first_parts import first_parts, release_levels
 from missdp.synth.split import BudgetPlan, Part
 from missdp.table import Rows
@@ -138,7 +139,8 @@ def test_a_release_that_fails_is_as_rare_as_it_says(monkeypatch):
     """Two columns, and tables of which one has a row more, with values of its own in both."""
     attributes = (SCHEMA["illness"], OpenCategorical(name="job"))
     delta = 0.4
-    found = first_parts(["illness", "job"], None, None, (), ())
+    schema = Schema(attributes)
+    found = first_parts(Request(AllPairs(epsilon=1.0, cuts="equal"), schema, at_most(schema)))
     split = BudgetPlan(Cost(currency="gdp", amount=1.0), (*found, Part("x", 1.0)))
     data = {"illness": ["J00"] * 30 + ["only me"], "job": ["a"] * 30 + ["mine"]}
 
@@ -148,7 +150,7 @@ def test_a_release_that_fails_is_as_rare_as_it_says(monkeypatch):
             budget = Filter(5.0, 1e-3)
             rows = OpenRows(tuple(attributes), Rows.of(data), delta)
             session = Session(rows, budget=budget, noise=SeededNoise(seed))
-            levels = release_levels(session, attributes, split, delta=delta)
+            levels = release_levels(session, attributes, split, failure=delta / 10)
             found += "only me" in levels["illness"] or "mine" in levels["job"]
         return found / runs
 

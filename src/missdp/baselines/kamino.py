@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -27,7 +28,6 @@ from missdp.session import Session
 from missdp.synth.all_pairs import (
     check_pairs,
     cost_of_pairs,
-    counted,
     marginal_parts,
     pairs_part,
 )
@@ -37,7 +37,7 @@ from missdp.synth.fitted import Fitted
 from missdp.synth.impute_first import Imputer
 from missdp.synth.learn_pairs import fit_pairs, model_facts, release_pairs
 from missdp.synth.split import BudgetPlan, Part
-from missdp.synth.steps import open_rows, release_one_way, sample_rows
+from missdp.synth.steps import counted, open_rows, release_one_way, sample_rows
 
 
 def _check(parameters: Kamino) -> dict[str, Any]:
@@ -74,32 +74,22 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[Kamino]) -> Learne
     return Learned(model, total, complete=complete)
 
 
-@dataclass(frozen=True)
-class _Placed:
-    """Places synthetic rows so that constraints hold between any two of them."""
-
-    texts: tuple[str, ...]
-
-    def check(self, schema: Schema) -> None:
-        """Refuse constraints that do not fit the schema."""
-        read_constraints(self.texts, schema)
-
-    def __call__(
-        self,
-        fitted: Fitted,
-        table: SyntheticRows,
-        draw: Callable[[int, np.random.Generator], SyntheticRows],
-        rng: np.random.Generator,
-    ) -> SyntheticRows:
-        """Return rows between which the constraints hold."""
-        order = [fitted.modelled.schema.names[a] for a in fitted.model.law.order]
-        constraints = read_constraints(self.texts, fitted.schema)
-        return place_rows(table, constraints, rng, draw=lambda n: draw(n, rng), order=order)
+def _placed(
+    texts: tuple[str, ...],
+    fitted: Fitted,
+    table: SyntheticRows,
+    draw: Callable[[int, np.random.Generator], SyntheticRows],
+    rng: np.random.Generator,
+) -> SyntheticRows:
+    """Return synthetic rows that are placed so that constraints hold between any two of them."""
+    order = [fitted.modelled.schema.names[a] for a in fitted.model.law.order]
+    constraints = read_constraints(texts, fitted.schema)
+    return place_rows(table, constraints, rng, draw=lambda n: draw(n, rng), order=order)
 
 
 def _finish(parameters: Mapping[str, Any]) -> Finish | None:
     texts = constraint_texts(parameters["constraints"])
-    return _Placed(texts) if texts else None
+    return partial(_placed, texts) if texts else None
 
 
 def _drawing_order(schema: Schema, constraints: Iterable[DenialConstraint]) -> tuple[int, ...]:

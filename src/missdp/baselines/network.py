@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
-from missdp.inference.model import cell_index, draw, draw_each, finite
+from missdp.inference.model import cell_index, draw, draw_each
 from missdp.inference.raking import raked_rows
 from missdp.schema.rule_set import ImpossibleCells
 from missdp.serialization import Record
@@ -65,19 +65,6 @@ class Network(Record):
     families: tuple[Family, ...]
     conditionals: Mapping[str, Floats]
     tables: dict[Clique, Floats] = field(default_factory=dict)
-
-    def _coheres(self) -> bool:
-        sizes, before = self.sizes, [family.child for family in self.families]
-        laws = [(family.clique, self.conditionals[family.child]) for family in self.families]
-        return (
-            sorted(sizes) == sorted(before)
-            and all({*f.parents} <= {*before[:k]} for k, f in enumerate(self.families))
-            and all(
-                table.shape == tuple(sizes[name] for name in clique)
-                for clique, table in (*self.tables.items(), *laws)
-            )
-            and finite((*self.conditionals.values(), *self.tables.values()), least=0.0)
-        )
 
     @property
     def sizes(self) -> dict[str, int]:

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
 from missdp.inference.marginals import NoisyMarginals
-from missdp.inference.model import Levels, finite, split_rows
-from missdp.inference.models import RowModel
+from missdp.inference.model import Draws, Levels, split_rows
 from missdp.serialization import Record
 from missdp.types import Floats, Ints
 
@@ -46,12 +45,6 @@ class Layers(Record):
     biases: tuple[Floats, ...]
     tanh: int = -1
 
-    def _coheres(self) -> bool:
-        ends = [*(len(weight) for weight in self.weights), len(self.biases[-1])]
-        shapes = [weight.shape for weight in self.weights], [bias.shape for bias in self.biases]
-        known = shapes == ([*pairwise(ends)], [(end,) for end in ends[1:]])
-        return known and finite((*self.weights, *self.biases))
-
     def __call__(self, inputs: Floats) -> Floats:
         """Return the outputs for each row of inputs."""
         for k, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
@@ -72,7 +65,7 @@ class Layers(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class NetworkModel(RowModel):
+class NetworkModel(Record):
     """Networks that draw rows and their missing cells from noise; released values.
 
     * ``levels``: How the levels of each attribute are grouped.
@@ -93,22 +86,18 @@ class NetworkModel(RowModel):
     conditions: Floats
     n_rows: float
 
-    def _coheres(self) -> bool:
-        width, given = int(self.starts[-1]), len(self.conditions)
-        known = {*self.may_miss, *self.always} <= {*range(len(self.levels))}
-        outputs = len(self.values.biases[-1]), len(self.masks.biases[-1])
-        inputs = len(self.values.weights[0]) >= given, len(self.masks.weights[0])
-        enough = inputs[0] and inputs[1] >= width * self.sees_values and given in (0, width)
-        shares = finite((self.conditions,), least=0.0) and (not given or self.conditions.any())
-        return bool(known and outputs == (width, len(self.may_miss)) and enough and shares)
-
     @cached_property
     def starts(self) -> Ints:
         """Where the levels of each attribute start among all."""
         return np.cumsum([0, *(level.n_groups for level in self.levels)])
 
     def sample(
-        self, n: int, rng: np.random.Generator, *, keep_holes: bool
+        self,
+        n: int,
+        rng: np.random.Generator,
+        *,
+        keep_holes: bool,
+        draws: Draws = "independent",  # noqa: ARG002 (rows of networks always are)
     ) -> list[NDArray[np.int64]]:
         """Draw ``n`` rows as one array of codes per attribute; missing has the code ``size``."""
         rows = np.zeros((n, len(self.levels)), dtype=np.int64)

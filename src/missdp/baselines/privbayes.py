@@ -25,6 +25,7 @@ from missdp.session.dependences import DEPENDENCE_SENSITIVITY
 from missdp.session.strategies import strategy_named
 from missdp.synth.base import Synthesizer
 from missdp.synth.family import Codes, Family, Learned, Request, budget_of_counts
+from missdp.synth.first_parts import first_parts
 from missdp.synth.fitted import Fitted
 from missdp.synth.impute_first import (
     IMPUTATION,
@@ -427,7 +428,7 @@ def _plan(request: Request[PrivBayes]) -> list[Part]:
     parameters, schema, strategy = request.parameters, request.modelled.schema, request.strategy
     _check_size(request)
     everything, chosen = request.gates([()]), strategy.gates == "data"
-    parts = imputation_parts(request.filled_gates(), parameters.imputer, parameters.imputer_share)
+    parts = imputation_parts(request)
     if not is_declared(parameters.n_rows) and (share := _count_share(request)):
         parts.append(_counted(request, ROWS, share, (EVERY_ROW,), parts))
     if strategy.complete_only:
@@ -459,7 +460,7 @@ def _counted(
     request: Request[PrivBayes], name: str, share: float, gates: tuple[Gate, ...], parts: list[Part]
 ) -> Part:
     """Return the part of a number that is released for a share of epsilon, pure; public."""
-    whole, before = request.family.budget(request).left, [*request.first_parts, *parts]
+    whole, before = request.family.budget(request).left, [*first_parts(request), *parts]
     cost = whole.price(PureEvent(epsilon=share_of(float(request.parameters.epsilon), share)))
     left = BudgetPlan(whole, tuple(before)).after(*(part.name for part in before)).amount
     return Part(name, float_up(cost) / left, gates, kind="other")

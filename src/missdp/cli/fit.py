@@ -339,9 +339,9 @@ def _charged(
     RUN.note_cost(model.epsilon, _delta_of(model))
     if charge is None:
         return None
-    seed, refuses = model.random_state, bool(by) or may_refuse(rows)
+    refuses = bool(by) or may_refuse(rows)
     conditions = fit_conditions(
-        facts, undeclared, seed, model.n_rows, facts, engine=by, may_refuse=refuses
+        facts, model, undeclared, declared=facts, engine=by, may_refuse=refuses
     )
     charged = charge.start(model.planned_parts(facts)[0].events, facts, conditions)
     RUN.note_charge()

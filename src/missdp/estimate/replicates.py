@@ -323,13 +323,10 @@ class Replicates:
         if not sums:
             return {}
         levels = {i: self._measured.numbered[a].levels for i, a in self._numbers.items()}
-        means, variances = ({i: level[k] for i, level in levels.items()} for k in (0, 1))
         marginals, holes = completion.margins, self._holes[: len(rows), self.of]
         moments = NumberMoments({}, {}, by_level, both)
-        centred = complete_numbers(
-            moments, means, variances, marginals, rows, holes, completion.masks
-        )
-        mean = {i: float(marginals[i] @ level) for i, level in means.items()}
+        centred = complete_numbers(moments, levels, marginals, rows, holes, completion.masks)
+        mean = {i: float(marginals[i] @ level) for i, (level, _) in levels.items()}
         cells = {(~a, c): x + mean[a] * marginals[c] for (a, c), (x, _) in centred.by_level.items()}
         products = {(~a, ~b): x + mean[a] * mean[b] for (a, b), (x, _) in centred.both.items()}
         return cells | {c: np.asarray(product) for c, product in products.items()}

@@ -42,8 +42,8 @@ def falling_ends(counts: NDArray[np.float64], std: float) -> NDArray[np.float64]
     return found
 
 
-def project_to_simplex(counts: NDArray[np.float64], total: float = 1.0) -> NDArray[np.float64]:
-    """Return the point of ``{p >= 0, sum p = total}`` nearest to ``counts`` in Euclidean distance.
+def project_to_simplex(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the point of ``{p >= 0, sum p = 1}`` nearest to ``counts`` in Euclidean distance.
 
     Unlike clipping at zero and dividing by the sum, this does not hand the mass of clipped
     negative noise to the large cells in proportion: it subtracts one constant everywhere.
@@ -53,6 +53,6 @@ def project_to_simplex(counts: NDArray[np.float64], total: float = 1.0) -> NDArr
     """
     flat = counts.ravel()
     ordered = np.sort(flat)[::-1]
-    thresholds = (np.cumsum(ordered) - total) / np.arange(1, flat.size + 1)
+    thresholds = (np.cumsum(ordered) - 1.0) / np.arange(1, flat.size + 1)
     last = np.flatnonzero(ordered > thresholds)[-1]
     return np.asarray(np.maximum(counts - thresholds[last], 0.0))

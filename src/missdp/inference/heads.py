@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
-from missdp.inference.model import cell_index, draw, finite, shaped
+from missdp.inference.model import cell_index, draw
 from missdp.serialization import Record
 from missdp.types import Clique, Flags, Floats, Ints
 
@@ -64,24 +64,6 @@ class Heads(Record):
     allowed: dict[Pair, Flags] = field(default_factory=dict)
     together: dict[Clique, Floats] = field(default_factory=dict)
 
-    def _coheres(self) -> bool:
-        sizes = [len(margin) for margin in self.margins]
-        place = {a: k for k, a in enumerate(self.order)}
-        return (
-            sorted(self.order) == [*range(len(sizes))] == [*range(len(self.biases))]
-            and [table.shape for table in (*self.margins, *self.biases)]
-            == 2 * [(n,) for n in sizes]
-            and shaped(self.weights, sizes)
-            and shaped(self.allowed, sizes)
-            and shaped(self.together, sizes)
-            and all(
-                place[a] > place[c] for a, *given in (*self.weights, *self.together) for c in given
-            )
-            and finite((*self.biases, *self.weights.values(), *self.together.values()))
-            and finite(self.margins, least=0.0)
-            and all(margin.any() for margin in self.margins)
-        )
-
     @cached_property
     def parents(self) -> tuple[tuple[int, ...], ...]:
         """Earlier attributes that each attribute depends on, in the order of drawing."""
@@ -117,20 +99,13 @@ class Heads(Record):
         if plain and set(limits) <= set(parents):
             rows[:, a] = draw(*self._short(rows, a), rng)
             return
-        law = self._calibrated_law(rows, a, rng)
-        rows[:, a] = _draw_evenly(law, self._alike(rows, a, rng), rng)
-
-    def _calibrated_law(self, rows: Ints, a: int, rng: np.random.Generator) -> Singles:
-        """Return the law of one more attribute in each row, calibrated to its margin.
-
-        Rows to which no level is possible become copies of others.
-        """
-        closed = barrier(rows, self.limits[a], rng, len(self.margins[a]))
-        scores = self.scores(rows, a)
+        closed = barrier(rows, limits, rng, len(self.margins[a]))
+        scores, margin = self.scores(rows, a), self.margins[a]
         if closed is not None:
             scores += closed
-        margin = self.margins[a] if closed is None else reachable(self.margins[a], closed)[0]
-        return _calibrated(_softmax(scores), margin)
+            margin = reachable(margin, closed)[0]
+        law = _calibrated(_softmax(scores), margin)
+        rows[:, a] = _draw_evenly(law, self._alike(rows, a, rng), rng)
 
     def _pieces(self, n: int) -> int:
         """Return in how many parts so many rows are drawn."""

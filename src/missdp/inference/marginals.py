@@ -79,20 +79,6 @@ class NoisyMarginals(Record):
     masks: dict[Pair, Floats] = field(default_factory=dict)
     masks_std: float = 0.0
 
-    def _coheres(self) -> bool:
-        sizes = [level.n_groups for level in self.levels]
-        known = {*range(len(sizes))}
-        return (
-            len(self.margins) == len(self.numbers) == len(sizes)
-            and all(m.shape in ((s,), (s + 1,)) for m, s in zip(self.margins, sizes, strict=True))
-            and self.counts.keys() == self.stds.keys()
-            and all({*c} <= known and len({*c}) == len(c) for c in (*self.counts, *self.masks))
-            and all(t.shape == self.shape(c) for c, t in self.counts.items())
-            and all(t.shape == (2, 2) for t in self.masks.values())
-            and all(0 < std < math.inf for std in (self.std, *self.stds.values()))
-            and 1 <= self.rows < math.inf
-        )
-
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Number of groups of levels of each attribute."""

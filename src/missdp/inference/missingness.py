@@ -35,14 +35,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from graphlib import TopologicalSorter
-from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
 from pydantic.dataclasses import dataclass
 
 from missdp.inference.missing_rates import EVIDENCE, RatesByLevel, leaned
-from missdp.inference.model import cell_index, finite, shaped
+from missdp.inference.model import cell_index
 from missdp.serialization import Record
 from missdp.types import Clique, Flags, Floats, Ints
 
@@ -153,30 +152,6 @@ class MissingnessModel(Record):
 
         if not len(self.intercepts):
             self.intercepts = logit(np.clip(self.rates, _MIN_RATE, 1 - _MIN_RATE))
-
-    def fits(self, sizes: Sequence[int]) -> bool:
-        """Whether the model is of attributes with so many levels; an error if rules are circular.
-
-        Raises
-        ------
-        ValueError
-            If a rule gives an attribute by itself, directly or not.
-        """
-        d = len(sizes)
-        TopologicalSorter(self.implied_by).prepare()
-        named = {
-            *self.always,
-            *self.implied_by,
-            *chain(*self.implied_by.values(), *self.odds, *self.slopes),
-        }
-        return (
-            self.rates.shape == self.intercepts.shape == (d,)
-            and named <= {*range(d)}
-            and all(shaped({effect[1:]: table}, sizes) for effect, table in self.slopes.items())
-            and finite((self.rates, self.intercepts, *self.slopes.values()))
-            and all(a < b and math.isfinite(odds) for (a, b), odds in self.odds.items())
-            and {*self.evident} <= {*self.odds}
-        )
 
     @property
     def present(self) -> Flags:

@@ -9,7 +9,7 @@ released one-way marginals, and adding up private counts over it leaves their se
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -49,11 +49,6 @@ class Levels(Record):
         totals = np.bincount(groups, weights=weight)
         return cls(groups.astype(np.int64), weight / totals[groups])
 
-    def _coheres(self) -> bool:
-        found = np.unique(self.groups)
-        whole = self.groups.ndim == 1 and found[0] == 0 and found[-1] == len(found) - 1
-        return whole and self.groups.shape == self.shares.shape and finite([self.shares], least=0.0)
-
     @property
     def n_groups(self) -> int:
         """Number of groups."""
@@ -73,24 +68,6 @@ class Levels(Record):
             first = last - sizes + 1
             drawn[among] = order[np.clip(found, first[groups], last[groups])]
         return drawn
-
-
-_MOST = 1e30  # that sums and single precision can still hold
-
-
-def finite(tables: Iterable[Floats], *, least: float = -_MOST) -> bool:
-    """Whether all numbers are at least so large, and none is beyond computing."""
-    return all(bool(((table >= least) & (table <= _MOST)).all()) for table in tables)
-
-
-def shaped(tables: Mapping[Any, NDArray[Any]], sizes: Sequence[int]) -> bool:
-    """Whether each table is of different attributes, with as many levels as these have."""
-    return all(
-        len({*clique}) == len(clique)
-        and {*clique} <= {*range(len(sizes))}
-        and table.shape == tuple(sizes[v] for v in clique)
-        for clique, table in tables.items()
-    )
 
 
 def split_rows(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import abc
-
 import numpy as np
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
@@ -11,27 +9,14 @@ from pydantic.dataclasses import dataclass
 from missdp.inference.completion import Completed
 from missdp.inference.heads import Heads
 from missdp.inference.missingness import MissingnessModel
-from missdp.inference.model import Draws, Levels, cell_index, finite, shaped, split_rows
+from missdp.inference.model import Draws, Levels, cell_index, split_rows
 from missdp.inference.raking import raked_rows, scaled_to, shrunk
 from missdp.serialization import Record
 from missdp.types import Clique, Floats, Ints
 
 
-class RowModel(Record, abc.ABC, abstract=True):
-    """A distribution of rows and of their missing cells; released values."""
-
-    levels: tuple[Levels, ...]
-    n_rows: float
-
-    @abc.abstractmethod
-    def sample(
-        self, n: int, rng: np.random.Generator, *, keep_holes: bool
-    ) -> list[NDArray[np.int64]]:
-        """Draw ``n`` rows as one array of codes per attribute; a hole has the code ``size``."""
-
-
 @dataclass(frozen=True, eq=False)
-class PairModel(RowModel):
+class PairModel(Record):
     """A law of complete rows in which all pairs are right, and of their holes; released values.
 
     * ``levels``: How the levels of each attribute are grouped.
@@ -46,15 +31,6 @@ class PairModel(RowModel):
     tables: dict[Clique, Floats]
     masks: MissingnessModel
     n_rows: float
-
-    def _coheres(self) -> bool:
-        sizes = [level.n_groups for level in self.levels]
-        return (
-            sizes == [len(margin) for margin in self.law.margins]
-            and shaped(self.tables, sizes)
-            and finite(self.tables.values(), least=0.0)
-            and self.masks.fits(sizes)
-        )
 
     def complete(self, n: int, rng: np.random.Generator, *, draws: Draws = "even") -> Ints:
         """Draw ``n`` complete rows on groups of levels."""

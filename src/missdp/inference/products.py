@@ -280,14 +280,8 @@ class Numbers:
 
     def less(self, other: Numbers) -> Numbers:
         """Return by how much covariances differ from those of another draw of the noise."""
-        by_level = {
-            pair: (found - other.by_level[pair][0], variance)
-            for pair, (found, variance) in self.by_level.items()
-        }
-        both = {
-            pair: (found - other.both[pair][0], variance)
-            for pair, (found, variance) in self.both.items()
-        }
+        by_level = {p: (x - other.by_level[p][0], v) for p, (x, v) in self.by_level.items()}
+        both = {p: (x - other.both[p][0], v) for p, (x, v) in self.both.items()}
         return replace(self, levels=other.levels, by_level=by_level, both=both)
 
     def under(self, pair: Pair, table: Floats, *, noise: bool) -> Floats:
@@ -306,8 +300,7 @@ class Numbers:
 
 def complete_numbers(
     moments: NumberMoments,
-    levels: Mapping[int, Floats],
-    inside: Mapping[int, Floats],
+    levels: Mapping[int, tuple[Floats, Floats]],
     margins: Sequence[Floats],
     rows: Ints,
     holes: NDArray[np.bool_],
@@ -319,7 +312,7 @@ def complete_numbers(
     ----------
     moments : NumberMoments
         What was released.
-    levels, inside : mapping of int to ndarray
+    levels : mapping of int to (ndarray, ndarray)
         Mean and variance of ``z`` at each level of an attribute that is a number.
     margins : sequence of ndarray
         One-way margins of complete rows.
@@ -335,11 +328,11 @@ def complete_numbers(
     Numbers
     """
     missing = masks.missing(rows)
-    z = {a: mean[rows[:, a]] for a, mean in levels.items()}
-    middle = {a: float(margins[a] @ mean) for a, mean in levels.items()}
+    z = {a: mean[rows[:, a]] for a, (mean, _) in levels.items()}
+    middle = {a: float(margins[a] @ mean) for a, (mean, _) in levels.items()}
     spread = {
-        a: float(margins[a] @ (inside[a] + np.square(mean))) - middle[a] ** 2
-        for a, mean in levels.items()
+        a: float(margins[a] @ (inside + np.square(mean))) - middle[a] ** 2
+        for a, (mean, inside) in levels.items()
     }
     holed = bool(holes.any())
 
@@ -365,7 +358,7 @@ def complete_numbers(
         lacking, share = chance((a, b))
         told = product / share + (float(lacking @ (z[a] * z[b])) if holed else 0.0)
         both[a, b] = told - middle[a] * middle[b], (noise / share) ** 2
-    vary = {a: mean for a, mean in levels.items() if spread[a] > _LEAST_SPREAD}
+    vary = {a: mean for a, (mean, _) in levels.items() if spread[a] > _LEAST_SPREAD}
     return Numbers(vary, spread, by_level, both)
 
 

@@ -140,6 +140,7 @@ def _change(old: Ints, new: Ints, size: int) -> tuple[Ints, Floats]:
 
 
 _HALVINGS = 12
+_MAX_FACTOR = 5.0  # by which a weight is multiplied or divided for one table
 
 
 def effective_share(weights: Floats) -> float:
@@ -157,7 +158,6 @@ def rake(
     *,
     weights: Floats | None = None,
     sweeps: int = 15,
-    most: float = 5.0,
     tolerance: float = 1e-4,
     least_share: float = 0.5,
 ) -> Floats:
@@ -167,7 +167,7 @@ def rake(
     order = list(tables)
     floor = min(least_share, effective_share(current))
     for sweep in range(sweeps):
-        swept, distance = _swept(columns, tables, order[:: -1 if sweep % 2 else 1], current, most)
+        swept, distance = _swept(columns, tables, order[:: -1 if sweep % 2 else 1], current)
         if effective_share(swept) < floor:
             return _part_of_the_way(current, swept, floor)
         current = swept
@@ -176,36 +176,26 @@ def rake(
     return current
 
 
-def _cells(columns: Ints, clique: Clique, table: Floats) -> Ints:
-    if len(clique) == 1:
-        alone: Ints = columns[clique[0]]
-        return alone
-    return cell_index(columns, clique, table.shape, columns.shape[1])
-
-
 def _allowed(columns: Ints, tables: Mapping[Clique, Floats], weights: Floats | None) -> Floats:
     """Return the weights to begin with, without the rows of forbidden cells if others are left."""
     start = np.ones(columns.shape[1]) if weights is None else np.array(weights, dtype=np.float64)
     for clique, table in tables.items():
         if not np.all(table):
-            left = start * (table.ravel() > 0)[_cells(columns, clique, table)]
+            cells = cell_index(columns, clique, table.shape, columns.shape[1])
+            left = start * (table.ravel() > 0)[cells]
             start = left if left.any() else start
     scaled: Floats = start / start.sum()
     return scaled
 
 
 def _swept(
-    columns: Ints,
-    tables: Mapping[Clique, Floats],
-    order: list[Clique],
-    weights: Floats,
-    most: float,
+    columns: Ints, tables: Mapping[Clique, Floats], order: list[Clique], weights: Floats
 ) -> tuple[Floats, float]:
     """Make one table after the other hold; and how far they were from that, on average."""
     swept, distance = weights.copy(), 0.0
     for clique in order:
         table = tables[clique].ravel()
-        cells = _cells(columns, clique, tables[clique])
+        cells = cell_index(columns, clique, tables[clique].shape, len(weights))
         counts = np.bincount(cells, weights=swept, minlength=table.size)
         filled = (counts > 0) & (table > 0)
         if not filled.any():
@@ -215,7 +205,7 @@ def _swept(
         aim /= aim.sum()
         distance += 0.5 * float(np.abs(aim - found).sum())
         factor = np.divide(aim, found, out=np.ones(table.size), where=filled)
-        swept *= np.minimum(np.maximum(factor, 1 / most), most)[cells]
+        swept *= np.clip(factor, 1 / _MAX_FACTOR, _MAX_FACTOR)[cells]
     return swept / swept.sum(), distance / max(1, len(order))
 
 
@@ -223,9 +213,10 @@ def _part_of_the_way(before: Floats, after: Floats, floor: float) -> Floats:
     """Move along the geometric path from one set of weights to another, as far as allowed."""
     share, best = 0.0, before
     for halving in range(1, _HALVINGS):
-        tried = before ** (1 - share - 0.5**halving) * after ** (share + 0.5**halving)
+        further = share + 0.5**halving
+        tried = before ** (1 - share - 0.5**halving) * after**further
         if effective_share(tried) >= floor:
-            share, best = share + 0.5**halving, tried / tried.sum()
+            share, best = further, tried / tried.sum()
     return best
 
 
@@ -249,52 +240,6 @@ def _alike(codes: Ints, rng: np.random.Generator) -> Ints:
     return shuffled[np.lexsort(tuple(small))]
 
 
-def draw_weighted(
-    codes: Ints,
-    tables: Mapping[Clique, Floats],
-    weights: Floats,
-    n: int,
-    rng: np.random.Generator,
-    *,
-    draws: Draws = "even",
-    rounds: int = _SWAPS,
-) -> Ints:
-    """Draw ``n`` of the weighted rows such that tables hold.
-
-    Even draws round the weights systematically, and ``_swap`` undoes what that did to the tables.
-    Where there are too many rows or tables to swap, rows that are alike are put
-    side by side instead, which repeats fewer of them than chance would.
-
-    Parameters
-    ----------
-    codes : ndarray of int64, shape (rows, attributes)
-        The weighted rows.
-    tables : mapping of clique to ndarray
-        Shares of the rows in the cells of some attributes.
-    weights : ndarray of shape (rows,)
-        Weights of the rows, which add up to 1.
-    n : int
-        Number of rows to draw.
-    rng : numpy.random.Generator
-        Draws the rows.
-    draws : {"even", "independent"}, optional
-        Whether rows are drawn such that counts vary less than those of independent rows.
-    rounds : int, optional
-        Rounds of swaps, at most.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-        Positions of the rows that are drawn, in random order.
-    """
-    if draws == "independent":
-        return rng.choice(len(codes), size=n, p=weights)
-    if not _plan(n, len(tables), rounds)[1]:
-        return resample(weights, n, rng, codes=codes)
-    chosen = resample(weights, n, rng)
-    return _swap(chosen, codes, tables, weights=weights, rng=rng, rounds=rounds)
-
-
 _POOL = 100_000  # rows that are weighted together, at most
 _FEWEST_WEIGHTED = 20_000
 _TIMES = 4  # as many rows are weighted as are chosen, if a pool holds so many
@@ -312,6 +257,8 @@ def raked_rows(
     rounds: int = _SWAPS,
 ) -> Ints:
     """Draw ``n`` rows of a law, weighted and chosen such that tables hold.
+
+    Even draws round the weights systematically, and ``_swap`` undoes what that did to the tables.
 
     Parameters
     ----------
@@ -341,7 +288,13 @@ def raked_rows(
         rows = sample(min(_POOL, max(_FEWEST_WEIGHTED, _TIMES * part)), rng)
         weights = rake(rows, tables, sweeps=_SWEEPS, least_share=_LEAST_EFFECTIVE)
         few = rounds // len(starts)  # what is left of rounding matters less in many pools
-        chosen = draw_weighted(rows, tables, weights, part, rng, draws=draws, rounds=few)
+        if draws == "independent":
+            chosen = rng.choice(len(rows), size=part, p=weights)
+        elif _plan(part, len(tables), few)[1]:
+            chosen = resample(weights, part, rng)
+            chosen = _swap(chosen, rows, tables, weights=weights, rng=rng, rounds=few)
+        else:  # too many to swap: rows that are alike, side by side, are repeated less often
+            chosen = resample(weights, part, rng, codes=rows)
         parts.append(rows[chosen])
     return np.concatenate(parts)
 
@@ -363,16 +316,19 @@ def centred_share(shape: Sequence[int]) -> float:
     return prod(1 - 1 / size for size in shape)
 
 
+def _margin(table: Floats, axis: int) -> Floats:
+    """Return the one-way margin of an axis of a table."""
+    return np.asarray(table.sum(axis=tuple(i for i in range(table.ndim) if i != axis)))
+
+
 def scaled_to(table: Floats, margins: Sequence[Floats], *, sweeps: int = _SCALINGS) -> Floats:
     """Return a table scaled to one-way margins, by iterative proportional fitting."""
-    others = [tuple(i for i in range(table.ndim) if i != axis) for axis in range(table.ndim)]
-    shapes = [[-1 if i == axis else 1 for i in range(table.ndim)] for axis in range(table.ndim)]
     for _ in range(sweeps):
         furthest = 0.0
-        for margin, other, shape in zip(margins, others, shapes, strict=True):
-            found = table.sum(axis=other)
+        for axis, margin in enumerate(margins):
+            found = _margin(table, axis)
             factor = np.divide(margin, found, out=np.ones_like(found), where=found > 0)
-            table = table * factor.reshape(shape)
+            table = table * factor.reshape([-1, *[1] * (table.ndim - axis - 1)])
             furthest = max(furthest, float(np.abs(factor - 1).max(initial=0.0)))
         if furthest < _SCALED:
             break
@@ -421,10 +377,9 @@ def shrunk(
         model = base[clique]
         retained = 1.0 if clique in known else mixture.shrink(tables[clique]).retained
         table = np.maximum(model + retained * residual, _LEAST_SHARE * model)
-        axes = range(model.ndim)
-        ends = [model.sum(axis=tuple(i for i in axes if i != axis)) for axis in axes]
-        if margins is not None:
-            ends = [margins[a] for a in clique]
+        ends = [
+            _margin(model, axis) if margins is None else margins[a] for axis, a in enumerate(clique)
+        ]
         found[clique] = scaled_to(table, ends)
     return found
 

@@ -34,11 +34,12 @@ from missdp.synth.split import (
     Part,
 )
 from missdp.synth.steps import (
+    counted,
     one_way_parts,
     open_rows,
     release_masks,
     release_one_way,
-    sample_pairs,
+    sample_rows,
 )
 from missdp.synth.uncertain import resample_pairs
 from missdp.synth.workload import pairs_of
@@ -191,22 +192,17 @@ def adaptive_family(
     -------
     Family
     """
-
-    def plan(request: Request[Any]) -> list[Part]:
-        return _parts(request, selection_plan(request))
-
-    def fit(session: Session, plan: BudgetPlan, request: Request[Any]) -> Learned:
-        return _fit(session, plan, request, selection_plan(request), run)
-
     return Family(
         strategies=("joint", "observed", "complete-rows", "impute-first"),
         parameters=parameters,
-        plan=plan,
+        plan=lambda request: _parts(request, selection_plan(request)),
         budget=budget_of_counts,
-        fit=fit,
+        fit=lambda session, plan, request: _fit(
+            session, plan, request, selection_plan(request), run
+        ),
         model=PairModel,
         tables=NoisyMarginals,
-        sample=sample_pairs,
+        sample=sample_rows,
         resample=resample_pairs,
         protects_units=True,
     )
@@ -288,7 +284,7 @@ def _fit(
     facts, rng = _facts(request, marginals), session.generator()
     model = fit_pairs(PairRelease(marginals), facts, rng=rng)
     request.report("done", 1.0)
-    total, complete = _totals(session, rows, marginals, number)
+    total, complete = counted(session, _total(session, rows, marginals), number)
     return Learned(model, total, tables=marginals, measured=measured, complete=complete)
 
 
@@ -361,13 +357,8 @@ def reserved(plan: BudgetPlan, how: SelectionPlan, marginals: NoisyMarginals, le
     return min(reserve, _MOST_KEPT * left) if in_a_cell >= how.min_rows * noise.std else 0.0
 
 
-def _totals(
-    session: Session,
-    rows: Total,
-    marginals: NoisyMarginals,
-    number: Total | None,
-) -> tuple[Total, Total | None]:
-    """Return the number of all rows by everything that was released, and of complete ones."""
+def _total(session: Session, rows: Total, marginals: NoisyMarginals) -> Total:
+    """Return the number of counted rows by everything that was released."""
     facts = session.facts
     totals, floors = [rows], list[Total]()
     for clique, counts in marginals.counts.items():
@@ -375,7 +366,4 @@ def _totals(
         names = tuple(facts.schema.names[a] for a in clique)
         whole = facts.strategy.complete_only or facts.sums_to_row_count(names)
         (totals if whole else floors).append(total)
-    total = least_squares_total(totals, floors)
-    if not facts.strategy.complete_only:
-        return total, None
-    return (total if number is None else number), total
+    return least_squares_total(totals, floors)

@@ -20,7 +20,7 @@ from missdp.errors import ParameterError
 from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.models import PairModel
 from missdp.schema import Schema
-from missdp.session import Marginal, Merged, Noise, RowProducts, Session, Total
+from missdp.session import Marginal, Merged, Noise, RowProducts, Session
 from missdp.synth.base import Synthesizer
 from missdp.synth.coordinates import coordinates, with_shares
 from missdp.synth.family import Family, Learned, Request, gaussian_budget
@@ -35,11 +35,12 @@ from missdp.synth.noisy_counts import MASKS_SHARE
 from missdp.synth.parameters import check_share, is_declared, is_number
 from missdp.synth.split import MASKS, BudgetPlan, Part
 from missdp.synth.steps import (
+    counted,
     one_way_parts,
     open_rows,
     release_masks,
     release_one_way,
-    sample_pairs,
+    sample_rows,
 )
 from missdp.synth.uncertain import resample_pairs
 from missdp.synth.workload import MAX_CELLS, Workload, named_marginals
@@ -130,36 +131,6 @@ def cost_of_pairs(session: Session, plan: BudgetPlan) -> Cost:
     return part
 
 
-def counted(session: Session, total: Total, count: Total | None) -> tuple[Total, Total | None]:
-    """Return the number of all rows, and of complete ones if they alone were counted.
-
-    Parameters
-    ----------
-    session : Session
-        Says which rows it counts.
-    total : Total
-        The number of rows that one-way marginals count.
-    count : Total or None
-        The number of rows, if it was declared or released.
-
-    Returns
-    -------
-    total : Total
-        The number of all rows.
-    complete : Total or None
-        The number of complete rows.
-    """
-    if not session.facts.strategy.complete_only:
-        return total, None
-    return (total if count is None else count), total
-
-
-def _check(parameters: AllPairs) -> None:
-    if not isinstance(parameters.top_up, bool):
-        raise ParameterError("top_up must be True or False")
-    check_pairs(parameters)
-
-
 def _plan(request: Request[AllPairs]) -> list[Part]:
     """Return the parts of the budget; see `Family`.
 
@@ -176,11 +147,6 @@ def _plan(request: Request[AllPairs]) -> list[Part]:
     if request.strategy.models_holes and (masks := math.comb(len(schema.nullable), 2)):
         parts.append(Part(MASKS, MASKS_SHARE, request.gates([()]), count=masks))
     return [*parts, pairs_part(request)]
-
-
-def _named(request: Request[AllPairs], schema: Schema) -> dict[Clique, float]:
-    """Tables that are measured beside all pairs, by weight; public."""
-    return _named_tables(request.parameters.workload, schema, measured=request.parameters.top_up)
 
 
 def _fit(session: Session, plan: BudgetPlan, request: Request[AllPairs]) -> Learned:
@@ -222,14 +188,10 @@ TOP_UP_SHARE = 0.12
 _MOST = 100  # tables: with more, each is noise
 
 
-def _named_tables(workload: Workload, schema: Schema, *, measured: bool) -> dict[Clique, float]:
-    """Return the tables of a workload that all pairs do not tell, with weights, or refuse it."""
-    wanted = {c: w for c, w in named_marginals(workload, schema).items() if len(c) > 2}
-    if wanted and not measured:
-        raise ParameterError(
-            "the workload has marginals of three attributes or more, which are measured by the "
-            "top-up: leave top_up=True, or name pairs only"
-        )
+def _named(request: Request[AllPairs], schema: Schema) -> dict[Clique, float]:
+    """Return the tables of the workload that all pairs do not tell, with weights, or refuse it."""
+    named = named_marginals(request.parameters.workload, schema)
+    wanted = {clique: weight for clique, weight in named.items() if len(clique) > 2}
     if len(wanted) > _MOST:
         raise ParameterError(
             f"the workload has {len(wanted):,} marginals of three attributes or more; name "
@@ -295,9 +257,6 @@ class AllPairs(Synthesizer):
         As `AIM` takes it. All pairs come out right anyway; marginals of three or four attributes
         that are named here, 100 at most, are measured besides, with 12 % of what margins leave of
         the budget, by their weights.
-    top_up : bool, default True
-        Whether marginals of three or four attributes may be measured; if not, the workload may only
-        have pairs.
     imputer : {"marginal", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the budget (mu squared).
 
@@ -328,13 +287,13 @@ class AllPairs(Synthesizer):
 
     family: ClassVar[Family] = Family(
         strategies=("joint", "observed", "complete-rows", "impute-first"),
-        parameters=_check,
+        parameters=check_pairs,
         plan=_plan,
         budget=gaussian_budget,
         fit=_fit,
         model=PairModel,
         tables=PairRelease,
-        sample=sample_pairs,
+        sample=sample_rows,
         resample=resample_pairs,
         reads="weights",
         protects_units=True,
@@ -342,7 +301,6 @@ class AllPairs(Synthesizer):
     )
 
     workload: Workload = 2
-    top_up: bool = True
     clip: float | Literal["auto"] = "auto"
     first_share: float | None = None
     imputer: Imputer = "marginal"

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -25,7 +24,6 @@ from missdp.accounting import (
     Event,
     Filter,
     Guarantee,
-    WeightsOfRows,
 )
 from missdp.errors import (
     DataError,
@@ -43,7 +41,7 @@ from missdp.schema.open_levels import at_most
 from missdp.serialization import WRONG
 from missdp.sources import Strategy
 from missdp.synth.family import Codes, Family, Finish, Request
-from missdp.synth.first_parts import check_open, failures, left_out, with_failure
+from missdp.synth.first_parts import check_open, left_out
 from missdp.synth.fitted import Fitted, not_a_model, read_document
 from missdp.synth.fitting import check_unit, fit
 from missdp.synth.parameters import (
@@ -61,14 +59,14 @@ from missdp.synth.sampling import (
     restored,
     with_related_values,
 )
-from missdp.synth.split import Parts, ground_truth_parts, of_parts, with_trainings
+from missdp.synth.split import Parts, ground_truth_parts, of_parts
 from missdp.table import Holes, Table, Values, check_holes
 from missdp.threads import one_blas_thread
 from missdp.validation import is_instance_of
 
+Copied = TypeVar("Copied", bound="Synthesizer")
 MissingValues: TypeAlias = Literal["fill", "keep"]
 
-_TRIED = 100  # rows that a model draws when it is opened
 _NOT_PUBLIC = ("budget", "progress", "random_state")
 
 
@@ -292,8 +290,8 @@ class Synthesizer(Estimator):
     @property
     def left_out_(self) -> str:
         """What is known of rows, and of their weights, that did not take part: in words."""
-        weighed = any(isinstance(c, WeightsOfRows) for c in self.guarantee_.conditions)
-        return left_out(self.fitted_.size, self.guarantee_, weighed=weighed)
+        fitted = self.fitted_
+        return left_out(fitted.size, fitted.guarantee, weighed=fitted.is_weighted)
 
     @property
     def applied_strategy(self) -> Strategy:
@@ -341,9 +339,10 @@ class Synthesizer(Estimator):
         0.37
         """
         self._check_unweighted()
-        # By name: what is proven stands above this room, and is read when it is asked for.
-        wing = import_module("missdp.ground_truth")
-        found: Guarantee = wing.ground_truth_guarantee(self, assumption)
+        # By name: what is proven stands above this package, and is read when it is asked for.
+        found: Guarantee = import_module("missdp.ground_truth").ground_truth_guarantee(
+            self, assumption
+        )
         return found
 
     def ground_truth_parts(self) -> Parts:
@@ -396,12 +395,11 @@ class Synthesizer(Estimator):
         """
         request = self._planned(schema)
         cap = request.budget.filter()
-        return (cap, *failures(request.delta, request.opened), *request.trainings)
+        return (cap, *request.failures, *request.trainings)
 
     def _planned(self, schema: Schema, **more: Any) -> Request[Self]:
         """Return the request of a fit that is planned: of no shared budget."""
-        own = {n: v for n, v in self.get_params(deep=False).items() if n not in _NOT_PUBLIC}
-        parameters = type(self)(**own | more)
+        parameters = type(self)(**self._public() | more)
         check_parameters(parameters)
         return Request(parameters, schema)
 
@@ -417,25 +415,20 @@ class Synthesizer(Estimator):
         check_open(request)
         request = request.on_rows(at_most(schema), schema.names)
         budget, trainings, plan = request.budget, request.trainings, request.plan()
-        whole = Guarantee(
-            float(request.parameters.epsilon) if trainings else budget.epsilon,
-            budget.delta,
-            events=(budget.filter(), *trainings),
-        )
+        epsilon = float(request.parameters.epsilon) if trainings else budget.epsilon
+        whole = Guarantee(epsilon, budget.delta, events=(budget.filter(), *trainings))
         plan.check(steps=check_unit(request))
-        if schema.of_rows is not schema:
-            return whole, (whole, None)
-        if request.opened:  # nothing is proven for the ground truth beside what was found
-            whole = with_failure(whole, request.delta, request.opened)
-            return whole, (whole, None)
-        if trainings:
-            return whole, with_trainings(whole, plan.limits, trainings, request.training_gate())
-        return whole, of_parts(whole, plan.limits)
+        if request.opened:
+            events = (*whole.events, *request.failures)
+            whole = replace(whole, delta=request.delta, events=events)
+        return whole, of_parts(whole, plan.limits, trainings, request.training_gate())
+
+    def _public(self) -> dict[str, Any]:
+        return {n: v for n, v in self.get_params(deep=False).items() if n not in _NOT_PUBLIC}
 
     def public_parameters(self) -> dict[str, Any]:
         """Return the parameters that a file of the model holds, checked."""
-        own = {n: v for n, v in self.get_params(deep=False).items() if n not in _NOT_PUBLIC}
-        own |= check_parameters(self)
+        own = {**self._public(), **check_parameters(self)}
         return {n: v.item() if isinstance(v, np.generic) else v for n, v in own.items()}
 
     # Files
@@ -457,36 +450,20 @@ class Synthesizer(Estimator):
             raise DataError(f"{str(path)!r} holds a model of another family; use missdp.load")
         with replacing(*WRONG, by=lambda error: error if isinstance(error, DataError) else broken):
             fitted = Fitted.from_document(document, name=repr(str(path)))
-        with replacing(Exception, by=broken), np.errstate(all="ignore"):
+        with replacing(Exception, by=broken):
             model = cls(**fitted.parameters)
-            names = {*model.get_params(deep=False)}.difference(_NOT_PUBLIC)
-            typed = is_instance_of(fitted.model, family.model) and is_instance_of(
-                fitted.tables, family.tables
-            )
-            if not (typed and fitted.parameters.keys() == names):
-                raise broken
-            model.adopt(fitted)
-            if model.missing not in family.strategies or not model._draws_schema():
+            parts = (fitted.model, family.model), (fitted.tables, family.tables)
+            typed = all(is_instance_of(part, kind) for part, kind in parts)
+            known = model.missing in family.strategies
+            if not (typed and known and fitted.parameters.keys() == model._public().keys()):
                 raise broken
             agrees = model._agrees_with(fitted.guarantee)
         if not agrees:
             raise DataError(
                 "the guarantee of the model is not that of its parameters: the file was edited"
             )
+        model.adopt(fitted)
         return model
-
-    def _draws_schema(self) -> bool:
-        """Whether what was read from a file draws rows of the schema; any error says no."""
-        if (finish := self._finish) is not None:
-            finish.check(self.schema_)
-        for keep_missing in (False, True)[: 1 + self.applied_strategy.models_holes]:
-            codes = self.sample_codes(_TRIED, np.random.default_rng(0), keep_missing=keep_missing)
-            for attribute in self.modelled_:
-                size = attribute.extended_size if keep_missing else attribute.size
-                drawn = codes[attribute.name]
-                if drawn.shape != (_TRIED,) or drawn.min() < 0 or drawn.max() >= size:
-                    return False
-        return True
 
     def _agrees_with(self, guarantee: Guarantee) -> bool:
         """Whether a guarantee is that of a fit with these parameters."""
@@ -630,14 +607,14 @@ class Synthesizer(Estimator):
                 f"{type(self).__name__} cannot draw tables that vary as its model is uncertain: "
                 "leave 'multiple' out, or use AllPairs, AIM or MST"
             )
-        return self._each_with_seed(islice(resample(fitted, rng), int(multiple)), rng)
+        return self._each_with_seed(resample(fitted, rng), int(multiple), rng)
 
-    def _each_with_seed(self, models: Iterator[Any], rng: np.random.Generator) -> Iterator[Self]:
-        while True:
+    def _each_with_seed(
+        self, models: Iterator[Any], multiple: int, rng: np.random.Generator
+    ) -> Iterator[Self]:
+        for _ in range(multiple):
             with one_blas_thread():
-                model = next(models, None)
-            if model is None:
-                return
+                model = next(models)
             another = copy.copy(self)
             another.random_state = int(rng.integers(2**63))
             # Whatever it was fitted to was made up from this release, and promises what this does.
@@ -792,19 +769,17 @@ class Synthesizer(Estimator):
     def __copy__(self) -> Self:
         """Copy that shares everything, the budget included."""
         own = self.get_params(deep=False)
-        another: Self = _copied(type(self), own, self._fitted, self._budget_left)
-        return another
+        return _copied(type(self), own, self._fitted, self._budget_left)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Copy all but the budget, which is shared."""
         own, fitted = copy.deepcopy((self.get_params(deep=False), self._fitted), memo)
-        another: Self = _copied(type(self), own, fitted, self._budget_left)
-        return another
+        return _copied(type(self), own, fitted, self._budget_left)
 
 
 def _copied(
-    cls: type[Any], parameters: Mapping[str, Any], fitted: Fitted | None, budget_left: bool
-) -> Any:
+    cls: type[Copied], parameters: Mapping[str, Any], fitted: Fitted | None, budget_left: bool
+) -> Copied:
     """Return a synthesizer with these parameters, and with what a fit left behind."""
     another = cls(**parameters)
     another._fitted, another._budget_left = fitted, budget_left

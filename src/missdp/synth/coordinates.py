@@ -76,9 +76,17 @@ class Coordinate(Record):
         return min(_LINE, _HIGHEST[0] / self.far), min(_SQUARE, _HIGHEST[1] / self.far**2)
 
     @property
+    def n_bins(self) -> int:
+        """The number of bins."""
+        return int(self.groups.max()) + 1
+
+    @property
     def z(self) -> Floats:
         """The number of each code, standardised and clipped."""
-        inner = np.clip(self.values, self.low, self.high)
+        return self._standardised(self.values)
+
+    def _standardised(self, values: Floats) -> Floats:
+        inner = np.clip(values, self.low, self.high)
         return np.clip((inner - self.centre) / self.scale, -_CLIP, _CLIP)
 
     @property
@@ -89,19 +97,15 @@ class Coordinate(Record):
 
     def rest(self, values: Floats) -> Floats:
         """Return numbers less the scale times their ``z``: the centre, but where it is clipped."""
-        z = np.clip(
-            (np.clip(values, self.low, self.high) - self.centre) / self.scale, -_CLIP, _CLIP
-        )
-        return np.asarray(values - self.scale * z)
+        return np.asarray(values - self.scale * self._standardised(values))
 
     def lifted(self, block: Floats) -> Floats:
         """Return the block of each finer code, z included, given the blocks of bins.
 
         What follows the bins ("missing") has a z of 0.
         """
-        size = int(self.groups.max()) + 1
-        rows = np.concatenate([block[self.groups], block[size:]])
-        z = np.append(WEIGHT * self.z, np.zeros(len(block) - size))
+        rows = np.concatenate([block[self.groups], block[self.n_bins :]])
+        z = np.append(WEIGHT * self.z, np.zeros(len(block) - self.n_bins))
         return np.column_stack([rows, z])
 
     def lowered(self, block: Floats) -> Floats:
@@ -154,15 +158,14 @@ class Coordinate(Record):
 
     def margin(self, margin: Floats) -> Floats:
         """Return the margin of finer codes, given that of bins."""
-        size = int(self.groups.max()) + 1
-        return np.append(margin[self.groups] * self.shares, margin[size:])
+        return np.append(margin[self.groups] * self.shares, margin[self.n_bins :])
 
     def spread(self, codes: Ints, rng: np.random.Generator) -> Ints:
         """Draw a finer code for each bin; what follows the bins stays behind them.
 
         Each by itself: see `finely_drawn`.
         """
-        size, order = int(self.groups.max()) + 1, np.argsort(self.groups, kind="stable")
+        size, order = self.n_bins, np.argsort(self.groups, kind="stable")
         begin = np.searchsorted(self.groups[order], np.arange(size + 1))
         below = np.append(0.0, np.cumsum(self.shares[order]))
         inside = np.minimum(codes, size - 1)
@@ -183,7 +186,7 @@ def finely_drawn(numbers: Mapping[int, Coordinate], rows: Ints, rng: np.random.G
         found[:, a] = number.spread(rows[:, a], rng)
         place = np.argsort(orders[a]).astype(float)
         ranks[a] = place[np.minimum(found[:, a], len(place) - 1)]
-    sizes = {a: int(number.groups.max()) + 1 for a, number in numbers.items()}
+    sizes = {a: number.n_bins for a, number in numbers.items()}
     for a, ranked in related(bins, ranks, sizes, rng, free=numbers).items():
         seen = rows[:, a] < sizes[a]
         found[seen, a] = orders[a][ranked[seen].astype(np.int64)]

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Cost, Filter, SampledGaussianEvent
+from missdp.accounting import ApproximateEvent, Cost, Filter, SampledGaussianEvent
+from missdp.accounting.exact import exact, float_down
 from missdp.progress import Progress
 from missdp.schema import Schema, SurveyWeight, Unit
 from missdp.schema.modelled import Modelled
 from missdp.schema.open_levels import open_attributes
 from missdp.session import Reads, Session, Total
 from missdp.session.strategies import Strategy, strategy_named
-from missdp.synth.first_parts import delta_beside, first_parts
+from missdp.synth.first_parts import first_parts
 from missdp.synth.parameters import chosen_delta
-from missdp.synth.search_grid import before_fit, is_pending, with_pending_bins
+from missdp.synth.search_grid import before_fit, with_pending_bins
 from missdp.synth.split import BudgetPlan, Gate, Part
 
 if TYPE_CHECKING:
@@ -33,24 +35,20 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound="Synthesizer")
 
+_FAILURE = Fraction(1, 10)  # of the delta of a fit, for all attributes with open levels
+
 Codes: TypeAlias = dict[str, NDArray[np.int64]]
 """Codes of rows, by the names of modelled attributes; a missing cell has the code ``size``."""
 
 
-class Finish(Protocol):
-    """Makes synthetic rows fit to each other, after each was drawn by itself."""
+Finish: TypeAlias = Callable[
+    ["Fitted", Any, Callable[[int, np.random.Generator], Any], np.random.Generator], Any
+]
+"""Makes synthetic rows fit to each other, after each was drawn by itself.
 
-    def check(self, schema: Schema) -> None:
-        """Refuse facts that do not fit the schema."""
-
-    def __call__(
-        self,
-        fitted: Fitted,
-        table: Any,
-        draw: Callable[[int, np.random.Generator], Any],
-        rng: np.random.Generator,
-    ) -> Any:
-        """Return the table with some of its rows changed; ``draw`` draws further rows."""
+``finish(fitted, table, draw, rng)`` returns the table with some of its rows changed. ``draw`` draws
+further rows.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +123,14 @@ class Request(Generic[P]):
     @property
     def delta_to_spend(self) -> float:
         """The delta at which the budget is converted: finding open levels takes the rest."""
-        return delta_beside(self.delta, self.opened)
+        return float_down(exact(self.delta) - sum(exact(event.delta) for event in self.failures))
+
+    @property
+    def failures(self) -> tuple[ApproximateEvent, ...]:
+        """What open levels are charged by, beside all else: a rare one may be released."""
+        chance = float_down(exact(self.delta) * _FAILURE)
+        event = ApproximateEvent(epsilon=0.0, delta=chance, label="rare levels")
+        return (event,) if self.opened else ()
 
     @property
     def budget(self) -> Filter:
@@ -140,19 +145,6 @@ class Request(Generic[P]):
         """The trainings that a fit is charged with beside its budget."""
         return self.family.trainings(self)
 
-    @property
-    def first_parts(self) -> list[Part]:
-        """The parts of the budget that all families have: levels, bins, kinds of missing values."""
-        schema = self.modelled.schema
-        pending = (a.name for a in self.schema if is_pending(a) and a.name in schema)
-        return first_parts(
-            self.opened,
-            self.unit,
-            self.weight,
-            tuple(self.observed_gate((name,)) for name in pending),
-            tuple(self.modelled.kinds) if self.strategy.models_holes else (),
-        )
-
     def plan(self) -> BudgetPlan:
         """Return all parts of the budget; refuse what public facts show to be impossible.
 
@@ -161,7 +153,7 @@ class Request(Generic[P]):
         """
         plain = not (self.opened or self.unit or self.weight)
         parts = self.family.plan(self)
-        return BudgetPlan(self.budget.left, (*self.first_parts, *parts), amplified=plain)
+        return BudgetPlan(self.budget.left, (*first_parts(self), *parts), amplified=plain)
 
     def observed_gate(self, names: Iterable[str]) -> Gate:
         """Return the attributes that a row must have observed to be counted, before filling."""
@@ -175,11 +167,6 @@ class Request(Generic[P]):
     def single_gates(self) -> tuple[Gate, ...]:
         """Return the required attributes of each one-way marginal, after filling."""
         return self.gates((name,) for name in self.modelled.schema.names)
-
-    def filled_gates(self) -> list[Gate]:
-        """Return the required attributes of the marginals by which a strategy fills cells."""
-        filled = self.modelled.schema.nullable if self.strategy.fills else ()
-        return [self.observed_gate((name,)) for name in filled]
 
     def training_gate(self) -> Gate:
         """Return the attributes that a row must have observed for a training to read it."""

@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from itertools import compress, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
-from missdp.accounting import ApproximateEvent, Composition, Cost, Filter, Guarantee
+from missdp.accounting import Composition, Cost, Filter, Guarantee
 from missdp.accounting.events import ROW
 from missdp.accounting.exact import exact, float_down
 from missdp.errors import ParameterError, UnprovenError, replacing
@@ -77,19 +76,13 @@ _MOST_DIGITS = 300
 _LARGE = 1000  # rows of a bin, in units of noise, with which there may be more than ten
 
 
-def first_parts(
-    opened: Sequence[str],
-    unit: Unit | None,
-    weight: SurveyWeight | None,
-    cut: tuple[Gate, ...],
-    kinds: Sequence[str],
-) -> list[Part]:
-    """Return the parts of a budget that all families have, by public facts.
-
-    ``opened`` are attributes with open levels, ``cut`` the gates of those that are to be cut, and
-    ``kinds`` attributes with several kinds of missing. Units may not count alike.
-    """
-    alike = weight is None and (unit is None or unit.bound == 1)
+def first_parts(request: Request[Any]) -> list[Part]:
+    """Return the parts of a budget that all families have: levels, sizes, bins, kinds; public."""
+    opened, unit, schema = request.opened, request.unit, request.modelled.schema
+    unequal = request.weight is not None or (unit is not None and unit.bound > 1)
+    pending = (a.name for a in request.schema if is_pending(a) and a.name in schema)
+    cut = tuple(request.observed_gate((name,)) for name in pending)
+    kinds = request.modelled.kinds if request.strategy.models_holes else ()
     levels = min(_MOST_OPEN_SHARE, _OPEN_SHARE * len(opened))
     parts = [
         Part(OPEN, levels, (Gate(),) * len(opened)),
@@ -97,7 +90,7 @@ def first_parts(
         Part(BINS, _CUTS_SHARE, cut, kind="other"),
         Part(KINDS, min(_MOST_KINDS_SHARE, _KIND_SHARE * len(kinds)), (Gate(),) * len(kinds)),
     ]
-    return list(compress(parts, map(bool, (opened, not alike, cut, kinds))))
+    return list(compress(parts, map(bool, (opened, unequal, cut, kinds))))
 
 
 def release_cuts(
@@ -279,12 +272,16 @@ def find_bins(grid: Numeric, told: Histogram, *, unit: float) -> Binning:
     rest = told.mass.copy()
     rest[heavy] = 0.0
     pieces, shares = _pieces(grid, told.starts, rest)
-    bins = _how_many(float(rest.sum()), told.rows / unit)
+    share = float(rest.sum())
+    large = min(_MOST_BINS, share * told.rows / unit / _LARGE)
+    bins = max(1, round(max(_BINS * share, large)))
     edges = _quantiles(pieces, shares, min(bins, MOST_CODES - len(spikes)))
     apart = _apart(edges, pieces, shares, spikes[np.isin(spikes, pieces)])  # to the last bit
     edges = apart if len(apart) + len(spikes) <= MOST_CODES + 1 else edges
     narrow = _narrow_spikes(grid, pieces, shares)
-    shares = np.where(_inside(edges, pieces, shares) > 0, shares, _fading(pieces, shares, spikes))
+    of = np.searchsorted(edges, pieces[:-1], side="right") - 1  # the bin of each piece
+    known = np.bincount(of, weights=shares)[of] > 0
+    shares = np.where(known, shares, _fading(pieces, shares, spikes))
     pieces, shares = _with_points(pieces, shares, narrow)
     return Binning(
         edges=tuple(edges.tolist()),
@@ -293,12 +290,6 @@ def find_bins(grid: Numeric, told: Histogram, *, unit: float) -> Binning:
         weights=tuple(shares.tolist()),
         source=BinSource.PENDING,
     )
-
-
-def _how_many(share: float, rows: float) -> int:
-    """Return how many bins a share of the rows is cut into; their number is in units of noise."""
-    large = min(_MOST_BINS, share * rows / _LARGE)
-    return max(1, round(max(_BINS * share, large)))
 
 
 def _even(grid: Numeric) -> tuple[float, ...]:
@@ -397,14 +388,6 @@ def _apart(
                 found.append(spike)
         found.append(high)
     return np.array(found)
-
-
-def _inside(
-    edges: NDArray[np.float64], pieces: NDArray[np.float64], shares: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return, for each piece, the share of the bin that it lies in."""
-    of = np.searchsorted(edges, pieces[:-1], side="right") - 1
-    return np.asarray(np.bincount(of, weights=shares)[of])
 
 
 def _fading(
@@ -539,31 +522,6 @@ def left_out(size: EffectiveSize | None, guarantee: Guarantee, *, weighed: bool)
     return f"How many rows of a {unit} did not take part{cut} is not known: {own}."
 
 
-_FAILURE = Fraction(1, 10)  # of the delta of a fit, for all attributes
-
-
-def _failure_of(delta: float, names: Sequence[str]) -> float:
-    """Return the part of delta with which a rare value may be released; 0 without open levels."""
-    return float_down(exact(delta) * _FAILURE) if names else 0.0
-
-
-def delta_beside(delta: float, names: Sequence[str]) -> float:
-    """Return what failures leave of the delta of a fit."""
-    return float_down(exact(delta) - exact(_failure_of(delta, names)))
-
-
-def failures(delta: float, names: Sequence[str]) -> tuple[ApproximateEvent, ...]:
-    """Return the event that rare levels are charged by, beside all else; none without open ones."""
-    chance = _failure_of(delta, names)
-    return (ApproximateEvent(epsilon=0.0, delta=chance, label="rare levels"),) if names else ()
-
-
-def with_failure(spent: Guarantee, delta: float, names: Sequence[str]) -> Guarantee:
-    """Return what a fit guarantees at its whole delta, failures included."""
-    events = (*spent.events, *failures(delta, names))
-    return replace(spent, delta=delta, events=events) if names else spent
-
-
 def check_open(request: Request[Any]) -> None:
     """Refuse, before anything is charged, a fit that cannot find levels."""
     names, budget = request.opened, request.parameters.budget
@@ -575,29 +533,30 @@ def check_open(request: Request[Any]) -> None:
             "one, or declare the levels"
         )
     if budget is not None:
-        _check_shared(budget, request.delta, names)
+        _check_shared(budget, request)
     if request.family.budget(request).delta > request.delta_to_spend:
         family = type(request.parameters).__name__
         raise ParameterError(f"{family} cannot find open levels: declare them")
 
 
-def _check_shared(budget: Filter | Composition, delta: float, names: Sequence[str]) -> None:
+def _check_shared(budget: Filter | Composition, request: Request[Any]) -> None:
     """Refuse a shared budget that does not count failures."""
-    other = f"Filter(..., failure=...) with a failure of at least {_failure_of(delta, names):g}"
+    (failure,) = request.failures
+    other = f"Filter(..., failure=...) with a failure of at least {failure.delta:g}"
     if budget.charged_first:
         other = "one of a ledger in the currency 'zcdp', made with a delta and failure=..."
     refused = ParameterError(
-        f"the levels of {names[0]!r} are open, and a rare one may leave with a small probability, "
-        f"which this budget does not count: declare the levels, or use {other}"
+        f"the levels of {request.opened[0]!r} are open, and a rare one may leave with a small "
+        f"probability, which this budget does not count: declare the levels, or use {other}"
     )
     if isinstance(budget, Filter) and not budget.failure:
         raise refused
     with replacing(UnprovenError, by=refused):
-        budget.can_afford(*failures(delta, names))
+        budget.can_afford(failure)
 
 
 def release_levels(
-    session: Session, attributes: Sequence[OpenCategorical], plan: BudgetPlan, *, delta: float
+    session: Session, attributes: Sequence[OpenCategorical], plan: BudgetPlan, *, failure: float
 ) -> dict[str, tuple[str, ...]]:
     """Release the levels of attributes that declare none.
 
@@ -609,18 +568,15 @@ def release_levels(
         The attributes with open levels, at least one.
     plan : BudgetPlan
         States the cost of the levels of each attribute.
-    delta : float
-        The delta of the whole fit, above 0. A fixed share of it is the probability that rare values
-        are released.
+    failure : float
+        The probability, above 0, that rare values of any attribute are released.
 
     Returns
     -------
     dict of str to tuple of str
         The released levels of each attribute.
     """
-    names = [attribute.name for attribute in attributes]
-    each = float_down(exact(_failure_of(delta, names)) / len(names))
-    levels = {}
+    each, levels = float_down(exact(failure) / len(attributes)), {}
     for attribute, cost in zip(attributes, plan.costs(OPEN), strict=True):
         how = FrequentValues(Noise.worth(cost).scale, each, attribute.max_levels)
         levels[attribute.name] = tuple(session.measure(OccurringValues(attribute.name), how).value)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from missdp.accounting import FilterEvent, Guarantee, WeightsOfRows
 from missdp.accounting.events import ROW
 from missdp.accounting.units import counted_as_one
 from missdp.errors import DataError, replacing
-from missdp.inference.model import Draws, finite
+from missdp.inference.model import Draws
 from missdp.schema import Binning, OpenCategorical, Schema, Unit
 from missdp.schema.binning import BinSource
 from missdp.schema.modelled import Modelled
@@ -141,21 +141,24 @@ class Fitted(Record):
         the unit and the weight. If an account of a ledger paid for the fit, the schema names that
         account, so that another release charges it as well.
         """
-        named = {n: replace(b, release=b.release or self.release or "") for n, b in self._found()}
-        facts = self.with_unit(self.unbinned.with_bins({**self.bins, **named}))
+        facts = self.with_unit(self.unbinned.with_bins(self.bins | self.released_bins))
         account = str(self.ledger["budget"]).partition("/")[0] if self.ledger else ""
         return replace(facts, ledger=f"#{account}" if account else "")
 
-    def _found(self) -> Iterator[tuple[str, Binning]]:
-        """Yield the bins that a release found, by attribute."""
-        for name, binning in self.bins.items():
-            if binning.source is BinSource.RELEASE:
-                yield name, binning
+    @property
+    def released_bins(self) -> dict[str, Binning]:
+        """The bins that a release found, by attribute; they name the release."""
+        found = {n: b for n, b in self.bins.items() if b.source is BinSource.RELEASE}
+        return {n: replace(b, release=b.release or self.release or "") for n, b in found.items()}
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether rows were counted by a survey weight."""
+        return any(isinstance(c, WeightsOfRows) for c in self.guarantee.conditions)
 
     def _coheres(self) -> bool:
         known = self.parameters.get("missing") in STRATEGIES
-        found = self._results_fit() and self._kinds_fit() and self._tails_fit()
-        return known and found and self._size_fits()
+        return known and self._results_fit() and self._size_fits()
 
     def _results_fit(self) -> bool:
         """Whether levels and bins were found only where none are declared."""
@@ -163,27 +166,15 @@ class Fitted(Record):
         changed = {a.name for a, b in zip(self.schema, self.unbinned, strict=True) if a != b}
         return opened == self.levels.keys() and changed == self.bins.keys()
 
-    def _kinds_fit(self) -> bool:
-        names = self.modelled.kinds
-        shapes = {name: (len(names[name]),) for name in self.kinds if name in names}
-        shares = finite(self.kinds.values(), least=0.0)
-        some = all(table.any() for table in self.kinds.values())
-        return shares and some and shapes == {n: t.shape for n, t in self.kinds.items()}
-
-    def _tails_fit(self) -> bool:
-        shaped = all(a.ndim == 2 and a.shape[1] == 4 for a in self.tails.values())
-        return self.tails.keys() <= {*self.schema.names} and shaped and finite(self.tails.values())
-
     def _size_fits(self) -> bool:
         """Whether `size` is stated exactly where units or weights count unequally.
 
         Limits are stated only with a filter.
         """
         guarantee = self.guarantee
-        weighed = any(isinstance(c, WeightsOfRows) for c in guarantee.conditions)
         as_one = guarantee.max_rows == 1 or counted_as_one(guarantee.events)
         filtered = self.limits is None or isinstance(guarantee.events[0], FilterEvent)
-        return filtered and (self.size is None) == (as_one and not weighed)
+        return filtered and (self.size is None) == (as_one and not self.is_weighted)
 
     def text(self) -> bytes:
         """Return what the model's file holds."""

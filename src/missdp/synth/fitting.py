@@ -8,12 +8,10 @@ learn. `fit` then puts together what was released, and warns by it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from missdp.accounting import (
-    ApproximateEvent,
     Composition,
     Condition,
     CountedOutsideTheKernel,
@@ -24,13 +22,12 @@ from missdp.accounting import (
     RefusalsNotPrivate,
     RowFunctionsTested,
     RowsWithoutUnit,
-    SampledGaussianEvent,
     WeightsOfRows,
 )
 from missdp.accounting.budget import check_paid
 from missdp.errors import ParameterError, SchemaError, UnprovenError
 from missdp.progress import Progress
-from missdp.schema import Numeric, OpenCategorical, Schema
+from missdp.schema import Numeric, Schema
 from missdp.schema.layout import STEPS
 from missdp.schema.open_levels import at_most, open_attributes, with_levels
 from missdp.schema.schema import check_schema
@@ -41,8 +38,6 @@ from missdp.session.fit import FitPlan, OpenSession
 from missdp.session.fit import fit as fit_in_order
 from missdp.session.open_levels import OpenRows
 from missdp.sources import (
-    MarginalSource,
-    Reads,
     counting_engine,
     is_source,
     open_source,
@@ -53,7 +48,6 @@ from missdp.synth.coordinates import finely
 from missdp.synth.family import Learned, Request
 from missdp.synth.first_parts import (
     check_open,
-    failures,
     release_cuts,
     release_kinds,
     release_levels,
@@ -182,14 +176,14 @@ class _Fitting:
             epsilon=float(parameters.epsilon),
             delta=delta,
             cap=request.budget,
-            failures=failures(delta, request.opened),
+            failures=request.failures,
             trainings=request.trainings,
         )
         return self._fit_plan
 
     def remedy(self, shared: Filter | Composition, plan: FitPlan) -> str:
         """Say what helps if a shared budget does not cover the fit."""
-        return _remedy(shared, self.request.delta, plan.failures, plan.trainings)
+        return _remedy(shared, plan)
 
     def refuse_unread(self) -> None:
         """Refuse what `read` would refuse by public facts, before a ledger is charged."""
@@ -198,14 +192,12 @@ class _Fitting:
 
     def conditions(self) -> list[Condition]:
         """Return what the guarantee rests on, by public facts."""
-        parameters, facts = self.request.parameters, self._schema
-        assert facts is not None  # data without a schema have been refused
+        assert self._schema is not None  # data without a schema have been refused
         return fit_conditions(
-            facts,
+            self._schema,
+            self.request.parameters,
             self._undeclared,
-            parameters.random_state,
-            parameters.n_rows,
-            self.request.declared,
+            declared=self.request.declared,
             engine=self._engine,
             may_refuse=self._may_refuse,
         )
@@ -214,13 +206,12 @@ class _Fitting:
 
     def read(self) -> None:
         """Open the private rows, each of which is read by itself; refuse what cannot be counted."""
-        reads = self.request.family.reads
-        opened = () if self._schema is None else open_attributes(self._schema)
-        self._data, schema, self._frame, self._sums = _as_rows(self._data, self._schema, opened)
+        reads, opened = self.request.family.reads, self.request.opened
+        self._data, schema, self._frame, self._sums = _as_rows(self._data, self._schema)
         # The plan is made for as many levels as a fit may find; it finds later which these are.
-        public = at_most(schema) if opened and schema else schema
-        self._source = source = _open_data(self._data, public, reads)
-        self._schema = schema if opened and schema else source.schema
+        public = at_most(schema) if opened else schema
+        self._source = source = open_source(self._data, public, reads=reads)
+        self._schema = schema if opened else source.schema
         check_paid(self._schema.ledger, self.request.parameters.budget)
         self._declared = self._schema.without_ledger()
         _check_rows_alone(self._schema)
@@ -237,22 +228,23 @@ class _Fitting:
         self._synthesizer.adopt(None)
         self._find_levels(open_session)
         session = self._find_bins(open_session)
-        self._count_units_and_kinds(session)
-        return self.request.family.fit(session, self._budget_plan, self.request)
+        request, plan = self.request, self._budget_plan
+        self._size = release_sizes(session, plan, request.unit, request.weight)
+        self._kinds = release_kinds(session, request.modelled.kinds, plan)
+        return request.family.fit(session, plan, request)
 
     def _find_levels(self, open_session: OpenSession) -> None:
         """Find the levels of open attributes, and open the rows again with these."""
         request, facts = self.request, self._schema
-        if not request.opened:
+        if not request.opened or facts is None:
             return
-        assert facts is not None
         request.report("finding levels", 0.0)
         attributes = open_attributes(facts)
         failure = sum(event.delta for event in self._fit_plan.failures)
         session = open_session(OpenRows(tuple(attributes), self._data, failure))
-        self._levels = release_levels(session, attributes, self._budget_plan, delta=request.delta)
+        self._levels = release_levels(session, attributes, self._budget_plan, failure=failure)
         closed = with_levels(facts, self._levels)
-        self._source = _open_data(self._data, closed, request.family.reads)
+        self._source = open_source(self._data, closed, reads=request.family.reads)
         self.request = self.request.on_rows(closed, recodable(self._source))
         self._grid = with_search_grid(self.request.schema)
 
@@ -262,17 +254,18 @@ class _Fitting:
         schema, self._tails = request.schema, dict[str, Floats]()
         if offers(source, "paid_by"):
             source = source.paid_by(self._fit_plan.cap)  # type: ignore[attr-defined]
-        known: dict[str, Any] = {"declared_rows": self._rows, "unit_sums": self._sums}
-        if not any(map(is_pending, schema)):
-            if schema is not source.schema and recodable(source):
-                source = source.coded_as(schema)  # type: ignore[attr-defined]
-            return open_session(CountedRows.of(source, request.strategy, **known), limit)
-        source = source.coded_as(self._grid)  # type: ignore[attr-defined]
-        session = open_session(CountedRows.of(source, request.strategy, **known), limit)
+        pending = any(map(is_pending, schema))
+        if pending or (schema is not source.schema and recodable(source)):
+            source = source.coded_as(self._grid if pending else schema)  # type: ignore[attr-defined]
+        rows = CountedRows.of(
+            source, request.strategy, declared_rows=self._rows, unit_sums=self._sums
+        )
+        session = open_session(rows, limit)
+        if not pending:
+            return session
         request.report("finding bins", 0.0)
         schema, self._tails = release_cuts(session, self._grid, schema, self._budget_plan)
         self.request = request.with_schema(schema)
-        schema = self.request.schema
         cells = {
             a.name: a.encode_values(old.reach[0])
             for a, old in zip(schema, self._grid, strict=True)
@@ -280,12 +273,6 @@ class _Fitting:
         }
         fine = finely(schema)
         return session.on(Recoded(schema, cells, None if fine is schema else fine))
-
-    def _count_units_and_kinds(self, session: Session) -> None:
-        """Count how much units count together, and the kinds of missing values."""
-        request, plan = self.request, self._budget_plan
-        self._size = release_sizes(session, plan, request.unit, request.weight)
-        self._kinds = release_kinds(session, request.modelled.kinds, plan)
 
     # State
 
@@ -323,9 +310,7 @@ class _Fitting:
         )
 
 
-def _as_rows(
-    data: Any, schema: Schema | None, opened: Sequence[OpenCategorical]
-) -> tuple[Any, Schema | None, FrameKind, Ints | None]:
+def _as_rows(data: Any, schema: Schema | None) -> tuple[Any, Schema, FrameKind, Ints | None]:
     """Return the data, a schema of rows by themselves, the kind of frame, and sums of units.
 
     With a unit, at most ``max_rows`` rows of each unit are chosen. The last value has how much each
@@ -346,16 +331,16 @@ def _as_rows(
         raise SchemaError(
             "a schema is needed: pass fit(data, schema=...), or read the data with Table.read"
         )
-    opened = opened or (open_attributes(data.schema) if coded else ())
+    opened = open_attributes(known) or (open_attributes(data.schema) if coded else ())
     if opened and coded:
         raise SchemaError(
             f"the levels of {opened[0].name!r} are open, and are found in rows as they come: pass "
             "a frame, a DuckDB relation or the path of a file, with schema=..."
         )
     if coded:
-        return data, schema, data.kind if isinstance(data, Table) else "pandas", None
+        return data, known, data.kind if isinstance(data, Table) else "pandas", None
     again = bool(opened) and engine_of(data) is None
-    return (Rows.of(data, known) if again else data), schema, frame_kind(data), None
+    return (Rows.of(data, known) if again else data), known, frame_kind(data), None
 
 
 def check_unit(request: Request[Any]) -> int:
@@ -392,11 +377,6 @@ def check_unit(request: Request[Any]) -> int:
     return STEPS if request.declared is not None and request.declared.weighs else 1
 
 
-def _open_data(data: Any, schema: Schema | None, reads: Reads) -> MarginalSource:
-    """Return a source for any input, as a family reads it."""
-    return open_source(data, data.schema if schema is None else schema, reads=reads)
-
-
 def _check_rows_alone(facts: Schema) -> None:
     """Raise SchemaError if rows that are to be counted still belong to units, or have weights."""
     if facts.of_rows is not facts:
@@ -406,35 +386,31 @@ def _check_rows_alone(facts: Schema) -> None:
         )
 
 
-def _remedy(
-    budget: Filter | Composition,
-    delta: float,
-    rare: Sequence[ApproximateEvent],
-    trainings: Sequence[SampledGaussianEvent],
-) -> str:
+def _remedy(shared: Filter | Composition, plan: FitPlan) -> str:
     """Return the remedy for a budget that a fit does not fit into."""
-    if isinstance(budget, Composition):
+    delta, rare = plan.delta, plan.failures
+    if isinstance(shared, Composition):
         return (
             "Plan the fit in advance: Composition([*model.planned_events(schema), ...], epsilon, "
             "delta), with the model and the schema that are fitted"
         )
-    if trainings:
+    if plan.trainings:
         return (
             "A Filter, such as the budget of a ledger, charges each step of a training as if it "
             "read every row. Use Composition(model.planned_events(schema), epsilon, delta), or a "
             "family that measures marginals, such as AllPairs"
         )
-    if rare and not budget.can_afford(*rare):
+    if rare and not shared.can_afford(*rare):
         return (
             f"A rare level may leave with probability {rare[0].delta:g}, so that the fit may fail: "
             "use a budget with a larger failure=..., or declare the levels"
         )
-    if budget.delta == 0 < delta:
+    if shared.delta == 0 < delta:
         return (
             f"This fit needs a delta of {delta:g}, and the budget has none: give it a larger one, "
             "or fit with delta=0, as AIM, MST and PrivBayes can"
         )
-    if delta == 0 < budget.delta and isinstance(budget, Filter) and budget.cost.currency != "pure":
+    if delta == 0 < shared.delta and isinstance(shared, Filter) and shared.cost.currency != "pure":
         return (
             "This fit is pure, and pure epsilons cost much in another measure: use "
             "Filter(..., measure='pure'), or fit with a delta above 0"
@@ -444,13 +420,12 @@ def _remedy(
 
 def fit_conditions(
     schema: Schema,
+    parameters: Synthesizer,
     undeclared: str,
-    random_state: int | None,
-    n_rows: int | Literal["noisy"],
-    declared: Schema | None = None,
     *,
-    engine: str = "",
-    may_refuse: bool = False,
+    declared: Schema | None,
+    engine: str,
+    may_refuse: bool,
 ) -> list[Condition]:
     """Return the conditions of a fit's guarantee.
 
@@ -458,17 +433,16 @@ def fit_conditions(
     ----------
     schema : Schema
         Public facts about the rows.
+    parameters : Synthesizer
+        Only its parameters are read. That the noise is seeded is a condition, and so is a declared
+        number of rows.
     undeclared : {"refuse", "accept"}
         See `domain_conditions`.
-    random_state : int or None
-        A number is a condition: the noise is seeded.
-    n_rows : int or "noisy"
-        A number is a condition: it is public.
-    declared : Schema, optional
+    declared : Schema or None
         The declared schema, with its unit and its weight.
     engine : str
         The engine that counts rows in place of the kernel; empty if the kernel counts.
-    may_refuse : bool, default False
+    may_refuse : bool
         Whether what rows are read from may be refused for what is in a row, as CSV files are.
 
     Returns
@@ -483,10 +457,10 @@ def fit_conditions(
     refuses_rows = unit is not None and unit.if_missing == "refuse"
     if may_refuse or refuses_rows or any(attribute.refuses for attribute in schema):
         conditions.append(RefusalsNotPrivate())
-    if random_state is not None:
+    if parameters.random_state is not None:
         conditions.append(ExplicitSeed())
-    if is_declared(n_rows):
-        conditions.append(DeclaredRowCount(n=int(n_rows)))
+    if is_declared(parameters.n_rows):
+        conditions.append(DeclaredRowCount(n=int(parameters.n_rows)))
     if unit is not None and unit.if_missing == "own_unit":
         conditions.append(RowsWithoutUnit(unit.column))
     if weight is not None:

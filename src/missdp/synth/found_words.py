@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from missdp.inference.marginals import NoisyMarginals
-from missdp.schema import Date, Numeric
-from missdp.schema.binning import BinSource
+from missdp.schema import AnyAttribute, Date, Numeric
 from missdp.synth.fitted import Fitted
 from missdp.synth.learn_pairs import PairRelease
 
@@ -26,11 +25,7 @@ def found_in_words(fitted: Fitted) -> Iterator[str]:
     str
     """
     sizes = {
-        "Bins": {
-            name: fitted.schema[name].size
-            for name, bins in fitted.bins.items()
-            if bins.source is BinSource.RELEASE
-        },
+        "Bins": {name: fitted.schema[name].size for name in fitted.released_bins},
         "Levels": {name: len(levels) for name, levels in _levels(fitted)},
     }
     for what, by_name in sizes.items():
@@ -61,25 +56,20 @@ def doubts_in_words(fitted: Fitted) -> Iterator[str]:
             )
     for name, rate in missing_rates(fitted).items():
         if rate > MAX_MISSING:
+            facts = _what_to_check(fitted.modelled.schema[name])
             yield (
                 f"by what was released, {rate:.0%} of the cells of {name!r} are missing. If that "
-                f"is not expected, check {_CHECKS[type_of(fitted, name)]} in the schema."
+                f"is not expected, check {facts} in the schema."
             )
 
 
-_CHECKS = {
-    "date": "its bounds and its format",
-    "number": "its bounds, and decimal in [file],",
-    "levels": "its levels and its codes of missing cells",
-}
-
-
-def type_of(fitted: Fitted, name: str) -> str:
-    """Return whether an attribute has dates, numbers or levels."""
-    attribute = fitted.modelled.schema[name]
+def _what_to_check(attribute: AnyAttribute) -> str:
+    """Return which facts of the schema decide whether a cell can be read."""
     if isinstance(attribute, Date):
-        return "date"
-    return "number" if isinstance(attribute, Numeric) else "levels"
+        return "its bounds and its format"
+    if isinstance(attribute, Numeric):
+        return "its bounds, and decimal in [file],"
+    return "its levels and its codes of missing cells"
 
 
 def missing_rates(fitted: Fitted) -> dict[str, float]:

@@ -6,9 +6,8 @@ by these marginals, and what is released of filled rows costs what it costs of a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,10 @@ from missdp.schema import AnyAttribute, Numeric
 from missdp.session import Marginal, Noise, Session
 from missdp.sources.filling import MarginallyFilledRow
 from missdp.synth.parameters import check_share
-from missdp.synth.split import Gate, Part
+from missdp.synth.split import Part
+
+if TYPE_CHECKING:
+    from missdp.synth.family import Request
 
 Imputer: TypeAlias = Literal["marginal", "random", "mean"]
 
@@ -36,26 +38,25 @@ def check_imputation(parameters: Any) -> None:
     check_share(parameters, "imputer_share")
 
 
-def imputation_parts(gates: Sequence[Gate], imputer: Imputer, share: float) -> list[Part]:
+def imputation_parts(request: Request[Any]) -> list[Part]:
     """Return the part of a budget that `impute` spends, if it releases anything; public.
 
     Parameters
     ----------
-    gates : sequence of Gate
-        Required attributes of the marginal of each attribute that is filled.
-    imputer : {"random", "marginal", "mean"}
-        How cells are filled.
-    share : float
-        Share of the budget.
+    request : Request
+        Has ``imputer`` and ``imputer_share`` among its parameters.
 
     Returns
     -------
     list of Part
-        One part, or none.
+        One part, or none. Its releases are the marginals of all attributes that are filled.
     """
-    if imputer == "random" or not gates:
+    parameters = request.parameters
+    filled = request.modelled.schema.nullable if request.strategy.fills else ()
+    if parameters.imputer == "random" or not filled:
         return []
-    return [Part(IMPUTATION, share, tuple(gates))]
+    gates = tuple(request.observed_gate((name,)) for name in filled)
+    return [Part(IMPUTATION, parameters.imputer_share, gates)]
 
 
 def impute(session: Session, imputer: Imputer = "marginal", *, cost: Cost) -> Session:

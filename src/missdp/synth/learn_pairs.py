@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, Literal
 
@@ -195,7 +195,7 @@ def _plan_products(
     marginals: NoisyMarginals,
     cost: Cost,
     *,
-    clip: float | Literal["auto"] = "auto",
+    clip: float | Literal["auto"],
     numbers: Sequence[Coordinate | None] = (),
 ) -> RowProducts:
     """Return the blocks of rows, and where their vectors are clipped; from released values."""
@@ -441,19 +441,8 @@ class PairRelease(Record):
             return known.tables()
         sizes, blocks, rows = known.sizes, self.blocks, known.rows
         back = [_back(block, size) for block, size in zip(blocks, sizes, strict=True)]
-        stds = known.std / rows, released.single_std / rows
         margins = [
-            _refined(m, (single / rows + lost)[: block.shape[1]], b, block, stds, size, number)
-            for m, single, lost, b, block, size, number in zip(
-                known.margins,
-                self._single,
-                taken.single[: len(blocks)],
-                back,
-                blocks,
-                sizes,
-                known.numbers,
-                strict=True,
-            )
+            self._refined(a, taken.single[a], block, back[a]) for a, block in enumerate(blocks)
         ]
         means = [block.T @ margin for block, margin in zip(blocks, margins, strict=True)]
         # Of what margins do not tell: the part of `back` that goes through the mask is in them.
@@ -583,6 +572,18 @@ class PairRelease(Record):
         )
         return replace(self, marginals=marginals, products=moved)
 
+    def _refined(self, a: int, lost: Floats, block: Floats, back: Floats) -> Floats:
+        """Put a one-way margin and the mean of blocks together, by their inverse variances."""
+        known, released, one_way = self.marginals, self.products, self.marginals.margins[a]
+        if released is None or len(one_way) == 1:
+            return np.ones(1)
+        mean = (self._single[a] / known.rows + lost)[: block.shape[1]]
+        again = one_way + back @ (mean - block.T @ one_way)
+        raw = one_way - (one_way.sum() - 1) / len(one_way)
+        first, second = ((std / known.rows) ** 2 for std in (known.std, released.single_std))
+        parts = (raw, np.full(len(raw), first)), (again, second * np.square(back).sum(axis=1))
+        return combined_margin(parts, known.sizes[a], number=known.numbers[a])
+
     @property
     def _single(self) -> list[Floats]:
         return [] if self.products is None else list(self.products.single.values())
@@ -594,25 +595,6 @@ class PairRelease(Record):
             return {}
         place = {name: i for i, name in enumerate(self.products.blocks)}
         return {(place[a], place[b]): t for (a, b), t in self.products.pairs.items()}
-
-
-def _refined(
-    one_way: Floats,
-    mean: Floats,
-    back: Floats,
-    block: Floats,
-    stds: tuple[float, float],
-    size: int,
-    number: bool,
-) -> Floats:
-    """Put the one-way margin and the mean of blocks together, by their inverse variances."""
-    if len(one_way) == 1:
-        return np.ones(1)
-    again = one_way + back @ (mean - block.T @ one_way)
-    raw = one_way - (one_way.sum() - 1) / len(one_way)
-    known = raw, np.full(len(raw), stds[0] ** 2)
-    refined = again, stds[1] ** 2 * np.square(back).sum(axis=1)
-    return combined_margin([known, refined], size, number=number)
 
 
 def fit_pairs(
@@ -646,20 +628,19 @@ def fit_pairs(
     selective, rounds = facts.selective, release.rounds if facts.selective else 0
     plain, together = release, dict[Clique, Floats]()
     tables, n = release.guessed(), rows_enough(_ROWS, known=release.rows)
-    smoothed = _Smoothed.of(complete(tables, facts, rng=rng, rounds=rounds), facts)
+    known, smoothing = _smoothed(complete(tables, facts, rng=rng, rounds=rounds), facts)
     move = math.inf
     for turn in range(1, release.turns + 1):
-        known = smoothed.known
         law = fit_heads(
             known.margins,
             known.pairs,
             known.variances,
             rng=rng,
-            allowed=smoothed.allowed,
+            allowed=smoothing.allowed(facts.allowed),
             order=order,
             together=together,
             ridge=release.ridge,
-            strengths=smoothed.strengths,
+            strengths=smoothing.strengths,
         )
         rows = law.sample(n, rng)
         holes, before = known.masks.draw(rows, rng), tables.tables
@@ -669,7 +650,7 @@ def fit_pairs(
         some = rows[: rows_enough(n, attributes=len(sizes))]
         known = complete_by(tables, facts, some, start=known.masks if selective else None)
         numbers = numbers_of(release, taken, known, rows, holes)
-        smoothed = _Smoothed.of(known, facts, numbers)
+        known, smoothing = _smoothed(known, facts, numbers)
         together = release.marginals.of_several(known.masks, rows)
         # Where clipping took much from most rows, as it does with few attributes, putting it back
         # takes more turns: stopped too early, all tables would be biased the same way.
@@ -677,46 +658,28 @@ def fit_pairs(
         if turn >= _TURNS and (move <= _STILL or move > _NEARER * last):
             break
     more = law.sample(max(0, _TARGET_ROWS - len(rows)), rng)
-    wanted = targets(smoothed.known, np.concatenate([rows, more])) | together
+    wanted = targets(known, np.concatenate([rows, more])) | together
     return PairModel(release.levels, law, wanted, known.masks, release.rows)
 
 
-@dataclass(frozen=True, eq=False)
-class _Smoothed:
-    """Completed tables with noise smoothed out, to which a model of rows is fitted.
+def _smoothed(
+    known: Completed, facts: ModelFacts, numbers: Numbers | None = None
+) -> tuple[Completed, Smoothing]:
+    """Return tables with posterior means in place of noisy ones where these are smooth.
 
-    * ``known``: With posterior means in place of noisy tables where these are smooth.
-    * ``strengths``: Of all other pairs, the variance of dependence, see `Smoothing`.
-    * ``allowed``: Which cells of pairs are possible.
+    With them comes the smoothing, which says how strong all other pairs depend on each other.
     """
-
-    known: Completed
-    strengths: Mapping[Pair, float]
-    allowed: Mapping[Pair, NDArray[np.bool_]]
-
-    @classmethod
-    def of(
-        cls,
-        known: Completed,
-        facts: ModelFacts,
-        numbers: Numbers | None = None,
-    ) -> _Smoothed:
-        found = Smoothing.of(
-            known.margins,
-            known.pairs,
-            known.variances,
-            facts.ordered,
-            rows=known.n_rows,
-            flat=False,
-            numbers=numbers,
-        )
-        better = replace(
-            known,
-            margins=found.margins,
-            pairs=found.means(),
-            variances=found.remaining_variance,
-        )
-        return cls(better, found.strengths, found.allowed(facts.allowed))
+    found = Smoothing.of(
+        known.margins,
+        known.pairs,
+        known.variances,
+        facts.ordered,
+        rows=known.n_rows,
+        flat=False,
+        numbers=numbers,
+    )
+    pairs, variances = found.means(), found.remaining_variance
+    return replace(known, margins=found.margins, pairs=pairs, variances=variances), found
 
 
 def numbers_of(
@@ -749,5 +712,4 @@ def numbers_of(
     if moments is None:
         return None
     levels = {a: number.levels for a, number in release.numbered.items()}
-    mean, inside = ({a: found[k] for a, found in levels.items()} for k in (0, 1))
-    return complete_numbers(moments, mean, inside, known.margins, rows, holes, known.masks)
+    return complete_numbers(moments, levels, known.margins, rows, holes, known.masks)

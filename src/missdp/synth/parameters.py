@@ -28,14 +28,9 @@ def is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def _is_noisy(n_rows: Any) -> TypeGuard[str]:
-    """Whether the number of rows is to be released."""
-    return isinstance(n_rows, str) and n_rows == "noisy"
-
-
 def is_declared(n_rows: str | int) -> TypeGuard[int]:
-    """Whether the number of rows was declared public."""
-    return not _is_noisy(n_rows)
+    """Whether the number of rows was declared public, and is not to be released."""
+    return not (isinstance(n_rows, str) and n_rows == "noisy")
 
 
 def chosen_delta(delta: float | None, n_rows: str | int) -> float:
@@ -99,7 +94,7 @@ def check_parameters(parameters: Synthesizer) -> Mapping[str, Any]:
         raise ParameterError("cuts must be 'private' or 'equal'")
     _check_budget(parameters)
     declared = parameters.n_rows
-    if not (is_whole(declared) and 1 <= declared <= _MOST_ROWS) and not _is_noisy(declared):
+    if is_declared(declared) and not (is_whole(declared) and 1 <= declared <= _MOST_ROWS):
         raise ParameterError("n_rows must be 'noisy' or a whole number from 1 to 2**53")
     if parameters.random_state is not None:
         _check_seed(parameters.random_state)
@@ -112,10 +107,8 @@ def check_parameters(parameters: Synthesizer) -> Mapping[str, Any]:
 
 
 def _check_budget(parameters: Synthesizer) -> None:
-    for name in ("epsilon", "delta"):
+    for name in ("epsilon",) if parameters.delta is None else ("epsilon", "delta"):
         value = getattr(parameters, name)
-        if name == "delta" and value is None:
-            continue
         if not is_number(value):
             raise ParameterError(f"{name} must be a number, not {type(value).__name__}")
         if value != value:

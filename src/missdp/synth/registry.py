@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import is_dataclass
 from importlib.metadata import EntryPoint, entry_points
 from itertools import combinations
@@ -114,22 +113,10 @@ def load(path: str | Path) -> Synthesizer:
     >>> type(missdp.load(path)).__name__
     'PrivBayes'
     """
-    place = Path(path)
-    if not os.path.exists(place):
-        raise DataError(f"there is no model file {str(path)!r}")
-    return opened_model(read_document(place), place)
-
-
-def opened_model(document: Mapping[str, Any], path: Path) -> Synthesizer:
-    """Return the model of a parsed file, whatever its family."""
-    return _class_named(document["family"]).opened(document, path)
-
-
-def _class_named(family: str) -> type[Synthesizer]:
-    homes = _homes()
+    document, homes = read_document(Path(path)), _homes()
     for name, point in homes.items():
-        if point.attr == family:
-            return synthesizer_named(name)
+        if point.attr == document["family"]:
+            return synthesizer_named(name).opened(document, Path(path))
     # Not quoted: what was given for a model could be anyone's file.
     known = ", ".join(point.attr for point in homes.values())
     raise DataError(f"the model is of a family that is not installed; there are {known}")

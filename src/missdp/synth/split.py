@@ -154,7 +154,9 @@ class Spending:
             self._share = limits.structure.largest_share
         self._limits: dict[Place, Fraction] = defaultdict(Fraction)
         for event in limits.events:
-            self._limits[self._part_of_cap(event)] += exact(event.cost.amount)
+            labelled = event.label in (_SELECTIONS, _CHOSEN)
+            place = event.label if labelled else event.gate or _EVERY
+            self._limits[place] += exact(event.cost.amount)
         self._spent: dict[Place, Fraction] = defaultdict(Fraction)
         self._alone: dict[Gate, Fraction] = defaultdict(Fraction)
 
@@ -167,58 +169,50 @@ class Spending:
             )
 
     def fits(self, event: Event) -> bool:
-        """Count a release, if its part has room for it."""
-        cost = self._total.price(event)
-        part = self._part(event)
-        most = self._limits[part] * exact(_ROUNDED) - self._spent[part]
-        if isinstance(part, frozenset) and cost > most:
-            over = min(cost, cost - max(Fraction(0), most))
-            self._spent[part] += cost - over
+        """Count a release, and return whether its part had room for it."""
+        cost, place = self._total.price(event), self._place(event)
+        member = self._member(event.gate or Gate())
+        if isinstance(place, frozenset):
+            inside = min(cost, max(Fraction(0), self._left(place)))
+            self._spent[place] += inside
             # What reads rows observed on a set of the family may count as one of the chosen.
-            part, cost = (_EVERY if self._member(part) is None else _CHOSEN), over
-        elif part == _EVERY and cost > most and Gate() in self._among:
-            part = _CHOSEN  # which reads every row
-        self._spent[part] += cost
-        if part == _CHOSEN:
-            self._alone[self._member(event.gate or Gate()) or Gate()] += cost
-        return self._within(part)
+            cost, place = cost - inside, _EVERY if member is None else _CHOSEN
+        elif place == _EVERY and cost > self._left(_EVERY) and Gate() in self._among:
+            place = _CHOSEN  # which reads every row
+        self._spent[place] += cost
+        if place == _CHOSEN:
+            self._alone[member or Gate()] += cost
+        return self._within()
 
-    def _within(self, part: Place) -> bool:
-        spent, limits = self._spent, self._limits
-        if part != _CHOSEN and spent[part] > limits[part] * exact(_ROUNDED):
-            return False
-        together = (_EVERY, _SELECTIONS, _CHOSEN)
-        if sum(spent[p] for p in together) > sum(limits[p] for p in together) * exact(_ROUNDED):
-            return False
-        most = exact(self._share) * limits[_CHOSEN] * exact(_ROUNDED)
+    def _left(self, place: Place) -> Fraction:
+        """Return what a part has left."""
+        return self._limits[place] * exact(_ROUNDED) - self._spent[place]
+
+    def _within(self) -> bool:
+        """Whether nothing exceeds its cap; what was chosen may spend what the first two leave."""
+        left = [self._left(place) for place in (_EVERY, _SELECTIONS, _CHOSEN)]
+        most = exact(self._share) * self._limits[_CHOSEN] * exact(_ROUNDED)
         alone = self._alone.items() if self._share < 1 else ()
-        return all(cost <= most * self._among[member] for member, cost in alone)
+        shared = all(cost <= most * self._among[member] for member, cost in alone)
+        return shared and min(*left[:2], sum(left)) >= 0
 
     def _member(self, gate: Gate) -> Gate | None:
         """Return the set of the family that a release behind the gate is counted as, if any."""
-        if gate in self._among:
-            return gate
         inside = (known for known in self._among if known <= gate)
         return max(inside, key=lambda known: (len(known), sorted(known)), default=None)
 
-    def _part_of_cap(self, event: Event) -> Place:
-        if event.label == ChosenGates.chosen:
-            return _CHOSEN
-        if event.label == ChosenGates.selections:
-            return _SELECTIONS
-        return event.gate or _EVERY
-
-    def _part(self, event: Event) -> Place:
+    def _place(self, event: Event) -> Place:
         """Return the part that an event is charged to."""
-        if self._among and isinstance(event, SelectionEvent):
-            return _SELECTIONS
         gate = event.gate or Gate()
-        if gate in self._limits and (not self._among or _is_single(event, gate)):
+        if not self._among:
+            wider = [p for p in self._limits if isinstance(p, frozenset) and p <= gate]
+            return gate if gate in wider else min(wider, key=sorted, default=_EVERY)
+        if isinstance(event, SelectionEvent):
+            return _SELECTIONS
+        if gate in self._limits and _is_single(event, gate):
             return gate
-        if self._member(gate):  # of the empty set, only what every row leaves no room for
-            return _CHOSEN
-        wider = [p for p in self._limits if isinstance(p, frozenset) and p <= gate]
-        return min(wider, key=sorted) if wider and not self._among else _EVERY
+        # Of the empty set, only what every row leaves no room for.
+        return _CHOSEN if self._member(gate) else _EVERY
 
 
 def limit_of(limits: BudgetLimits | None) -> Callable[[Event], None] | None:
@@ -231,7 +225,7 @@ def limit_of(limits: BudgetLimits | None) -> Callable[[Event], None] | None:
 
 
 Place: TypeAlias = Gate | str
-_EVERY, _SELECTIONS, _CHOSEN = "every row", "selections", "chosen"
+_EVERY, _SELECTIONS, _CHOSEN = "every row", ChosenGates.selections, ChosenGates.chosen
 
 
 def _is_single(event: Event, gate: Gate) -> bool:
@@ -358,49 +352,38 @@ class BudgetPlan:
             return self._reserved(chosen) if chosen.reserved and all(chosen.gates) else None
         if (chosen and len(chosen.gates) > _MOST_MARGINALS) or self._leaves_more_than_told():
             return None
-        fixed, selections = defaultdict[Gate, float](float), 0.0
-        for part in self.parts if chosen is None else self.parts[:-1]:
-            if chosen and part.kind == "selections":
-                selections += self._amounts[part.name]
-                continue
+        amounts, rest = defaultdict[Place, float](float), None if chosen else last.gates[-1]
+        for part in self.parts[:-1] if chosen else self.parts:
             for gate, share in zip(part.gates, part.shares, strict=True):
-                fixed[gate] += self._amounts[part.name] * share
-        if chosen:
-            return self._with_chosen(fixed, selections, chosen)
-        rest = last.gates[-1]
-        del fixed[rest]
-        events = [self._cap(cost, gate, _label(gate)) for gate, cost in fixed.items() if cost > 0]
-        left = difference(self.total.amount, *(e.cost.amount for e in events), up=True)
-        if left <= 0 or not (rest or any(event.gate for event in events)):
+                place = _SELECTIONS if chosen and part.kind == "selections" else gate
+                amounts[place] += self._amounts[part.name] * share
+        events = [self._cap(a, place) for place, a in amounts.items() if a > 0 and place != rest]
+        known = [event.cost.amount for event in events]
+        left = difference(self.total.amount, *known, up=rest is not None)
+        if left <= 0:
             return None
-        events.append(self._cap(left, rest, _label(rest)))
-        return BudgetLimits.of(self.total, events, FixedGates())
+        if rest is None:
+            return self._with_chosen(events, left, last)
+        events.append(self._cap(left, rest))
+        gated = any(event.gate for event in events)
+        return BudgetLimits.of(self.total, events, FixedGates()) if gated else None
 
     def _with_chosen(
-        self, fixed: dict[Gate, float], selections: float, chosen: Part
-    ) -> BudgetLimits | None:
-        events = [self._cap(cost, gate, _label(gate)) for gate, cost in fixed.items() if cost > 0]
-        if selections:
-            events.append(self._cap(selections, EVERY_ROW, ChosenGates.selections))
-        rest = difference(self.total.amount, *(event.cost.amount for event in events))
-        if rest <= 0:
-            return None
+        self, events: Sequence[FilterEvent], left: float, chosen: Part
+    ) -> BudgetLimits:
         largest = min(1.0, chosen.largest)
-        if largest < 1 and _costs_less(self.total, largest * rest):
+        if largest < 1 and _costs_less(self.total, largest * left):
             largest = 1.0
         smallest = min(chosen.gates, key=lambda gate: (len(gate), sorted(gate)))
-        among = tuple(tuple(gate) for gate in chosen.gates)
-        events.append(self._cap(rest, smallest, ChosenGates.chosen))
-        structure = ChosenGates(among=among, largest_share=largest)
-        return BudgetLimits.of(self.total, events, structure)
+        structure = ChosenGates(among=tuple(map(tuple, chosen.gates)), largest_share=largest)
+        cap = self._cap(left, smallest, _CHOSEN)
+        return BudgetLimits.of(self.total, (*events, cap), structure)
 
     def _reserved(self, part: Part) -> BudgetLimits:
         """Return the caps of pure releases, each behind an attribute that the data chose."""
-        amount, names = (
-            self._amounts[part.name],
-            tuple(name for gate in part.gates for name in gate),
-        )
-        rest = self._cap(difference(self.total.amount, amount, up=True), EVERY_ROW, "every row")
+        names = tuple(name for gate in part.gates for name in gate)
+        amount = difference(self.total.amount, self._amounts[part.name], up=True)
+        rest = self._cap(amount, EVERY_ROW)
         behind = difference(self.total.amount, rest.cost.amount)
         events = (rest, self._cap(behind, Gate(names[:1]), part.name))
         structure = DataChosenGates(attributes=names, smallest=1)
@@ -420,13 +403,13 @@ class BudgetPlan:
         )
         return _costs_less(self.total, *gated)
 
-    def _cap(self, amount: float, gate: Gate, label: str) -> FilterEvent:
+    def _cap(self, amount: float, place: Place, label: str = "") -> FilterEvent:
+        """Return the cap of what is charged to a place."""
         capacity = replace(self.total, amount=amount).event()
-        return FilterEvent(capacity=capacity, gate=gate or None, label=label)
-
-
-def _label(gate: Gate) -> str:
-    return "fixed in advance" if gate else "every row"
+        if isinstance(place, str):
+            return FilterEvent(capacity=capacity, label=place)
+        label = label or ("fixed in advance" if place else _EVERY)
+        return FilterEvent(capacity=capacity, gate=place or None, label=label)
 
 
 def _check(part: Part, cost: Cost, steps: int) -> None:
@@ -483,18 +466,14 @@ def ground_truth_parts(
     if guarantee.unit != ROW:
         return guarantee, None
     whole, *rest = guarantee.events or (None,)
-    if rest:
-        trained = all(isinstance(event, SampledGaussianEvent) for event in rest)
-        capped = limits is not None and isinstance(whole, FilterEvent) and limits.cover(whole)
-        if not (trained and capped):
-            return guarantee, None
-        return with_trainings(guarantee, limits, rest, training_gate)
     if not isinstance(whole, FilterEvent):
         return guarantee, None
-    reserved = limits is None or isinstance(limits.structure, DataChosenGates)  # then in the log
-    if limits is not None and not reserved and limits.cover(whole):
-        return of_parts(guarantee, limits)
-    if whole.cost.currency != "pure":
+    # Parts that are reserved are in the log.
+    known = limits is not None and not isinstance(limits.structure, DataChosenGates)
+    trained = all(isinstance(event, SampledGaussianEvent) for event in rest)
+    if limits is not None and known and trained and limits.cover(whole):
+        return of_parts(guarantee, limits, rest, training_gate)
+    if rest or whole.cost.currency != "pure":
         return guarantee, None
     gated, chosen = _gated(whole, strategy)
     names = modelled.schema.names
@@ -505,20 +484,17 @@ def ground_truth_parts(
     return replace(guarantee, events=_with_the_rest(whole.cost.amount, gated)), structure
 
 
-def of_parts(guarantee: Guarantee, limits: BudgetLimits | None) -> Parts:
-    """Return the guarantee of a whole fit as that of its parts, if their caps are known."""
-    if limits is None:
-        return guarantee, None
-    return _of_parts(guarantee, limits.events), limits.structure
-
-
-def with_trainings(
-    guarantee: Guarantee, limits: BudgetLimits | None, trainings: Sequence[Event], gate: Gate
+def of_parts(
+    guarantee: Guarantee,
+    limits: BudgetLimits | None,
+    trainings: Sequence[Event] = (),
+    gate: Gate = EVERY_ROW,
 ) -> Parts:
     """Return the guarantee of a fit as that of the caps of its parts and of its trainings.
 
-    Caps and trainings were fixed in advance, and so were their required attributes. Given the mask
-    of a row, the fit is a composition of the parts whose required attributes are observed.
+    Caps and trainings were fixed in advance, and so were the required attributes of trainings.
+    Given the mask of a row, the fit is a composition of the parts whose required attributes are
+    observed.
 
     Parameters
     ----------
@@ -527,7 +503,7 @@ def with_trainings(
     limits : BudgetLimits or None
         The caps of the parts that are released before the trainings. With None nothing is
         amplified.
-    trainings : sequence of Event
+    trainings : sequence of Event, default ()
         The trainings of the fit, as they were charged.
     gate : frozenset of str
         Attributes that a row must have observed for a training to read it.
@@ -536,16 +512,12 @@ def with_trainings(
     -------
     Parts
     """
-    if limits is None or not isinstance(limits.structure, FixedGates):
+    if limits is None or (trainings and not isinstance(limits.structure, FixedGates)):
         return guarantee, None
-    behind = tuple(replace(event, gate=gate or None) for event in trainings)
-    return _of_parts(guarantee, (*limits.events, *behind)), limits.structure
-
-
-def _of_parts(guarantee: Guarantee, events: tuple[Event, ...]) -> Guarantee:
-    """Return a guarantee by its parts, which rounding makes a little more than the whole."""
-    parts = Guarantee.from_events(events, delta=guarantee.delta)
-    return replace(guarantee, epsilon=max(guarantee.epsilon, parts.epsilon), events=events)
+    events = (*limits.events, *(replace(event, gate=gate or None) for event in trainings))
+    parts = Guarantee.from_events(events, delta=guarantee.delta)  # by rounding, a little more
+    epsilon = max(guarantee.epsilon, parts.epsilon)
+    return replace(guarantee, epsilon=epsilon, events=events), limits.structure
 
 
 def _gated(whole: FilterEvent, strategy: Strategy) -> tuple[list[FilterEvent], bool]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from missdp.errors import DataError, ParameterError
+from missdp.errors import ParameterError
 from missdp.inference.heads import Pair
 from missdp.inference.marginals import NoisyMarginals
 from missdp.session import Marginal, Merged, Noise, Session, Total
@@ -42,10 +42,8 @@ def one_way_parts(request: Request[Any], share: float, *, count_share: float) ->
     -------
     list of Part
     """
-    p = request.parameters
-    parts = imputation_parts(request.filled_gates(), p.imputer, p.imputer_share)
-    parts += [Part(ROWS, count_share)] if count_share else []
-    return [*parts, Part(MARGINS, share, request.single_gates())]
+    count = [Part(ROWS, count_share)] if count_share else []
+    return [*imputation_parts(request), *count, Part(MARGINS, share, request.single_gates())]
 
 
 def release_row_count(session: Session, plan: BudgetPlan, request: Request[Any]) -> Total | None:
@@ -176,20 +174,37 @@ def release_masks(
     return {p: bare.measure(m, noise).value.astype(np.float64) for p, m in named.items()}, noise.std
 
 
-def check_levels(fitted: Fitted) -> None:
-    """Refuse a ``RowModel`` whose levels are not those of the schema: its file was edited."""
-    sizes = [len(level.groups) for level in fitted.model.levels]
-    if sizes != [attribute.size for attribute in fitted.modelled.schema]:
-        raise DataError("the levels of the model are not those of its schema")
+def counted(session: Session, total: Total, count: Total | None) -> tuple[Total, Total | None]:
+    """Return the number of all rows, and of complete ones if they alone were counted.
+
+    Parameters
+    ----------
+    session : Session
+        Says which rows it counts.
+    total : Total
+        The number of rows that marginals count.
+    count : Total or None
+        The number of rows, if it was declared or released.
+
+    Returns
+    -------
+    total : Total
+        The number of all rows.
+    complete : Total or None
+        The number of complete rows.
+    """
+    if not session.facts.strategy.complete_only:
+        return total, None
+    return (total if count is None else count), total
 
 
 def sample_rows(fitted: Fitted, n: int, rng: np.random.Generator, keep_missing: bool) -> Codes:
-    """Draw codes of rows from a released ``RowModel``.
+    """Draw codes of rows from a released model of rows on groups of levels.
 
     Parameters
     ----------
     fitted : Fitted
-        Has the released model.
+        Has the released model, and says whether counts of its rows vary as those of real rows.
     n : int
         Number of rows.
     rng : numpy.random.Generator
@@ -201,29 +216,5 @@ def sample_rows(fitted: Fitted, n: int, rng: np.random.Generator, keep_missing: 
     -------
     dict of str to ndarray of int64, shape (n,)
     """
-    check_levels(fitted)
-    codes = fitted.model.sample(n, rng, keep_holes=keep_missing)
-    return dict(zip(fitted.modelled.schema.names, codes, strict=True))
-
-
-def sample_pairs(fitted: Fitted, n: int, rng: np.random.Generator, keep_missing: bool) -> Codes:
-    """Draw codes of rows from a released ``PairModel``, by systematic or independent draws.
-
-    Parameters
-    ----------
-    fitted : Fitted
-        Has the released model.
-    n : int
-        Number of rows.
-    rng : numpy.random.Generator
-        Draws them.
-    keep_missing : bool
-        Whether cells may be missing.
-
-    Returns
-    -------
-    dict of str to ndarray of int64, shape (n,)
-    """
-    check_levels(fitted)
     codes = fitted.model.sample(n, rng, keep_holes=keep_missing, draws=fitted.draws)
     return dict(zip(fitted.modelled.schema.names, codes, strict=True))

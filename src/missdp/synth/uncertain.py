@@ -136,14 +136,12 @@ def varied_pairs(
 def noisier(tables: PairTables, again: PairTables, left: Mapping[Pair, float]) -> PairTables:
     """Return tables with other noise, and clipping with it; what is never missing stays so."""
     moved = {c: t + (again.tables[c] - t) / left[c] for c, t in tables.tables.items()}
-    whole = [
-        margin[size:].sum() == 0 for margin, size in zip(tables.margins, tables.sizes, strict=True)
-    ]
-    margins = [
-        np.where(np.arange(len(m)) < size, m, 0.0) if one else m
-        for m, size, one in zip(again.margins, tables.sizes, whole, strict=True)
-    ]
-    return replace(tables, margins=tuple(m / m.sum() for m in margins), tables=moved)
+    margins = list[Floats]()
+    for before, margin, size in zip(tables.margins, again.margins, tables.sizes, strict=True):
+        never = before[size:].sum() == 0
+        margin = np.where(np.arange(len(margin)) < size, margin, 0.0) if never else margin
+        margins.append(margin / margin.sum())
+    return replace(tables, margins=tuple(margins), tables=moved)
 
 
 def _of_other_rows(
