@@ -18,7 +18,7 @@ import pandas as pd
 
 from missdp import AllPairs
 from missdp.datasets import yrbss
-from missdp.office.risk import attacks
+from missdp.governance.risk import attacks
 from missdp.table import Table
 
 ROWS, ATTEMPTS, SECRET = 2500, 500, "helmet_12m"

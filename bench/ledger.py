@@ -39,7 +39,7 @@ from missdp.accounting import PureEvent
 from missdp.cli.app import command_named
 from missdp.cli.main import main as run_command
 from missdp.errors import BudgetExceededError, LedgerError
-from missdp.office import Ledger, Started, store
+from missdp.governance import Ledger, Started, store
 
 COST = 1e-12
 EVENTS = (PureEvent(epsilon=COST),)

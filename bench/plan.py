@@ -25,7 +25,7 @@ from surveys import needed
 
 from missdp import AllPairs, Categorical, Numeric, Schema, Table
 from missdp.datasets import yrbss
-from missdp.office.rehearsal import fitted_error, noise_of_tables, rehearse, width_of_mean
+from missdp.governance.rehearsal import fitted_error, noise_of_tables, rehearse, width_of_mean
 
 EPSILONS = (0.5, 1.0, 2.0)
 

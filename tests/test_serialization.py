@@ -27,6 +27,8 @@ from missdp.evaluate.classifiers import ClassifierF1
 from missdp.evaluate.distances import MarginalDistance, MissingFidelity, MissingnessByKind
 from missdp.evaluate.fidelity import Fidelity
 from missdp.evaluate.violations import RuleViolations
+from missdp.governance.plan import Plan, Planned
+from missdp.governance.risk import Attack, Membership
 from missdp.ground_truth import AmplifiedEvent, ChosenGates, DataChosenGates, FixedGates
 from missdp.inference.conditionals import Conditionals, Factors
 from missdp.inference.heads import Heads
@@ -34,8 +36,6 @@ from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.missingness import MissingnessModel
 from missdp.inference.model import Levels
 from missdp.inference.models import PairModel
-from missdp.office.plan import Plan, Planned
-from missdp.office.risk import Attack, Membership
 from missdp.pricing import StepCondition
 from missdp.pricing.prices import CheaperChange, Price, PriceStep
 from missdp.schema.attributes import Column, Ignored, Key

@@ -19,7 +19,7 @@ from missdp.accounting import Filter, PureEvent
 from missdp.cli.charge import Charged
 from missdp.cli.main import main
 from missdp.errors import BudgetExceededError, DataError, LedgerError, ParameterError, SchemaError
-from missdp.office import Ledger, Purpose, ledger
+from missdp.governance import Ledger, Purpose, ledger
 from missdp.schema import Categorical, Unit
 from missdp.session import CountedRows, SecureNoise, Session
 from missdp.sources import MemorySource, strategy_named
@@ -422,7 +422,7 @@ import os, signal, sys
 from importlib import import_module
 from missdp.cli.charge import Charged
 from missdp.cli.main import main
-from missdp.office import Ledger
+from missdp.governance import Ledger
 
 owner, name, when, *arguments = sys.argv[1:]
 fit = import_module("missdp.cli.fit")

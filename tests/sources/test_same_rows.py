@@ -10,7 +10,7 @@ import pytest
 from missdp import AllPairs, Categorical, Numeric, Ordinal, PrivBayes, Schema, Table
 from missdp.accounting import Filter
 from missdp.errors import LedgerError, SchemaError
-from missdp.office import Ledger
+from missdp.governance import Ledger
 from missdp.pricing import DPImputer
 from missdp.schema import SurveyWeight, Unit
 from missdp.session.observed_rows import ObservedRow

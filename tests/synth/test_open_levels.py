@@ -37,8 +37,8 @@ from missdp.accounting import (
 from missdp.engines import sql_rows
 from missdp.errors import BudgetExceededError, ParameterError, SchemaError
 from missdp.evaluate import marginal_distance
+from missdp.governance import Ledger
 from missdp.ground_truth import planned_ground_truth
-from missdp.office import Ledger
 from missdp.schema import NotApplicable, ReleasedCategorical
 from missdp.schema.open_levels import at_most
 from missdp.session import SeededNoise, Session

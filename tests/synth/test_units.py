@@ -11,10 +11,10 @@ import pytest
 from missdp import AIM, MST, AllPairs, Categorical, PrivBayes, Schema, Table, load
 from missdp.accounting import Filter, MissingCompletelyAtRandom
 from missdp.errors import LedgerError, ParameterError, SchemaError, UnprovenError
+from missdp.governance.dossier import write_dossier
+from missdp.governance.facts import Facts
+from missdp.governance.pages import _gaps
 from missdp.ground_truth import epsilon_for_ground_truth, planned_ground_truth
-from missdp.office.dossier import write_dossier
-from missdp.office.facts import Facts
-from missdp.office.pages import _gaps
 from missdp.schema import OpenCategorical, SurveyWeight, Unit
 from refusing import refuses
 

@@ -73,8 +73,8 @@ def _page(
     """Write a page that shows synthetic rows beside the private ones."""
     from missdp.cli.provenance import check_rows_of
     from missdp.cli.rows import check_apart, check_free, rows_at
-    from missdp.office.curator import check_apart_from_releases, curator_report
-    from missdp.office.risk import refit_of
+    from missdp.governance.curator import check_apart_from_releases, curator_report
+    from missdp.governance.risk import refit_of
 
     control, refits = how["control"], how["refits"]
     if how["plot"] is not None:

@@ -34,7 +34,7 @@ def plan(schema: Path, rows: int, epsilon: str, plot: Path | None, **declared: A
       missdp plan patients.toml --rows 500 --epsilon 1,3 --strategy observed --plot plan.svg
     """
     from missdp.cli.rows import check_picture, schema_at
-    from missdp.office import plan as plan_of
+    from missdp.governance import plan as plan_of
     from missdp.synth.registry import default_synthesizer, read_settings, synthesizer_named
 
     check_picture(plot, schema)

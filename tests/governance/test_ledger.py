@@ -31,7 +31,7 @@ from missdp.errors import (
     SchemaError,
     UnprovenError,
 )
-from missdp.office import Ledger, Purpose, ledger
+from missdp.governance import Ledger, Purpose, ledger
 from refusing import refused, refuses
 
 TENTH = [PureEvent(epsilon=0.1)]

@@ -29,8 +29,8 @@ from missdp.accounting import (
 from missdp.errors import ParameterError, UnprovenError, check_fraction, check_positive, check_whole
 from missdp.estimate.intervals import estimate_quickly
 from missdp.evaluate import MCAR, marginal_distance
+from missdp.governance.plan import Margins, Planned, fits_of, peak_memory
 from missdp.ground_truth import planned_ground_truth
-from missdp.office.plan import Margins, Planned, fits_of, peak_memory
 from missdp.progress import Progress
 from missdp.schema import AnyAttribute, Numeric, OpenCategorical, Schema
 from missdp.schema.differences import Difference

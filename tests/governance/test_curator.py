@@ -13,9 +13,9 @@ from missdp.accounting import Guarantee, PureEvent, UnitEvent, WeightsOfRows
 from missdp.cli.main import main
 from missdp.errors import DataError, OutputError, ParameterError
 from missdp.evaluate.align import align
-from missdp.office.curator import curator_report
-from missdp.office.dossier import write_dossier
-from missdp.office.risk import Attack, Membership, allowed, attacks, membership, refit_of
+from missdp.governance.curator import curator_report
+from missdp.governance.dossier import write_dossier
+from missdp.governance.risk import Attack, Membership, allowed, attacks, membership, refit_of
 from missdp.schema import Never, SurveyWeight, Unit
 from refusing import refused
 

@@ -33,7 +33,7 @@ from missdp.errors import (
     replacing,
 )
 from missdp.files import write_atomically
-from missdp.office.chain import (
+from missdp.governance.chain import (
     AFTER,
     Facts,
     Replay,
@@ -45,11 +45,11 @@ from missdp.office.chain import (
     same_request,
     written,
 )
-from missdp.office.store import Store, Transaction
+from missdp.governance.store import Store, Transaction
 from missdp.serialization import WRONG
 
 if TYPE_CHECKING:
-    from missdp.office.budget import LedgerBudget
+    from missdp.governance.budget import LedgerBudget
     from missdp.schema import Schema
 
 _NAME = r"[\w.-]{1,80}(/[\w.-]{1,80})?"
@@ -149,7 +149,7 @@ class Ledger:
     --------
     >>> import tempfile
     >>> from missdp.accounting import PureEvent
-    >>> from missdp.office import Ledger
+    >>> from missdp.governance import Ledger
     >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db", who="ada")
     >>> ledger.create("patients-2026", epsilon=1.0)
     >>> budget = ledger.budget("patients-2026", purpose="annual report")
@@ -281,7 +281,7 @@ class Ledger:
         request : str, optional
             The id of the first charge, such as one that was approved.
         """
-        from missdp.office.budget import LedgerBudget
+        from missdp.governance.budget import LedgerBudget
 
         what = Purpose(
             purpose=_text("purpose", purpose),

@@ -15,7 +15,7 @@ import pytest
 from missdp.accounting import PureEvent
 from missdp.cli.main import main
 from missdp.errors import BudgetExceededError, LedgerError, ParameterError
-from missdp.office import Ledger
+from missdp.governance import Ledger
 from refusing import refused
 
 pytestmark = pytest.mark.short

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
+from missdp.governance.facts import Facts
 from missdp.inference.marginals import NoisyMarginals
-from missdp.office.facts import Facts
 from missdp.synth.learn_pairs import PairRelease
 from missdp.types import Floats, Ints
 

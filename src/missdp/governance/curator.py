@@ -19,7 +19,7 @@ import numpy as np
 from missdp.accounting import Guarantee
 from missdp.errors import MissingDependencyError, OutputError
 from missdp.files import write_atomically
-from missdp.office.facts import template
+from missdp.governance.facts import template
 from missdp.schema import Schema
 from missdp.table import Table
 from missdp.table.rows import Rows
@@ -27,7 +27,7 @@ from missdp.table.units import rows_of_units
 from missdp.words import printed
 
 if TYPE_CHECKING:  # what compares tables, and families, take a second to import
-    from missdp.office.risk import Attack, Membership, Refit
+    from missdp.governance.risk import Attack, Membership, Refit
 
 __all__ = ["curator_report"]
 
@@ -104,7 +104,7 @@ def curator_report(
     --------
     >>> import tempfile, pathlib, missdp
     >>> from missdp.datasets import yrbss
-    >>> from missdp.office import curator_report
+    >>> from missdp.governance import curator_report
     >>> table = yrbss().table()
     >>> model = missdp.MST(epsilon=1.0, delta=1e-6, random_state=0).fit(table)
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "curator.html"
@@ -119,7 +119,7 @@ def curator_report(
     check_apart_from_releases(place, released)
     page = template("curator.html")
     if refit is not None and guarantee is not None:
-        from missdp.office.risk import check_membership
+        from missdp.governance.risk import check_membership
 
         check_membership(guarantee, refits)
     rows, others = _as_in_a_fit(private, schema), _of_rows(schema)
@@ -127,7 +127,7 @@ def curator_report(
     facts, verdict = _compared(real, made, others, (rows, synthetic))
     facts = dict.fromkeys(_OPTIONAL, "") | facts | _taking_part(schema)
     if control is not None:
-        from missdp.office.risk import attacks
+        from missdp.governance.risk import attacks
 
         known, never_seen = (_one_of_each(data, schema) for data in (private, control))
         both = align(known, never_seen, others)
@@ -140,7 +140,7 @@ def curator_report(
     if guarantee is not None:
         facts |= _promised(guarantee)
         if refit is not None:
-            from missdp.office.risk import membership
+            from missdp.governance.risk import membership
 
             facts["membership"] = gained = membership(refit, real, guarantee, refits=refits)
             verdict.append(_told_apart(gained))
@@ -280,7 +280,7 @@ def _told_apart(found: Membership) -> tuple[str, bool]:
 
 def _promised(guarantee: Guarantee) -> dict[str, str]:
     """Return the guarantee in words, and what it says of attackers who look for one row."""
-    from missdp.office.risk import allowed
+    from missdp.governance.risk import allowed
 
     return {
         "promise": f"{guarantee}\n\n{guarantee.explain()}",

@@ -21,10 +21,10 @@ from missdp.accounting.exact import exact, float_down, float_up
 from missdp.accounting.units import UnitEvent
 from missdp.conditions import all_conditions
 from missdp.errors import UnprovenError
-from missdp.office.chain import path_of
+from missdp.governance.chain import path_of
 
 if TYPE_CHECKING:
-    from missdp.office.ledger import Ledger, Purpose
+    from missdp.governance.ledger import Ledger, Purpose
 
 
 class LedgerBudget(Filter):
@@ -47,7 +47,7 @@ class LedgerBudget(Filter):
     --------
     >>> import tempfile
     >>> from missdp.accounting import PureEvent
-    >>> from missdp.office import Ledger
+    >>> from missdp.governance import Ledger
     >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db", who="ada")
     >>> ledger.create("patients-2026", epsilon=1.0)
     >>> ledger.budget("patients-2026").charge(PureEvent(epsilon=0.25))
@@ -143,7 +143,7 @@ class LedgerBudget(Filter):
         Examples
         --------
         >>> import tempfile
-        >>> from missdp.office import Ledger
+        >>> from missdp.governance import Ledger
         >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db", who="ada")
         >>> ledger.create("patients-2026", epsilon=3.0, delta=1e-6, currency="gdp")
         >>> ledger.budget("patients-2026").releases_left()

@@ -17,7 +17,7 @@ from missdp.errors import LedgerError, MissDPError
 from missdp.serialization import WRONG, read_json
 
 if TYPE_CHECKING:
-    from missdp.office.ledger import Ledger
+    from missdp.governance.ledger import Ledger
 
 _MAX_BYTES = 2**28  # of a file that is looked at: a larger one is no model
 _MAX_LINES = 2**63  # of a chain, below which databases hold the number of a line

@@ -24,9 +24,9 @@ from missdp.accounting import PublicDomain
 from missdp.cli.main import main
 from missdp.conditions import CutsFromRelease
 from missdp.errors import OutputError, ParameterError, SchemaError
-from missdp.office.dossier import FILES, About, write_dossier
-from missdp.office.facts import Facts, _cramers_v
-from missdp.office.pages import _labelled
+from missdp.governance.dossier import FILES, About, write_dossier
+from missdp.governance.facts import Facts, _cramers_v
+from missdp.governance.pages import _labelled
 from missdp.schema import Layout, SurveyWeight, Unit
 from missdp.schema.rules import Determined, Never
 from missdp.synth import SmallTableWarning

@@ -19,7 +19,7 @@ from missdp.accounting import Condition, DeclaredRowCount, ExplicitSeed, PublicD
 from missdp.accounting.events import ROW
 from missdp.errors import UnprovenError, import_optional
 from missdp.estimate import SensitivityAnalysis
-from missdp.office.facts import (
+from missdp.governance.facts import (
     TEMPLATES,
     Facts,
     Gaps,
@@ -30,7 +30,7 @@ from missdp.office.facts import (
     short,
     template,
 )
-from missdp.office.measurements import KINDS
+from missdp.governance.measurements import KINDS
 from missdp.words import printed, sentences
 
 _LONG = 600  # characters of what people say of a release

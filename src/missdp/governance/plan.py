@@ -284,7 +284,7 @@ def plan(
     Examples
     --------
     >>> from missdp import Categorical, Numeric, Schema
-    >>> from missdp.office import plan
+    >>> from missdp.governance import plan
     >>> schema = Schema((
     ...     Categorical(name="smoker", levels=("no", "yes"), nullable=True),
     ...     Numeric(name="age", lower=18, upper=98, integer=True, bins=8),
@@ -294,7 +294,7 @@ def plan(
     >>> less.one_way > more.one_way, less.widths["age"] > more.widths["age"]
     (True, True)
     """
-    from missdp.office.rehearsal import Declared, Rehearsal  # families take a second to import
+    from missdp.governance.rehearsal import Declared, Rehearsal  # families take a second to import
     from missdp.synth.registry import default_synthesizer, synthesizer_named
     from missdp.synth.relations import remedies_of
 

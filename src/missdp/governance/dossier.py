@@ -20,10 +20,10 @@ from typing import Any
 from missdp.accounting import DataDependentDomain
 from missdp.errors import OutputError, SchemaError, replacing
 from missdp.files import PutOff, refusal, sync_folder
-from missdp.office.chain import canonical, digest
-from missdp.office.facts import Facts, plain
-from missdp.office.measurements import measurements
-from missdp.office.pages import pages
+from missdp.governance.chain import canonical, digest
+from missdp.governance.facts import Facts, plain
+from missdp.governance.measurements import measurements
+from missdp.governance.pages import pages
 from missdp.schema.schema import FILE
 from missdp.serialization import read_json, sealed
 from missdp.synth import load
@@ -121,7 +121,7 @@ def write_dossier(
     >>> import tempfile, pathlib
     >>> from missdp import PrivBayes
     >>> from missdp.datasets import yrbss
-    >>> from missdp.office.dossier import write_dossier
+    >>> from missdp.governance.dossier import write_dossier
     >>> model = PrivBayes(epsilon=1.0).fit(yrbss().table())
     >>> said = write_dossier(model, pathlib.Path(tempfile.mkdtemp()) / "dossier")
     >>> len(said["files"])

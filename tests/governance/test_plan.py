@@ -13,8 +13,8 @@ from missdp import AIM, MST, AllPairs, Categorical, Numeric, Schema, Table
 from missdp.cli.main import main
 from missdp.errors import ParameterError
 from missdp.estimate.intervals import estimate_quickly
-from missdp.office import Plan, plan
-from missdp.office.rehearsal import (
+from missdp.governance import Plan, plan
+from missdp.governance.rehearsal import (
     Declared,
     _law_of,
     _Rehearsed,
@@ -277,7 +277,7 @@ def test_plan_of_sixteen_columns_takes_ten_seconds():
 def test_scaled_numbers_are_those_of_rehearsals(monkeypatch):
     given = {"rows": 3000, "missing": {"pay": 0.1}, "spreads": {"age": 15.0}, "delta": 1e-6}
     whole = plan(SCHEMA, **given)
-    monkeypatch.setattr("missdp.office.rehearsal.fits_of", lambda columns, epsilons: (1, 2))
+    monkeypatch.setattr("missdp.governance.rehearsal.fits_of", lambda columns, epsilons: (1, 2))
     scaled = plan(SCHEMA, **given)
     assert [p.rehearsed for p in scaled.planned] == [False, True, False]
     for one, other in zip(scaled.planned, whole.planned, strict=True):
