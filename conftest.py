@@ -22,7 +22,6 @@ import pytest
 _NEEDS = {
     "src/missdp/baselines/dp_": "torch",
     "tests/baselines/test_adversarial": "torch",
-    "src/missdp/engines/databases.py::missdp.engines.databases.sql_rows": "sqlalchemy",
 }
 collect_ignore = ["tests/engines/warm_daemon.py"]  # no test: Spark starts it, which is an extra
 if find_spec("torch") is None or find_spec("opacus") is None:  # they cannot be imported

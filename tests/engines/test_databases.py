@@ -23,8 +23,6 @@ from missdp.table.cells import distinct, in_arrow
 from refusing import refuses
 from testing.source_checks import check_source
 
-pytest.importorskip("sqlalchemy")
-
 SCHEMA = Schema(
     (
         Categorical(name="Größe %s", levels=("klein", "groß :x"), nullable=True),

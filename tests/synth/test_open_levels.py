@@ -183,7 +183,6 @@ def other_source(kind, path):
     if kind == "shuffled":
         return rows().sample(frac=1.0, random_state=3)
     if kind == "database":
-        pytest.importorskip("sqlalchemy")
         with contextlib.closing(sqlite3.connect(path / "a.db")) as made:
             rows().to_sql("t", made, index=False)
         return sql_rows(f"sqlite:///{path}/a.db", table="t")

@@ -150,7 +150,7 @@ def verify(ledger: str | None, heads: tuple[str, ...]) -> None:
 
     The accounts of a ledger are checked together. Without --head, a ledger whose last lines were
     cut off, or an old copy, seems complete. Files that state a hash are models, the release.json of
-    a dossier, answers as JSON, and exports.
+    a dossier, and answers as JSON.
 
     Try:
       missdp ledger verify --ledger sqlite:///ledger.db

@@ -1,4 +1,4 @@
-"""What an office needs around releases: a ledger of budgets, plans, papers and reports.
+"""Governance of releases: a ledger of budgets, plans, papers and reports.
 
 Budgets stand in SQLite or PostgreSQL, are charged before private rows are read, and are never
 refunded; every line of the ledger holds the hash of the one before it. Plans are made from public

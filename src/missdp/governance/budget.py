@@ -127,7 +127,7 @@ class LedgerBudget(Filter):
         self.check_process()
         cost, failure = self._facts.price(events)
         rows = [self._ledger.row(name) for name in path_of(self._facts.name)]
-        return all(row.charged(cost, failure, row.last, row.head).holds for row in rows)
+        return all(row.charged(cost, failure).holds for row in rows)
 
     def releases_left(self, epsilon: float = 1.0) -> int | None:
         """Return how many more synthetic tables of this epsilon fit into what is left.

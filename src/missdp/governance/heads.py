@@ -7,13 +7,15 @@ files of releases have not: each states the line of the ledger that paid for it.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from missdp.errors import LedgerError, MissDPError
+from missdp.errors import DataError, LedgerError, MissDPError, replacing
+from missdp.governance.chain import answer_digest
 from missdp.serialization import WRONG, read_json
 
 if TYPE_CHECKING:
@@ -30,8 +32,6 @@ class StatedLine:
 
     Parameters
     ----------
-    path : Path
-        The file.
     root : str
         The name of the table's budget.
     number : int
@@ -40,30 +40,58 @@ class StatedLine:
         The hash of the line.
     """
 
-    path: Path
     root: str
     number: int
     head: str
 
 
-def stated_lines(folders: Iterable[Path], root: str) -> list[StatedLine]:
-    """Return the lines of one table's budget that the files in some folders state.
+@dataclass(frozen=True)
+class StatedRelease:
+    """A release as its file states it.
 
     Parameters
     ----------
-    folders : iterable of Path
-        Folders to look into, without the folders in them.
-    root : str
-        The name of the table's budget.
-
-    Returns
-    -------
-    list of StatedLine
-        By file name. Files that cannot be read state nothing.
+    release : str
+        The id.
+    output : str or None
+        The SHA-256 of the output, if the file is the output: a model or a saved answer.
+    line : StatedLine or None
+        The line that paid for the release, if a ledger did.
     """
-    real = {folder.resolve() for folder in folders}
-    found = (_stated_in(path) for folder in sorted(real) for path in _files_in(folder))
-    return [line for line in found if line is not None and line.root == root]
+
+    release: str
+    output: str | None
+    line: StatedLine | None
+
+
+def stated_release(path: Path) -> StatedRelease:
+    """Return what the file of a release states: a model, an answer, or the list of a dossier.
+
+    Raises
+    ------
+    DataError
+        If it is no such file.
+    """
+    wrong = DataError(f"{str(path)!r} is no file of a release")
+    with replacing(OSError, MissDPError, *WRONG, by=wrong):
+        content = path.read_bytes()
+        document = read_json(content.decode("utf-8"))
+        paid = document.get("ledger")
+        output = None
+        if "family" in document:  # a model, which is what was released
+            output = hashlib.sha256(content).hexdigest()
+        elif "release" not in document:
+            output = answer_digest(document)
+        release = str(document["release"] if "release" in document else paid["request"])
+        return StatedRelease(release, output, None if paid is None else _line_of(paid))
+    raise wrong
+
+
+def _line_of(paid: dict[str, object]) -> StatedLine:
+    root, number, head = str(paid["budget"]).partition("/")[0], paid["lines"], str(paid["head"])
+    if type(number) is not int or not 1 <= number < _MAX_LINES or not _HASH.fullmatch(head):
+        raise ValueError
+    return StatedLine(root, number, head)
 
 
 def check_has_lines(
@@ -90,32 +118,23 @@ def check_has_lines(
     LedgerError
         That names the file. Nothing is charged or recorded.
     """
-    for line in stated_lines(folders, root):
-        if not ledger.has_line(root, line.number, line.head):
+    for path, line in _stated_lines(folders):
+        if line.root == root and not ledger.has_line(root, line.number, line.head):
             raise LedgerError(
                 f"the ledger was lost, or is an older copy: it lacks line {line.number} of the "
-                f"account {root!r}, which {line.path.name!r} states. Nothing was charged or read. "
+                f"account {root!r}, which {path.name!r} states. Nothing was charged or read. "
                 "Restore the newest copy of the ledger"
                 f"{if_lost}"
             )
 
 
-def _files_in(folder: Path) -> Iterator[Path]:
-    with contextlib.suppress(OSError):
+def _stated_lines(folders: Iterable[Path]) -> Iterator[tuple[Path, StatedLine]]:
+    """Yield the lines that files in some folders state. Files that cannot be read state nothing."""
+    for folder in sorted({folder.resolve() for folder in folders}):
         for path in sorted(folder.glob("*.json")):
-            if path.is_file():
-                yield path
-
-
-def _stated_in(path: Path) -> StatedLine | None:
-    with contextlib.suppress(OSError, MissDPError, *WRONG):
-        if path.stat().st_size > _MAX_BYTES:
-            return None
-        content = path.read_bytes()
-        if b'"ledger"' not in content:
-            return None
-        said = read_json(content.decode("utf-8"))["ledger"]
-        root, lines, head = str(said["budget"]).partition("/")[0], said["lines"], said["head"]
-        if type(lines) is int and 1 <= lines < _MAX_LINES and _HASH.fullmatch(head):
-            return StatedLine(path, root, lines, head)
-    return None
+            with contextlib.suppress(OSError, MissDPError):
+                is_small = path.is_file() and path.stat().st_size <= _MAX_BYTES
+                if is_small and b'"ledger"' in path.read_bytes():
+                    line = stated_release(path).line
+                    if line is not None:
+                        yield path, line

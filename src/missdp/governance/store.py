@@ -1,7 +1,7 @@
-"""Where a ledger stands: two tables in SQLite or PostgreSQL, which refuse to be rewritten.
+"""The database of a ledger: its tables in SQLite or PostgreSQL, which refuse to be rewritten.
 
-The statements are the same for both; a dialect adds how to connect, how to lock and what its errors
-mean. A connection belongs to one thread of one process and is opened when it is first needed.
+SQLAlchemy writes the statements of both. Own words are the triggers, how a transaction begins, and
+the meaning of errors. Importing this module imports SQLAlchemy, so a ledger does it when opened.
 """
 
 from __future__ import annotations
@@ -9,257 +9,242 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+import weakref
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, TypeAlias
 
-from missdp.errors import (
-    LedgerError,
-    MissDPError,
-    ParameterError,
-    import_optional,
-    replacing,
+from sqlalchemy import (
+    DDL,
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    Executable,
+    Index,
+    Integer,
+    MetaData,
+    Result,
+    Table,
+    Text,
+    UniqueConstraint,
+    bindparam,
+    create_engine,
+    event,
+    func,
+    insert,
+    inspect,
+    select,
+    update,
 )
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.pool import QueuePool
+
+from missdp.errors import LedgerError, MissDPError, ParameterError, import_optional, replacing
 
 VERSION = 1
 """The version of the tables."""
+Columns: TypeAlias = dict[str, Any]
+"""A row of a table, by column."""
 
-_TABLES = (
-    "CREATE TABLE ledger (version INTEGER NOT NULL)",
-    "CREATE TABLE lines (root TEXT NOT NULL, number BIGINT NOT NULL, request TEXT NOT NULL,"
-    " state TEXT NOT NULL, schema_hash TEXT, time TEXT NOT NULL, body TEXT NOT NULL,"
-    " hash TEXT NOT NULL, PRIMARY KEY (root, number), UNIQUE (request, state))",
-    "CREATE INDEX lines_schema ON lines (root, schema_hash) WHERE schema_hash IS NOT NULL",
-    # ``floors`` are the sums in whole units of 1e-30, as text that the database can compare.
-    "CREATE TABLE budgets (name TEXT PRIMARY KEY, root TEXT NOT NULL, epochs_of TEXT NOT NULL,"
-    " facts TEXT NOT NULL, spent TEXT NOT NULL, failed TEXT NOT NULL, spent_floor TEXT NOT NULL,"
-    " failed_floor TEXT NOT NULL, last BIGINT NOT NULL, head TEXT NOT NULL)",
-    f"INSERT INTO ledger VALUES ({VERSION})",
+_TABLES = MetaData()
+_VERSIONS = Table("ledger", _TABLES, Column("version", Integer, nullable=False))
+_LINES = Table(
+    "lines",
+    _TABLES,
+    Column("root", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("request", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("schema_hash", Text),
+    Column("time", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+    UniqueConstraint("request", "state"),
+    Index("lines_schema", "root", "schema_hash"),
 )
-# When an update of a budget row is refused: other facts, sums that fall, or no line that says so.
+# The floors are the sums in units of 1e-30, as text of one length, whose order databases know.
+_BUDGETS = Table(
+    "budgets",
+    _TABLES,
+    Column("name", Text, primary_key=True),
+    Column("root", Text, nullable=False),
+    Column("epochs_of", Text, nullable=False),
+    Column("facts", Text, nullable=False),
+    Column("spent", Text, nullable=False),
+    Column("failed", Text, nullable=False),
+    Column("spent_floor", Text, nullable=False),
+    Column("failed_floor", Text, nullable=False),
+    Column("last", BigInteger, nullable=False),
+    Column("head", Text, nullable=False),
+)
+_SUMS = ("spent", "failed", "spent_floor", "failed_floor", "last", "head")
+
+# Statements are made once: SQLAlchemy takes longer to make one than a database to run it.
+_BUDGET = select(_BUDGETS).where(_BUDGETS.c.name == bindparam("name"))
+_LOCKED_BUDGET = _BUDGET.with_for_update()
+_ALL_BUDGETS = select(_BUDGETS).order_by(_BUDGETS.c.name)
+_EPOCHS = _ALL_BUDGETS.where(
+    _BUDGETS.c.epochs_of == bindparam("table"), _BUDGETS.c.name == _BUDGETS.c.root
+)
+_NEW_SUMS = (
+    update(_BUDGETS)
+    .where(_BUDGETS.c.name == bindparam("of"))
+    .values({name: bindparam(name) for name in _SUMS})
+)
+_ALL_LINES = select(_LINES).order_by(_LINES.c.root, _LINES.c.number)
+_CHAIN = _ALL_LINES.where(_LINES.c.root == bindparam("root"))
+_LINE = select(_LINES.c.time, _LINES.c.hash).where(
+    _LINES.c.root == bindparam("root"), _LINES.c.number == bindparam("number")
+)
+_REQUEST = (
+    select(_LINES.c.body).where(_LINES.c.request == bindparam("request")).order_by(_LINES.c.number)
+)
+_SCHEMAS = (
+    select(_LINES.c.schema_hash)
+    .where(_LINES.c.root == bindparam("root"), _LINES.c.schema_hash.is_not(None))
+    .limit(1)
+)
+_SCHEMA = _SCHEMAS.where(_LINES.c.schema_hash == bindparam("schema"))
+_NEW_LINE, _NEW_BUDGET = insert(_LINES), insert(_BUDGETS)
+
+# When an update of a budget is refused: other facts, sums that fall, or no line that states them.
 _REWRITES = (
     "NEW.name <> OLD.name OR NEW.root <> OLD.root OR NEW.epochs_of <> OLD.epochs_of"
     " OR NEW.facts <> OLD.facts OR NEW.last <= OLD.last OR NEW.spent_floor < OLD.spent_floor"
     " OR NEW.failed_floor < OLD.failed_floor OR NOT EXISTS (SELECT 1 FROM lines WHERE"
     " root = NEW.root AND number = NEW.last AND hash = NEW.head)"
 )
-_REFUSED = (("lines", "UPDATE", ""), ("lines", "DELETE", ""), ("budgets", "DELETE", ""))
-_TRIGGERS = (*_REFUSED, ("budgets", "UPDATE", _REWRITES))
+
+
+def _refuse(table: Table, change: str, condition: str = "") -> None:
+    """Make a new table refuse a kind of change with triggers, under a condition if one is given."""
+    name, said = f"{table.name}_{change.lower()}", f"the {table.name} of a ledger are not rewritten"
+    when = f" WHEN ({condition})" if condition else ""
+    row, each = ("NULL", "STATEMENT") if change == "TRUNCATE" else ("NEW", "ROW")
+    of_server = (
+        f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        f" IF {condition or 'true'} THEN RAISE EXCEPTION '{said}'; END IF; RETURN {row}; END $$",
+        f"CREATE TRIGGER {name} BEFORE {change} ON {table.name} FOR EACH {each}"
+        f" EXECUTE FUNCTION {name}()",
+    )
+    of_file = (
+        f"CREATE TRIGGER {name} BEFORE {change} ON {table.name}{when}"
+        f" BEGIN SELECT RAISE(ABORT, '{said}'); END",
+    )
+    for dialect, statements in (("postgresql", of_server), ("sqlite", of_file)):
+        if (dialect, change) != ("sqlite", "TRUNCATE"):
+            for statement in statements:
+                made = DDL(statement).execute_if(dialect=dialect)  # type: ignore[no-untyped-call]
+                event.listen(table, "after_create", made)
+
+
+for _table, _change, _condition in (
+    *((_LINES, change, "") for change in ("UPDATE", "DELETE", "TRUNCATE")),
+    *((_BUDGETS, change, "") for change in ("DELETE", "TRUNCATE")),
+    (_BUDGETS, "UPDATE", _REWRITES),
+):
+    _refuse(_table, _change, _condition)
+
+# How a transaction begins, before its first statement: one that writes, and one that reads.
+_BEGINS = {
+    "sqlite": ("BEGIN IMMEDIATE", "BEGIN"),
+    "postgresql": (
+        "SET LOCAL synchronous_commit = on",
+        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
+    ),
+}
 _UNWRITABLE = "nothing was charged or recorded"
-
-
-class Transaction:
-    """Statements that take effect together."""
-
-    def __init__(self, connection: Any, dialect: _Dialect, *, reads: bool) -> None:
-        self._connection, self._dialect = connection, dialect
-        self.lock = "" if reads else dialect.lock
-
-    def __call__(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Run a statement with ``?`` for each value, and return its rows."""
-        found = self._connection.execute(statement.replace("?", self._dialect.mark), values)
-        return found.fetchall() if found.description else []
-
-    def stream(self, statement: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a statement one by one."""
-        yield from self._connection.execute(statement)
-
-
-class _Dialect(Protocol):
-    """What differs between databases."""
-
-    mark: ClassVar[str]
-    lock: ClassVar[str]
-    begin: ClassVar[str]
-    look: ClassVar[str]
-    there: ClassVar[str]
-
-    @property
-    def errors(self) -> tuple[type[Exception], ...]:
-        """What the database raises."""
-
-    def connect(self, *, create: bool) -> Any:
-        """Return a connection in which each statement commits unless a transaction was begun."""
-
-    def triggers(self) -> Sequence[str]:
-        """Return the statements that make the tables refuse to be rewritten."""
-
-    def is_absent(self, connect: Callable[[], Any]) -> bool:
-        """Whether there is no ledger yet."""
-
-    def grants(self, role: str) -> Sequence[str]:
-        """Return the statements that let a role charge, and nothing else."""
-
-    def says(self, error: BaseException) -> str:
-        """Return what an error means, in public words without address or password."""
-
-
-@dataclass(frozen=True)
-class _SQLite:
-    path: Path
-    wait: float
-    mark: ClassVar[str] = "?"
-    lock: ClassVar[str] = ""
-    begin: ClassVar[str] = "BEGIN IMMEDIATE"
-    look: ClassVar[str] = "BEGIN"
-    there: ClassVar[str] = "SELECT 1 FROM sqlite_master WHERE name = 'ledger'"
-    errors: tuple[type[Exception], ...] = (sqlite3.Error,)
-
-    def connect(self, *, create: bool) -> sqlite3.Connection:
-        place = f"{self.path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
-        # A connection is used by one thread; another one may only drop it.
-        made = sqlite3.connect(
-            place, uri=True, timeout=self.wait, isolation_level=None, check_same_thread=False
-        )
-        if create:
-            made.execute("PRAGMA journal_mode=WAL")
-        made.execute("PRAGMA synchronous=FULL")
-        return made
-
-    def is_absent(self, connect: Callable[[], Any]) -> bool:
-        del connect  # which needs a file
-        return not self.path.exists() or not self.path.stat().st_size
-
-    def triggers(self) -> Sequence[str]:
-        return [
-            f"CREATE TRIGGER {table}_{event.lower()} BEFORE {event} ON {table}"
-            + (f" WHEN {refused}" if refused else "")
-            + f" BEGIN SELECT RAISE(ABORT, 'the {table} of a ledger are not rewritten'); END"
-            for table, event, refused in _TRIGGERS
-        ]
-
-    def grants(self, role: str) -> Sequence[str]:
-        raise ParameterError(f"SQLite has no role {role!r}: whoever may write the file may do all")
-
-    def says(self, error: BaseException) -> str:
-        name = getattr(error, "sqlite_errorname", "") or ""
-        for prefix, meaning in _SQLITE_SAYS.items():
-            if name.startswith(prefix):
-                return meaning
-        return "it is no ledger of missdp, or a damaged one"
-
-
-_SQLITE_SAYS = {
-    "SQLITE_BUSY": f"it is locked by another program; {_UNWRITABLE}, so try again",
-    "SQLITE_LOCKED": f"it is locked by another program; {_UNWRITABLE}, so try again",
+_LOCKED = f"it is locked by another program; {_UNWRITABLE}, so try again"
+_REPEATED = f"it refuses what would rewrite it or repeat a request; {_UNWRITABLE}"
+# By the beginning of the name of an error of SQLite, or of the code of one of PostgreSQL.
+_MEANINGS = {
+    "SQLITE_BUSY": _LOCKED,
+    "SQLITE_LOCKED": _LOCKED,
     "SQLITE_FULL": f"the disk is full; {_UNWRITABLE}",
     "SQLITE_READONLY": f"it is read-only; {_UNWRITABLE}",
     "SQLITE_IOERR": "the disk refuses to read or write it",
     "SQLITE_CANTOPEN": "the file cannot be opened. Check its permissions",
     "SQLITE_PERM": "there is no permission to open the file",
-    "SQLITE_CONSTRAINT": f"it refuses what would rewrite it or repeat a request; {_UNWRITABLE}",
-}
-
-
-class _Postgres:
-    mark: ClassVar[str] = "%s"
-    lock: ClassVar[str] = " FOR UPDATE"
-    # Whatever the server's own default is: each statement sees what others committed before it.
-    begin: ClassVar[str] = "BEGIN ISOLATION LEVEL READ COMMITTED"
-    look: ClassVar[str] = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-    # One at a time makes the tables, or creates a budget: which there are already is looked up.
-    there: ClassVar[str] = (
-        "SELECT 1 FROM pg_advisory_xact_lock(741), pg_tables WHERE tablename = 'ledger'"
-    )
-
-    def __init__(self, url: str, wait: float) -> None:
-        psycopg = import_optional("psycopg", purpose="ledgers in PostgreSQL")
-        # No warning of one that is dropped: libpq's destructor closes it, and not in a fork.
-        quiet = {"__del__": lambda _: None}
-        self._connection: Any = type("Connection", (psycopg.Connection,), quiet)
-        self._wait = wait
-        self._url = re.sub(r"^postgresql\+\w+:", "postgresql:", url)
-        self.errors: tuple[type[Exception], ...] = (psycopg.Error,)
-
-    def connect(self, *, create: bool) -> Any:
-        made = self._connection.connect(
-            self._url, autocommit=True, connect_timeout=max(2, int(self._wait))
-        )
-        made.execute(f"SET lock_timeout = {int(1000 * self._wait)}")
-        made.execute("SET synchronous_commit = on")
-        del create  # the server made the database
-        return made
-
-    def is_absent(self, connect: Callable[[], Any]) -> bool:
-        connection = connect()
-        try:
-            return not connection.execute(self.there).fetchall()
-        finally:
-            connection.close()
-
-    def triggers(self) -> Sequence[str]:
-        made = []
-        for table, event, refused in _TRIGGERS:
-            name, row = f"{table}_{event.lower()}", "OLD" if event == "DELETE" else "NEW"
-            made += [
-                f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
-                f" IF {refused or 'true'} THEN"
-                f" RAISE EXCEPTION 'the {table} of a ledger are not rewritten'; END IF;"
-                f" RETURN {row}; END $$",
-                f"CREATE TRIGGER {name} BEFORE {event} ON {table}"
-                f" FOR EACH ROW EXECUTE FUNCTION {name}()",
-            ]
-        return [
-            *made,
-            "CREATE FUNCTION kept() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
-            " RAISE EXCEPTION 'a ledger is not emptied'; END $$",
-            "CREATE TRIGGER lines_truncate BEFORE TRUNCATE ON lines EXECUTE FUNCTION kept()",
-            "CREATE TRIGGER budgets_truncate BEFORE TRUNCATE ON budgets EXECUTE FUNCTION kept()",
-        ]
-
-    def grants(self, role: str) -> Sequence[str]:
-        sums = "spent, failed, spent_floor, failed_floor, last, head"
-        return [
-            f'GRANT SELECT ON ledger, lines, budgets TO "{role}"',
-            f'GRANT INSERT ON lines TO "{role}"',
-            f'GRANT UPDATE ({sums}) ON budgets TO "{role}"',
-        ]
-
-    def says(self, error: BaseException) -> str:
-        state = getattr(error, "sqlstate", None) or ""
-        for prefix, meaning in _POSTGRES_SAYS.items():
-            if state.startswith(prefix):
-                return meaning
-        return (
-            "the server refuses, or cannot be reached: check address, role and password. What was "
-            "sent before the connection broke may be recorded, and then counts as charged"
-        )
-
-
-_POSTGRES_SAYS = {
-    "55P03": f"it is locked by another program; {_UNWRITABLE}, so try again",
+    "SQLITE_CONSTRAINT": _REPEATED,
+    "SQLITE": "it is no ledger of missdp, or a damaged one",
+    "55P03": _LOCKED,
     "53100": f"the disk of the server is full; {_UNWRITABLE}",
     "25006": f"it is read-only; {_UNWRITABLE}",
     "42P01": "there is no ledger in this database. Create it with `missdp ledger create`",
     "42501": f"this role may not do that; {_UNWRITABLE}",
-    "23": f"it refuses what would rewrite it or repeat a request; {_UNWRITABLE}",
+    "23": _REPEATED,
     "P0001": f"it refuses what would rewrite it; {_UNWRITABLE}",
+    "": "the server refuses, or cannot be reached: check address, role and password. Statements "
+    "sent before the connection broke may be recorded, and then count as charged",
 }
 
 
-class _Opened:
-    """A connection that is closed when nobody holds it any more, but not by a fork."""
+class Transaction:
+    """Statements on the tables of a ledger that take effect together, or not at all."""
 
-    def __init__(self, connection: Any) -> None:
-        self.connection, self.process = connection, os.getpid()
+    def __init__(self, connection: Connection, *, writes: bool) -> None:
+        self._connection, self._writes = connection, writes
 
-    # Bound here: where Python ends with one that is open, modules are taken down before it.
-    _here = staticmethod(os.getpid)
+    def budget(self, name: str) -> Columns | None:
+        """Return a budget. The budget of a table stays locked until a transaction that writes ends.
 
-    def close(self) -> None:
-        """Close it, in the process that opened it."""
-        if self.process == self._here():
-            self.connection.close()
+        Parts are not locked: whoever charges a part locks the budget of its table first.
+        """
+        locks = self._writes and "/" not in name
+        found = self._run(_LOCKED_BUDGET if locks else _BUDGET, name=name).first()
+        return None if found is None else found._asdict()
 
-    __del__ = close
+    def budgets(self) -> list[Columns]:
+        """Return all budgets by name."""
+        return [row._asdict() for row in self._run(_ALL_BUDGETS)]
+
+    def epochs_of(self, table: str) -> list[Columns]:
+        """Return the budgets of all epochs of a table by name, without parts."""
+        return [row._asdict() for row in self._run(_EPOCHS, table=table)]
+
+    def lines(self, root: str | None = None) -> Iterator[Columns]:
+        """Yield the lines of a table's chain, or of all chains, in order."""
+        chosen = self._run(_ALL_LINES) if root is None else self._run(_CHAIN, root=root)
+        for row in chosen.yield_per(10_000):
+            yield row._asdict()
+
+    def time_and_hash(self, root: str, number: int) -> tuple[str, str] | None:
+        """Return the time and the hash of a line of a table's chain."""
+        found = self._run(_LINE, root=root, number=number).first()
+        return None if found is None else (found.time, found.hash)
+
+    def bodies_of(self, request: str) -> list[str]:
+        """Return the lines of a request, in order."""
+        return [*self._run(_REQUEST, request=request).scalars()]
+
+    def was_read_by_others(self, root: str, schema: str) -> bool:
+        """Whether a table was read, but never by the schema with this hash."""
+        known = self._run(_SCHEMA, root=root, schema=schema).first()
+        return known is None and self._run(_SCHEMAS, root=root).first() is not None
+
+    def add_line(self, columns: Columns) -> None:
+        """Add a line."""
+        self._run(_NEW_LINE, **columns)
+
+    def put(self, columns: Columns, *, fresh: bool) -> None:
+        """Add a budget, or update the sums of one."""
+        if fresh:
+            self._run(_NEW_BUDGET, **columns)
+        else:
+            self._run(_NEW_SUMS, of=columns["name"], **{name: columns[name] for name in _SUMS})
+
+    def _run(self, statement: Executable, **values: Any) -> Result[Any]:
+        return self._connection.execute(statement, values)
 
 
 class Store:
-    """A ledger's database, by its URL; what goes wrong is said without address or password.
+    """A ledger's database, by its URL. Its errors show neither address nor password.
+
+    Each process has connections of its own, one for each thread that has a transaction: a charge
+    is in no other transaction. A fork neither uses nor closes the connections of its parent.
 
     Parameters
     ----------
@@ -271,107 +256,146 @@ class Store:
     """
 
     def __init__(self, url: str, *, wait: float = 60.0) -> None:
-        kind, _, rest = url.partition("://")
-        self._dialect: _Dialect
-        if kind == "sqlite" and rest.startswith("/") and len(rest) > 1:
-            self._dialect = _SQLite(Path(rest[1:]), wait)
-            self.name = f"the ledger {rest[1:]!r}"
-        elif kind.split("+")[0] == "postgresql":
-            self._dialect = _Postgres(url, wait)
+        wrong = ParameterError(
+            "a ledger is named by a URL such as sqlite:///budget.db or "
+            "postgresql://role@server/database"
+        )
+        with replacing(ArgumentError, ValueError, by=wrong):
+            place = make_url(url)
+        self._backend, self._path = place.get_backend_name(), Path(place.database or "")
+        if self._backend == "sqlite" and place.database:
+            self.name = f"the ledger {place.database!r}"
+            self._given: dict[str, Any] = {"creator": self._connect}
+        elif self._backend == "postgresql":
+            import_optional("psycopg", purpose="ledgers in PostgreSQL")
+            place = place.set(drivername="postgresql+psycopg")
             self.name = "the ledger in PostgreSQL"
+            options = f"{place.query.get('options', '')} -c lock_timeout={int(1000 * wait)}"
+            waits = {"connect_timeout": max(2, int(wait)), "options": options}
+            self._given = {"connect_args": waits, "isolation_level": "READ COMMITTED"}
         else:
-            raise ParameterError(
-                "a ledger is named by a URL such as sqlite:///budget.db or "
-                "postgresql://role@server/database"
-            )
-        self._here = threading.local()
-        self._left: list[Any] = []  # of parent processes: closing those would disturb them
+            raise wrong
+        self._url, self._wait = place, wait
+        self._engines: dict[int, Engine] = {}
 
     @contextmanager
     def transaction(self, *, create: bool = False, reads: bool = False) -> Iterator[Transaction]:
-        """Yield what runs statements, all of which take effect when the block ends, or none.
+        """Yield statements that all take effect when the block ends, or none.
 
-        One that only ``reads`` sees the ledger as it was at its start, and keeps nobody waiting.
+        A transaction that only ``reads`` sees the ledger as it was at its start, and keeps nobody
+        waiting. One that is to ``create`` makes the tables of a ledger that is not there.
         """
-        with replacing(*self._dialect.errors, by=partial(self._refusal, create=create)):
-            connection = self._connection(create=create)
-            done = False
-            try:
-                connection.execute(self._dialect.look if reads else self._dialect.begin)
-                if create:
-                    connection.execute(self._dialect.there)  # which waits for others who create
-                yield Transaction(connection, self._dialect, reads=reads)
-                connection.execute("COMMIT")
-                done = True
-            except MissDPError:  # refused by us: the connection is as good as before
-                connection.execute("ROLLBACK")
-                done = True
-                raise
-            finally:
-                if not done:
-                    self.close()  # which rolls back
+        if self._backend == "sqlite" and not self._path.exists():
+            self._make_file(create=create)
+        unsure = LedgerError(
+            f"{self.name} cannot be used: its commit failed, or was not confirmed. It may be "
+            "recorded, and then counts as charged. Nothing was read; ask again under another id"
+        )
+        with replacing(SQLAlchemyError, by=self._refusal), self._engine.connect() as connection:
+            connection.exec_driver_sql(_BEGINS[self._backend][reads])
+            if create:
+                self._make_tables(connection)
+            self._check_version(connection)
+            yield Transaction(connection, writes=not reads)
+            if not reads:
+                with replacing(SQLAlchemyError, by=unsure):
+                    connection.commit()
 
     def is_absent(self) -> bool:
-        """Whether there is no ledger yet in this place; nothing is made."""
-        with replacing(*self._dialect.errors, by=partial(self._refusal)):
-            return self._dialect.is_absent(partial(self._dialect.connect, create=False))
+        """Whether there is no ledger yet in this place. Nothing is made."""
+        if self._backend == "sqlite" and not self._path.exists():
+            return True
+        with replacing(SQLAlchemyError, by=self._refusal):
+            return not inspect(self._engine).has_table(_VERSIONS.name)
         raise AssertionError
 
     def grant(self, role: str) -> None:
-        """Let a role of the database charge, and neither rewrite lines nor lower sums."""
+        """Let a role of PostgreSQL charge, and neither rewrite lines nor lower sums."""
         if not re.fullmatch(r"\w{1,63}", role):
             raise ParameterError("a role is letters, digits and _")
-        with self.transaction() as run:
-            for statement in self._dialect.grants(role):
-                run(statement)
+        if self._backend == "sqlite":
+            raise ParameterError(
+                f"SQLite has no role {role!r}: whoever may write the file may do all"
+            )
+        with replacing(SQLAlchemyError, by=self._refusal), self._engine.begin() as connection:
+            for right, tables in (
+                ("SELECT", "ledger, lines, budgets"),
+                ("INSERT", "lines"),
+                (f"UPDATE ({', '.join(_SUMS)})", "budgets"),
+            ):
+                connection.exec_driver_sql(f'GRANT {right} ON {tables} TO "{role}"')
 
     def close(self) -> None:
-        """Close the connection of this thread, if any; the next transaction opens another."""
-        opened: _Opened | None = self._here.__dict__.pop("opened", None)
-        if opened is not None:
-            opened.close()
+        """Close the connections of this process; the next transaction opens another."""
+        if (engine := self._engines.pop(os.getpid(), None)) is not None:
+            engine.dispose()
 
-    def _connection(self, *, create: bool) -> Any:
-        opened: _Opened | None = getattr(self._here, "opened", None)
-        if opened is not None and opened.process != os.getpid():
-            self._left.append(opened)
-            opened = None
-        if opened is None or create:
-            self.close()
-            opened = _Opened(self._dialect.connect(create=create))
-            self._here.opened = opened
-            if create:
-                self._make(opened.connection)
-            self._check_version(opened.connection)
-        return opened.connection
+    @property
+    def _engine(self) -> Engine:
+        """The connections of this process."""
+        process = os.getpid()
+        if process not in self._engines:
+            engine = create_engine(self._url, poolclass=QueuePool, pool_size=0, **self._given)
+            weakref.finalize(self, _dispose, engine, process)
+            self._engines[process] = engine
+        return self._engines[process]
 
-    def _make(self, connection: Any) -> None:
-        connection.execute(self._dialect.begin)
-        if not connection.execute(self._dialect.there).fetchall():
-            for statement in (*_TABLES, *self._dialect.triggers()):
-                connection.execute(statement)
-        connection.execute("COMMIT")
+    def _connect(self) -> sqlite3.Connection:
+        """Open the file, which must be there. Each statement commits unless a transaction began."""
+        made = sqlite3.connect(
+            f"{self._path.absolute().as_uri()}?mode=rw",
+            uri=True,
+            timeout=self._wait,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        made.execute("PRAGMA synchronous=FULL")
+        return made
 
-    def _check_version(self, connection: Any) -> None:
-        found = connection.execute("SELECT version FROM ledger").fetchall()
-        if [row[0] for row in found] != [VERSION]:
-            self.close()
+    def _make_file(self, *, create: bool) -> None:
+        if not create:
             raise LedgerError(
-                f"{self.name} was made by a newer version of missdp; use that version or export "
-                "the ledger with it"
+                f"no ledger at {str(self._path)!r}. Create it with `missdp ledger create`."
             )
+        problem = "the folder does not exist. Create the folder first"
+        if self._path.absolute().parent.is_dir():
+            problem = "the folder is not writable"
+        refused = LedgerError(f"cannot create {str(self._path)!r}: {problem}.")
+        with (
+            replacing(sqlite3.Error, by=refused),
+            closing(sqlite3.connect(self._path, timeout=self._wait)) as made,
+        ):
+            made.execute("PRAGMA journal_mode=WAL")
 
-    def _refusal(self, error: BaseException, *, create: bool) -> MissDPError:
-        path = getattr(self._dialect, "path", None)
-        if isinstance(path, Path) and not path.exists():
-            if not create:
-                return LedgerError(
-                    f"no ledger at {str(path)!r}. Create it with `missdp ledger create`."
-                )
-            problem = (
-                "the folder is not writable"
-                if path.absolute().parent.is_dir()
-                else "the folder does not exist. Create the folder first"
+    def _make_tables(self, connection: Connection) -> None:
+        """Make the tables of a ledger, unless they are there."""
+        if self._backend == "postgresql":
+            # One program at a time makes tables, or looks up which budgets there are already.
+            connection.execute(select(func.pg_advisory_xact_lock(741)))
+        if not inspect(connection).has_table(_VERSIONS.name):
+            _TABLES.create_all(connection, checkfirst=False)
+            connection.execute(insert(_VERSIONS).values(version=VERSION))
+
+    def _check_version(self, connection: Connection) -> None:
+        """Check the version of the tables, once for each connection."""
+        if connection.info.get("version") == VERSION:
+            return
+        if [*connection.execute(select(_VERSIONS.c.version)).scalars()] != [VERSION]:
+            raise LedgerError(
+                f"{self.name} was made by a newer version of missdp. Use that version."
             )
-            return LedgerError(f"cannot create {str(path)!r}: {problem}.")
-        return LedgerError(f"{self.name} cannot be used: {self._dialect.says(error)}")
+        connection.info["version"] = VERSION
+
+    def _refusal(self, error: BaseException) -> MissDPError:
+        """Return the meaning of an error of the database."""
+        original = getattr(error, "orig", error)
+        names = (getattr(original, name, None) for name in ("sqlite_errorname", "sqlstate"))
+        code = next(filter(None, names), self._backend.upper() if self._backend == "sqlite" else "")
+        meaning = next(said for start, said in _MEANINGS.items() if code.startswith(start))
+        return LedgerError(f"{self.name} cannot be used: {meaning}")
+
+
+def _dispose(engine: Engine, process: int) -> None:
+    """Close connections in the process that opened them."""
+    if os.getpid() == process:
+        engine.dispose()
