@@ -28,7 +28,6 @@ from missdp.evaluate.distances import MarginalDistance, MissingFidelity, Missing
 from missdp.evaluate.fidelity import Fidelity
 from missdp.evaluate.violations import RuleViolations
 from missdp.governance.plan import Plan, Planned
-from missdp.governance.risk import Attack, Membership
 from missdp.ground_truth import AmplifiedEvent, ChosenGates, DataChosenGates, FixedGates
 from missdp.inference.conditionals import Conditionals, Factors
 from missdp.inference.heads import Heads
@@ -234,8 +233,6 @@ SINGLE = [
     accounting.RDPEvent(orders=(2.0, 4.0), epsilons=(0.1, 0.2)),
     schema.Layout(decimal=",", thousands=".", encoding="latin-1", header=("a", "b")),
     Risk.of(GUARANTEE, prior=0.1),
-    Attack("copies", 12, 10, 1000),
-    Membership(20, 12, 3, 0.46),
     PLANNED,
     Plan(method="aim", rows=9, rehearsed_rows=9, missing={"a": 0.1}, planned=(PLANNED,)),
     *(

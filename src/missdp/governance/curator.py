@@ -12,9 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from missdp.accounting import Guarantee
 from missdp.errors import MissingDependencyError, OutputError
@@ -24,10 +22,6 @@ from missdp.schema import Schema
 from missdp.table import Table
 from missdp.table.rows import Rows
 from missdp.table.units import rows_of_units
-from missdp.words import printed
-
-if TYPE_CHECKING:  # what compares tables, and families, take a second to import
-    from missdp.governance.risk import Attack, Membership, Refit
 
 __all__ = ["curator_report"]
 
@@ -36,7 +30,7 @@ _MOST_PAIRS = 30
 _MOST_PATTERNS = 20
 _POINTS = ("5 %", "25 %", "50 %", "75 %", "95 %")
 
-_OPTIONAL = ("promise", "bound", "attacks", "membership", "pairs", "f1", "rules")  # of the page
+_OPTIONAL = ("promise", "pairs", "f1", "rules")  # of the page
 _Verdict = list[tuple[str, bool]]  # lines, and whether each is bad news
 
 
@@ -58,10 +52,7 @@ def curator_report(
     *,
     schema: Schema,
     guarantee: Guarantee | None = None,
-    control: Any = None,
     f1: bool = False,
-    refit: Refit | None = None,
-    refits: int = 0,
     released: Iterable[Path] = (),
 ) -> tuple[str, ...]:
     """Write a page that shows synthetic rows beside the private ones, for the curator only.
@@ -76,15 +67,8 @@ def curator_report(
         tables need not have these columns.
     guarantee : Guarantee, optional
         Of the release, for the page.
-    control : Table, or any table or file that Table.read takes, optional
-        Rows of the same population that the fit never saw: attacks are then measured.
     f1 : bool, default False
         Whether to train classifiers as well, on real and on synthetic rows, which is slow.
-    refit : callable, optional
-        From a Table of rows to synthetic ones, as the release was made: membership is then
-        measured, on so many ``refits``, half of them without one row, and set beside what
-        ``guarantee`` allows.
-    refits : int, default 0
     released : iterable of Path
         Released files, beside which nothing is written.
 
@@ -113,37 +97,20 @@ def curator_report(
     >>> path.read_text().count("CURATOR ONLY") > 1
     True
     """
-    from missdp.evaluate.align import align
+    from missdp.evaluate.align import align  # comparing takes a second to import
 
     place = Path(path)
     check_apart_from_releases(place, released)
     page = template("curator.html")
-    if refit is not None and guarantee is not None:
-        from missdp.governance.risk import check_membership
-
-        check_membership(guarantee, refits)
     rows, others = _as_in_a_fit(private, schema), _of_rows(schema)
     real, made = align(rows, synthetic, others)
     facts, verdict = _compared(real, made, others, (rows, synthetic))
     facts = dict.fromkeys(_OPTIONAL, "") | facts | _taking_part(schema)
-    if control is not None:
-        from missdp.governance.risk import attacks
-
-        known, never_seen = (_one_of_each(data, schema) for data in (private, control))
-        both = align(known, never_seen, others)
-        found = attacks(*both, made, np.random.default_rng(0))
-        facts["attacks"] = [*map(_attack, found)]
-        verdict.append(_attacked(found))
     if f1:
         alone = real if schema.unit is None else _one_of_each(private, schema)
         facts["f1"] = _f1(align(alone, made, others)[0], made)
     if guarantee is not None:
-        facts |= _promised(guarantee)
-        if refit is not None:
-            from missdp.governance.risk import membership
-
-            facts["membership"] = gained = membership(refit, real, guarantee, refits=refits)
-            verdict.append(_told_apart(gained))
+        facts["promise"] = f"{guarantee}\n\n{guarantee.explain()}"
     facts |= {"verdict": verdict, "picture": _picture(real, made, others)}
     write_atomically(place, page.render(facts).encode())
     return tuple(line for line, _ in verdict)
@@ -159,11 +126,7 @@ def _as_in_a_fit(private: Any, schema: Schema) -> Any:
 
 
 def _one_of_each(data: Any, schema: Schema) -> Any:
-    """Return one row of each unit, if rows say whose they are, which then counts once.
-
-    Who attacks a person with many rows tries once, and rows of one person succeed together; nor do
-    rows that teach tell of others of the same person.
-    """
+    """Return one row of each unit, which then counts once: rows that teach tell of no others."""
     unit = schema.unit
     if unit is None or isinstance(data, Table):
         return data
@@ -175,12 +138,12 @@ def _one_of_each(data: Any, schema: Schema) -> Any:
 
 
 def _taking_part(schema: Schema) -> dict[str, str]:
-    """Return which rows are shown, and whose are attacked, where rows are not by themselves."""
+    """Return which rows are shown, where rows are not by themselves."""
     unit = schema.unit
     most = f"at most {unit.max_rows} of each {unit.column}, drawn for this page" if unit else ""
     counted = "as often as they count" if schema.weighs else ""
     shown = "; ".join(filter(None, (most, counted)))
-    return {"shown": shown, "whose": unit.column if unit else ""}
+    return {"shown": shown}
 
 
 def _of_rows(schema: Schema) -> Schema:
@@ -254,40 +217,6 @@ def _compared(
         said = f"{theirs.broken_rows:,} synthetic rows break a rule; {ours.broken_rows:,} real do."
         verdict.append((said, theirs.broken_rows > 0))
     return facts, verdict
-
-
-def _attack(found: Attack) -> tuple[str, ...]:
-    shares = (found.success / found.attempts, found.control / found.attempts, found.excess)
-    return found.name, *(f"{share:.1%}" for share in shares), "YES" if found.found else "no"
-
-
-def _attacked(found: Iterable[Attack]) -> tuple[str, bool]:
-    names = [attack.name.partition(":")[0] for attack in found if attack.found]
-    if not names:
-        return "No attack does better on rows of the table than on rows it never saw.", False
-    return f"ATTACKED: {', '.join(names)} does better on rows of the table than by chance.", True
-
-
-def _told_apart(found: Membership) -> tuple[str, bool]:
-    """Say what a test of membership gained on refits, and whether the guarantee allows that."""
-    low, high = found.interval
-    said = (
-        f"A test of membership gained {found.advantage:.0%} on {2 * found.refits} refits (true "
-        f"less false positives; {low:.0%} to {high:.0%}); the guarantee allows {found.bound:.0%}."
-    )
-    return (f"BROKEN GUARANTEE: {said}" if found.broken else said), found.broken
-
-
-def _promised(guarantee: Guarantee) -> dict[str, str]:
-    """Return the guarantee in words, and what it says of attackers who look for one row."""
-    from missdp.governance.risk import allowed
-
-    return {
-        "promise": f"{guarantee}\n\n{guarantee.explain()}",
-        "bound": f"Whether a {guarantee.unit} is in the table: the guarantee bounds what any test "
-        f"gains, true less false positives, to {printed(100 * allowed(guarantee))} percentage "
-        "points. It does not bound what follows about a person from facts about people in general.",
-    }
 
 
 def _f1(real: Table, made: Table) -> list[tuple[str, str, str]]:
