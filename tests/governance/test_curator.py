@@ -13,7 +13,7 @@ from missdp.cli.main import main
 from missdp.errors import OutputError
 from missdp.governance.curator import curator_report
 from missdp.governance.dossier import write_dossier
-from missdp.schema import Never, Unit
+from missdp.schema import Never, SurveyWeight, Unit
 from refusing import refused
 
 pytest.importorskip("jinja2")
@@ -99,6 +99,23 @@ def test_the_page_shows_both_tables_and_says_whose_it_is(shown, model):
         assert part in said, part
     holes = int((real.pay.isna() & real.smoker.notna()).sum())
     assert f"{holes:,}" in said  # rows in which pay alone is missing
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        ({"unit": Unit("who", max_rows=2)}, "120 real rows"),
+        ({"weight": SurveyWeight("wt", upper=9.0)}, "as often as they count"),
+    ],
+)
+def test_rows_of_the_page_take_part_as_in_a_fit(shown, facts, says):
+    names = ["smoker", "region"]
+    rows = pd.concat([people(60, 1)[names].assign(who=np.arange(60), wt=9.0)] * 5)
+    rows = rows[[*names, "who" if "unit" in facts else "wt"]]
+    _, said = shown(rows, people(60, 2)[names], replace(Schema(SCHEMA.attributes[:2]), **facts))
+    assert says in said
+    assert ("at most 2 of each who, drawn for this page" in said) == ("unit" in facts)
 
 
 @pytest.mark.long

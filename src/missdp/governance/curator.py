@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import base64
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from missdp.accounting import Guarantee
 from missdp.errors import MissingDependencyError, OutputError
@@ -20,8 +21,10 @@ from missdp.files import write_atomically
 from missdp.governance.facts import template
 from missdp.schema import Schema
 from missdp.table import Table
-from missdp.table.rows import Rows
 from missdp.table.units import rows_of_units
+
+if TYPE_CHECKING:  # comparing takes a second to import
+    from missdp.evaluate import Fidelity, MissingFidelity
 
 __all__ = ["curator_report"]
 
@@ -31,7 +34,8 @@ _MOST_PATTERNS = 20
 _POINTS = ("5 %", "25 %", "50 %", "75 %", "95 %")
 
 _OPTIONAL = ("promise", "pairs", "f1", "rules")  # of the page
-_Verdict = list[tuple[str, bool]]  # lines, and whether each is bad news
+_Text: TypeAlias = Callable[[float], str]  # of a share, with as many digits as rows support
+_Verdict: TypeAlias = list[tuple[str, bool]]  # lines, and whether each is bad news
 
 
 def check_apart_from_releases(path: Path, released: Iterable[Path] = ()) -> None:
@@ -105,7 +109,7 @@ def curator_report(
     rows, others = _as_in_a_fit(private, schema), _of_rows(schema)
     real, made = align(rows, synthetic, others)
     facts, verdict = _compared(real, made, others, (rows, synthetic))
-    facts = dict.fromkeys(_OPTIONAL, "") | facts | _taking_part(schema)
+    facts = dict.fromkeys(_OPTIONAL, "") | facts | {"shown": _taking_part(schema)}
     if f1:
         alone = real if schema.unit is None else _one_of_each(private, schema)
         facts["f1"] = _f1(align(alone, made, others)[0], made)
@@ -125,25 +129,20 @@ def _as_in_a_fit(private: Any, schema: Schema) -> Any:
     return rows_of_units(private, schema)
 
 
-def _one_of_each(data: Any, schema: Schema) -> Any:
+def _one_of_each(private: Any, schema: Schema) -> Any:
     """Return one row of each unit, which then counts once: rows that teach tell of no others."""
-    unit = schema.unit
-    if unit is None or isinstance(data, Table):
-        return data
-    rows = Rows.of(data)
-    if unit.column not in rows.names:
-        return data
-    alike = _of_rows(replace(schema, unit=None))
-    return rows_of_units(data, replace(alike, unit=replace(unit, max_rows=1)))
+    if schema.unit is None or isinstance(private, Table):
+        return private
+    one = replace(schema.unit, max_rows=1)
+    return rows_of_units(private, replace(_of_rows(replace(schema, unit=None)), unit=one))
 
 
-def _taking_part(schema: Schema) -> dict[str, str]:
+def _taking_part(schema: Schema) -> str:
     """Return which rows are shown, where rows are not by themselves."""
     unit = schema.unit
     most = f"at most {unit.max_rows} of each {unit.column}, drawn for this page" if unit else ""
     counted = "as often as they count" if schema.weighs else ""
-    shown = "; ".join(filter(None, (most, counted)))
-    return {"shown": shown}
+    return "; ".join(filter(None, (most, counted)))
 
 
 def _of_rows(schema: Schema) -> Schema:
@@ -157,28 +156,37 @@ def _compared(
     real: Table, made: Table, schema: Schema, sources: tuple[Any, Any]
 ) -> tuple[dict[str, Any], _Verdict]:
     """Return what the page shows of both tables, and what is said of it first."""
-    from missdp.evaluate import (
-        fidelity,
-        marginal_distance,
-        missing_fidelity,
-        missing_mask,
-        missing_patterns,
-        rule_violations,
-    )
+    from missdp.evaluate import fidelity, missing_fidelity, missing_mask
     from missdp.evaluate.align import rounded
-    from missdp.evaluate.fidelity import SCORES
 
-    n = min(len(real), len(made))
-
-    def text(share: float) -> str:
-        return rounded(share, n)
-
+    text = partial(rounded, rows=min(len(real), len(made)))
     complete = real.take(~missing_mask(real).any(axis=1).astype(bool))
     kept, holes = fidelity(real, made, schema=schema), missing_fidelity(real, made, schema=schema)
-    true, drawn = missing_patterns(real), missing_patterns(made)
-    facts: dict[str, Any] = {
-        "sizes": f"{len(real):,} real rows, of which {len(complete):,} are complete, and "
-        f"{len(made):,} synthetic ones.",
+    sizes = (
+        f"{len(real):,} real rows, of which {len(complete):,} are complete, and "
+        f"{len(made):,} synthetic ones."
+    )
+    facts = {"sizes": sizes, **_scores(kept, text), **_missing(real, made, holes, text)}
+    distances, far, dropped = _distances(real, made, complete, schema, text)
+    beside = (
+        f"Synthetic tables are {'further' if far > dropped else 'no further'} away than what "
+        f"dropping incomplete rows would leave, without any privacy: {text(far)} and "
+        f"{text(dropped)} on average."
+    )
+    verdict = [(kept.verdict, False), (beside, far > dropped)]
+    if holes.verdict:
+        verdict.append((holes.verdict, True))
+    if schema.rule_set.bound:
+        facts["rules"], line = _broken_rules(schema, sources)
+        verdict.append(line)
+    return facts | distances, verdict
+
+
+def _scores(kept: Fidelity, text: _Text) -> dict[str, Any]:
+    """Return how numbers and relations came out."""
+    from missdp.evaluate.fidelity import SCORES
+
+    return {
         "scores": [(SCORES[name], text(score)) for name, score in kept.scores.items()],
         "numbers": [
             (f"{name}, {which}", text(kept.ks[name]), *(f"{x:.4g}" for x in table[name]))
@@ -186,6 +194,15 @@ def _compared(
             for which, table in (("real", kept.truth), ("synthetic", kept.synthetic))
         ],
         "number_heads": ["number", "KS", "mean", "SD", *_POINTS],
+    }
+
+
+def _missing(real: Table, made: Table, holes: MissingFidelity, text: _Text) -> dict[str, Any]:
+    """Return how often cells are missing, and which are missing together."""
+    from missdp.evaluate import missing_patterns
+
+    true, drawn = missing_patterns(real), missing_patterns(made)
+    return {
         "rates": [
             (name, text(rate), text(holes.synthetic_rates[name]))
             for name, rate in holes.truth_rates.items()
@@ -195,6 +212,15 @@ def _compared(
             for names, count in [*true.items()][:_MOST_PATTERNS]
         ],
     }
+
+
+def _distances(
+    real: Table, made: Table, complete: Table, schema: Schema, text: _Text
+) -> tuple[dict[str, Any], float, float]:
+    """Return distances of columns and pairs, and mean ones of synthetic and of complete rows."""
+    from missdp.evaluate import marginal_distance
+
+    facts = {}
     for k, name, most in ((1, "columns", len(schema)), (2, "pairs", _MOST_PAIRS))[: len(schema)]:
         far = marginal_distance(real, made, k=k, schema=schema)
         dropped = marginal_distance(real, complete, k=k, schema=schema)
@@ -202,21 +228,19 @@ def _compared(
             (" × ".join(clique), text(d), text(dropped.per_marginal[clique]))
             for clique, d in far.worst(most).items()
         ]
-    worse = far.mean > dropped.mean
-    beside = (
-        f"Synthetic tables are {'further' if worse else 'no further'} away than what dropping "
-        f"incomplete rows would leave, without any privacy: {text(far.mean)} and "
-        f"{text(dropped.mean)} on average."
-    )
-    verdict = [(kept.verdict, False), (beside, worse)]
-    if holes.verdict:
-        verdict.append((holes.verdict, True))
-    if schema.rule_set.bound:
-        ours, theirs = (rule_violations(source, schema=schema) for source in sources)
-        facts["rules"] = [(t, f"{c:,}", f"{theirs.broken[t]:,}") for t, c in ours.broken.items()]
-        said = f"{theirs.broken_rows:,} synthetic rows break a rule; {ours.broken_rows:,} real do."
-        verdict.append((said, theirs.broken_rows > 0))
-    return facts, verdict
+    return facts, far.mean, dropped.mean
+
+
+def _broken_rules(
+    schema: Schema, sources: tuple[Any, Any]
+) -> tuple[list[tuple[str, str, str]], tuple[str, bool]]:
+    """Return how many rows break each rule, and a line of the verdict."""
+    from missdp.evaluate import rule_violations
+
+    ours, theirs = (rule_violations(source, schema=schema) for source in sources)
+    rows = [(t, f"{count:,}", f"{theirs.broken[t]:,}") for t, count in ours.broken.items()]
+    said = f"{theirs.broken_rows:,} synthetic rows break a rule; {ours.broken_rows:,} real do."
+    return rows, (said, theirs.broken_rows > 0)
 
 
 def _f1(real: Table, made: Table) -> list[tuple[str, str, str]]:
