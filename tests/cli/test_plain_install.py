@@ -53,7 +53,6 @@ CASES = {
     # By extra
     "publish out.model.json -o dossier": "report",
     "evaluate p.csv out.model.json --html curator/report.html": "report",
-    "plan s.toml --rows 60 --epsilon 1 --plot p.svg": "plot",
     "estimate out.model.json 'mean(age)' --shift age=0:1 --plot s.svg": "plot",
     "evaluate p.csv out.csv --schema s.toml --plot e.svg": "plot",
     "evaluate p.csv out.csv --schema s.toml --f1": "learners",
