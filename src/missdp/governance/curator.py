@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from missdp.accounting import Guarantee
 from missdp.errors import MissingDependencyError, OutputError
 from missdp.files import write_atomically
-from missdp.governance.facts import template
+from missdp.governance.rendering import template
 from missdp.schema import Schema
 from missdp.table import Table
 from missdp.table.units import rows_of_units

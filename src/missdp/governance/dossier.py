@@ -21,9 +21,10 @@ from missdp.accounting import DataDependentDomain
 from missdp.errors import OutputError, SchemaError, replacing
 from missdp.files import PutOff, refusal, sync_folder
 from missdp.governance.chain import canonical, digest
-from missdp.governance.facts import Facts, plain
+from missdp.governance.facts import ModelSummary
 from missdp.governance.measurements import measurements
 from missdp.governance.pages import pages
+from missdp.governance.rendering import plain
 from missdp.schema.schema import FILE
 from missdp.serialization import read_json, sealed
 from missdp.synth import load
@@ -134,7 +135,7 @@ def write_dossier(
     _check_declared(released)
     release = released.release_
     facts, labels = (
-        Facts(released),
+        ModelSummary(released),
         {
             b"missdp.release": (release or "").encode(),
             b"missdp.what": b"noisy measurements of a private table; no row of it",
@@ -181,7 +182,7 @@ def write_dossier(
 _FORMULA = ("=", "+", "-", "@")
 
 
-def _maintained(facts: Facts) -> bytes:
+def _maintained(facts: ModelSummary) -> bytes:
     """Return a CSV file of the relations that were measured, that are modelled, and that follow."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")

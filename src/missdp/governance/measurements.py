@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from missdp.governance.facts import Facts
+from missdp.governance.facts import ModelSummary
 from missdp.inference.marginals import NoisyMarginals
 from missdp.synth.learn_pairs import PairRelease
 from missdp.types import Floats, Ints
@@ -50,7 +50,7 @@ class _Table(NamedTuple):
     variance: Floats
 
 
-def measurements(facts: Facts, labels: Mapping[bytes, bytes]) -> bytes:
+def measurements(facts: ModelSummary, labels: Mapping[bytes, bytes]) -> bytes:
     """Return a Parquet file of whatever was measured and is kept; labels go into its head."""
     tables = list(_tables(facts))
     most = max(2, max((len(table.names) for table in tables), default=0))
@@ -92,7 +92,7 @@ def _dictionary(codes: Ints, values: Iterable[str]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(indices, pa.array([*values], pa.string()))
 
 
-def _tables(facts: Facts) -> Iterator[_Table]:
+def _tables(facts: ModelSummary) -> Iterator[_Table]:
     """Yield all tables of numbers; none of a family that keeps no measurement."""
     model = facts.model
     total, variance = np.array([float(model.n_rows_)]), np.array([model.n_rows_std_**2])
@@ -106,7 +106,7 @@ def _tables(facts: Facts) -> Iterator[_Table]:
 
 
 def _of(
-    facts: Facts,
+    facts: ModelSummary,
     kind: str,
     clique: Sequence[int],
     values: Floats,
@@ -120,7 +120,7 @@ def _of(
     return _Table(kind, names, cells, values, np.broadcast_to(noise, values.shape))
 
 
-def _marginals(facts: Facts, released: NoisyMarginals) -> Iterator[_Table]:
+def _marginals(facts: ModelSummary, released: NoisyMarginals) -> Iterator[_Table]:
     """Yield shares, counts of larger marginals, and counts of missing cells."""
     for at, (margin, level) in enumerate(zip(released.margins, released.levels, strict=True)):
         # Counts of one attribute got their noise before levels were merged.
@@ -133,7 +133,7 @@ def _marginals(facts: Facts, released: NoisyMarginals) -> Iterator[_Table]:
         yield _of(facts, "mask", pair, table, released.masks_std**2, _EITHER, _EITHER)
 
 
-def _sums(facts: Facts, release: PairRelease) -> Iterator[_Table]:
+def _sums(facts: ModelSummary, release: PairRelease) -> Iterator[_Table]:
     """Yield sums of coordinates and of products with the pairs that they make, if there are any."""
     products, plan = release.products, release.plan
     if products is None or plan is None:
