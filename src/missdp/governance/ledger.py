@@ -117,6 +117,10 @@ class Purpose:
     unit: str = "row"
     conditions: tuple[Condition, ...] = ()
 
+    def __post_init__(self) -> None:
+        _text("purpose", self.purpose)
+        _text("ticket", self.ticket)
+
 
 class Ledger:
     """Privacy budgets of tables in a database: charged first, shared by all, never refunded.
@@ -238,11 +242,13 @@ class Ledger:
                 f"the budget {made.name!r} exists already. A budget is never reset. Choose "
                 "another name."
             )
-        others = [] if made.name != made.root else run.epochs_of(made.table)
-        epochs = [made, *(_read(found).facts for found in others)]
-        if others and not all(facts.disjoint_epochs for facts in epochs):
+        if made.name != made.root:
+            return  # a part is of the epoch of its table's budget
+        known = [_read(row).facts for row in run.budgets() if row["name"] == row["root"]]
+        others = [facts for facts in known if facts.table == made.table]
+        if others and not all(facts.disjoint_epochs for facts in (made, *others)):
             raise ParameterError(
-                f"the table {made.table!r} has the budget {epochs[1].name!r}, which goes on. "
+                f"the table {made.table!r} has the budget {others[0].name!r}, which goes on. "
                 "Another epoch has its own only if no unit is in two of them: say so for each with "
                 "disjoint_epochs=True"
             )
@@ -271,12 +277,7 @@ class Ledger:
         """
         from missdp.governance.budget import LedgerBudget
 
-        what = Purpose(
-            purpose=_text("purpose", purpose),
-            ticket=_text("ticket", ticket),
-            schema=schema,
-            new_schema=new_schema,
-        )
+        what = Purpose(purpose, ticket, schema=schema, new_schema=new_schema)
         return LedgerBudget(self, name, what, request=request)
 
     def abandon(self, request: str) -> None:

@@ -50,18 +50,22 @@ Columns: TypeAlias = dict[str, Any]
 """A row of a table, by column."""
 
 _TABLES = MetaData()
+
+
+def _columns(*names: str) -> Iterator[Column[Any]]:
+    """Yield columns of text that is always there."""
+    yield from (Column(name, Text, nullable=False) for name in names)
+
+
 _VERSIONS = Table("ledger", _TABLES, Column("version", Integer, nullable=False))
 _LINES = Table(
     "lines",
     _TABLES,
     Column("root", Text, primary_key=True),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
-    Column("request", Text, nullable=False),
-    Column("state", Text, nullable=False),
+    *_columns("request", "state"),
     Column("schema_hash", Text),
-    Column("time", Text, nullable=False),
-    Column("body", Text, nullable=False),
-    Column("hash", Text, nullable=False),
+    *_columns("time", "body", "hash"),
     UniqueConstraint("request", "state"),
     Index("lines_schema", "root", "schema_hash"),
 )
@@ -70,15 +74,9 @@ _BUDGETS = Table(
     "budgets",
     _TABLES,
     Column("name", Text, primary_key=True),
-    Column("root", Text, nullable=False),
-    Column("epochs_of", Text, nullable=False),
-    Column("facts", Text, nullable=False),
-    Column("spent", Text, nullable=False),
-    Column("failed", Text, nullable=False),
-    Column("spent_floor", Text, nullable=False),
-    Column("failed_floor", Text, nullable=False),
+    *_columns("root", "epochs_of", "facts", "spent", "failed", "spent_floor", "failed_floor"),
     Column("last", BigInteger, nullable=False),
-    Column("head", Text, nullable=False),
+    *_columns("head"),
 )
 _SUMS = ("spent", "failed", "spent_floor", "failed_floor", "last", "head")
 
@@ -86,9 +84,6 @@ _SUMS = ("spent", "failed", "spent_floor", "failed_floor", "last", "head")
 _BUDGET = select(_BUDGETS).where(_BUDGETS.c.name == bindparam("name"))
 _LOCKED_BUDGET = _BUDGET.with_for_update()
 _ALL_BUDGETS = select(_BUDGETS).order_by(_BUDGETS.c.name)
-_EPOCHS = _ALL_BUDGETS.where(
-    _BUDGETS.c.epochs_of == bindparam("table"), _BUDGETS.c.name == _BUDGETS.c.root
-)
 _NEW_SUMS = (
     update(_BUDGETS)
     .where(_BUDGETS.c.name == bindparam("of"))
@@ -200,10 +195,6 @@ class Transaction:
     def budgets(self) -> list[Columns]:
         """Return all budgets by name."""
         return [row._asdict() for row in self._run(_ALL_BUDGETS)]
-
-    def epochs_of(self, table: str) -> list[Columns]:
-        """Return the budgets of all epochs of a table by name, without parts."""
-        return [row._asdict() for row in self._run(_EPOCHS, table=table)]
 
     def lines(self, root: str | None = None) -> Iterator[Columns]:
         """Yield the lines of a table's chain, or of all chains, in order."""
