@@ -79,7 +79,9 @@ def test_noise_and_intervals_are_those_of_a_run(people, method):
             fits = [run, *(family(**run.get_params() | {"random_state": k}) for k in (2, 3))]
             widths = [width_of_mean(one.fit(frame, schema=SCHEMA), name) for one in fits]
             assert 0.8 < planned.widths[name] / fmean(widths) < 1.25
-        assert planned.ground_truth == planned.epsilon  # every row is read, if holes are levels
+        assert (
+            planned.ground_truth == planned.epsilon
+        )  # every row is read, if missing values are levels
     assert Plan.from_dict(json.loads(json.dumps(found.to_dict()))) == found
 
 

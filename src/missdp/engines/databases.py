@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from missdp.errors import (
     DataError,
+    MissDPError,
     MissingDependencyError,
     ParameterError,
     replacing,
@@ -245,12 +246,16 @@ class _Database:
         options: dict[str, Any] = {}
         if self._backend == "postgresql":
             options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        absent = MissingDependencyError(
-            f"the driver for {self._url.drivername} is not installed; run "
-            "pip install 'missdp[ledger]', or install it"
-        )
-        refused = DataError(f"cannot connect to the {self._backend} database")
-        with replacing(Exception, by=refused), replacing(ImportError, by=absent):
+
+        def refused(error: BaseException) -> MissDPError:
+            if isinstance(error, ImportError):
+                return MissingDependencyError(
+                    f"the driver for {self._url.drivername} is not installed; for PostgreSQL "
+                    "run pip install 'missdp[ledger]'"
+                )
+            return DataError(f"cannot connect to the {self._backend} database")
+
+        with replacing(Exception, by=refused):
             engine = create_engine(self._url, hide_parameters=True, poolclass=NullPool)
             connection = engine.connect().execution_options(**options)
         weakref.finalize(self, _quietly, connection.close)

@@ -1,8 +1,8 @@
-"""Governance of releases: a ledger of budgets, plans, papers and reports.
+"""Governance of releases: a ledger of budgets, plans, dossiers and reports.
 
 Budgets stand in SQLite or PostgreSQL, are charged before private rows are read, and are never
 refunded; every line of the ledger holds the hash of the one before it. Plans are made from public
-facts, before a table is looked at; `missdp.governance.dossier` writes the papers of a release. The
+facts, before a table is looked at; `missdp.governance.dossier` writes the dossier of a release. The
 report for the curator looks at private rows.
 """
 

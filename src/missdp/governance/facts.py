@@ -128,7 +128,7 @@ class ModelSummary:
 
     @cached_property
     def _seen(self) -> Ints:
-        # Rows of the model of all pairs, with the holes that it draws.
+        # Rows of the model of all pairs, with the missing values that it draws.
         fitted, rng = self.model.model_, np.random.default_rng(0)
         rows = fitted.law.sample(_FEWER, rng)
         sizes = [level.n_groups for level in fitted.levels]

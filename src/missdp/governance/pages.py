@@ -46,9 +46,21 @@ def pages(
     analyses: Iterable[SensitivityAnalysis],
     **said: Any,
 ) -> dict[str, bytes]:
-    """Return the pages of a release, by their names; ``about`` is what people say of it.
+    """Return the pages of a release, by their names.
 
-    What is ``said`` goes to all of them: its id in words, the ledger's line, our version.
+    Parameters
+    ----------
+    facts : ModelSummary
+    about : mapping of str to str
+        Texts of people about the release.
+    analyses : iterable of SensitivityAnalysis
+        Which show where conclusions turn.
+    **said
+        For all pages: the id of the release in words, the line of the ledger, our version.
+
+    Returns
+    -------
+    dict of str to bytes
     """
     common = _common(facts) | said | {"about": about}
     own = {"report.html": _report(facts, about, analyses), "registry.yaml": _registry(facts, about)}
