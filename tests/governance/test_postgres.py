@@ -88,6 +88,24 @@ def test_a_commit_is_on_the_disk_whatever_the_server_does_by_default(database, s
     sql(url, "ALTER ROLE CURRENT_USER RESET synchronous_commit")
 
 
+def test_a_fork_has_connections_of_its_own(database):
+    office = Ledger(database())
+    office.create("patients", epsilon=1.0)
+    office.start("patients", TENTH)
+    if (child := os.fork()) == 0:
+        code = 1
+        try:
+            office.start("patients", TENTH)
+            office.close()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    office.start("patients", TENTH)  # on the connection that was open before
+    assert office.row("patients").spent == Fraction(3, 10)
+    office.verify()
+
+
 def test_the_server_refuses_to_rewrite_it(written, psycopg, sql):
     for statement in (
         *("UPDATE lines SET body = 'x'", "DELETE FROM lines", "TRUNCATE lines"),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from missdp.accounting import Adjacency, Condition, Cost, Currency, Event
 from missdp.accounting.events import ROW, check_adjacency
-from missdp.accounting.exact import exact, float_down, float_up
+from missdp.accounting.exact import exact, float_down, float_up, total
 from missdp.errors import (
     BudgetExceededError,
     LedgerError,
@@ -684,14 +684,12 @@ def request_id(request: str | None) -> str:
 
 def _by_purpose(charges: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return what each person spent on each purpose."""
-    sums: dict[tuple[str, str], tuple[int, Fraction]] = {}
+    costs: dict[tuple[str, str], list[Fraction]] = {}
     for line in charges:
-        key = line["who"], line["purpose"]
-        count, spent = sums.get(key, (0, Fraction(0)))
-        sums[key] = count + 1, spent + Fraction(line["cost"])
+        costs.setdefault((line["who"], line["purpose"]), []).append(Fraction(line["cost"]))
     return [
-        {"who": who, "purpose": purpose, "releases": count, "spent": float_up(spent)}
-        for (who, purpose), (count, spent) in sums.items()
+        {"who": who, "purpose": purpose, "releases": len(of), "spent": float_up(total(of))}
+        for (who, purpose), of in costs.items()
     ]
 
 
