@@ -22,13 +22,17 @@ import pytest
 _NEEDS = {
     "src/missdp/baselines/dp_": "torch",
     "tests/baselines/test_adversarial": "torch",
-    "src/missdp/engines/databases.py::missdp.engines.databases.sql_rows": "sqlalchemy",
 }
 collect_ignore = ["tests/engines/warm_daemon.py"]  # no test: Spark starts it, which is an extra
 if find_spec("torch") is None or find_spec("opacus") is None:  # they cannot be imported
     collect_ignore += [f"src/missdp/baselines/{n}.py" for n in ("games", "private_training")]
 _ENGINES = {"spark", "server", "browser"}  # fixtures: each takes seconds to start
-_LONG = ("baselines/dp_autogan.py", "baselines/dp_ctgan.py", "office/curator.py", "office/plan.py")
+_LONG = (
+    "baselines/dp_autogan.py",
+    "baselines/dp_ctgan.py",
+    "governance/curator.py",
+    "governance/plan.py",
+)
 """Where examples take seconds."""
 _LIMIT, _SLOW_LIMIT = 600.0, 2400.0  # seconds of one test; of one that is marked slow
 _TRACED = 0.1  # CPU seconds of one test that are traced for coverage, which doubles their cost

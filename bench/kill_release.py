@@ -33,7 +33,7 @@ from missdp import Categorical, Numeric, Schema, files
 from missdp.cli import main as command
 from missdp.cli.app import command_named
 from missdp.cli.provenance import label_of, sha256_of
-from missdp.office import Ledger
+from missdp.governance import Ledger
 
 STEPS = ("open", "write", "fsync", "replace", "unlink", "link")
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)

@@ -34,12 +34,14 @@ from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
+from sqlalchemy import Connection
+
 from missdp import Categorical, Numeric, Schema
 from missdp.accounting import PureEvent
 from missdp.cli.app import command_named
 from missdp.cli.main import main as run_command
 from missdp.errors import BudgetExceededError, LedgerError
-from missdp.office import Ledger, Started, store
+from missdp.governance import Ledger, Started
 
 COST = 1e-12
 EVENTS = (PureEvent(epsilon=COST),)
@@ -339,28 +341,18 @@ def _charge_late():
 
 
 def _die_at(number, when):
-    """Kill this process before or after the n-th commit that writes."""
-    seen = []
+    """Kill this process before or after the n-th commit, all of which write."""
+    commit, seen = Connection.commit, []
 
-    class Dying:
-        def __init__(self, connection):
-            self._connection = connection
+    def dying(connection):
+        seen.append(1)
+        if when == "before" and len(seen) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        commit(connection)
+        if when == "after" and len(seen) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-        def __getattr__(self, name):
-            return getattr(self._connection, name)
-
-        def execute(self, statement, *given):
-            counts = statement == "COMMIT" and self._connection.in_transaction
-            seen.extend([1] * counts)
-            if counts and when == "before" and len(seen) == number:
-                os.kill(os.getpid(), signal.SIGKILL)
-            found = self._connection.execute(statement, *given)
-            if counts and when == "after" and len(seen) == number:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return found
-
-    connect = store._SQLite.connect
-    store._SQLite.connect = lambda self, *, create: Dying(connect(self, create=create))
+    Connection.commit = dying
 
 
 def look(folder):

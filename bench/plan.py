@@ -17,7 +17,7 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
+from statistics import NormalDist, fmean
 
 from _data import SHARED
 from _data import schema as schema_of
@@ -25,9 +25,14 @@ from surveys import needed
 
 from missdp import AllPairs, Categorical, Numeric, Schema, Table
 from missdp.datasets import yrbss
-from missdp.office.rehearsal import fitted_error, noise_of_tables, rehearse, width_of_mean
+from missdp.governance.rehearsal import fitted_error, noise_of_tables, rehearse
 
 EPSILONS = (0.5, 1.0, 2.0)
+
+
+def width_of_mean(model: AllPairs, name: str) -> float:
+    """Return the width of the 95 % interval of a mean."""
+    return 2 * NormalDist().inv_cdf(0.975) * model.estimate(f"mean(`{name}`)").errors[0]
 
 
 def without_bins(schema: Schema) -> Schema:

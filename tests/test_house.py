@@ -115,7 +115,7 @@ def test_there_is_one_version_and_extras_that_are_named_exist():
     extras = set(tomllib.loads(PROJECT)["project"]["optional-dependencies"])
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     named = set(",".join(re.findall(r"['.`]\[([a-z,]+)\]['`]", readme)).split(","))
-    assert {"stat", "excel", "sql", "spark", "plot", "report"} <= named <= extras
+    assert {"stat", "excel", "ledger", "spark", "plot", "report"} <= named <= extras
 
 
 def test_an_index_shows_links_that_lead_somewhere_or_none():

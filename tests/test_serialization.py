@@ -27,6 +27,7 @@ from missdp.evaluate.classifiers import ClassifierF1
 from missdp.evaluate.distances import MarginalDistance, MissingFidelity, MissingnessByKind
 from missdp.evaluate.fidelity import Fidelity
 from missdp.evaluate.violations import RuleViolations
+from missdp.governance.plan import Plan, Planned
 from missdp.ground_truth import AmplifiedEvent, ChosenGates, DataChosenGates, FixedGates
 from missdp.inference.conditionals import Conditionals, Factors
 from missdp.inference.heads import Heads
@@ -34,8 +35,6 @@ from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.missingness import MissingnessModel
 from missdp.inference.model import Levels
 from missdp.inference.models import PairModel
-from missdp.office.plan import Plan, Planned
-from missdp.office.risk import Attack, Membership
 from missdp.pricing import StepCondition
 from missdp.pricing.prices import CheaperChange, Price, PriceStep
 from missdp.schema.attributes import Column, Ignored, Key
@@ -234,8 +233,6 @@ SINGLE = [
     accounting.RDPEvent(orders=(2.0, 4.0), epsilons=(0.1, 0.2)),
     schema.Layout(decimal=",", thousands=".", encoding="latin-1", header=("a", "b")),
     Risk.of(GUARANTEE, prior=0.1),
-    Attack("copies", 12, 10, 1000),
-    Membership(20, 12, 3, 0.46),
     PLANNED,
     Plan(method="aim", rows=9, rehearsed_rows=9, missing={"a": 0.1}, planned=(PLANNED,)),
     *(

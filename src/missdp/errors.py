@@ -164,7 +164,6 @@ EXTRA_OF: Mapping[str, str] = {
     "pyspark": "spark",
     "python_calamine": "excel",
     "sklearn": "learners",
-    "sqlalchemy": "sql",
     "torch": "neural",
     "xgboost": "learners",
     "xlsxwriter": "excel",

@@ -14,8 +14,8 @@ from missdp import AllPairs, Numeric, Schema
 from missdp.accounting import Guarantee
 from missdp.cli.app import COMMANDS, command_named
 from missdp.errors import MissDPError
+from missdp.governance import plan
 from missdp.ground_truth import guarantees
-from missdp.office import plan
 from missdp.pricing import steps
 from missdp.pricing.steps import StepCondition
 from missdp.schema import SurveyWeight, Unit

@@ -1,8 +1,10 @@
 """After `pip install missdp` without extras, a command works or names the missing extra."""
 
 import ast
+import contextlib
 import json
 import shlex
+import sqlite3
 import subprocess
 import sys
 import tomllib
@@ -30,6 +32,7 @@ CASES = {
     "version --verbose": None,
     "schema init p.csv -o draft.toml": None,
     "schema check s.toml p.csv": None,
+    "schema check s.toml sqlite:///visits.db --table visits": None,
     f"{SYNTHESIZE} -o out.csv": None,
     f"{FIT} -o aim.json --method aim": None,
     f"{SYNTHESIZE} -o kept.parquet --keep-missing": None,
@@ -50,11 +53,10 @@ CASES = {
     # By extra
     "publish out.model.json -o dossier": "report",
     "evaluate p.csv out.model.json --html curator/report.html": "report",
-    "plan s.toml --rows 60 --epsilon 1 --plot p.svg": "plot",
     "estimate out.model.json 'mean(age)' --shift age=0:1 --plot s.svg": "plot",
     "evaluate p.csv out.csv --schema s.toml --plot e.svg": "plot",
     "evaluate p.csv out.csv --schema s.toml --f1": "learners",
-    "schema check s.toml sqlite:///visits.db --table visits": "sql",
+    "schema check s.toml postgresql://me@localhost/visits --table visits": "ledger",
     "ledger show --ledger postgresql://me@localhost/ledger": "ledger",
     "schema init p.sav -o sav.toml": "stat",
     "sample out.model.json -o more.sav --rows 5": "stat",
@@ -88,7 +90,9 @@ def results(tmp_path_factory):
     age = missdp.Numeric(name="age", lower=18, upper=98, integer=True, bins=4, nullable=True)
     smoker = missdp.Categorical(name="smoker", levels=("no", "yes"), nullable=True)
     missdp.Schema((smoker, age)).to_toml(folder / "s.toml")
-    for name in ("p.sav", "p.xlsx", "visits.db"):
+    with contextlib.closing(sqlite3.connect(folder / "visits.db")) as made:
+        frame.to_sql("visits", made, index=False)
+    for name in ("p.sav", "p.xlsx"):
         (folder / name).touch()
     (folder / "curator").mkdir()
     (folder / "pipeline.toml").write_text(PIPELINE)

@@ -259,8 +259,6 @@ def test_synthesize_protects_the_unit_that_is_declared(at, told, facts, most):
     "source", ["--table visits", "--table 'SELECT * FROM visits ORDER BY age'"]
 )
 def test_synthesize_database_with_unit_limits_its_rows(at, told, place, source):
-    if "sqlite" in place:
-        pytest.importorskip("sqlalchemy")
     fit = f"synthesize {place.format(at)} {source} --schema {at}/unit.toml --epsilon 1 -o out.csv"
     assert Guarantee.from_dict(told(fit)["guarantee"]).max_rows == 3
     assert list(pd.read_csv("out.csv").columns) == ["sex", "age"]

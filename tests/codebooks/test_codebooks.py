@@ -15,7 +15,7 @@ from missdp.codebooks import CodeBook, read_codebook
 from missdp.codebooks.book import Value, Variable
 from missdp.codebooks.redcap import _condition_of
 from missdp.errors import SchemaError
-from missdp.office.rehearsal import Declared
+from missdp.governance.rehearsal import Declared
 from refusing import refuses
 
 COLUMNS = (

@@ -7,6 +7,7 @@ import functools
 import itertools
 import json
 import sqlite3
+import sys
 
 import duckdb
 import numpy as np
@@ -16,14 +17,18 @@ import pytest
 from missdp import Categorical, Filter, Numeric, PrivBayes, Schema, Table
 from missdp.cli.main import main
 from missdp.engines import databases, duckdb_rows, sql_rows
-from missdp.errors import CheckFailedError, DataError, MissDPError, ParameterError
+from missdp.errors import (
+    CheckFailedError,
+    DataError,
+    MissDPError,
+    MissingDependencyError,
+    ParameterError,
+)
 from missdp.sources import DuckDBSource, MemorySource, open_source
 from missdp.table import draft_columns
 from missdp.table.cells import distinct, in_arrow
 from refusing import refuses
 from testing.source_checks import check_source
-
-pytest.importorskip("sqlalchemy")
 
 SCHEMA = Schema(
     (
@@ -377,6 +382,13 @@ class PostgreSQL:
     def _column(self, field):
         kind = next(name for fits, name in self.TYPES if fits(field.type))
         return f"{quoted(field.name)} {kind}"
+
+
+def test_a_driver_that_is_absent_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    rows = sql_rows("postgresql://ada:SECRET@/d?host=/nowhere", table="t")
+    with refuses(MissingDependencyError, r"postgresql\+psycopg is not installed; .*ledger"):
+        rows.names  # noqa: B018
 
 
 def union(names):

@@ -10,7 +10,7 @@ import pytest
 from missdp import AllPairs, Categorical, Numeric, Ordinal, PrivBayes, Schema, Table
 from missdp.accounting import Filter
 from missdp.errors import LedgerError, SchemaError
-from missdp.office import Ledger
+from missdp.governance import Ledger
 from missdp.pricing import DPImputer
 from missdp.schema import SurveyWeight, Unit
 from missdp.session.observed_rows import ObservedRow
@@ -94,7 +94,6 @@ def test_paid_by_without_the_ledgers_budget_raises():
 
 @pytest.mark.parametrize("binned", [True, False])
 def test_fit_to_a_table_with_a_ledger_is_paid_once(tmp_path, binned):
-    pytest.importorskip("sqlalchemy")
     ledger = Ledger(f"sqlite:///{tmp_path}/b.db", who="ada")
     ledger.create("patients", epsilon=3.0, delta=1e-5, failure=1e-6)
     levels = Schema((Categorical(name="g", levels=(1, 2, 3)),))

@@ -37,8 +37,8 @@ from missdp.accounting import (
 from missdp.engines import sql_rows
 from missdp.errors import BudgetExceededError, ParameterError, SchemaError
 from missdp.evaluate import marginal_distance
+from missdp.governance import Ledger
 from missdp.ground_truth import planned_ground_truth
-from missdp.office import Ledger
 from missdp.schema import NotApplicable, ReleasedCategorical
 from missdp.schema.open_levels import at_most
 from missdp.session import SeededNoise, Session
@@ -185,7 +185,6 @@ def other_source(kind, path):
     if kind == "shuffled":
         return rows().sample(frac=1.0, random_state=3)
     if kind == "database":
-        pytest.importorskip("sqlalchemy")
         with contextlib.closing(sqlite3.connect(path / "a.db")) as made:
             rows().to_sql("t", made, index=False)
         return sql_rows(f"sqlite:///{path}/a.db", table="t")

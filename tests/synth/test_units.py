@@ -11,10 +11,9 @@ import pytest
 from missdp import AIM, MST, AllPairs, Categorical, PrivBayes, Schema, Table, load
 from missdp.accounting import Filter, MissingCompletelyAtRandom
 from missdp.errors import LedgerError, ParameterError, SchemaError, UnprovenError
+from missdp.governance.dossier import write_dossier
+from missdp.governance.facts import ModelSummary
 from missdp.ground_truth import epsilon_for_ground_truth, planned_ground_truth
-from missdp.office.dossier import write_dossier
-from missdp.office.facts import Facts
-from missdp.office.pages import _gaps
 from missdp.schema import OpenCategorical, SurveyWeight, Unit
 from refusing import refuses
 
@@ -187,9 +186,9 @@ def test_evidence_that_takes_rows_for_independent_is_not_shown_of_units():
     frame["sex"] = frame["sex"].mask((frame["ill"] == "yes") & (frame["person"] % 2 == 0))
     for schema, shown in ((with_unit(2), "belong together"), (Schema((SEX, ILL)), "strong")):
         data = frame if schema.unit else frame.drop(columns="person")
-        facts = Facts(AllPairs(epsilon=5.0, random_state=0).fit(data, schema=schema))
-        (one,) = [_gaps(facts, found) for found in facts.gaps if facts.names[found.at] == "sex"]
-        assert shown in one["p"]
+        facts = ModelSummary(AllPairs(epsilon=5.0, random_state=0).fit(data, schema=schema))
+        (one,) = [found for found in facts.gaps if facts.names[found.at] == "sex"]
+        assert shown in one.evidence
 
 
 WEIGHT = SurveyWeight("w", upper=3.0)

@@ -17,7 +17,7 @@ from missdp.accounting import (
     WeightsOfRows,
 )
 from missdp.errors import DataError, ParameterError, SchemaError, UnprovenError
-from missdp.office.dossier import write_dossier
+from missdp.governance.dossier import write_dossier
 from missdp.pricing import RowDomain
 from missdp.schema import OpenCategorical, SurveyWeight, Unit
 from missdp.schema.layout import STEPS

@@ -2,7 +2,7 @@
 
 Events state what was done, and measures and compositions bound its cost. A `Guarantee` states the
 promise and its conditions. A `Filter` or a `Composition` is charged before anything is computed.
-Budgets in a database that outlive a process (the ledger) are in `missdp.office`; what missing
+Budgets in a database that outlive a process (the ledger) are in `missdp.governance`; what missing
 values amplify is in `missdp.ground_truth`.
 """
 

@@ -74,7 +74,7 @@ def demo(output: Path | None, epsilon: float | None) -> None:
     check_new((place, output, label_of(output)), None)
     folder = output.with_name(f"{output.stem}_dossier") if find_spec("jinja2") else None
     if folder is not None:
-        from missdp.office.dossier import check_folder
+        from missdp.governance.dossier import check_folder
 
         check_folder(folder, overwrite=RUN.overwrite)
     start = time.perf_counter()
@@ -118,7 +118,7 @@ def _dossier(model: Path, folder: Path | None) -> str:
     """Write the dossier of a model, if there is what makes one; say where, or how to get one."""
     if folder is None:
         return "With pip install 'missdp[report]', missdp publish writes a report of the model."
-    from missdp.office.dossier import About, write_dossier
+    from missdp.governance.dossier import About, write_dossier
 
     about = About(title="Youth Risk Behavior Survey, synthetic", audience="A demonstration.")
     write_dossier(model, folder, about=about, overwrite=RUN.overwrite)

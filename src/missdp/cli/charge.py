@@ -16,7 +16,7 @@ from missdp.errors import ParameterError
 from missdp.schema import Schema
 
 if TYPE_CHECKING:
-    from missdp.office import Ledger, Purpose
+    from missdp.governance import Ledger, Purpose
 
 # Options that state where files are and how they are written, not what is released; and the seed,
 # which its hash would give away.
@@ -71,7 +71,7 @@ class Charge:
             return None
         if not account:
             raise ParameterError("--ledger requires --account: the name of the table's account.")
-        from missdp.office import Ledger
+        from missdp.governance import Ledger
 
         public = {k: v for k, v in options.items() if k not in _PLACES}
         plain = {k: v if _is_plain(v) else str(v) for k, v in public.items()}
@@ -94,7 +94,7 @@ class Charge:
         release: str | None = None,
     ) -> Charged:
         """Charge, and commit that; only then may private rows be read."""
-        from missdp.office.heads import check_has_lines
+        from missdp.governance.heads import check_has_lines
 
         check_has_lines(self.ledger, self.account.partition("/")[0], self.folders)
         purpose = self._purpose(schema, conditions)
@@ -107,9 +107,9 @@ class Charge:
         return replace(self, parameters={**self.parameters, **parameters})
 
     def _purpose(self, schema: Schema, conditions: Iterable[Condition]) -> Purpose:
-        from missdp.office import Purpose
-        from missdp.office.chain import canonical, digest
-        from missdp.office.ledger import unit_of_schema
+        from missdp.governance import Purpose
+        from missdp.governance.chain import canonical, digest
+        from missdp.governance.ledger import unit_of_schema
 
         hashed = digest(canonical(schema.without_ledger().to_dict()))
         return Purpose(

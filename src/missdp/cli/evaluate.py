@@ -28,12 +28,11 @@ _PAGE = "CURATOR ONLY: computed from the private table without noise. Do not pub
 @click.argument("synthetic", type=FILE, metavar="ROWS|MODEL")
 @option("--schema", "Public facts, or the model of the rows. Default: MODEL.", "Data", type=FILE)
 @table_option
-@option("--control", "DATA that the fit never saw: for --f1 and --html.", "Data")
+@option("--control", "DATA that the fit never saw: for --f1.", "Data")
 @option("--ways", "Marginals to compare, by commas.", default="1,2")
 @option("--f1", "Also train classifiers of every attribute (slow).", is_flag=True)
 @option("--plot", "Draw every column: .svg, .png or .pdf.", type=FILE)
 @option("--html", "Write a page in place of figures; requires a model.", type=FILE)
-@option("--refits", "With --html: measure membership by so many fits (slow).", type=int, default=0)
 def evaluate(
     data: str, synthetic: Path, schema: Path | None, html: Path | None, **how: Any
 ) -> None:
@@ -44,8 +43,6 @@ def evaluate(
     Try:
       missdp evaluate patients.csv synthetic.csv --schema patients.toml
       missdp evaluate patients.csv synthetic.model.json --html curator/report.html
-      missdp evaluate patients.csv synthetic.model.json
-        --html curator/attacks.html --control others.csv
     """
     from missdp.synth import load
 
@@ -57,8 +54,6 @@ def evaluate(
     if html is not None:
         _page(data, None if is_model else synthetic, model, html, place, how)
         return
-    if how["refits"]:
-        raise ParameterError("--refits requires --html")
     _figures(data, synthetic, model, place, how)
 
 
@@ -73,17 +68,19 @@ def _page(
     """Write a page that shows synthetic rows beside the private ones."""
     from missdp.cli.provenance import check_rows_of
     from missdp.cli.rows import check_apart, check_free, rows_at
-    from missdp.office.curator import check_apart_from_releases, curator_report
-    from missdp.office.risk import refit_of
+    from missdp.governance.curator import check_apart_from_releases, curator_report
 
-    control, refits = how["control"], how["refits"]
     if how["plot"] is not None:
         raise ParameterError("--plot is for figures. The page of --html has pictures of its own.")
+    if how["control"] is not None:
+        raise ParameterError(
+            "--control is for --f1 of figures. The page of --html has no use for it."
+        )
     if model is None:
         raise ParameterError("--html requires a model: as MODEL, or as --schema MODEL.json.")
     rows = rows_at(data, how["table"])
     released = [path for path in (place, synthetic) if path is not None and path.suffix != ".toml"]
-    check_apart([output], rows, *released, None if control is None else Path(control))
+    check_apart([output], rows, *released)
     check_apart_from_releases(output, released)
     check_free([output])
     if synthetic is not None:
@@ -95,10 +92,7 @@ def _page(
             output,
             schema=model.fitted_.with_unit(model.schema_),  # as many rows take part as in the fit
             guarantee=model.guarantee_,
-            control=control,
             f1=how["f1"],
-            refit=refit_of(model) if refits else None,
-            refits=refits,
             released=released,
         )
     document = {"curator_only": True, "output": str(output), "verdict": list(verdict)}
@@ -126,7 +120,7 @@ def _figures(
     else:
         check_rows_of(synthetic, model)
     if how["control"] is not None and not how["f1"]:
-        raise ParameterError("--control is for --f1 and --html")
+        raise ParameterError("--control is for --f1")
     if plot is not None:
         check_picture(plot, synthetic)
         check_apart([plot], rows, synthetic, place)

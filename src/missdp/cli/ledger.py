@@ -28,7 +28,7 @@ def ledger() -> None:
 
 def _opened(url: str | None) -> Any:
     """Return the ledger at a URL, which the option or the file of the project names."""
-    from missdp.office import Ledger
+    from missdp.governance import Ledger
 
     if url is None:
         raise ParameterError("--ledger is required: such as sqlite:///ledger.db")
@@ -62,7 +62,7 @@ def create(
       missdp ledger create --ledger sqlite:///ledger.db --account patients --epsilon 3 --delta 1e-6
     """
     from missdp.cli.rows import schema_at
-    from missdp.office.heads import check_has_lines
+    from missdp.governance.heads import check_has_lines
 
     opened = _opened(ledger)
     if not account:
@@ -150,7 +150,7 @@ def verify(ledger: str | None, heads: tuple[str, ...]) -> None:
 
     The accounts of a ledger are checked together. Without --head, a ledger whose last lines were
     cut off, or an old copy, seems complete. Files that state a hash are models, the release.json of
-    a dossier, answers as JSON, and exports.
+    a dossier, and answers as JSON.
 
     Try:
       missdp ledger verify --ledger sqlite:///ledger.db

@@ -23,21 +23,19 @@ from missdp.progress import progress_bar
 @option("--sd", "NAME=SD: standard deviation of a number; repeatable.", "Data", multiple=True)
 @option("--mean-weight", "Mean of the survey weights.", "Data", type=float)
 @method_options
-@option("--plot", "Draw it: .svg, .png or .pdf.", type=FILE)
-def plan(schema: Path, rows: int, epsilon: str, plot: Path | None, **declared: Any) -> None:
+def plan(schema: Path, rows: int, epsilon: str, **declared: Any) -> None:
     """State what each epsilon buys, from public facts: noise, intervals, seconds, memory.
 
     The fit is rehearsed on made-up rows. No private row is read.
 
     Try:
       missdp plan patients.toml --rows 500 --missing-rate age=0.2 --mean age
-      missdp plan patients.toml --rows 500 --epsilon 1,3 --strategy observed --plot plan.svg
+      missdp plan patients.toml --rows 500 --epsilon 1,3 --strategy observed
     """
-    from missdp.cli.rows import check_picture, schema_at
-    from missdp.office import plan as plan_of
+    from missdp.cli.rows import schema_at
+    from missdp.governance import plan as plan_of
     from missdp.synth.registry import default_synthesizer, read_settings, synthesizer_named
 
-    check_picture(plot, schema)
     epsilons = _numbers(
         [f"epsilon={text}" for text in epsilon.split(",")],
         "--epsilon must be numbers with commas between them, such as 0.5,1,2",
@@ -60,8 +58,6 @@ def plan(schema: Path, rows: int, epsilon: str, plot: Path | None, **declared: A
             **{name: value for name, value in optional.items() if value is not None},
             **read_settings(synthesizer_named(chosen), declared["settings"]),
         )
-    if plot is not None:
-        found.plot(plot)
     emit(found.to_dict(), str(found))
 
 

@@ -31,7 +31,7 @@ def publish(model: Path, output: Path, tipping: tuple[str, ...], **text: str) ->
       missdp publish synthetic.model.json -o dossier --title Patients
       missdp publish synthetic.model.json -o dossier --tipping "age=mean(age) by smoker"
     """
-    from missdp.office.dossier import FILES, About, write_dossier
+    from missdp.governance.dossier import FILES, About, write_dossier
     from missdp.synth import load
 
     check_stdout()

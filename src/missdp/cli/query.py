@@ -168,7 +168,7 @@ def _answer(
     documents = [answer.to_dict() for answer in answers]
     document = documents[0] if len(documents) == 1 else {"answers": documents}
     if charged is not None:
-        from missdp.office.chain import answer_digest
+        from missdp.governance.chain import answer_digest
 
         document = finite(document | {"ledger": charged.line})
         text = f"{text}\n{charged.in_words}"

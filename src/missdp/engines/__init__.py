@@ -1,4 +1,4 @@
-"""Engines that need an extra: Spark (``missdp[spark]``), and databases (``missdp[sql]``).
+"""Other engines: Spark (``missdp[spark]``), and databases (PostgreSQL: ``missdp[ledger]``).
 
 * `spark`: a data frame counted where it is, by the tasks of `spark_tasks`, which also draw rows;
   rows are chosen by unit before. `spark_sessions` starts Spark, opens files with it, and keeps it

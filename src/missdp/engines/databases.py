@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from missdp.errors import (
     DataError,
+    MissDPError,
     MissingDependencyError,
     ParameterError,
-    import_optional,
     replacing,
 )
 from missdp.table.cells import in_arrow
@@ -176,9 +176,10 @@ class _Database:
 
     def __init__(self, url: str, table: str | None, query: str | None) -> None:
         _check_one(table, query)
-        self._sql = _sqlalchemy()
+        from sqlalchemy.engine import make_url  # takes long to import
+
         with replacing(Exception, by=ParameterError("the URL is not one of a database")):
-            place = self._sql.engine.make_url(url)
+            place = make_url(url)
         if place.drivername == "postgresql":
             place = place.set(drivername="postgresql+psycopg")
         self._url, self._table, self._query = place, table, query
@@ -239,18 +240,23 @@ class _Database:
 
     @cached_property
     def _connection(self) -> Any:
+        from sqlalchemy import create_engine
+        from sqlalchemy.pool import NullPool
+
         options: dict[str, Any] = {}
         if self._backend == "postgresql":
             options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        absent = MissingDependencyError(
-            f"the driver for {self._url.drivername} is not installed; run "
-            "pip install 'missdp[sql]', or install it"
-        )
-        refused = DataError(f"cannot connect to the {self._backend} database")
-        with replacing(Exception, by=refused), replacing(ImportError, by=absent):
-            engine = self._sql.create_engine(
-                self._url, hide_parameters=True, poolclass=self._sql.pool.NullPool
-            )
+
+        def refused(error: BaseException) -> MissDPError:
+            if isinstance(error, ImportError):
+                return MissingDependencyError(
+                    f"the driver for {self._url.drivername} is not installed; for PostgreSQL "
+                    "run pip install 'missdp[ledger]'"
+                )
+            return DataError(f"cannot connect to the {self._backend} database")
+
+        with replacing(Exception, by=refused):
+            engine = create_engine(self._url, hide_parameters=True, poolclass=NullPool)
             connection = engine.connect().execution_options(**options)
         weakref.finalize(self, _quietly, connection.close)
         return connection
@@ -268,11 +274,6 @@ class _Database:
             return DataError(f"{what} of the {self._backend} database cannot be read")
 
         return replacing(Exception, by=refused)
-
-
-def _sqlalchemy() -> Any:
-    import_optional("sqlalchemy.pool", purpose="rows of databases")
-    return import_optional("sqlalchemy", purpose="rows of databases")
 
 
 def _check_one(table: str | None, query: str | None) -> None:

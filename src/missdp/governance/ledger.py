@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import getpass
-import hashlib
 import json
 import os
 import re
@@ -19,44 +17,38 @@ from typing import TYPE_CHECKING, Any
 
 from missdp.accounting import Adjacency, Condition, Cost, Currency, Event
 from missdp.accounting.events import ROW, check_adjacency
-from missdp.accounting.exact import exact, float_down, float_up
+from missdp.accounting.exact import exact, float_down, float_up, total
 from missdp.errors import (
     BudgetExceededError,
-    DataError,
     LedgerError,
     MissDPError,
-    OutputError,
     ParameterError,
     SchemaError,
     did_you_mean,
     number,
     replacing,
 )
-from missdp.files import write_atomically
-from missdp.office.chain import (
+from missdp.governance.chain import (
     AFTER,
-    Facts,
-    Replay,
+    BudgetFacts,
+    LedgerVerifier,
     Row,
-    answer_digest,
     canonical,
     digest,
     path_of,
-    same_request,
     written,
 )
-from missdp.office.store import Store, Transaction
+from missdp.governance.heads import stated_release
 from missdp.serialization import WRONG
 
-if TYPE_CHECKING:
-    from missdp.office.budget import LedgerBudget
+if TYPE_CHECKING:  # the store imports SQLAlchemy, which is for ledgers that are opened
+    from missdp.governance.budget import LedgerBudget
+    from missdp.governance.store import Transaction
     from missdp.schema import Schema
 
 _NAME = r"[\w.-]{1,80}(/[\w.-]{1,80})?"
 _BACK = timedelta(seconds=60)  # that clocks of colleagues may differ
-_NOTHING = Fraction(0)
 _SOFTWARE = f"missdp {version('missdp')}"
-_BUDGETS = "SELECT facts, spent, failed, last, head FROM budgets"
 
 
 @dataclass(frozen=True)
@@ -99,8 +91,8 @@ class Purpose:
     file : str
         The name of the file that is released, if any.
     parameters : mapping
-        Public parameters: a request id stands for these and no others. The ledger keeps a hash, by
-        which they can be guessed: no seed and no password is among them.
+        Public parameters. The ledger keeps a hash, by which they can be guessed: no seed and no
+        password is among them.
     schema : str or None
         The hash of the schema that rows are read by.
     new_schema : bool
@@ -125,6 +117,10 @@ class Purpose:
     unit: str = "row"
     conditions: tuple[Condition, ...] = ()
 
+    def __post_init__(self) -> None:
+        _text("purpose", self.purpose)
+        _text("ticket", self.ticket)
+
 
 class Ledger:
     """Privacy budgets of tables in a database: charged first, shared by all, never refunded.
@@ -134,22 +130,21 @@ class Ledger:
     url : str
         ``sqlite:///budget.db`` or ``postgresql://role@server/database``.
     who : str, optional
-        Who asks or approves; by default the name of this login.
+        Who asks; by default the name of this login.
     wait : float, default 60
         Seconds to wait for others who write.
 
     Notes
     -----
-    A request goes from "requested" over "approved", where another person must agree, to "started",
-    which is committed before any private row is read and is the charge; then to "released" or
-    "abandoned". What was started is never started again. Every line holds the hash of the one
-    before it.
+    A request is "started", which is committed before any private row is read and is the charge, and
+    then "released" or "abandoned". What was started is never started again. Every line holds the
+    hash of the line before it.
 
     Examples
     --------
     >>> import tempfile
     >>> from missdp.accounting import PureEvent
-    >>> from missdp.office import Ledger
+    >>> from missdp.governance import Ledger
     >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db", who="ada")
     >>> ledger.create("patients-2026", epsilon=1.0)
     >>> budget = ledger.budget("patients-2026", purpose="annual report")
@@ -159,6 +154,8 @@ class Ledger:
     """
 
     def __init__(self, url: str, *, who: str | None = None, wait: float = 60.0) -> None:
+        from missdp.governance.store import Store
+
         self._place = _place_of(url)
         self._store = Store(url, wait=number("wait", wait, least=0.0))
         self._who = _text("who", getpass.getuser() if who is None else who, least=1)
@@ -174,7 +171,6 @@ class Ledger:
         adjacency: Adjacency = "add-remove",
         unit: str | None = None,
         schema: Schema | None = None,
-        approval: bool = False,
         table: str | None = None,
         disjoint_epochs: bool = False,
     ) -> None:
@@ -198,8 +194,6 @@ class Ledger:
             Whose presence is protected; by default the unit of ``schema``, or each row without.
         schema : Schema, optional
             The schema of the table, from which the unit is taken.
-        approval : bool, default False
-            Whether another person must approve each request.
         table : str, optional
             The public name of the table, if this is the budget of one of its epochs.
         disjoint_epochs : bool, default False
@@ -216,7 +210,7 @@ class Ledger:
         root, table = name.partition("/")[0], table or name.partition("/")[0]
         epsilon = number("epsilon", epsilon, most=1e6, open_end=True)
         chosen: Currency = currency or ("zcdp" if delta > 0 else "pure")
-        made = Facts(
+        made = BudgetFacts(
             name=name,
             table=_text("table", table, least=1),
             cost=_for_one_release(Cost.worth(chosen, epsilon, delta), epsilon, delta),
@@ -225,7 +219,6 @@ class Ledger:
             failure=number("failure", failure, most=1.0, below=True),
             adjacency=check_adjacency(adjacency),
             unit=_text("unit", _unit_of(schema, unit), least=1),
-            approval=bool(approval),
             disjoint_epochs=bool(disjoint_epochs),
         )
         if made.failure and chosen != "zcdp":
@@ -239,23 +232,24 @@ class Ledger:
             above = self._row(run, root) if root != name else None
             if above is not None:
                 made = _under(above.facts, name, epsilon)
+            rows = [*([] if above is None else [above]), Row(made)]
             facts = {"facts": json.loads(made.to_json())}
-            fresh = Row(made, _NOTHING, _NOTHING, 0, "")
-            self._append(run, above, f"budget:{name}", "created", facts, rows=[fresh])
+            self._append(run, rows, f"budget:{name}", "created", facts)
 
-    def _refuse_taken(self, run: Transaction, made: Facts) -> None:
-        if run("SELECT 1 FROM budgets WHERE name = ?", made.name):
+    def _refuse_taken(self, run: Transaction, made: BudgetFacts) -> None:
+        if run.budget(made.name) is not None:
             raise ParameterError(
                 f"the budget {made.name!r} exists already. A budget is never reset. Choose "
                 "another name."
             )
-        epochs = "SELECT name, facts FROM budgets WHERE epochs_of = ? AND name = root"
-        others = {} if made.name != made.root else dict(run(epochs, made.table))
-        disjoint = [Facts.from_json(text).disjoint_epochs for text in others.values()]
-        if not all((made.disjoint_epochs, *disjoint)) and others:
+        if made.name != made.root:
+            return  # a part is of the epoch of its table's budget
+        known = [_read(row).facts for row in run.budgets() if row["name"] == row["root"]]
+        others = [facts for facts in known if facts.table == made.table]
+        if others and not all(facts.disjoint_epochs for facts in (made, *others)):
             raise ParameterError(
-                f"the table {made.table!r} has the budget {min(others)!r}, which goes on. Another "
-                "epoch has its own only if no unit is in two of them: say so for each with "
+                f"the table {made.table!r} has the budget {others[0].name!r}, which goes on. "
+                "Another epoch has its own only if no unit is in two of them: say so for each with "
                 "disjoint_epochs=True"
             )
 
@@ -279,54 +273,16 @@ class Ledger:
         schema, new_schema
             See `Purpose`.
         request : str, optional
-            The id of the first charge, such as one that was approved.
+            The id of the first charge.
         """
-        from missdp.office.budget import LedgerBudget
+        from missdp.governance.budget import LedgerBudget
 
-        what = Purpose(
-            purpose=_text("purpose", purpose),
-            ticket=_text("ticket", ticket),
-            schema=schema,
-            new_schema=new_schema,
-        )
+        what = Purpose(purpose, ticket, schema=schema, new_schema=new_schema)
         return LedgerBudget(self, name, what, request=request)
-
-    def request(
-        self,
-        name: str,
-        events: Iterable[Event],
-        what: Purpose | None = None,
-        *,
-        request: str | None = None,
-    ) -> str:
-        """File a request that another person can approve; nothing is charged. Return its id."""
-        said, request = _said(name, events, what or Purpose()), request_id(request)
-        with self._store.transaction() as run:
-            row = self._row(run, path_of(name)[0])
-            self._row(run, name)
-            if _states(run, request):
-                raise LedgerError(f"the request {request} is there already")
-            self._append(run, row, request, "requested", said)
-        return request
-
-    def approve(self, request: str) -> None:
-        """Approve a request of another person."""
-        self._follow(request, "approved", {})
-
-    def refuse(self, request: str, *, reason: str = "") -> str:
-        """Refuse a request, with a reason; what was started is abandoned instead, without one.
-
-        Nothing is refunded. Returns "refused" or "abandoned".
-        """
-        with self._store.transaction() as run:
-            started = "started" in _states(run, request)
-        state = "abandoned" if started else "refused"
-        self._follow(request, state, {} if started else {"reason": _text("reason", reason)})
-        return state
 
     def abandon(self, request: str) -> None:
         """Mark a release that was started and will not end. It stays spent."""
-        self._follow(request, "abandoned", {})
+        self._end(request, "abandoned", {})
 
     def finish(
         self,
@@ -342,21 +298,18 @@ class Ledger:
         """
         facts: dict[str, Any] = {"output": _text("output", output)}
         facts["conditions"] = [condition.to_dict() for condition in conditions]
-        self._follow(request, "released", facts | ({} if answer is None else {"answer": answer}))
+        self._end(request, "released", facts | ({} if answer is None else {"answer": answer}))
 
-    def _follow(self, request: str, state: str, facts: dict[str, Any]) -> None:
+    def _end(self, request: str, state: str, facts: dict[str, Any]) -> None:
         with self._store.transaction() as run:
             states = _states(run, request)
             if not states:
                 raise LedgerError(f"the ledger has no request {request}")
             row = self._row(run, next(iter(states.values()))["root"])
-            states = _states(run, request)  # nobody else can change it now
-            now = list(states)[-1]
+            now = [*_states(run, request)][-1]  # nobody else can change it from here on
             if state not in AFTER.get(now, ()):
                 raise LedgerError(f"the request {request} is {now} and cannot be {state}")
-            if state == "approved" and states["requested"]["who"] == self._who:
-                raise LedgerError("a request is approved by another person than who asked")
-            self._append(run, row, request, state, facts)
+            self._append(run, [row], request, state, facts)
 
     def start(
         self,
@@ -383,25 +336,21 @@ class Ledger:
         BudgetExceededError, UnprovenError, SchemaError, ParameterError
             The refusal is recorded, and nothing charged.
         LedgerError
-            If the request was started before, or is not approved.
+            If the request was started before, or the charge may not have been recorded.
         """
         what, request, events = what or Purpose(), request_id(request), tuple(events)
         with self._store.transaction() as run:
             rows = [self._row(run, part) for part in path_of(name)]
-            said, states = _said(name, events, what), _states(run, request)
-            _check_startable(rows[0].facts, request, states, said)
-            if rows[0].facts.approval and not states:
-                refusal: MissDPError = LedgerError(_WAITS.format(request))
-                self._append(run, rows[0], request, "requested", said)
+            _check_startable(request, _states(run, request))
+            facts = _stated(name, events, what)
+            try:
+                charged, costs = _charged(run, rows, events, what)
+            except MissDPError as error:
+                refusal, facts["reason"] = error, str(error)
+                self._append(run, rows[:1], request, "refused", facts)
             else:
-                try:
-                    charged, costs = _charged(run, rows, events, what)
-                except MissDPError as error:
-                    refusal, said["reason"] = error, str(error)
-                    self._append(run, rows[0], request, "refused", said)
-                else:
-                    said |= {**costs, "schema": what.schema, "software": _SOFTWARE}
-                    return self._append(run, rows[0], request, "started", said, rows=charged)
+                facts |= {**costs, "schema": what.schema, "software": _SOFTWARE}
+                return self._append(run, charged, request, "started", facts)
         raise refusal
 
     def row(self, name: str) -> Row:
@@ -412,7 +361,7 @@ class Ledger:
     def rows(self) -> dict[str, Row]:
         """Return all budgets by their names, each table's before those under it."""
         with self._store.transaction(reads=True) as run:
-            return {row.facts.name: row for row in map(_read, run(f"{_BUDGETS} ORDER BY name"))}
+            return {row.facts.name: row for row in map(_read, run.budgets())}
 
     def has_line(self, root: str, number: int, head: str) -> bool:
         """Whether the chain of a table's budget has this hash at this line.
@@ -422,8 +371,8 @@ class Ledger:
         if self.is_absent:
             return False
         with self._store.transaction(reads=True) as run:
-            found = run("SELECT hash FROM lines WHERE root = ? AND number = ?", root, number)
-        return [(head,)] == [tuple(row) for row in found]
+            line = run.time_and_hash(root, number)
+        return line is not None and line[1] == head
 
     @property
     def is_absent(self) -> bool:
@@ -434,9 +383,7 @@ class Ledger:
         """Return the lines of a table, or of all, in order."""
         with self._store.transaction(reads=True) as run:
             root = self._row(run, name).facts.root if name else None
-            where, given = ("", ()) if root is None else (" WHERE root = ?", (root,))
-            found = run(f"SELECT body FROM lines{where}{_ORDER}", *given)
-        return [json.loads(body) for (body,) in found]
+            return [json.loads(line["body"]) for line in run.lines(root)]
 
     def charges(self, name: str) -> list[dict[str, Any]]:
         """Return the lines that charged a budget, those of its parts among them."""
@@ -491,7 +438,7 @@ class Ledger:
         ----------
         *heads : str or Path
             Hashes of lines that must be there, as releases state them; or files that state them:
-            a model, a guarantee, a saved answer or an export. Without any, a ledger
+            a model, a saved answer, or the ``release.json`` of a dossier. Without any, a ledger
             whose last lines were cut off, or an old copy of it, seems whole.
 
         Returns
@@ -505,63 +452,18 @@ class Ledger:
             That names the first line that is not as it was, a head that is not there, or a release
             that was never charged.
         """
+        verifier = LedgerVerifier()
         with self._store.transaction(reads=True) as run:
-            replay = Replay()
-            for *columns, body, hashed in run.stream(f"SELECT * FROM lines{_ORDER}"):
-                replay.add(body, hashed, columns)
-            found = {row[0]: row for row in run("SELECT * FROM budgets")}
-        expected = {name: row.columns for name, row in replay.rows.items()}
+            for line in run.lines():
+                verifier.add(line)
+            found = {row["name"]: dict(row) for row in run.budgets()}
+        expected = {name: row.columns for name, row in verifier.rows.items()}
         if found != expected:
             names = sorted(n for n in {*found, *expected} if found.get(n) != expected.get(n))
             raise LedgerError(f"the ledger was changed: the lines do not add up to {names[0]!r}")
         for head in heads:
-            for stated in [(head,)] if isinstance(head, str) else _stated_in(head):
-                replay.check(*stated)
-        return {n: (row.last, row.head) for n, row in replay.rows.items() if n == row.facts.root}
-
-    def states(self, request: str, name: str, what: Purpose) -> dict[str, dict[str, Any]]:
-        """Return the lines of a request by their states; refuse an id that stands for another."""
-        with self._store.transaction(reads=True) as run:
-            states = _states(run, request)
-        said = _said(name, (), what)
-        if "started" in states and not same_request(states["started"], said, is_planned=False):
-            raise ParameterError(_OTHER.format(request))
-        return states
-
-    def export_lines(self, path: str | Path) -> int:
-        """Write all lines to a file, one JSON object each; return how many."""
-        if self._place == ("sqlite", os.path.realpath(path)):
-            raise OutputError(
-                f"cannot write {str(path)!r}: it is the ledger itself. Choose another output."
-            )
-        with self._store.transaction(reads=True) as run:
-            lines = [
-                canonical({"body": body, "hash": hashed})
-                for body, hashed in run.stream(f"SELECT body, hash FROM lines{_ORDER}")
-            ]
-        write_atomically(Path(path), "".join(f"{line}\n" for line in lines).encode())
-        return len(lines)
-
-    def import_lines(self, path: str | Path) -> int:
-        """Fill an empty ledger with the lines that `export_lines` wrote; return how many."""
-        wrong = DataError(
-            f"{str(path)!r} is not an export of a ledger. Expected a file written by "
-            "`Ledger.export_lines`."
-        )
-        with replacing(OSError, *WRONG, by=wrong):
-            text = Path(path).read_text(encoding="utf-8")
-            lines = [(one["body"], one["hash"]) for one in map(json.loads, text.splitlines())]
-        replay = Replay()
-        for body, hashed in lines:
-            replay.add(body, hashed)
-        with self._store.transaction(create=True) as run:
-            if run("SELECT 1 FROM lines LIMIT 1"):
-                raise ParameterError("lines are imported into an empty ledger only")
-            for body, hashed in lines:
-                _insert(run, json.loads(body), body, hashed)
-            for row in replay.rows.values():
-                _put(run, row, fresh=True)
-        return len(lines)
+            _check_stated(verifier, head)
+        return {n: (row.last, row.head) for n, row in verifier.rows.items() if n == row.facts.root}
 
     def grant(self, role: str) -> None:
         """Let a role of PostgreSQL charge budgets, and neither create them nor rewrite anything.
@@ -580,72 +482,53 @@ class Ledger:
 
     def _row(self, run: Transaction, name: str) -> Row:
         """Return a budget; one of a table is locked until the transaction ends."""
-        found = run(f"{_BUDGETS} WHERE name = ?{run.lock if '/' not in name else ''}", name)
-        if not found:
-            known = [row[0] for row in run("SELECT name FROM budgets")]
+        columns = run.budget(name)
+        if columns is None:
+            known = [row["name"] for row in run.budgets()]
             raise ParameterError(
                 f"the ledger has no budget {name!r}. Create it with `missdp ledger create`"
                 f"{did_you_mean(name, known)}"
             )
-        return _read(found[0])
+        return _read(columns)
 
     def _append(
         self,
         run: Transaction,
-        root: Row | None,
+        rows: Sequence[Row],
         request: str,
         state: str,
-        facts: dict[str, Any],
-        *,
-        rows: Sequence[Row] = (),
+        facts: Mapping[str, Any],
     ) -> Started:
-        """Add a line to a table's chain, and take over the rows that it changes."""
-        name = root.facts.root if root is not None else rows[0].facts.root
-        last, head = (root.last, root.head) if root is not None else (0, "")
+        """Add a line to a table's chain, and put the budgets that it changes, the table's first."""
+        root = rows[0]
+        number = root.last + 1
         # How long a release took may tell of private rows: its end has no time.
         timed = state not in AFTER["started"]
-        time = _now(run, name, last, timed=timed)
-        line = {"root": name, "number": last + 1, "previous": head, "request": request}
-        line |= {"state": state, "who": self._who, **facts}
+        time = _now(run, root, timed=timed)
+        line = {"root": root.facts.root, "number": number, "previous": root.head}
+        line |= {"request": request, "state": state, "who": self._who, **facts}
         if timed:
             line["time"] = time
         body = canonical(line)
-        _insert(run, {**line, "time": time}, body, digest(body))
-        changed = {row.facts.name: row for row in ([root] if root else []) + [*rows]}
-        for row in changed.values():
-            _put(run, replace(row, last=last + 1, head=digest(body)), fresh=row.last == 0)
-        return Started(request, last + 1, digest(body))
+        hashed = digest(body)
+        columns = {name: line[name] for name in ("root", "number", "request", "state")}
+        columns |= {"schema_hash": line.get("schema"), "time": time, "body": body, "hash": hashed}
+        run.add_line(columns)
+        for row in rows:
+            moved = replace(row, last=number, head=hashed)
+            run.put(moved.columns, fresh=row.last == 0)
+        return Started(request, number, hashed)
 
 
-_Stated = tuple[str | None, int | None, str | None, str | None]  # see `Replay.check`
-
-
-def _stated_in(path: Path) -> list[_Stated]:
-    """Return what a file states: of a release, or an export of a whole ledger."""
-    wrong = DataError(f"{str(path)!r} is no file of a release or of a ledger")
-    document: Any = {}
-    with replacing(OSError, *WRONG, by=wrong):
-        content = path.read_bytes()
-        with contextlib.suppress(ValueError):  # an export has an object on each line
-            document = json.loads(content)
-        if "ledger" in document or "release" in document:
-            return [_of_release(document, content)]
-        lines = map(json.loads, content.decode("utf-8").splitlines())
-        bodies = [(json.loads(line["body"]), line["hash"]) for line in lines]
-        last = {body["root"]: (hashed, body["number"], None, None) for body, hashed in bodies}
-        return [*last.values()]
-    raise wrong
-
-
-def _of_release(document: Mapping[str, Any], content: bytes) -> _Stated:
-    ledger = document.get("ledger") or {}
-    release = document["release"] if "release" in document else ledger["request"]
-    output = None
-    if "family" in document:  # a model, which is what was released
-        output = hashlib.sha256(content).hexdigest()
-    elif "release" not in document:
-        output = answer_digest(document)
-    return ledger.get("head"), ledger.get("lines"), str(release), output
+def _check_stated(verifier: LedgerVerifier, head: str | Path) -> None:
+    """Refuse a ledger that lacks a line, or a release that a file states."""
+    if isinstance(head, str):
+        verifier.check_line(head)
+        return
+    stated = stated_release(head)
+    if stated.line is not None:
+        verifier.check_line(stated.line.head, stated.line.number)
+    verifier.check_release(stated.release, stated.output)
 
 
 def _place_of(url: str) -> tuple[str, ...]:
@@ -656,30 +539,16 @@ def _place_of(url: str) -> tuple[str, ...]:
     return kind.partition("+")[0], rest.rpartition("@")[2]
 
 
-_ORDER = " ORDER BY root, number"
-_OTHER = "the request {0} was made for something else"
-_WAITS = (
-    "this budget needs the approval of another person. Once another person called Ledger.approve, "
-    "start it from Python with its id as the request: {0}"
-)
-
-
-def _check_startable(
-    facts: Facts, request: str, states: dict[str, dict[str, Any]], said: dict[str, Any]
-) -> None:
-    """Refuse what was started before, asks for something else, or is not approved; unrecorded."""
+def _check_startable(request: str, states: Mapping[str, dict[str, Any]]) -> None:
+    """Refuse what was started or refused before; unrecorded."""
     if "started" in states:
         rest = "released" if "released" in states else "spent"
         raise LedgerError(
             f"the request {request} was started before and is {rest}: nothing is charged or drawn "
             "again. Its files, if it was saved, have its id"
         )
-    if "refused" in states:
+    if states:
         raise LedgerError(f"the request {request} was refused; ask anew")
-    if states and not same_request(states["requested"], said):
-        raise ParameterError(_OTHER.format(request))
-    if facts.approval and states and "approved" not in states:
-        raise LedgerError(f"the request {request} is not approved by another person yet")
 
 
 def _charged(
@@ -692,16 +561,14 @@ def _charged(
             f"the budget protects each {facts.unit!r}, and the release protects each "
             f"{what.unit!r}; `missdp ledger create --schema` makes a budget with the schema's unit"
         )
-    hashes = "SELECT 1 FROM lines WHERE root = ? AND schema_hash"
-    if what.schema is not None and not what.new_schema:
-        known = run(f"{hashes} = ? LIMIT 1", facts.root, what.schema)
-        if not known and run(f"{hashes} IS NOT NULL LIMIT 1", facts.root):
-            raise SchemaError(
-                "the table was read by another schema before: if the public facts are meant to "
-                "change, use `missdp fit` or `query` with --new-schema; the budget stays the same"
-            )
+    declared = None if what.new_schema else what.schema
+    if declared is not None and run.was_read_by_others(facts.root, declared):
+        raise SchemaError(
+            "the table was read by another schema before: if the public facts are meant to "
+            "change, use `missdp fit` or `query` with --new-schema; the budget stays the same"
+        )
     cost, failure = facts.price(events)
-    charged = [row.charged(cost, failure, row.last, row.head) for row in rows]
+    charged = [row.charged(cost, failure) for row in rows]
     full = [pair for pair in zip(charged, rows, strict=True) if not pair[0].holds]
     if full:
         raise _too_much(*full[-1])
@@ -728,7 +595,7 @@ def _too_much(after: Row, before: Row) -> BudgetExceededError:
     )
 
 
-def _said(name: str, events: Iterable[Event], what: Purpose) -> dict[str, Any]:
+def _stated(name: str, events: Iterable[Event], what: Purpose) -> dict[str, Any]:
     """Return what every line about a request says; its public parameters as a hash."""
     return {
         "budget": name,
@@ -743,44 +610,22 @@ def _said(name: str, events: Iterable[Event], what: Purpose) -> dict[str, Any]:
 
 def _states(run: Transaction, request: str) -> dict[str, dict[str, Any]]:
     """Return the states that a request went through, each with its line."""
-    found = run("SELECT body FROM lines WHERE request = ? ORDER BY number", request)
-    return {line["state"]: line for line in (json.loads(body) for (body,) in found)}
+    return {line["state"]: line for line in map(json.loads, run.bodies_of(request))}
 
 
-def _read(found: tuple[Any, ...]) -> Row:
-    facts, spent, failed, last, head = found
+def _read(columns: Mapping[str, Any]) -> Row:
     damaged = LedgerError("the ledger was changed: a budget cannot be read")
     with replacing(*WRONG, by=damaged):
-        return Row(Facts.from_json(facts), Fraction(spent), Fraction(failed), last, head)
+        return Row.of(columns)
     raise damaged
 
 
-def _insert(run: Transaction, line: Mapping[str, Any], body: str, hashed: str) -> None:
-    values = (line["root"], line["number"], line["request"], line["state"], line.get("schema"))
-    run(_LINE, *values, line.get("time", ""), body, hashed)
-
-
-def _put(run: Transaction, row: Row, *, fresh: bool) -> None:
-    columns = row.columns
-    if fresh:
-        run(f"INSERT INTO budgets VALUES ({', '.join('?' * len(columns))})", *columns)
-    else:
-        run(_SUMS, *columns[4:], columns[0])
-
-
-_LINE = f"INSERT INTO lines VALUES ({', '.join('?' * 8)})"
-_SUMS = (
-    "UPDATE budgets SET spent = ?, failed = ?, spent_floor = ?, failed_floor = ?, last = ?,"
-    " head = ? WHERE name = ?"
-)
-
-
-def _now(run: Transaction, root: str, last: int, *, timed: bool) -> str:
-    """Return the time, that of the line before if none is told; refuse a clock that went back."""
-    before = run("SELECT time FROM lines WHERE root = ? AND number = ?", root, last)
+def _now(run: Transaction, root: Row, *, timed: bool) -> str:
+    """Return the time, or that of the line before for an end; refuse a clock that went back."""
+    before = run.time_and_hash(root.facts.root, root.last)
     now = datetime.now(UTC)
-    if before and before[0][0]:
-        known = datetime.fromisoformat(before[0][0])
+    if before is not None and before[0]:
+        known = datetime.fromisoformat(before[0])
         if now < known - _BACK:
             raise LedgerError(
                 "the clock of this machine is behind the last line of the ledger; set it right"
@@ -816,7 +661,7 @@ def _unit_of(schema: Schema | None, unit: str | None) -> str:
     return declared if unit is None else unit
 
 
-def _under(above: Facts, name: str, epsilon: float) -> Facts:
+def _under(above: BudgetFacts, name: str, epsilon: float) -> BudgetFacts:
     """Return the facts of a budget under another one: its own cap, and all else the same."""
     of, delta = above.cost, above.delta
     cost = _for_one_release(Cost.worth(of.currency, epsilon, delta), epsilon, delta)
@@ -839,14 +684,12 @@ def request_id(request: str | None) -> str:
 
 def _by_purpose(charges: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return what each person spent on each purpose."""
-    sums: dict[tuple[str, str], tuple[int, Fraction]] = {}
+    costs: dict[tuple[str, str], list[Fraction]] = {}
     for line in charges:
-        key = line["who"], line["purpose"]
-        count, spent = sums.get(key, (0, Fraction(0)))
-        sums[key] = count + 1, spent + Fraction(line["cost"])
+        costs.setdefault((line["who"], line["purpose"]), []).append(Fraction(line["cost"]))
     return [
-        {"who": who, "purpose": purpose, "releases": count, "spent": float_up(spent)}
-        for (who, purpose), (count, spent) in sums.items()
+        {"who": who, "purpose": purpose, "releases": len(of), "spent": float_up(total(of))}
+        for (who, purpose), of in costs.items()
     ]
 
 

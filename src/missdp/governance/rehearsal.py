@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from statistics import NormalDist, fmean
+from statistics import NormalDist
 from time import perf_counter
 from typing import Any, get_args
 
@@ -29,8 +29,8 @@ from missdp.accounting import (
 from missdp.errors import ParameterError, UnprovenError, check_fraction, check_positive, check_whole
 from missdp.estimate.intervals import estimate_quickly
 from missdp.evaluate import MCAR, marginal_distance
+from missdp.governance.plan import Margins, Planned, fits_of, peak_memory
 from missdp.ground_truth import planned_ground_truth
-from missdp.office.plan import Margins, Planned, fits_of, peak_memory
 from missdp.progress import Progress
 from missdp.schema import AnyAttribute, Numeric, OpenCategorical, Schema
 from missdp.schema.differences import Difference
@@ -58,6 +58,7 @@ _ROWS_SEED, _NOISE_SEED = 1, 2  # made-up rows and their noise tell nothing; apa
 _DISTANCE_POWER = 0.6
 # Draws of tables by which the error of a mean is planned. A draw takes long if values are missing.
 _DRAWS, _FEW_DRAWS, _FEW_COLUMNS = 100, 20, 8
+_WIDTH = 2 * NormalDist().inv_cdf(0.975)  # of a 95 % interval, in standard errors
 
 
 def _shares(size: int, margins: Margins) -> Floats:
@@ -390,74 +391,47 @@ def noise_of_tables(model: Synthesizer) -> tuple[float, float]:
     if isinstance(released, PairRelease):
         variances = released.guessed().variances.values()
         pairs = [math.sqrt(v.mean()) * released.rows for v in variances]
-        return released.marginals.std, _median(pairs)
-    return released.std, _median([*released.stds.values()])
+        return released.marginals.std, float(np.median(pairs or [math.nan]))
+    return released.std, float(np.median([*released.stds.values()] or [math.nan]))
 
 
-def _median(values: list[float]) -> float:
-    return float(np.median(values)) if values else math.nan
-
-
-def width_of_mean(model: Synthesizer, name: str) -> float:
-    """Return the width of the 95 % interval of a mean; NaN where nothing is estimated."""
-    if not isinstance(model, AIM | MST | AllPairs):
-        return math.nan
-    return _width(model.estimate(f"mean(`{name}`)").errors[0])
-
-
-def _width(error: float) -> float:
-    return 2 * NormalDist().inv_cdf(0.975) * error
-
-
-def _errors_of_means(model: Synthesizer, names: Sequence[str]) -> list[tuple[float, float]]:
-    """Return the standard errors of means by noise, and by sampling and missing values."""
+def _errors_of_means(model: Synthesizer, names: Sequence[str]) -> Floats:
+    """Return the standard errors of means: by noise, and by sampling and missing values."""
     if not names or not isinstance(model, AIM | MST | AllPairs):
-        return [(math.nan, math.nan) for _ in names]
+        return np.full((2, len(names)), math.nan)
     is_slow = len(model.modelled_) > _FEW_COLUMNS and any(x.nullable for x in model.modelled_)
     questions = [f"mean(`{name}`)" for name in names]
     means = estimate_quickly(model, questions, draws=_FEW_DRAWS if is_slow else _DRAWS)
-    return [(mean.noise[0], math.hypot(mean.sampling[0], mean.missing[0])) for mean in means]
+    errors = [(mean.noise[0], math.hypot(mean.sampling[0], mean.missing[0])) for mean in means]
+    return np.array(errors).T
 
 
 @dataclass(frozen=True)
 class _Rehearsed:
-    """What rehearsed fits with one epsilon show: public, since rows are made up."""
+    """The results of rehearsed fits with one epsilon: public, since rows are made up."""
 
-    epsilon: float
     noise: float  # that the epsilon needs, in some unit
-    one_way: float
-    two_way: float
+    tables: Floats  # noise of a one-way and of a two-way count; Cramér's V that stands out
     fitted: float
-    clear: float  # see `PairNoise`
-    errors: dict[str, tuple[float, float]]  # of means, by noise and by all else
+    errors: Floats  # of each mean: by noise, and by all else
     seconds: float
 
     def at(self, noise: float) -> _Rehearsed:
-        """Return what fits with so much noise would show, as far as these say."""
+        """Return the results of fits with so much noise, as far as these tell."""
         by = noise / self.noise
-        return replace(
-            self,
-            noise=noise,
-            one_way=by * self.one_way,
-            two_way=by * self.two_way,
-            fitted=min(1.0, by**_DISTANCE_POWER * self.fitted),
-            clear=by * self.clear,
-            errors={name: (by * noisy, rest) for name, (noisy, rest) in self.errors.items()},
-        )
+        fitted = min(1.0, by**_DISTANCE_POWER * self.fitted)
+        errors = self.errors * [[by], [1.0]]
+        return replace(self, noise=noise, tables=by * self.tables, fitted=fitted, errors=errors)
 
     def between(self, other: _Rehearsed, share: float) -> _Rehearsed:
-        """Return the weighted geometric mean of two such records of the same noise."""
+        """Return the weighted geometric mean of the results of two fits of the same noise."""
 
-        def mean(one: float, two: float) -> float:
-            return one if one <= 0 or two <= 0 else one ** (1 - share) * two**share
+        def mean(name: str) -> Any:
+            one, two = (np.asarray(getattr(of, name)) for of in (self, other))
+            found = np.abs(one) ** (1 - share) * np.abs(two) ** share
+            return np.where((one <= 0) | (two <= 0), one, found)[()]
 
-        errors = {
-            name: (mean(noisy, other.errors[name][0]), mean(rest, other.errors[name][1]))
-            for name, (noisy, rest) in self.errors.items()
-        }
-        numbers = ("one_way", "two_way", "fitted", "clear", "seconds")
-        moved = {n: mean(getattr(self, n), getattr(other, n)) for n in numbers}
-        return replace(self, errors=errors, **moved)
+        return replace(self, **{n: mean(n) for n in ("tables", "fitted", "errors", "seconds")})
 
 
 class Rehearsal:
@@ -494,17 +468,18 @@ class Rehearsal:
 
     def planned(self, grid: Sequence[float]) -> tuple[Planned, ...]:
         """Return what each epsilon buys; with many columns, some follow from others."""
-        modelled = Modelled(self._declared.schema).schema
-        at, fits = fits_of(len(modelled), len({*grid}))
         ordered = sorted({*grid})
-        chosen = {ordered[place] for place in _spread(len(ordered), at)}
+        at, fits = fits_of(len(Modelled(self._declared.schema).schema), len(ordered))
+        chosen = [ordered[place] for place in _spread(len(ordered), at)]
         plans = {e: self._family(epsilon=e, random_state=_NOISE_SEED) for e in ordered}
         noise = {e: self._noise(model) for e, model in plans.items()}  # refuses early what is wrong
         table = replace(self._declared, rows=self.rows).made_up(_ROWS_SEED)
-        found: dict[float, _Rehearsed] = {}
-        for epsilon in (e for e in ordered if e in chosen):
-            done = len(found) / len(chosen)
-            found[epsilon] = self._rehearsed(epsilon, noise, table, fits, done, 1 / len(chosen))
+        found = {}
+        for place, epsilon in enumerate(chosen):
+            share = 1 / (len(chosen) * fits)
+            starts = (share * (place * fits + fit) for fit in range(fits))
+            models = [self._to_fit(epsilon, k, start, share) for k, start in enumerate(starts)]
+            found[epsilon] = self._rehearsed(models, noise[epsilon], table)
         return tuple(
             self._planned(plans[e], _told(e, noise[e], found), rehearsed=e in chosen) for e in grid
         )
@@ -513,59 +488,40 @@ class Rehearsal:
         whole, *_ = model.planned_parts(self._declared.schema)[0].events
         return _noise_of(whole.capacity if isinstance(whole, FilterEvent) else whole)
 
-    def _rehearsed(
-        self,
-        epsilon: float,
-        noise: Mapping[float, float],
-        table: Table,
-        fits: int,
-        done: float,
-        share: float,
-    ) -> _Rehearsed:
-        models = []
-        for fit in range(fits):
-            shown = self._shown(epsilon, done + share * fit / fits, share / fits)
-            model = self._family(epsilon=epsilon, random_state=_NOISE_SEED + fit, progress=shown)
-            models.append(model)
-            if fit:
-                _fit(model, table)
-                continue
-            seconds, drawn = rehearse(model, table)
-            self.memory = self.memory or peak_memory()  # before distances and estimates
-            fitted = fitted_error(table, drawn)
-        of_fits = zip(*(_errors_of_means(model, self._means) for model in models), strict=True)
-        errors = {
-            name: (fmean(noisy for noisy, _ in of), fmean(rest for _, rest in of))
-            for name, of in zip(self._means, of_fits, strict=True)
-        }
-        one_way, two_way = noise_of_tables(models[0])
-        clear = noise_of_relations(models[0]).clear
-        return _Rehearsed(epsilon, noise[epsilon], one_way, two_way, fitted, clear, errors, seconds)
-
-    def _shown(self, epsilon: float, start: float, share: float) -> Progress:
-        """Return the progress of one fit, as a part of that of the whole plan."""
+    def _to_fit(self, epsilon: float, fit: int, start: float, share: float) -> Synthesizer:
+        """Return a model whose fit is a part of the progress of the plan."""
 
         def shown(_: str, done: float | None) -> None:
             if self._progress is not None:
                 self._progress(f"rehearsing epsilon {epsilon:g}", start + share * (done or 0.0))
 
-        shown("", 0.0)
-        return shown
+        return self._family(epsilon=epsilon, random_state=_NOISE_SEED + fit, progress=shown)
+
+    def _rehearsed(self, models: list[Synthesizer], noise: float, table: Table) -> _Rehearsed:
+        seconds, drawn = rehearse(models[0], table)
+        self.memory = self.memory or peak_memory()  # before distances and estimates
+        for model in models[1:]:
+            _fit(model, table)
+        errors = [_errors_of_means(model, self._means) for model in models]
+        tables = np.array([*noise_of_tables(models[0]), noise_of_relations(models[0]).clear])
+        fitted = fitted_error(table, drawn)
+        return _Rehearsed(noise, tables, fitted, np.mean(errors, axis=0), seconds)
 
     def _planned(self, model: Synthesizer, found: _Rehearsed, *, rehearsed: bool) -> Planned:
         declared = self._declared
-        widths = {n: _width(math.hypot(*parts)) for n, parts in found.errors.items()}
+        one_way, two_way, clear = found.tables.tolist()
+        widths = zip(self._means, (_WIDTH * np.hypot(*found.errors)).tolist(), strict=True)
         return Planned(
             epsilon=float(model.epsilon),
             delta=model.planned_parts(declared.schema)[0].delta,
-            one_way=found.one_way,
-            two_way=found.two_way,
-            fitted=found.fitted,
-            clear=found.clear,
-            swamped={m: declared.swamped(found.two_way, m) for m in get_args(Margins)},
-            widths={name: width for name, width in widths.items() if not math.isnan(width)},
+            one_way=one_way,
+            two_way=two_way,
+            fitted=float(found.fitted),
+            clear=clear,
+            swamped={m: declared.swamped(two_way, m) for m in get_args(Margins)},
+            widths={name: width for name, width in widths if not math.isnan(width)},
             ground_truth=declared.true_epsilon(model),
-            seconds=found.seconds,
+            seconds=float(found.seconds),
             rehearsed=rehearsed,
         )
 

@@ -8,26 +8,23 @@ from __future__ import annotations
 
 import base64
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from missdp.accounting import Guarantee
 from missdp.errors import MissingDependencyError, OutputError
 from missdp.files import write_atomically
-from missdp.office.facts import template
+from missdp.governance.rendering import template
 from missdp.schema import Schema
 from missdp.table import Table
-from missdp.table.rows import Rows
 from missdp.table.units import rows_of_units
-from missdp.words import printed
 
-if TYPE_CHECKING:  # what compares tables, and families, take a second to import
-    from missdp.office.risk import Attack, Membership, Refit
+if TYPE_CHECKING:  # comparing takes a second to import
+    from missdp.evaluate import Fidelity, MissingFidelity
 
 __all__ = ["curator_report"]
 
@@ -36,8 +33,9 @@ _MOST_PAIRS = 30
 _MOST_PATTERNS = 20
 _POINTS = ("5 %", "25 %", "50 %", "75 %", "95 %")
 
-_OPTIONAL = ("promise", "bound", "attacks", "membership", "pairs", "f1", "rules")  # of the page
-_Verdict = list[tuple[str, bool]]  # lines, and whether each is bad news
+_OPTIONAL = ("promise", "pairs", "f1", "rules")  # of the page
+_Text: TypeAlias = Callable[[float], str]  # of a share, with as many digits as rows support
+_Verdict: TypeAlias = list[tuple[str, bool]]  # lines, and whether each is bad news
 
 
 def check_apart_from_releases(path: Path, released: Iterable[Path] = ()) -> None:
@@ -58,10 +56,7 @@ def curator_report(
     *,
     schema: Schema,
     guarantee: Guarantee | None = None,
-    control: Any = None,
     f1: bool = False,
-    refit: Refit | None = None,
-    refits: int = 0,
     released: Iterable[Path] = (),
 ) -> tuple[str, ...]:
     """Write a page that shows synthetic rows beside the private ones, for the curator only.
@@ -76,15 +71,8 @@ def curator_report(
         tables need not have these columns.
     guarantee : Guarantee, optional
         Of the release, for the page.
-    control : Table, or any table or file that Table.read takes, optional
-        Rows of the same population that the fit never saw: attacks are then measured.
     f1 : bool, default False
         Whether to train classifiers as well, on real and on synthetic rows, which is slow.
-    refit : callable, optional
-        From a Table of rows to synthetic ones, as the release was made: membership is then
-        measured, on so many ``refits``, half of them without one row, and set beside what
-        ``guarantee`` allows.
-    refits : int, default 0
     released : iterable of Path
         Released files, beside which nothing is written.
 
@@ -104,7 +92,7 @@ def curator_report(
     --------
     >>> import tempfile, pathlib, missdp
     >>> from missdp.datasets import yrbss
-    >>> from missdp.office import curator_report
+    >>> from missdp.governance import curator_report
     >>> table = yrbss().table()
     >>> model = missdp.MST(epsilon=1.0, delta=1e-6, random_state=0).fit(table)
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "curator.html"
@@ -113,37 +101,20 @@ def curator_report(
     >>> path.read_text().count("CURATOR ONLY") > 1
     True
     """
-    from missdp.evaluate.align import align
+    from missdp.evaluate.align import align  # comparing takes a second to import
 
     place = Path(path)
     check_apart_from_releases(place, released)
     page = template("curator.html")
-    if refit is not None and guarantee is not None:
-        from missdp.office.risk import check_membership
-
-        check_membership(guarantee, refits)
     rows, others = _as_in_a_fit(private, schema), _of_rows(schema)
     real, made = align(rows, synthetic, others)
     facts, verdict = _compared(real, made, others, (rows, synthetic))
-    facts = dict.fromkeys(_OPTIONAL, "") | facts | _taking_part(schema)
-    if control is not None:
-        from missdp.office.risk import attacks
-
-        known, never_seen = (_one_of_each(data, schema) for data in (private, control))
-        both = align(known, never_seen, others)
-        found = attacks(*both, made, np.random.default_rng(0))
-        facts["attacks"] = [*map(_attack, found)]
-        verdict.append(_attacked(found))
+    facts = dict.fromkeys(_OPTIONAL, "") | facts | {"shown": _taking_part(schema)}
     if f1:
         alone = real if schema.unit is None else _one_of_each(private, schema)
         facts["f1"] = _f1(align(alone, made, others)[0], made)
     if guarantee is not None:
-        facts |= _promised(guarantee)
-        if refit is not None:
-            from missdp.office.risk import membership
-
-            facts["membership"] = gained = membership(refit, real, guarantee, refits=refits)
-            verdict.append(_told_apart(gained))
+        facts["promise"] = f"{guarantee}\n\n{guarantee.explain()}"
     facts |= {"verdict": verdict, "picture": _picture(real, made, others)}
     write_atomically(place, page.render(facts).encode())
     return tuple(line for line, _ in verdict)
@@ -158,29 +129,20 @@ def _as_in_a_fit(private: Any, schema: Schema) -> Any:
     return rows_of_units(private, schema)
 
 
-def _one_of_each(data: Any, schema: Schema) -> Any:
-    """Return one row of each unit, if rows say whose they are, which then counts once.
-
-    Who attacks a person with many rows tries once, and rows of one person succeed together; nor do
-    rows that teach tell of others of the same person.
-    """
-    unit = schema.unit
-    if unit is None or isinstance(data, Table):
-        return data
-    rows = Rows.of(data)
-    if unit.column not in rows.names:
-        return data
-    alike = _of_rows(replace(schema, unit=None))
-    return rows_of_units(data, replace(alike, unit=replace(unit, max_rows=1)))
+def _one_of_each(private: Any, schema: Schema) -> Any:
+    """Return one row of each unit, which then counts once: rows that teach tell of no others."""
+    if schema.unit is None or isinstance(private, Table):
+        return private
+    one = replace(schema.unit, max_rows=1)
+    return rows_of_units(private, replace(_of_rows(replace(schema, unit=None)), unit=one))
 
 
-def _taking_part(schema: Schema) -> dict[str, str]:
-    """Return which rows are shown, and whose are attacked, where rows are not by themselves."""
+def _taking_part(schema: Schema) -> str:
+    """Return which rows are shown, where rows are not by themselves."""
     unit = schema.unit
     most = f"at most {unit.max_rows} of each {unit.column}, drawn for this page" if unit else ""
     counted = "as often as they count" if schema.weighs else ""
-    shown = "; ".join(filter(None, (most, counted)))
-    return {"shown": shown, "whose": unit.column if unit else ""}
+    return "; ".join(filter(None, (most, counted)))
 
 
 def _of_rows(schema: Schema) -> Schema:
@@ -194,28 +156,37 @@ def _compared(
     real: Table, made: Table, schema: Schema, sources: tuple[Any, Any]
 ) -> tuple[dict[str, Any], _Verdict]:
     """Return what the page shows of both tables, and what is said of it first."""
-    from missdp.evaluate import (
-        fidelity,
-        marginal_distance,
-        missing_fidelity,
-        missing_mask,
-        missing_patterns,
-        rule_violations,
-    )
+    from missdp.evaluate import fidelity, missing_fidelity, missing_mask
     from missdp.evaluate.align import rounded
-    from missdp.evaluate.fidelity import SCORES
 
-    n = min(len(real), len(made))
-
-    def text(share: float) -> str:
-        return rounded(share, n)
-
+    text = partial(rounded, rows=min(len(real), len(made)))
     complete = real.take(~missing_mask(real).any(axis=1).astype(bool))
     kept, holes = fidelity(real, made, schema=schema), missing_fidelity(real, made, schema=schema)
-    true, drawn = missing_patterns(real), missing_patterns(made)
-    facts: dict[str, Any] = {
-        "sizes": f"{len(real):,} real rows, of which {len(complete):,} are complete, and "
-        f"{len(made):,} synthetic ones.",
+    sizes = (
+        f"{len(real):,} real rows, of which {len(complete):,} are complete, and "
+        f"{len(made):,} synthetic ones."
+    )
+    facts = {"sizes": sizes, **_scores(kept, text), **_missing(real, made, holes, text)}
+    distances, far, dropped = _distances(real, made, complete, schema, text)
+    beside = (
+        f"Synthetic tables are {'further' if far > dropped else 'no further'} away than what "
+        f"dropping incomplete rows would leave, without any privacy: {text(far)} and "
+        f"{text(dropped)} on average."
+    )
+    verdict = [(kept.verdict, False), (beside, far > dropped)]
+    if holes.verdict:
+        verdict.append((holes.verdict, True))
+    if schema.rule_set.bound:
+        facts["rules"], line = _broken_rules(schema, sources)
+        verdict.append(line)
+    return facts | distances, verdict
+
+
+def _scores(kept: Fidelity, text: _Text) -> dict[str, Any]:
+    """Return how numbers and relations came out."""
+    from missdp.evaluate.fidelity import SCORES
+
+    return {
         "scores": [(SCORES[name], text(score)) for name, score in kept.scores.items()],
         "numbers": [
             (f"{name}, {which}", text(kept.ks[name]), *(f"{x:.4g}" for x in table[name]))
@@ -223,6 +194,15 @@ def _compared(
             for which, table in (("real", kept.truth), ("synthetic", kept.synthetic))
         ],
         "number_heads": ["number", "KS", "mean", "SD", *_POINTS],
+    }
+
+
+def _missing(real: Table, made: Table, holes: MissingFidelity, text: _Text) -> dict[str, Any]:
+    """Return how often cells are missing, and which are missing together."""
+    from missdp.evaluate import missing_patterns
+
+    true, drawn = missing_patterns(real), missing_patterns(made)
+    return {
         "rates": [
             (name, text(rate), text(holes.synthetic_rates[name]))
             for name, rate in holes.truth_rates.items()
@@ -232,6 +212,15 @@ def _compared(
             for names, count in [*true.items()][:_MOST_PATTERNS]
         ],
     }
+
+
+def _distances(
+    real: Table, made: Table, complete: Table, schema: Schema, text: _Text
+) -> tuple[dict[str, Any], float, float]:
+    """Return distances of columns and pairs, and mean ones of synthetic and of complete rows."""
+    from missdp.evaluate import marginal_distance
+
+    facts = {}
     for k, name, most in ((1, "columns", len(schema)), (2, "pairs", _MOST_PAIRS))[: len(schema)]:
         far = marginal_distance(real, made, k=k, schema=schema)
         dropped = marginal_distance(real, complete, k=k, schema=schema)
@@ -239,55 +228,19 @@ def _compared(
             (" × ".join(clique), text(d), text(dropped.per_marginal[clique]))
             for clique, d in far.worst(most).items()
         ]
-    worse = far.mean > dropped.mean
-    beside = (
-        f"Synthetic tables are {'further' if worse else 'no further'} away than what dropping "
-        f"incomplete rows would leave, without any privacy: {text(far.mean)} and "
-        f"{text(dropped.mean)} on average."
-    )
-    verdict = [(kept.verdict, False), (beside, worse)]
-    if holes.verdict:
-        verdict.append((holes.verdict, True))
-    if schema.rule_set.bound:
-        ours, theirs = (rule_violations(source, schema=schema) for source in sources)
-        facts["rules"] = [(t, f"{c:,}", f"{theirs.broken[t]:,}") for t, c in ours.broken.items()]
-        said = f"{theirs.broken_rows:,} synthetic rows break a rule; {ours.broken_rows:,} real do."
-        verdict.append((said, theirs.broken_rows > 0))
-    return facts, verdict
+    return facts, far.mean, dropped.mean
 
 
-def _attack(found: Attack) -> tuple[str, ...]:
-    shares = (found.success / found.attempts, found.control / found.attempts, found.excess)
-    return found.name, *(f"{share:.1%}" for share in shares), "YES" if found.found else "no"
+def _broken_rules(
+    schema: Schema, sources: tuple[Any, Any]
+) -> tuple[list[tuple[str, str, str]], tuple[str, bool]]:
+    """Return how many rows break each rule, and a line of the verdict."""
+    from missdp.evaluate import rule_violations
 
-
-def _attacked(found: Iterable[Attack]) -> tuple[str, bool]:
-    names = [attack.name.partition(":")[0] for attack in found if attack.found]
-    if not names:
-        return "No attack does better on rows of the table than on rows it never saw.", False
-    return f"ATTACKED: {', '.join(names)} does better on rows of the table than by chance.", True
-
-
-def _told_apart(found: Membership) -> tuple[str, bool]:
-    """Say what a test of membership gained on refits, and whether the guarantee allows that."""
-    low, high = found.interval
-    said = (
-        f"A test of membership gained {found.advantage:.0%} on {2 * found.refits} refits (true "
-        f"less false positives; {low:.0%} to {high:.0%}); the guarantee allows {found.bound:.0%}."
-    )
-    return (f"BROKEN GUARANTEE: {said}" if found.broken else said), found.broken
-
-
-def _promised(guarantee: Guarantee) -> dict[str, str]:
-    """Return the guarantee in words, and what it says of attackers who look for one row."""
-    from missdp.office.risk import allowed
-
-    return {
-        "promise": f"{guarantee}\n\n{guarantee.explain()}",
-        "bound": f"Whether a {guarantee.unit} is in the table: the guarantee bounds what any test "
-        f"gains, true less false positives, to {printed(100 * allowed(guarantee))} percentage "
-        "points. It does not bound what follows about a person from facts about people in general.",
-    }
+    ours, theirs = (rule_violations(source, schema=schema) for source in sources)
+    rows = [(t, f"{count:,}", f"{theirs.broken[t]:,}") for t, count in ours.broken.items()]
+    said = f"{theirs.broken_rows:,} synthetic rows break a rule; {ours.broken_rows:,} real do."
+    return rows, (said, theirs.broken_rows > 0)
 
 
 def _f1(real: Table, made: Table) -> list[tuple[str, str, str]]:

@@ -1,5 +1,6 @@
 """The ledger: what it grants, whom it refuses, and that nothing of it can be rewritten."""
 
+import contextlib
 import copy
 import json
 import os
@@ -11,11 +12,12 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 
 import pytest
+from sqlalchemy import Connection
+from sqlalchemy.exc import OperationalError
 
 from missdp.accounting import (
     ApproximateEvent,
     Cost,
-    ExplicitSeed,
     Filter,
     GaussianEvent,
     LaplaceEvent,
@@ -24,14 +26,13 @@ from missdp.accounting import (
 )
 from missdp.errors import (
     BudgetExceededError,
-    DataError,
     LedgerError,
     MissDPError,
     ParameterError,
     SchemaError,
     UnprovenError,
 )
-from missdp.office import Ledger, Purpose, ledger
+from missdp.governance import Ledger, Purpose, ledger
 from refusing import refused, refuses
 
 TENTH = [PureEvent(epsilon=0.1)]
@@ -54,14 +55,6 @@ def office(url):
     return made
 
 
-@pytest.fixture
-def agreeing(url):
-    """The ledgers of two people, where one must approve what the other one asks for."""
-    ada, bob = Ledger(url, who="ada"), Ledger(url, who="bob")
-    ada.create("patients", epsilon=1.0, approval=True)
-    return ada, bob
-
-
 def states(office, request):
     return [line["state"] for line in office.history() if line["request"] == request]
 
@@ -81,7 +74,7 @@ def test_ten_tenths_fit_exactly_and_an_eleventh_charge_is_recorded_as_refused(of
 def test_costs_of_a_trillionth_sum_exactly(office, times):
     row = office.row("patients")
     for _ in range(times):
-        row = row.charged(Fraction(1, 10**12), Fraction(0), 0, "")
+        row = row.charged(Fraction(1, 10**12), Fraction(0))
     office.start("patients", pure(1e-12) * times)
     assert row.spent == office.row("patients").spent == Fraction(times, 10**12)
 
@@ -106,7 +99,7 @@ def test_what_comes_after_started_says_neither_when_nor_why(url, office, monkeyp
             return datetime.now(zone) + timedelta(minutes=5)
 
     office.start("patients", TENTH, request=ONE)
-    assert office.refuse(ONE, reason="a reason") == "abandoned"
+    office.abandon(ONE)
     (line,) = (one for one in office.history() if one["state"] == "abandoned")
     assert set(line) == {"root", "number", "previous", "request", "state", "who"}
     assert office.row("patients").spent == Fraction(1, 10)  # no refund
@@ -117,41 +110,6 @@ def test_what_comes_after_started_says_neither_when_nor_why(url, office, monkeyp
     assert started == released
     office.start("patients", TENTH)
     office.verify()
-
-
-def test_another_person_approves_and_the_approved_request_is_the_one_that_runs(agreeing):
-    ada, bob = agreeing
-    what = Purpose("report", "T-1", parameters={"method": "aim"})
-    said = "needs the approval of another person"
-    request = refused(LedgerError, said, ada.start, "patients", TENTH, what).split()[-1]
-    refused(LedgerError, "not approved", ada.start, "patients", TENTH, what, request=request)
-    refused(LedgerError, "another person", ada.approve, request)
-    bob.approve(request)
-    said = "something else"
-    refused(ParameterError, said, ada.start, "patients", pure(0.9), what, request=request)
-    other = {"parameters": {"method": "mst"}, "conditions": (ExplicitSeed(),)}
-    for name, value in (other | dict.fromkeys(("purpose", "ticket", "file"), "other")).items():
-        unlike = replace(what, **{name: value})
-        refused(ParameterError, said, ada.start, "patients", TENTH, unlike, request=request)
-    ada.start("patients", TENTH, what, request=request)
-    assert states(ada, request) == ["requested", "approved", "started"]
-    other = ada.request("patients", TENTH, what)
-    assert bob.refuse(other, reason="not needed") == "refused"
-    refused(LedgerError, "was refused", ada.start, "patients", TENTH, what, request=other)
-    ada.verify()
-
-
-def test_a_budget_in_python_waits_for_approval_too(agreeing):
-    ada, bob = agreeing
-    first = ada.budget("patients", purpose="report")
-    request = refused(LedgerError, "needs the approval", first.charge, *TENTH).split()[-1]
-    bob.approve(request)
-    unlike = ada.budget("patients", request=request)
-    refused(ParameterError, "something else", unlike.charge, *TENTH)
-    budget = ada.budget("patients", purpose="report", request=request)
-    budget.charge(*TENTH)
-    refused(LedgerError, "needs the approval", budget.charge, *TENTH)  # of the next one anew
-    assert ada.row("patients").spent == Fraction(1, 10)
 
 
 def test_a_part_is_charged_to_the_whole_and_both_hold(office):
@@ -376,7 +334,7 @@ def test_whatever_is_changed_behind_its_back_is_found(signed, url):
         "UPDATE budgets SET failed = '1/2'",
         "UPDATE budgets SET head = ''",
         "UPDATE budgets SET facts = replace(facts, '\"amount\":1.0', '\"amount\":9.0')",
-        "UPDATE budgets SET facts = replace(facts, '\"approval\":false', '\"approval\":true')",
+        'UPDATE budgets SET facts = replace(facts, \'"unit":"row"\', \'"unit":"x"\')',
         "DELETE FROM budgets WHERE name = 'patients/bob'",
         "UPDATE lines SET request = 'x', state = 'y' WHERE number = 3",
         "UPDATE lines SET schema_hash = 'x', time = 'y' WHERE number = 3",
@@ -401,19 +359,37 @@ def test_a_cut_or_restored_ledger_is_found_by_a_head(signed, url, tmp_path):
     refused(LedgerError, "cut or restored", old.verify, head)
 
 
-def test_export_and_import_are_the_same_ledger(signed, tmp_path):
-    lines, wrong = tmp_path / "lines.jsonl", tmp_path / "wrong"
-    assert signed.export_lines(lines) == 4
-    other, third = (Ledger(f"sqlite:///{tmp_path}/{n}.db", who="eve") for n in ("other", "third"))
-    assert other.import_lines(lines) == 4
-    assert (other.verify(), other.rows()) == (signed.verify(), signed.rows())
-    refused(LedgerError, "started before", other.start, "patients/bob", TENTH, request=ONE)
-    refused(ParameterError, "empty ledger", other.import_lines, lines)
-    for text in ("no JSON", "{}", '{"body": 1, "hash": 2}'):
-        wrong.write_text(text)
-        refused((DataError, LedgerError), None, third.import_lines, wrong)
-    wrong.write_text(lines.read_text().replace("ada", "eve"))
-    refused(LedgerError, "was changed", third.import_lines, wrong)
+# Durability
+def test_a_commit_is_on_the_disk_before_it_returns(office):
+    with office._store._engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+
+
+def test_a_charge_is_in_no_transaction_of_its_caller(office):
+    with contextlib.suppress(ZeroDivisionError), office._store.transaction(reads=True):
+        office.start("patients", TENTH)
+        raise ZeroDivisionError
+    assert office.row("patients").spent == Fraction(1, 10)
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_failed_commit_counts_as_charged_and_grants_nothing(office, monkeypatch, recorded):
+    commit = Connection.commit
+
+    def failing(connection):
+        if recorded:  # and the answer is lost
+            commit(connection)
+        raise OperationalError("COMMIT", None, sqlite3.OperationalError("SECRET"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Connection, "commit", failing)
+        refused(LedgerError, "counts as charged", office.start, "patients", TENTH, request=ONE)
+    assert office.row("patients").spent == (Fraction(1, 10) if recorded else 0)
+    if recorded:
+        refused(LedgerError, "started before", office.start, "patients", TENTH, request=ONE)
+    office.start("patients", TENTH, request=TWO)
+    office.verify()
 
 
 # Bad input
@@ -430,7 +406,8 @@ def test_a_file_that_is_no_ledger_is_refused(tmp_path, url):
     ("pragma", "says"), [("max_page_count = 1", "disk is full"), ("query_only = 1", "read-only")]
 )
 def test_a_full_disk_or_a_read_only_one_charges_nothing(office, pragma, says):
-    office._store._here.opened.connection.execute(f"PRAGMA {pragma}")
+    with office._store._engine.connect() as connection:  # of which there is one
+        connection.exec_driver_sql(f"PRAGMA {pragma}")
     many, long = pure(1e-6) * 500, Purpose(purpose="x" * 500)
     with refuses(LedgerError, says):  # the page that is open takes a few lines
         assert [office.start("patients", many, long) for _ in range(9)] == []
@@ -454,7 +431,7 @@ BAD = [
     ("budget", ("patients",), {"purpose": "x" * 501}),
     ("budget", ("patients/eve",), {}),
     ("history", ("none",), {}),
-    *((call, (NINE,), {}) for call in ("approve", "refuse")),
+    ("abandon", (NINE,), {}),
     ("finish", (NINE, "x"), {}),
     ("verify", ("0" * 64,), {}),
 ]

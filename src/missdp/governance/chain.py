@@ -1,4 +1,4 @@
-"""The lines of a ledger: canonical JSON, each with the hash of the one before, and their replay.
+"""The lines of a ledger: canonical JSON, each with the hash of the line before, and their check.
 
 A ledger holds one chain for each table. What happens in one commit is one line, so a charge is a
 line ``started`` that also stands for "reserved". Lines after it say nothing of when or why. What
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -24,9 +24,7 @@ from missdp.errors import LedgerError, MissDPError, UnprovenError, replacing
 from missdp.serialization import WRONG
 
 AFTER: Mapping[str, tuple[str, ...]] = {
-    "": ("requested", "started", "refused", "created"),
-    "requested": ("approved", "started", "refused"),
-    "approved": ("started", "refused"),
+    "": ("created", "started", "refused"),
     "started": ("released", "abandoned"),
 }
 """Which states of a request may follow which; none follows those that are not listed."""
@@ -43,40 +41,14 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-_NAMED = ("budget", "parameters", "purpose", "ticket", "file")
-_ASKED = (*_NAMED, "conditions", "events")
-
-
-def same_request(
-    first: Mapping[str, Any], line: Mapping[str, Any], *, is_planned: bool = True
-) -> bool:
-    """Whether a line asks for what the first one of its request does: what was approved.
-
-    Parameters
-    ----------
-    first : mapping of str to Any
-        The first line of the request.
-    line : mapping of str to Any
-        What is asked for now.
-    is_planned : bool, default True
-        Whether ``line`` states events and conditions. A command finds them out only after it has
-        named its request.
-
-    Returns
-    -------
-    bool
-    """
-    return all(first[key] == line[key] for key in (_ASKED if is_planned else _NAMED))
-
-
 def written(number: Fraction) -> str:
     """Return an exact number as text."""
     return f"{number.numerator}/{number.denominator}"
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What is fixed about a budget when it is created."""
+class BudgetFacts:
+    """Facts of a budget that are fixed when it is created."""
 
     name: str
     table: str  # whose rows it protects, by its public name
@@ -86,7 +58,6 @@ class Facts:
     failure: float  # the cap on the sum of the deltas of approximate releases
     adjacency: Adjacency
     unit: str  # whose presence is protected
-    approval: bool  # whether another person must approve each request
     disjoint_epochs: bool  # the condition that no unit is in two epochs of the table
 
     @property
@@ -105,10 +76,10 @@ class Facts:
         return canonical({**vars(self), "cost": cost})
 
     @classmethod
-    def from_json(cls, text: str) -> Facts:
+    def from_json(cls, text: str) -> BudgetFacts:
         """Return the facts that `to_json` wrote."""
-        said = json.loads(text)
-        return cls(**{**said, "cost": Cost(**said["cost"])})
+        document = json.loads(text)
+        return cls(**{**document, "cost": Cost(**document["cost"])})
 
     def price(self, events: Iterable[Event]) -> tuple[Fraction, Fraction]:
         """Return what events cost in the currency of this budget, and their chance to fail."""
@@ -131,16 +102,22 @@ class Facts:
 class Row:
     """A budget as it stands: facts, exact sums, and the last line that changed it."""
 
-    facts: Facts
-    spent: Fraction
-    failed: Fraction
-    last: int
-    head: str
+    facts: BudgetFacts
+    spent: Fraction = Fraction(0)
+    failed: Fraction = Fraction(0)
+    last: int = 0
+    head: str = ""
 
-    def charged(self, cost: Fraction, failure: Fraction, last: int, head: str) -> Row:
-        """Return the budget with a charge, by the line that says so."""
+    @classmethod
+    def of(cls, columns: Mapping[str, Any]) -> Row:
+        """Return a budget that the database holds."""
+        sums = Fraction(columns["spent"]), Fraction(columns["failed"])
+        return cls(BudgetFacts.from_json(columns["facts"]), *sums, columns["last"], columns["head"])
+
+    def charged(self, cost: Fraction, failure: Fraction) -> Row:
+        """Return the budget with a charge."""
         spent, failed = total((self.spent, cost)), total((self.failed, failure))
-        return Row(self.facts, spent, failed, last, head)
+        return replace(self, spent=spent, failed=failed)
 
     @property
     def holds(self) -> bool:
@@ -149,111 +126,106 @@ class Row:
         return self.spent <= cap and self.failed <= failure
 
     @property
-    def columns(self) -> tuple[Any, ...]:
+    def columns(self) -> dict[str, Any]:
         """The budget as the database holds it; sums also in units of 1e-30, in order as text."""
-        facts, sums = self.facts, (self.spent, self.failed)
-        known = (facts.name, facts.root, facts.table, facts.to_json())
-        floors = (f"{number * 10**_DIGITS // 1:0100d}" for number in sums)
-        return (*known, *map(written, sums), *floors, self.last, self.head)
+        facts = self.facts
+        floors = [f"{x * 10**_DIGITS // 1:0100d}" for x in (self.spent, self.failed)]
+        return {
+            "name": facts.name,
+            "root": facts.root,
+            "epochs_of": facts.table,
+            "facts": facts.to_json(),
+            "spent": written(self.spent),
+            "failed": written(self.failed),
+            "spent_floor": floors[0],
+            "failed_floor": floors[1],
+            "last": self.last,
+            "head": self.head,
+        }
 
 
 @lru_cache(maxsize=4096)
-def _price_of(facts: Facts, events: str) -> tuple[Fraction, Fraction]:
+def _price_of(facts: BudgetFacts, events: str) -> tuple[Fraction, Fraction]:
     """Return what events cost that are written as canonical JSON."""
     return facts.price(Event.from_dict(one) for one in json.loads(events))
 
 
 @dataclass
-class Replay:
+class LedgerVerifier:
     """All budgets and requests, recomputed from lines in the order of each chain."""
 
     rows: dict[str, Row] = field(default_factory=dict)
-    states: dict[str, str] = field(default_factory=dict)
-    asked: dict[str, dict[str, Any]] = field(default_factory=dict)  # the first line of a request
     outputs: dict[str, str] = field(default_factory=dict)  # the hash of what a request released
     hashes: dict[str, int] = field(default_factory=dict)  # with the number of the line
+    _states: dict[str, tuple[str, str]] = field(default_factory=dict)  # chain and state
     _heads: dict[str, tuple[int, str]] = field(default_factory=dict)
 
-    def add(self, body: str, hashed: str, columns: Sequence[Any] = ()) -> None:
-        """Follow one line; refuse one that was changed, or is not where it was.
-
-        ``columns`` are what the database says of it: root, number, request, state, schema, time.
-        """
+    def add(self, columns: Mapping[str, Any]) -> None:
+        """Follow one line of the database; refuse one that was changed, or is not where it was."""
         wrong = LedgerError("the ledger was changed: a line cannot be read")
         with replacing(*WRONG, by=wrong):
-            line: dict[str, Any] = json.loads(body)
+            line: dict[str, Any] = json.loads(columns["body"])
             root, number = line["root"], line["number"]
         last, head = self._heads.get(root, (0, ""))
         where = LedgerError(f"the ledger was changed: line {last + 1} of {root!r} is not as it was")
         with replacing(*WRONG, MissDPError, by=where):
-            known = [root, number, line["request"], line["state"], line.get("schema")]
-            if columns and [*columns] != [*known, line.get("time", columns[-1])]:
-                raise LookupError
-            if (line["previous"], number) != (head, last + 1) or digest(body) != hashed:
-                raise LookupError
-            self._follow(line, hashed)
-        self._heads[root] = number, hashed
-        self.hashes[hashed] = number
+            # A line without a time has that of the line before it, beside its body only.
+            known = {"time": columns["time"], "schema": None} | line
+            for name in ("root", "number", "request", "state", "time"):
+                _require(columns[name] == known[name])
+            _require(columns["schema_hash"] == known["schema"])
+            _require((line["previous"], number) == (head, last + 1))
+            _require(digest(columns["body"]) == columns["hash"])
+            self._follow(line, columns["hash"])
+        self._heads[root] = number, columns["hash"]
+        self.hashes[columns["hash"]] = number
 
     def _follow(self, line: dict[str, Any], hashed: str) -> None:
         root, request, state = line["root"], line["request"], line["state"]
-        first, before = self.asked.setdefault(request, line), self.states.get(request, "")
-        if first["root"] != root or state not in AFTER.get(before, ()):
-            raise LookupError
-        if state == "approved" and line["who"] == first["who"]:
-            raise LookupError
-        changed: list[tuple[str, Fraction, Fraction]] = []
+        chain, before = self._states.get(request, (root, ""))
+        _require(chain == root and state in AFTER.get(before, ()))
         if state == "created":
-            facts = Facts.from_json(canonical(line["facts"]))
-            if facts.name in self.rows or facts.root != root:
-                raise LookupError
-            self.rows[facts.name] = Row(facts, Fraction(0), Fraction(0), 0, "")
-            changed = [(facts.name, Fraction(0), Fraction(0))]
+            facts = BudgetFacts.from_json(canonical(line["facts"]))
+            _require(facts.name not in self.rows and facts.root == root)
+            self.rows[facts.name] = Row(facts)
+            self._move(facts.name, line, hashed)
         elif state == "started":
-            unapproved = self.rows[root].facts.approval and before != "approved"
-            if unapproved or not same_request(first, line):
-                raise LookupError
-            changed = self._charged(line)
+            cost, failure = Fraction(line["cost"]), Fraction(line["failure"])
+            for name in path_of(line["budget"]):
+                row = self.rows[name]
+                _require(_price_of(row.facts, canonical(line["events"])) == (cost, failure))
+                self.rows[name] = row.charged(cost, failure)
+                _require(self.rows[name].holds)
+                self._move(name, line, hashed)
         elif state == "released":
             self.outputs[request] = line["output"]
-        for name, cost, failure in changed or [(root, Fraction(0), Fraction(0))]:
-            self.rows[name] = self.rows[name].charged(cost, failure, line["number"], hashed)
-            if not self.rows[name].holds:
-                raise LookupError
-        self.rows[root] = replace(self.rows[root], last=line["number"], head=hashed)
-        self.states[request] = state
+        self._move(root, line, hashed)
+        self._states[request] = root, state
 
-    def check(
-        self,
-        head: str | None,
-        lines: int | None = None,
-        release: str | None = None,
-        output: str | None = None,
-    ) -> None:
-        """Refuse a ledger that lacks a line or a release, or has another output of it.
+    def _move(self, name: str, line: dict[str, Any], hashed: str) -> None:
+        self.rows[name] = replace(self.rows[name], last=line["number"], head=hashed)
 
-        By the hash of the line (none if a release says nothing of a ledger) and its number; by the
-        id of the release and the SHA-256 of what was released.
-        """
-        found = self.hashes.get(head or "")
-        if head is not None and (found is None or lines not in (None, found)):
+    def check_line(self, head: str, number: int | None = None) -> None:
+        """Refuse a ledger that lacks a line, by its hash and its number, if that is stated."""
+        known = self.hashes.get(head)
+        if known is None or number not in (None, known):
             raise LedgerError(
                 f"the ledger was cut or restored: it lacks the line {head[:12]}... that a release "
                 "states"
             )
-        if release is None:
-            return
-        if self.states.get(release) not in ("started", "released", "abandoned"):
+
+    def check_release(self, release: str, output: str | None = None) -> None:
+        """Refuse a ledger that never charged a release, or holds another hash of its output."""
+        _, state = self._states.get(release, ("", ""))
+        if state not in ("started", "released", "abandoned"):
             raise LedgerError(f"the ledger lacks the release {release}: it was never charged")
         if output is not None and self.outputs.get(release, output) != output:
             raise LedgerError(f"what says of release {release} what was released was changed")
 
-    def _charged(self, line: dict[str, Any]) -> list[tuple[str, Fraction, Fraction]]:
-        cost, failure = Fraction(line["cost"]), Fraction(line["failure"])
-        for name in path_of(line["budget"]):
-            if _price_of(self.rows[name].facts, canonical(line["events"])) != (cost, failure):
-                raise LookupError
-        return [(name, cost, failure) for name in path_of(line["budget"])]
+
+def _require(is_as_it_was: bool) -> None:
+    if not is_as_it_was:
+        raise LookupError
 
 
 def path_of(name: str) -> tuple[str, ...]:

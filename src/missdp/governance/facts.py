@@ -1,135 +1,38 @@
-"""What the papers of a release say, from its model, and how it is written.
+"""The summary of a fitted model that the documents of a release show.
 
-Everything here is a function of released values and public facts. Where a family keeps what was
-measured, that is shown with its noise. Where it does not, rows of the model are counted instead,
-and no noise is stated. Names stay text and do nothing; numbers have the digits that they support.
+Everything here is a function of released values and public facts. Where a family keeps its
+measurements, they are shown with their noise. Where it does not, rows of the model are counted
+instead, and no noise is stated.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from itertools import combinations, pairwise
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from itertools import combinations
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from missdp.errors import import_optional
 from missdp.estimate.replicates import CLIPPED
+from missdp.governance.rendering import plain, short
 from missdp.inference.completion import ModelFacts, PairTables, complete
 from missdp.inference.smooth import Smoothing
 from missdp.schema import AnyAttribute, Numeric, Schema
-from missdp.schema.modelled import Modelled
 from missdp.synth.base import Synthesizer
 from missdp.synth.learn_pairs import PairRelease, ordered_levels
 from missdp.synth.relations import mostly_noise_of
 from missdp.types import Floats, Ints
 
-TEMPLATES = Path(__file__).parent / "templates"
-
-_LONG = 10_000  # from here on digits are grouped: years are below
-_LONGEST = 80  # characters of a name or label; the measurements have all of them
-_UNPRINTABLE = {"Cc", "Cs", "Zl", "Zp"}
-_JOINERS = "\u200c\u200d"  # which some scripts are not written without
-
-
-def template(name: str) -> Any:
-    """Return a page's template, which escapes what is put into HTML, but not into Markdown."""
-    jinja2 = import_optional("jinja2", purpose="reports and dossiers")
-    page = name.endswith(".html")
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=page,
-        trim_blocks=not name.endswith(".md"),
-        lstrip_blocks=page,
-        keep_trailing_newline=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters["yaml"], environment.filters["parted"] = _in_yaml, _parted
-    return environment.get_template(name)
-
-
-def plain(text: object, most: int | None = _LONGEST) -> str:
-    r"""Return a text in one line without control characters or marks that change its direction.
-
-    >>> plain("  total\n\u202eincome\x00 "), plain("x" * 100, 5)
-    ('total income', 'xxxx…')
-    """
-    found = "".join(
-        " " if unicodedata.category(c) in _UNPRINTABLE or c in "\ufffe\uffff" else c
-        for c in str(text)
-        if unicodedata.category(c) != "Cf" or c in _JOINERS
-    )
-    found = " ".join(found.split())
-    return found if most is None or len(found) <= most else f"{found[: most - 1]}…"
-
-
-def _parted(name: str) -> Any:
-    """Return a name in HTML that may go on in the next line after an underscore."""
-    markupsafe = import_optional("markupsafe", purpose="reports and dossiers")
-    return markupsafe.Markup("_<wbr>").join(markupsafe.escape(part) for part in name.split("_"))
-
-
-def _in_yaml(value: str | float) -> str:
-    """Return a scalar of YAML: text is quoted, numbers are numbers to every version of it.
-
-    >>> _in_yaml("a: b"), _in_yaml(1e-6), _in_yaml(2.0)
-    ('"a: b"', '0.000001', '2.0')
-    """
-    if isinstance(value, str):
-        return json.dumps(plain(value, None), ensure_ascii=False)
-    return f"{value:.12f}".rstrip("0") if 1e-9 < value < 1 else repr(value)
-
-
-def short(number: float) -> str:
-    """Return a number with four digits; a whole or a large one has all before the point.
-
-    >>> short(1.63018), short(1995.0), short(19654.3), short(1484705.0)
-    ('1.63', '1995', '19,654', '1,484,705')
-    """
-    if abs(number) < 1000 and number != round(number):
-        return f"{number:.4g}"
-    return f"{number:,.0f}" if abs(number) >= _LONG else f"{number:.0f}"
-
-
-def share(value: float, std: float | None = None) -> str:
-    """Return a share in per cent, with no more digits than its noise supports.
-
-    >>> share(0.12345, 0.02), share(0.12345, 0.0004), share(0.12345)
-    ('12 %', '12.35 %', '12.3 %')
-    """
-    digits = 1 if std is None else _decimals(100 * std)
-    return f"{100 * value:.{min(digits, 3)}f} %"
-
-
-def half_width(std: float, like: float | None = None) -> str:
-    """Return the half width of a 95 % interval of a share, in per cent points, rounded up.
-
-    With as many digits as one ``like`` it, beside which it stands.
-
-    >>> half_width(0.01), half_width(0.0171), half_width(0.0021), half_width(0.0021, 0.0031)
-    ('± 2.0', '± 3.4', '± 0.42', '± 0.5')
-    """
-    half = 196 * std
-    digits = min(_decimals(196 * (like or std) / 5), 4)
-    return f"± {math.ceil(round(half * 10**digits, 9)) / 10**digits:.{digits}f}"
-
-
-def _decimals(std: float) -> int:
-    """Return how many decimals a number with this error has: those up to its first digit."""
-    return max(0, -math.floor(math.log10(std))) if 0 < std < math.inf else 1
-
-
 _ROWS = 20_000  # of the model
 _FEWER = 6_000  # by which clipping is undone
 _CLEAR = 3.0  # standard deviations of noise, of a group that is compared with others
 _BLURRED = 0.08  # standard deviation of a rate that says nothing any more
+_FEWEST = 0.01  # share of drawn rows, of a group that is compared with others
 _APART = 3.0  # standard deviations, from chance
+_LIKELY = 1e-3  # probability from which on nothing speaks against chance
 _SAFE = 1e-300
 _DOUBT = 0.05  # probability that attributes are independent, from which on a relation is not clear
 
@@ -159,20 +62,46 @@ class _Relation(NamedTuple):
     rule: str = ""
 
 
+class Rate(NamedTuple):
+    """How often an attribute is missing at a level of another; no noise of the model's rows."""
+
+    level: str
+    value: float
+    std: float | None
+
+
 class Gaps(NamedTuple):
     """How often one attribute is missing at the levels of another."""
 
     at: int
     by: int
-    low: tuple[str, float, float | None]  # the level where least are missing; rate and noise
-    high: tuple[str, float, float | None]
+    ends: tuple[Rate, Rate]  # at the levels where the fewest and the most are missing
     # How likely rates that differ so much were, if values went missing by chance alone; None of
     # the model's rows, and where rows of one unit belong together.
     chance: float | None
 
+    @property
+    def evidence(self) -> str:
+        """The evidence against values that go missing by chance alone, in words."""
+        if self.chance is None:
+            is_drawn = self.ends[0].std is None
+            return "modelled" if is_drawn else "not worked out: rows belong together"
+        if self.chance < _LIKELY:
+            return f"strong: p < 1e{max(math.ceil(math.log10(self.chance + 1e-12)), -12)}"
+        return "none is clear"
 
-class Facts:
-    """What a model tells; computed once, from released values and public facts."""
+
+class Together(NamedTuple):
+    """How often two attributes are missing together, as a share of rows."""
+
+    pair: tuple[int, int]
+    rate: float
+    by_chance: float
+    std: float | None
+
+
+class ModelSummary:
+    """The summary of a fitted model, computed once from released values and public facts."""
 
     def __init__(self, model: Synthesizer) -> None:
         self.model = model
@@ -184,7 +113,7 @@ class Facts:
         self._release = None if tables is None else PairRelease.of(tables)
         #: Whether the model keeps what was measured.
         self.measured = self._release is not None
-        #: How people call each attribute: by its label, and by its name beside it if two share one.
+        #: How people call each attribute, in one short line.
         self.labels = _labels_of(self.schema)
         self._levels = None if self._release is None else self._release.levels
 
@@ -199,7 +128,7 @@ class Facts:
 
     @cached_property
     def _seen(self) -> Ints:
-        # Rows of the model of all pairs, with the holes that it draws.
+        # Rows of the model of all pairs, with the missing values that it draws.
         fitted, rng = self.model.model_, np.random.default_rng(0)
         rows = fitted.law.sample(_FEWER, rng)
         sizes = [level.n_groups for level in fitted.levels]
@@ -250,10 +179,11 @@ class Facts:
         return [len(names) for names in self.level_names]
 
     def _named(self, names: Callable[[AnyAttribute], tuple[str, ...]]) -> list[tuple[str, ...]]:
-        found = []
+        found, modelled = [], self.model.modelled_
         for at, name in enumerate(self.names):
-            named = code_names(self.model.fitted_.modelled, name, names)
-            found.append(_grouped(named, self._groups(at, len(named))))
+            size = modelled[name].size
+            named = [*names(self.model.fitted_.modelled.whole[name]), "not applicable"][:size]
+            found.append(_grouped(named, self._groups(at, size)))
         return found
 
     @cached_property
@@ -364,28 +294,44 @@ class Facts:
         found = np.zeros((len(sizes), len(sizes)))
         # Rows are raked to these tables.
         raked = {} if self._release is None else self.model.model_.tables
-        pairs = [*combinations(range(len(sizes)), 2)]
-        drawn = {} if all(pair in raked for pair in pairs) else self._drawn_tables
-        for a, b in pairs:
+        for a, b in combinations(range(len(sizes)), 2):
             if (a, b) in raked:
                 strength = _cramers_v(raked[a, b] * _ROWS, drawn=False)
             else:
-                strength = _cramers_v(drawn[a, b], drawn=True)
+                both = self._drawn_table(a, b)[: sizes[a], : sizes[b]]
+                strength = _cramers_v(both * _ROWS, drawn=True)
             found[a, b] = found[b, a] = strength
         return found
 
     @cached_property
-    def _drawn_tables(self) -> dict[tuple[int, int], Floats]:
-        # Counts of drawn rows by pair, of those in which both have a value.
-        starts = np.cumsum([0, *self._sizes])
+    def _drawn(self) -> tuple[Floats, Ints]:
+        """Shares of drawn rows in all pairs of cells, missing ones included, and where each begins.
+
+        One product of a matrix is much faster than counting each pair.
+        """
+        starts = np.cumsum([0, *(size + 1 for size in self._sizes)])
         shown = np.zeros((_ROWS, starts[-1]), dtype=np.float32)
-        for at, codes in enumerate(self.codes):
-            rows = np.flatnonzero(codes < self._sizes[at])
-            shown[rows, starts[at] + codes[rows]] = 1.0
-        both = (shown.T @ shown).astype(np.float64)
-        parts = [slice(*ends) for ends in pairwise(starts)]
-        pairs = combinations(range(len(self._sizes)), 2)
-        return {(a, b): both[parts[a], parts[b]] for a, b in pairs}
+        for start, codes in zip(starts, self.codes, strict=False):
+            shown[np.arange(_ROWS), start + codes] = 1.0
+        return (shown.T @ shown).astype(np.float64) / _ROWS, starts
+
+    def _drawn_table(self, a: int, b: int) -> Floats:
+        shares, starts = self._drawn
+        return shares[starts[a] : starts[a + 1], starts[b] : starts[b + 1]]
+
+    def _table(self, a: int, b: int) -> tuple[Floats, Floats | None]:
+        """Return the shares of a pair, missing values included, with their variance if released."""
+        tables = self.pair_tables
+        drawn = self._drawn_table(a, b), None
+        if (a, b) in tables:
+            table, variance = tables[a, b]
+        elif (b, a) in tables:
+            table, variance = (one.T for one in tables[b, a])
+        else:
+            return drawn
+        sizes = zip((a, b), table.shape, strict=True)
+        lacks = any(at in self._gapped and size <= self._sizes[at] for at, size in sizes)
+        return drawn if lacks else (table, variance)
 
     @cached_property
     def _gapped(self) -> list[int]:
@@ -405,38 +351,29 @@ class Facts:
 
     def _gaps(self, at: int, by: int) -> Gaps | None:
         size, names = self._sizes[at], self._shown_names[by]
-        stds: Floats | None = None
         if self.columns[at].missing <= 0:
             return None
-        if (released := self._pair(at, by)) is not None:
-            table, variance = released
-            weight, noise = table[:, : len(names)].sum(axis=0), np.sqrt(variance[size])
-            weight = np.maximum(weight, _SAFE)
+        table, variance = self._table(at, by)
+        weight, missing = table[:, : len(names)].sum(axis=0), table[size, : len(names)]
+        clear, weight = weight >= _FEWEST, np.maximum(weight, _SAFE)
+        stds: Floats | None = None
+        if variance is not None:
+            stds = np.sqrt(variance[size, : len(names)]) / weight
             # The table of a pair is a small difference of sums: only clear groups are compared.
-            clear = weight > _CLEAR * np.sqrt(variance[:, : len(names)].sum(axis=0))
-            rates, stds = table[size, : len(names)] / weight, noise[: len(names)] / weight
-            clear &= stds < _BLURRED
-        else:
-            gone, codes = self.codes[at] == size, self.codes[by]
-            count = np.bincount(codes, minlength=len(names) + 1)[: len(names)]
-            clear = count >= _ROWS / 100
-            weight = np.maximum(count, 1) / _ROWS
-            rates = np.bincount(codes, gone, len(names) + 1)[: len(names)] / np.maximum(count, 1)
+            noise = np.sqrt(variance[:, : len(names)].sum(axis=0))
+            clear = (weight > _CLEAR * noise) & (stds < _BLURRED)
         if clear.sum() < 2:
             return None
-        rates = np.clip(rates, 0.0, 1.0)
+        rates = np.clip(missing / weight, 0.0, 1.0)
         low, high = (
-            (names[i], float(rates[i]), None if stds is None else float(stds[i]))
+            Rate(names[i], float(rates[i]), None if stds is None else float(stds[i]))
             for i in (np.flatnonzero(clear)[f(rates[clear])] for f in (np.argmin, np.argmax))
         )
+        is_by_row = self.model.guarantee_.max_rows == 1 and self.model.fitted_.size is None
         chance = None
-        if (
-            stds is not None
-            and self.model.guarantee_.max_rows == 1
-            and self.model.fitted_.size is None
-        ):
+        if stds is not None and is_by_row:
             chance = self._chance(rates[clear], stds[clear], weight[clear])
-        return Gaps(at, by, low, high, chance)
+        return Gaps(at, by, (low, high), chance)
 
     def _chance(self, rates: Floats, stds: Floats, weight: Floats) -> float:
         """Return how likely rates were to differ so much, were they one and the same."""
@@ -447,51 +384,25 @@ class Facts:
         mean = float(np.average(rates, weights=1 / variance))
         return float(chi2.sf((np.square(rates - mean) / variance).sum(), len(rates) - 1))
 
-    def _pair(self, a: int, b: int) -> tuple[Floats, Floats] | None:
-        # The released table of a pair, missing values of the first included; None without one.
-        tables = self.pair_tables
-        if (a, b) in tables:
-            table, variance = tables[a, b]
-        elif (b, a) in tables:
-            table, variance = (one.T for one in tables[b, a])
-        else:
-            return None
-        return (table, variance) if len(table) > self._sizes[a] else None
-
     @cached_property
-    def together(self) -> list[tuple[int, int, float, float, float | None]]:
-        """Pairs that are missing together more or less often than by chance, furthest first.
-
-        With the share of rows, what it would be by chance, and its noise.
-        """
-        found, sizes = [], self._sizes
+    def together(self) -> list[Together]:
+        """Pairs that are missing together more or less often than by chance, furthest first."""
+        found = []
         for a, b in combinations(self._gapped, 2):
-            missing, std = (self.columns[a].missing, self.columns[b].missing), None
+            missing = (self.columns[a].missing, self.columns[b].missing)
             alone = missing[0] * missing[1]
-            released = self._pair(a, b)
-            if released is not None and released[0].shape[1] > sizes[b]:
-                table, variance = released
-                rate = float(np.clip(table[sizes[a], sizes[b]], 0.0, min(missing)))
-                std = float(np.sqrt(variance[sizes[a], sizes[b]]))
-            else:
-                rate = float(np.mean((self.codes[a] == sizes[a]) & (self.codes[b] == sizes[b])))
+            table, variance = self._table(a, b)
+            rate, std = float(table[self._sizes[a], self._sizes[b]]), None
+            if variance is not None:
+                rate = min(max(rate, 0.0), *missing)
+                std = float(np.sqrt(variance[self._sizes[a], self._sizes[b]]))
             if abs(rate - alone) > _APART * (std or np.sqrt(max(alone, 1 / _ROWS) / _ROWS)):
-                found.append((a, b, rate, alone, std))
-        return sorted(found, key=lambda one: -abs(one[2] - one[3]))
+                found.append(Together((a, b), rate, alone, std))
+        return sorted(found, key=lambda one: -abs(one.rate - one.by_chance))
 
 
 def _interest(gaps: Gaps) -> tuple[float, float]:
-    return (1.0 if gaps.chance is None else gaps.chance, gaps.low[1] - gaps.high[1])
-
-
-def code_names(
-    modelled: Modelled,
-    name: str,
-    names: Callable[[AnyAttribute], tuple[str, ...]] | None = None,
-) -> list[str]:
-    """Return what each code of a modelled attribute is called, missing ones aside."""
-    own = (names or _level_names)(modelled.whole[name])
-    return [*own, "not applicable"][: modelled.schema[name].size]
+    return (1.0 if gaps.chance is None else gaps.chance, gaps.ends[0].value - gaps.ends[1].value)
 
 
 def _level_names(attribute: AnyAttribute) -> tuple[str, ...]:
@@ -505,11 +416,11 @@ def _level_names(attribute: AnyAttribute) -> tuple[str, ...]:
 
 
 def _shown_names(attribute: AnyAttribute) -> tuple[str, ...]:
-    """Return the same, with bins of numbers between rounded ends, if all of them differ."""
-    exact = _level_names(attribute)
+    """Return the same in short lines; numbers have rounded ends, if all bins differ then."""
+    exact = tuple(map(plain, _level_names(attribute)))
     if type(attribute) is not Numeric:
         return exact
-    ends = zip(*([short(end) for end in ends] for ends in attribute.reach), strict=True)
+    ends = zip(*(map(short, end) for end in attribute.reach), strict=True)
     found = tuple(low if low == high else f"{low} to {high}" for low, high in ends)
     return found if len({*found}) == len(found) else exact
 
@@ -525,10 +436,10 @@ def _grouped(names: Sequence[str], groups: Ints) -> tuple[str, ...]:
 
 
 def _labels_of(schema: Schema) -> dict[str, str]:
-    """Return what each attribute is called, all of them different."""
+    """Return the label of each attribute, with its name beside it if two share one."""
     found = {a.name: a.label or a.name for a in schema}
     often = Counter(found.values())
-    return {n: f"{text} ({n})" if often[text] > 1 else text for n, text in found.items()}
+    return {n: plain(f"{text} ({n})" if often[text] > 1 else text) for n, text in found.items()}
 
 
 def _cramers_v(table: Floats, *, drawn: bool) -> float:

@@ -15,7 +15,7 @@ import pytest
 from missdp.accounting import PureEvent
 from missdp.cli.main import main
 from missdp.errors import BudgetExceededError, LedgerError, ParameterError
-from missdp.office import Ledger
+from missdp.governance import Ledger
 from refusing import refused
 
 pytestmark = pytest.mark.short
@@ -63,7 +63,7 @@ def written(database):
     return url
 
 
-def test_it_is_the_same_ledger(database, tmp_path):
+def test_it_is_the_same_ledger(database):
     office = Ledger(database(), who="ada")
     refused(LedgerError, "no ledger in this database", office.rows)
     office.create("patients", epsilon=1.0)
@@ -76,11 +76,34 @@ def test_it_is_the_same_ledger(database, tmp_path):
     office.budget("patients").charge(PureEvent(epsilon=0.9))
     assert [row.spent for row in office.rows().values()] == [1, Fraction(1, 10)]
     assert office.verify(started.head)["patients"][0] == 6
-    office.export_lines(tmp_path / "lines")
-    for url in (database(), f"sqlite:///{tmp_path}/copy.db"):
-        copy = Ledger(url)
-        copy.import_lines(tmp_path / "lines")
-        assert (copy.verify(), copy.rows()) == (office.verify(), office.rows())
+
+
+def test_a_commit_is_on_the_disk_whatever_the_server_does_by_default(database, sql):
+    url = database()
+    sql(url, "ALTER ROLE CURRENT_USER SET synchronous_commit = off")
+    office = Ledger(url)
+    office.create("patients", epsilon=1.0)
+    with office._store.transaction() as run:
+        assert run._connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
+    sql(url, "ALTER ROLE CURRENT_USER RESET synchronous_commit")
+
+
+def test_a_fork_has_connections_of_its_own(database):
+    office = Ledger(database())
+    office.create("patients", epsilon=1.0)
+    office.start("patients", TENTH)
+    if (child := os.fork()) == 0:
+        code = 1
+        try:
+            office.start("patients", TENTH)
+            office.close()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    office.start("patients", TENTH)  # on the connection that was open before
+    assert office.row("patients").spent == Fraction(3, 10)
+    office.verify()
 
 
 def test_the_server_refuses_to_rewrite_it(written, psycopg, sql):
@@ -125,8 +148,10 @@ def test_a_lock_is_waited_for_and_a_refusal_shows_no_password(written, psycopg):
     with psycopg.connect(written) as other:
         other.execute("SELECT * FROM budgets FOR UPDATE")
         refused(LedgerError, "locked", Ledger(written, wait=0.2).start, "patients", TENTH)
-    for url in ("postgresql://ada:SECRET@/nowhere?host=/nowhere", "postgresql://SECRET:x@[::1"):
-        refused(LedgerError, "address, role and password", Ledger(url, wait=2).rows)
+    unreachable = Ledger("postgresql://ada:SECRET@/nowhere?host=/nowhere", wait=2)
+    refused(LedgerError, "address, role and password", unreachable.rows)
+    said = refused(ParameterError, "is named by a URL", Ledger, "postgresql://SECRET:x@[::1")
+    assert "SECRET" not in said
     assert Ledger(written).row("patients").spent == Fraction(1, 10)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from missdp.accounting import (
@@ -21,10 +22,10 @@ from missdp.accounting.exact import exact, float_down, float_up
 from missdp.accounting.units import UnitEvent
 from missdp.conditions import all_conditions
 from missdp.errors import UnprovenError
-from missdp.office.chain import path_of
+from missdp.governance.chain import Row, path_of
 
 if TYPE_CHECKING:
-    from missdp.office.ledger import Ledger, Purpose
+    from missdp.governance.ledger import Ledger, Purpose
 
 
 class LedgerBudget(Filter):
@@ -47,7 +48,7 @@ class LedgerBudget(Filter):
     --------
     >>> import tempfile
     >>> from missdp.accounting import PureEvent
-    >>> from missdp.office import Ledger
+    >>> from missdp.governance import Ledger
     >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db", who="ada")
     >>> ledger.create("patients-2026", epsilon=1.0)
     >>> ledger.budget("patients-2026").charge(PureEvent(epsilon=0.25))
@@ -84,9 +85,7 @@ class LedgerBudget(Filter):
     @property
     def left(self) -> Cost:
         """What can still be charged, in the budget's currency."""
-        rows = [self._ledger.row(name) for name in path_of(self._facts.name)]
-        left = min(exact(row.facts.cost.amount) - row.spent for row in rows)
-        return replace(self._facts.cost, amount=max(0.0, float_down(left)))
+        return replace(self._facts.cost, amount=max(0.0, float_down(self._exactly_left())))
 
     @property
     def remaining_epsilon(self) -> float:
@@ -105,29 +104,28 @@ class LedgerBudget(Filter):
     def spent(self) -> Guarantee:
         """The guarantee of everything charged so far: the whole budget from the first charge on."""
         facts, lines = self._facts, self._ledger.charges(self._facts.name)
-        ours = {line["request"] for line in lines}
-        released = (r for r in self._ledger.history(facts.name) if r["request"] in ours)
-        written = (one for line in released for one in line.get("conditions", ()))
-        conditions = tuple(map(Condition.from_dict, written))
-        delta = facts.total_delta if lines else 0.0
         if not lines:
-            events: tuple[Event, ...] = ()
-        elif facts.failure:
+            return Guarantee(0.0, 0.0, facts.adjacency, "incomplete", (), ())
+        ours = {line["request"] for line in lines}
+        released = (line for line in self._ledger.history(facts.name) if line["request"] in ours)
+        written = (one for line in released for one in line.get("conditions", ()))
+        whole: Event = self.filter()
+        if facts.failure:
             whole = ApproximateEvent(
-                epsilon=facts.epsilon, delta=delta, adjacency=facts.adjacency, label=facts.name
+                epsilon=facts.epsilon,
+                delta=facts.total_delta,
+                adjacency=facts.adjacency,
+                label=facts.name,
             )
-            events = (whole,)
-        else:
-            events = (self.filter(),)
-        epsilon = facts.epsilon if lines else 0.0
-        return Guarantee(epsilon, delta, facts.adjacency, "incomplete", conditions, events)
+        conditions = tuple(map(Condition.from_dict, written))
+        stated = (facts.epsilon, facts.total_delta, facts.adjacency)
+        return Guarantee(*stated, "incomplete", conditions, (whole,))
 
     def can_afford(self, *events: Event) -> bool:
         """Return whether `charge` would accept these events now; records nothing."""
         self.check_process()
         cost, failure = self._facts.price(events)
-        rows = [self._ledger.row(name) for name in path_of(self._facts.name)]
-        return all(row.charged(cost, failure, row.last, row.head).holds for row in rows)
+        return all(row.charged(cost, failure).holds for row in self._rows())
 
     def releases_left(self, epsilon: float = 1.0) -> int | None:
         """Return how many more synthetic tables of this epsilon fit into what is left.
@@ -143,7 +141,7 @@ class LedgerBudget(Filter):
         Examples
         --------
         >>> import tempfile
-        >>> from missdp.office import Ledger
+        >>> from missdp.governance import Ledger
         >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db", who="ada")
         >>> ledger.create("patients-2026", epsilon=3.0, delta=1e-6, currency="gdp")
         >>> ledger.budget("patients-2026").releases_left()
@@ -155,9 +153,7 @@ class LedgerBudget(Filter):
             each, _ = facts.price([cost.event()])
         except UnprovenError:
             return None
-        rows = [self._ledger.row(name) for name in path_of(facts.name)]
-        left = min(exact(row.facts.cost.amount) - row.spent for row in rows)
-        return max(0, int(left / each))
+        return max(0, int(self._exactly_left() / each))
 
     def pays_for(self, ledger: str) -> bool:
         """Whether it is the budget that a schema names, or a part of it."""
@@ -177,6 +173,13 @@ class LedgerBudget(Filter):
         if facts.unit == ROW:
             return whole
         return UnitEvent(unit=facts.unit, rows=1, **vars(whole))
+
+    def _rows(self) -> list[Row]:
+        """The budget of the table and this one under it, as they stand now."""
+        return [self._ledger.row(name) for name in path_of(self._facts.name)]
+
+    def _exactly_left(self) -> Fraction:
+        return min(exact(row.facts.cost.amount) - row.spent for row in self._rows())
 
     def _record(self, parts: Events, entries: Entries, conditions: Iterable[Condition]) -> None:
         kept, (unit, _) = all_conditions(conditions), unit_of(as_events(entries))

@@ -24,9 +24,9 @@ from missdp.accounting import PublicDomain
 from missdp.cli.main import main
 from missdp.conditions import CutsFromRelease
 from missdp.errors import OutputError, ParameterError, SchemaError
-from missdp.office.dossier import FILES, About, write_dossier
-from missdp.office.facts import Facts, _cramers_v
-from missdp.office.pages import _labelled
+from missdp.governance.dossier import FILES, About, write_dossier
+from missdp.governance.facts import ModelSummary, _cramers_v
+from missdp.governance.pages import _labelled
 from missdp.schema import Layout, SurveyWeight, Unit
 from missdp.schema.rules import Determined, Never
 from missdp.synth import SmallTableWarning
@@ -476,7 +476,7 @@ def test_relations_of_independent_columns_are_marked(apart, written):
 
 @pytest.mark.long
 def test_only_relations_that_stand_out_are_listed(apart, written):
-    facts = Facts(model := apart(3000, related=True))
+    facts = ModelSummary(model := apart(3000, related=True))
     assert [pair for pair, one in facts.pairs.items() if one.clear] == [(0, 1)]
     page = (written(model) / "report.html").read_text()
     assert re.findall(r'<th scope="row"><bdi>(c\d and c\d)</bdi>', page) == ["c0 and c1"]
@@ -495,7 +495,7 @@ def test_pages_say_that_most_relations_are_noise(written):
 
 def test_family_without_measurements_marks_no_relation(models, written):
     place = written("PrivBayes")
-    assert all(one.clear is None for one in Facts(models["PrivBayes"]).pairs.values())
+    assert all(one.clear is None for one in ModelSummary(models["PrivBayes"]).pairs.values())
     assert (
         "which relations stand out from the noise is not known"
         in (place / "report.html").read_text()
@@ -545,7 +545,7 @@ def test_report_with_labels_shows_labels(written):
 
 
 def test_report_conditions_name_attributes_by_label(models):
-    facts = Facts(models["AllPairs"])
+    facts = ModelSummary(models["AllPairs"])
     found = _labelled(CutsFromRelease(("smoker", "age"), "0" * 32), facts)
     assert found.attributes == ("Smokes?", "age")
     untouched = PublicDomain()
@@ -588,7 +588,7 @@ def test_levels_that_are_merged_stand_where_the_first_of_them_is():
     model = AIM(epsilon=1.0, random_state=0).fit(
         pd.DataFrame({"pay": values}), schema=Schema((pay,))
     )
-    (column,) = Facts(model).columns
+    (column,) = ModelSummary(model).columns
     assert column.levels == ("0 to 1000", "1000 and 2 more, merged", "1000 to 2000")
     assert column.shares == pytest.approx([0.5, 0.0, 0.5], abs=0.05)
 
@@ -598,10 +598,10 @@ def test_how_far_cells_are_off_is_not_noise_alone(written):
     frame = pd.concat([rows(seed).fillna({"smoker": "no", "age": 40}) for seed in range(5)])
     facts = Schema(SCHEMA.attributes)
     model = AllPairs(epsilon=1e4, clip=0.5, random_state=0).fit(frame, schema=facts)
-    table = Facts(model).pair_tables[0, 1][0][:2, :2]
+    table = ModelSummary(model).pair_tables[0, 1][0][:2, :2]
     truth = pd.crosstab(frame["smoker"], frame["ill"]).to_numpy() / len(frame)
     off = float(np.sqrt(np.square(table - truth).mean()))
-    std = Facts(model).pairs[0, 1].std
+    std = ModelSummary(model).pairs[0, 1].std
     assert 1e-3 < off < 2 * std
     page = (written(model) / "how-to-use.md").read_text()
     told = float(re.search(r"off by about\s+([\d,]+) rows", page)[1].replace(",", ""))

@@ -11,13 +11,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic.dataclasses import dataclass
 
 from missdp.errors import ParameterError, did_you_mean
-from missdp.files import new_figure, picture_format, write_picture
 from missdp.progress import Progress, reported
 from missdp.schema import Numeric, Schema
 from missdp.serialization import Record
@@ -190,46 +188,6 @@ class Plan(Record):
         )
         return lines
 
-    def plot(self, path: str | Path) -> None:
-        """Draw the noise, the cells that it swamps and the widths of means against epsilon.
-
-        Parameters
-        ----------
-        path : str or Path
-            Where to write; the suffix decides the format (``.svg``, ``.png``, ``.pdf``).
-
-        Raises
-        ------
-        ParameterError
-            If the suffix is another one.
-        MissingDependencyError
-            If matplotlib is not installed.
-        """
-        picture_format(path)
-
-        at = [p.epsilon for p in self.planned]
-        figure = new_figure(figsize=(9.6, 3.2), layout="constrained")
-        noise, cells, widths = figure.subplots(1, 3)
-        noise.plot(at, [p.one_way for p in self.planned], "o-", label="one-way")
-        noise.plot(at, [p.two_way for p in self.planned], "s--", label="two-way")
-        noise.set_ylabel("noise of a count (rows)")
-        for name, style in (("uniform", "o-"), ("zipf", "s--")):
-            cells.plot(at, [100 * p.swamped[name] for p in self.planned], style, label=name)
-        cells.set_ylabel("cells below twice the noise (%)")
-        for name in self.planned[0].widths:
-            known = [p.widths[name] for p in self.planned]
-            widths.plot(at, known, "o-", label=name.replace("$", r"\$"))
-        widths.set_ylabel("width of the interval of a mean")
-        for panel in (noise, cells, widths):
-            panel.set_xlabel("epsilon")
-            panel.set_xscale("log")
-            panel.set_xticks(at, [f"{e:g}" for e in at])
-            panel.minorticks_off()
-            panel.set_ylim(bottom=0)
-            if panel.get_legend_handles_labels()[0]:
-                panel.legend(fontsize=8, frameon=False)
-        write_picture(figure, path)
-
 
 def plan(
     schema: Schema,
@@ -284,7 +242,7 @@ def plan(
     Examples
     --------
     >>> from missdp import Categorical, Numeric, Schema
-    >>> from missdp.office import plan
+    >>> from missdp.governance import plan
     >>> schema = Schema((
     ...     Categorical(name="smoker", levels=("no", "yes"), nullable=True),
     ...     Numeric(name="age", lower=18, upper=98, integer=True, bins=8),
@@ -294,7 +252,7 @@ def plan(
     >>> less.one_way > more.one_way, less.widths["age"] > more.widths["age"]
     (True, True)
     """
-    from missdp.office.rehearsal import Declared, Rehearsal  # families take a second to import
+    from missdp.governance.rehearsal import Declared, Rehearsal  # families take a second to import
     from missdp.synth.registry import default_synthesizer, synthesizer_named
     from missdp.synth.relations import remedies_of
 

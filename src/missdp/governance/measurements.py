@@ -7,7 +7,7 @@ of each, the value, the variance of its noise. ``maintained.csv`` has one row fo
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
+from missdp.governance.facts import ModelSummary
 from missdp.inference.marginals import NoisyMarginals
-from missdp.office.facts import Facts
 from missdp.synth.learn_pairs import PairRelease
 from missdp.types import Floats, Ints
 
@@ -50,49 +50,41 @@ class _Table(NamedTuple):
     variance: Floats
 
 
-def measurements(facts: Facts, labels: Mapping[bytes, bytes]) -> bytes:
+def measurements(facts: ModelSummary, labels: Mapping[bytes, bytes]) -> bytes:
     """Return a Parquet file of whatever was measured and is kept; labels go into its head."""
     tables = list(_tables(facts))
-    most = max(2, max((len(table.names) for table in tables), default=0))
-    kinds = {table.kind: None for table in tables}
-    places = [[*kinds].index(table.kind) for table in tables]
-    sizes = [table.value.size for table in tables]
-    arrays: dict[str, pa.Array] = {"kind": _dictionary(np.repeat(places, sizes), kinds)}
-    for axis in range(most):
-        names = f"attribute_{axis + 1}", f"cell_{axis + 1}"
-        arrays |= dict(zip(names, _cells(tables, axis), strict=True))
-    for name in ("value", "variance"):
-        parts = [getattr(table, name).ravel() for table in tables]
-        arrays[name] = pa.array(np.concatenate(parts))
+    axes = max(2, max((len(table.names) for table in tables), default=0))
+    columns = [f"{what}_{axis + 1}" for axis in range(axes) for what in ("attribute", "cell")]
+    text, number = pa.dictionary(pa.int32(), pa.string()), pa.float64()
+    types = {"kind": text, **dict.fromkeys(columns, text), "value": number, "variance": number}
+    found = pa.concat_tables(_in_arrow(table, pa.schema(types)) for table in tables)
+    found = found.unify_dictionaries().replace_schema_metadata(dict(labels))
     sink = io.BytesIO()
-    table = pa.table(arrays)
-    table = table.replace_schema_metadata(dict(labels))
-    pyarrow.parquet.write_table(table, sink, compression="zstd")
+    pyarrow.parquet.write_table(found, sink, compression="zstd")
     return sink.getvalue()
 
 
-def _cells(tables: Sequence[_Table], axis: int) -> tuple[pa.Array, pa.Array]:
-    """Return the attribute of one axis of all tables, if they have one, and its cells."""
-    named, known = dict[str, int](), dict[str, int]()
-    codes = [(np.zeros(0, dtype=np.int64),) * 2]
-    for table in tables:
-        whole = np.full(table.value.shape, -1)
-        attribute = np.full(whole.size, -1)
-        if axis < len(table.names):
-            attribute[:] = named.setdefault(table.names[axis], len(named))
-            own = [known.setdefault(cell, len(known)) for cell in table.cells[axis]]
-            whole[:] = np.expand_dims(own, [i for i in range(whole.ndim) if i != axis])
-        codes.append((attribute, whole.ravel()))
-    first, second = (np.concatenate(parts) for parts in zip(*codes, strict=True))
-    return _dictionary(first, named), _dictionary(second, known)
+def _in_arrow(table: _Table, schema: pa.Schema) -> pa.Table:
+    """Return one row for each number of a table; axes that it lacks are null."""
+    size = table.value.size
+    columns = {field.name: pa.nulls(size, field.type) for field in schema}
+    columns["kind"] = _repeated([table.kind], np.zeros(size, dtype=np.int64))
+    places = np.indices(table.value.shape).reshape(-1, size)
+    named = zip(table.names, table.cells, places, strict=False)
+    for axis, (name, cells, place) in enumerate(named, 1):
+        columns[f"attribute_{axis}"] = _repeated([name], np.zeros(size, dtype=np.int64))
+        columns[f"cell_{axis}"] = _repeated(cells, place)
+    columns["value"] = pa.array(table.value.ravel(), pa.float64())
+    columns["variance"] = pa.array(table.variance.ravel(), pa.float64())
+    return pa.table(columns, schema=schema)
 
 
-def _dictionary(codes: Ints, values: Iterable[str]) -> pa.Array:
-    indices = pa.array(codes.astype(np.int32), mask=codes < 0)
+def _repeated(values: Sequence[str], places: Ints) -> pa.Array:
+    indices = pa.array(places.astype(np.int32))
     return pa.DictionaryArray.from_arrays(indices, pa.array([*values], pa.string()))
 
 
-def _tables(facts: Facts) -> Iterator[_Table]:
+def _tables(facts: ModelSummary) -> Iterator[_Table]:
     """Yield all tables of numbers; none of a family that keeps no measurement."""
     model = facts.model
     total, variance = np.array([float(model.n_rows_)]), np.array([model.n_rows_std_**2])
@@ -106,7 +98,7 @@ def _tables(facts: Facts) -> Iterator[_Table]:
 
 
 def _of(
-    facts: Facts,
+    facts: ModelSummary,
     kind: str,
     clique: Sequence[int],
     values: Floats,
@@ -120,7 +112,7 @@ def _of(
     return _Table(kind, names, cells, values, np.broadcast_to(noise, values.shape))
 
 
-def _marginals(facts: Facts, released: NoisyMarginals) -> Iterator[_Table]:
+def _marginals(facts: ModelSummary, released: NoisyMarginals) -> Iterator[_Table]:
     """Yield shares, counts of larger marginals, and counts of missing cells."""
     for at, (margin, level) in enumerate(zip(released.margins, released.levels, strict=True)):
         # Counts of one attribute got their noise before levels were merged.
@@ -133,7 +125,7 @@ def _marginals(facts: Facts, released: NoisyMarginals) -> Iterator[_Table]:
         yield _of(facts, "mask", pair, table, released.masks_std**2, _EITHER, _EITHER)
 
 
-def _sums(facts: Facts, release: PairRelease) -> Iterator[_Table]:
+def _sums(facts: ModelSummary, release: PairRelease) -> Iterator[_Table]:
     """Yield sums of coordinates and of products with the pairs that they make, if there are any."""
     products, plan = release.products, release.plan
     if products is None or plan is None:

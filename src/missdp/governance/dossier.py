@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -20,10 +19,11 @@ from typing import Any
 from missdp.accounting import DataDependentDomain
 from missdp.errors import OutputError, SchemaError, replacing
 from missdp.files import PutOff, refusal, sync_folder
-from missdp.office.chain import canonical, digest
-from missdp.office.facts import Facts, plain
-from missdp.office.measurements import measurements
-from missdp.office.pages import pages
+from missdp.governance.chain import canonical, digest
+from missdp.governance.facts import ModelSummary
+from missdp.governance.measurements import measurements
+from missdp.governance.pages import pages
+from missdp.governance.rendering import plain
 from missdp.schema.schema import FILE
 from missdp.serialization import read_json, sealed
 from missdp.synth import load
@@ -121,7 +121,7 @@ def write_dossier(
     >>> import tempfile, pathlib
     >>> from missdp import PrivBayes
     >>> from missdp.datasets import yrbss
-    >>> from missdp.office.dossier import write_dossier
+    >>> from missdp.governance.dossier import write_dossier
     >>> model = PrivBayes(epsilon=1.0).fit(yrbss().table())
     >>> said = write_dossier(model, pathlib.Path(tempfile.mkdtemp()) / "dossier")
     >>> len(said["files"])
@@ -133,17 +133,13 @@ def write_dossier(
     text = model.fitted_.text() if isinstance(model, Synthesizer) else Path(model).read_bytes()
     _check_declared(released)
     release = released.release_
-    facts, labels = (
-        Facts(released),
-        {
-            b"missdp.release": (release or "").encode(),
-            b"missdp.what": b"noisy measurements of a private table; no row of it",
-            b"missdp.guarantee": in_a_line(released.guarantee_).encode(),
-        },
-    )
-    made = {
-        "measurements.parquet": measurements(facts, labels),
-        "maintained.csv": _maintained(facts),
+    facts = ModelSummary(released)
+    labels = {
+        b"missdp.release": (release or "").encode(),
+        b"missdp.what": b"noisy measurements of a private table; no row of it",
+        b"missdp.guarantee": in_a_line(released.guarantee_).encode(),
+    }
+    files = {
         **pages(
             facts,
             vars(about or About()),
@@ -152,9 +148,9 @@ def write_dossier(
             ledger=ledger,
             version=version("missdp"),
         ),
+        "measurements.parquet": measurements(facts, labels),
+        "maintained.csv": _maintained(facts),
     }
-    files = {name: made[name] for name in FILES if name != _RELEASE}
-    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     said = sealed(
         {
             "dossier": 1,
@@ -165,7 +161,7 @@ def write_dossier(
                 "delta": released.guarantee_.delta,
                 "in words": released.guarantee_.in_words(),
             },
-            "files": hashes,
+            "files": {name: hashlib.sha256(files[name]).hexdigest() for name in FILES[:-1]},
             "model": hashlib.sha256(text).hexdigest(),
             "schema": digest(canonical(released.schema_.to_dict())),
             "ledger": dict(ledger) if ledger else None,
@@ -174,14 +170,14 @@ def write_dossier(
     )
     content = json.dumps(said, indent=1, ensure_ascii=False).encode("utf-8")
     with PutOff(), replacing(OSError, by=partial(refusal, target)):
-        _put(target, {**files, _RELEASE: content})
+        _put(target, files | {_RELEASE: content})
     return said
 
 
 _FORMULA = ("=", "+", "-", "@")
 
 
-def _maintained(facts: Facts) -> bytes:
+def _maintained(facts: ModelSummary) -> bytes:
     """Return a CSV file of the relations that were measured, that are modelled, and that follow."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -272,14 +268,13 @@ def _check_declared(model: Synthesizer) -> None:
 def _put(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write all files into a folder of another name, which then takes the place of this one."""
     place = Path(os.path.realpath(folder))
-    draft = Path(tempfile.mkdtemp(prefix=".missdp-", dir=place.parent))
-    old = draft.with_name(f"{draft.name}.old")
-    try:
+    with tempfile.TemporaryDirectory(prefix=".missdp-", dir=place.parent) as scratch:
+        draft, old = Path(scratch) / "new", Path(scratch) / "old"
+        draft.mkdir(mode=0o755)
         for name, content in files.items():
             (draft / name).write_bytes(content)
             with (draft / name).open("rb") as written:
                 os.fsync(written.fileno())
-        draft.chmod(0o755)
         if place.exists():
             place.rename(old)
         try:
@@ -289,6 +284,3 @@ def _put(folder: Path, files: Mapping[str, bytes]) -> None:
                 old.rename(place)
             raise
         sync_folder(place.parent)
-    finally:
-        for left in (draft, old):
-            shutil.rmtree(left, ignore_errors=True)

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from missdp import AllPairs, Categorical, Numeric, Schema
-from missdp.office.dossier import About, write_dossier
+from missdp.governance.dossier import About, write_dossier
 
 selenium = pytest.importorskip("selenium.webdriver")
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
