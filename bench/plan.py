@@ -4,8 +4,8 @@
     python bench/plan.py [TABLE ...]
 
 A plan gets the number of rows, missing rates, means and standard deviations, as a person would
-declare them, and that levels are uneven (Zipf); the run gets the table. Each is a process of its
-own, for the memory. Seconds are of the same machine, one after the other: leave it alone meanwhile.
+declare them; the run gets the table. Each is a process of its own, for the memory. Seconds are of
+the same machine, one after the other: leave it alone meanwhile.
 Widths are the mean of five runs: noise moves where bins end, and they differ up to twofold.
 """
 
@@ -92,22 +92,23 @@ def planned(name: str, folder: Path) -> list[str]:
     table = TABLES[name]()
     table.schema.to_toml(folder / "schema.toml")
     command = ["-m", "missdp", "plan", str(folder / "schema.toml"), "--rows", str(len(table))]
-    command += ["--epsilons", ",".join(map(str, EPSILONS)), "--delta", "1e-6", "--json"]
-    command += ["--margins", "zipf"]
+    command += ["--epsilon", ",".join(map(str, EPSILONS)), "--delta", "1e-6", "--json"]
     for attribute in table.schema:
         holes = table.mask(attribute.name)
         if holes.any():
-            command += ["--missing", f"{attribute.name}={holes.mean():.3f}"]
+            command += ["--missing-rate", f"{attribute.name}={holes.mean():.3f}"]
         if isinstance(attribute, Numeric):
             values = table.values(attribute.name)[~holes]
-            command += ["--spread", f"{attribute.name}={values.std():.4g}"]
+            command += ["--sd", f"{attribute.name}={values.std():.4g}"]
             command += ["--mean", f"{attribute.name}={values.mean():.4g}"]
     return command
 
 
 def told(command: list[str]) -> dict[str, object]:
     """Run it in a process of its own."""
-    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr)
     return json.loads(done.stdout)
 
 

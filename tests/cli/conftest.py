@@ -70,6 +70,9 @@ def fails(run):
 
     def ran(code, says, *command):
         found, out, err = run(*command)
+        if "--json" in words(*command):
+            assert json.loads(out)["error"]["exit_code"] == code
+            out = ""
         assert (found, out, says in err) == (code, "", True), err
         return err
 

@@ -267,6 +267,14 @@ def test_budgets_in_other_currencies_never_grant_more_than_they_say(url, currenc
 
 
 # Trust
+def test_a_ledger_that_nobody_refers_to_has_no_connection(url, tmp_path):
+    made = Ledger(url, who="ada")
+    made.create("patients", epsilon=1.0)
+    assert (tmp_path / "budget.db-wal").exists()
+    del made
+    assert [path.name for path in tmp_path.iterdir()] == ["budget.db"]
+
+
 @pytest.fixture
 def signed(office):
     office.create("patients/bob", epsilon=0.5)

@@ -12,6 +12,7 @@ import sqlite3
 import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -256,7 +257,7 @@ class Store:
         self._backend, self._path = place.get_backend_name(), Path(place.database or "")
         if self._backend == "sqlite" and place.database:
             self.name = f"the ledger {place.database!r}"
-            self._given: dict[str, Any] = {"creator": self._connect}
+            self._given: dict[str, Any] = {"creator": partial(_opened, self._path, wait)}
         elif self._backend == "postgresql":
             import_optional("psycopg", purpose="ledgers in PostgreSQL")
             place = place.set(drivername="postgresql+psycopg")
@@ -331,18 +332,6 @@ class Store:
             self._engines[process] = engine
         return self._engines[process]
 
-    def _connect(self) -> sqlite3.Connection:
-        """Open the file, which must be there. Each statement commits unless a transaction began."""
-        made = sqlite3.connect(
-            f"{self._path.absolute().as_uri()}?mode=rw",
-            uri=True,
-            timeout=self._wait,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        made.execute("PRAGMA synchronous=FULL")
-        return made
-
     def _make_file(self, *, create: bool) -> None:
         if not create:
             raise LedgerError(
@@ -384,6 +373,22 @@ class Store:
         code = next(filter(None, names), self._backend.upper() if self._backend == "sqlite" else "")
         meaning = next(said for start, said in _MEANINGS.items() if code.startswith(start))
         return LedgerError(f"{self.name} cannot be used: {meaning}")
+
+
+def _opened(path: Path, wait: float) -> sqlite3.Connection:
+    """Open the file, which must be there. Each statement commits unless a transaction began.
+
+    It is no method: an engine that refers to its store would keep both open until the process ends.
+    """
+    made = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        timeout=wait,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    made.execute("PRAGMA synchronous=FULL")
+    return made
 
 
 def _dispose(engine: Engine, process: int) -> None:
