@@ -7,7 +7,7 @@ import pytest
 
 from inference.graphs import apart, dependence, tables_of
 from missdp.inference.fit_heads import fit_heads, fit_tree
-from missdp.inference.heads import Heads, _draw_evenly
+from missdp.inference.heads import Heads, _draw_evenly, blocks, reachable
 
 
 def ring(n, sizes, rng):
@@ -183,3 +183,34 @@ def test_levels_that_limits_decide_do_not_spoil_the_others(seed):
     drawn = model.sample(20_000, rng)
     assert np.array_equal(drawn[:, 0] == 1, drawn[:, 3] == 0)
     assert np.abs(np.bincount(drawn[:, 3], minlength=8) / 20_000 - pay).max() < 0.012
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_blocks_of_levels_that_limits_decide_keep_all_their_levels(seed):
+    """Three spellings of "woman" go with two answers, three of "man" with none; noise disagrees."""
+    rng = np.random.default_rng(seed)
+    sex, answer = np.array([0.42, 0.05, 0.04, 0.40, 0.05, 0.04]), np.array([0.05, 0.46, 0.49])
+    possible = np.zeros((6, 3), dtype=bool)
+    possible[:3, :2] = possible[3:, 2] = True
+    pair = np.zeros((6, 3))
+    pair[:3, :2] = np.outer(sex[:3], answer[:2] / answer[:2].sum())
+    pair[3:, 2] = sex[3:]
+    noisy = [np.maximum(m + rng.normal(0, 0.02, len(m)), 1e-3) for m in (sex, answer)]
+    noisy = [m / m.sum() for m in noisy]
+    moments = {(0, 1): pair - np.outer(sex, answer) + rng.normal(0, 0.02, pair.shape)}
+    model = fit_heads(noisy, moments, {(0, 1): 4e-4}, rng=rng, allowed={(0, 1): possible})
+    assert max(float(np.abs(bias).max()) for bias in model.biases) < 100
+    drawn = model.sample(20_000, rng)
+    assert possible[drawn[:, 0], drawn[:, 1]].all()
+    assert np.abs(np.bincount(drawn[:, 0], minlength=6) / 20_000 - sex).max() < 0.08
+
+
+def test_a_margin_is_scaled_to_the_blocks_that_rows_decide():
+    possible = np.array([[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
+    possible = np.vstack([possible, np.zeros(4, dtype=int)])  # and a level that no row can have
+    closed = np.where(possible, 0.0, -np.inf).astype(np.float32)
+    levels, rows = blocks(closed)
+    assert len({*levels.tolist()}) == 4
+    assert [levels[0], levels[2], levels[4]] == [rows[0], rows[2], rows[3]]
+    margin = reachable(np.array([0.3, 0.1, 0.2, 0.2, 0.1, 0.1]), levels, rows)
+    assert margin == pytest.approx([0.375, 0.125, 0.125, 0.125, 0.25, 0.0])

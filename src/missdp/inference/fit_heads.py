@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.heads import Features, Heads, Pair, barrier, reachable
+from missdp.inference.heads import Features, Heads, Pair, barrier, blocks, reachable
 from missdp.inference.model import cell_index
 from missdp.types import Clique, Flags, Floats, Ints
 
@@ -305,14 +305,19 @@ class _Head:
     def _settle(self, closed: NDArray[np.float32]) -> None:
         """Take what limits decide in every context for granted."""
         # No weight can meet a noisy target there: weights would grow without bound for it.
-        self.margin, settled = reachable(self.margin, closed)
-        if not settled.any():
+        levels, rows = blocks(closed)
+        self.margin = reachable(self.margin, levels, rows)
+        total = np.bincount(levels, self.margin)
+        if len(total) == 1:
             return
-        law = np.isfinite(closed[settled]).astype(np.float32)
-        product = np.outer(self.margin[settled], self.means)
-        self.targets[settled] = self.features.sums(law) / self.n - product
-        free = np.where(settled, 0.0, self.margin)  # over all levels, targets add up to nothing
-        self.targets -= np.outer(free / max(free.sum(), _NEVER), self.targets.sum(axis=0))
+        law = np.arange(len(total))[:, None] == rows
+        decided = self.features.sums(law.astype(np.float32)) / self.n - np.outer(total, self.means)
+        inside = np.divide(
+            self.margin, total[levels], out=np.zeros_like(self.margin), where=total[levels] > 0
+        )
+        for block, whole in enumerate(decided):
+            own = levels == block
+            self.targets[own] += np.outer(inside[own], whole - self.targets[own].sum(axis=0))
 
     def _scaling(self) -> Floats:
         """For each level, the matrix (or its diagonal) that turns coordinates into weights."""

@@ -103,7 +103,7 @@ class Heads(Record):
         scores, margin = self.scores(rows, a), self.margins[a]
         if closed is not None:
             scores += closed
-            margin = reachable(margin, closed)[0]
+            margin = reachable(margin, *blocks(closed))
         law = _calibrated(_softmax(scores), margin)
         rows[:, a] = _draw_evenly(law, self._alike(rows, a, rng), rng)
 
@@ -234,19 +234,55 @@ def barrier(
     return np.where(possible, np.float32(0), np.float32(-np.inf))
 
 
-def reachable(margin: Floats, closed: Singles) -> tuple[Floats, Flags]:
-    """Return a margin that rows can have, and which levels their limits decide in every row.
+def blocks(closed: Singles) -> tuple[Ints, Ints]:
+    """Return blocks of levels, such that limits decide in every row in which block its level is.
 
-    How often such a level is drawn is known: a noisy margin cannot be met there, and what it is off
-    is spread over the other levels.
+    Parameters
+    ----------
+    closed : ndarray of float32, shape (levels, rows)
+        Minus infinity where a level is impossible in a row.
+
+    Returns
+    -------
+    levels : ndarray of int64, shape (levels,)
+        The block of each level. A level that limits decide in every row is a block of its own.
+    rows : ndarray of int64, shape (rows,)
+        The block of each row.
     """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     possible = np.isfinite(closed)
-    settled = ~(possible & (np.count_nonzero(possible, axis=0) > 1)).any(axis=1)
-    shares = np.where(settled, possible.mean(axis=1), 0.0)
-    free = np.where(settled, 0.0, margin)
-    left = free.sum()
-    free = free / left if left > 0 else ~settled / max(1, np.count_nonzero(~settled))
-    return shares + (1 - shares.sum()) * free, settled
+    patterns = np.unique(np.packbits(possible, axis=0), axis=1)
+    different = np.unpackbits(patterns, axis=0, count=len(possible)).astype(bool)
+    # Each level is linked to the first that is possible beside it.
+    level, pattern = np.nonzero(different)
+    ends = level, different.argmax(axis=0)[pattern]
+    links = coo_array((np.ones(len(level)), ends), shape=(len(possible), len(possible)))
+    levels = connected_components(links, directed=False)[1].astype(np.int64)
+    return levels, levels[possible.argmax(axis=0)]
+
+
+def reachable(margin: Floats, levels: Ints, rows: Ints) -> Floats:
+    """Return a margin that rows can have whose limits decide in which block their level is.
+
+    How often a block is drawn is known. A noisy margin cannot be met there: what it is off is taken
+    from the levels of the block, or added to them, in proportion.
+
+    Parameters
+    ----------
+    margin : ndarray of float64, shape (levels,)
+        The noisy margin.
+    levels, rows : ndarray of int64
+        The block of each level, and of each row; see `blocks`.
+
+    Returns
+    -------
+    ndarray of float64, shape (levels,)
+    """
+    size, total = np.bincount(levels), np.bincount(levels, margin)[levels]
+    inside = np.divide(margin, total, out=1 / size[levels], where=total > 0)
+    return np.asarray(inside * (np.bincount(rows, minlength=len(size)) / len(rows))[levels])
 
 
 def _softmax(scores: NDArray[Any]) -> NDArray[Any]:
