@@ -5,14 +5,18 @@ import copy
 import json
 import os
 import pickle
+import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
+import time
 from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, event
 from sqlalchemy.exc import OperationalError
 
 from missdp.accounting import (
@@ -267,12 +271,79 @@ def test_budgets_in_other_currencies_never_grant_more_than_they_say(url, currenc
 
 
 # Trust
-def test_a_ledger_that_nobody_refers_to_has_no_connection(url, tmp_path):
+def test_a_file_is_open_in_transactions_only(url, tmp_path):
     made = Ledger(url, who="ada")
     made.create("patients", epsilon=1.0)
-    assert (tmp_path / "budget.db-wal").exists()
-    del made
+    made.start("patients", TENTH, request=ONE)
     assert [path.name for path in tmp_path.iterdir()] == ["budget.db"]
+
+
+READS = "import sys; from missdp.governance import Ledger; print(Ledger(sys.argv[1]).verify())"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_charges_of_a_fork_are_seen_by_others_when_its_parent_is_gone(url, tmp_path):
+    """Locks of SQLite are those of a process: a child must not use what its parent had open."""
+    code = f"""
+import os, time
+from missdp.governance import Ledger
+from missdp.accounting import PureEvent
+ledger = Ledger({url!r})
+ledger.create("patients", epsilon=1.0)
+ledger.row("patients")
+if os.fork() == 0:
+    time.sleep(0.5)  # by then the parent is gone
+    own = Ledger({url!r})
+    for request in "ab":
+        own.start("patients", (PureEvent(epsilon=0.5),), request=request * 32)
+        os.system({f"{sys.executable} -c '{READS}' {url}"!r} + " > /dev/null")
+    open({str(tmp_path / "done")!r}, "w").close()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    for _ in range(300):
+        if (tmp_path / "done").exists():
+            break
+        time.sleep(0.1)
+    others = Ledger(url)
+    assert others.row("patients").spent == 1
+    with pytest.raises(BudgetExceededError):
+        others.start("patients", TENTH)
+
+
+def test_a_copy_of_the_file_loses_no_charge(url, tmp_path):
+    ledger = Ledger(url, who="ada")
+    ledger.create("patients", epsilon=1.0)
+    ledger.row("patients")
+    shutil.copy(tmp_path / "budget.db", tmp_path / "copy.db")
+    ledger.start("patients", TENTH, request=ONE)
+    done = subprocess.run([sys.executable, "-c", READS, url], check=True, capture_output=True)
+    assert b"(2, " in done.stdout  # the account and the charge
+
+
+def test_an_empty_file_becomes_a_ledger_with_a_log(url, tmp_path):
+    (tmp_path / "budget.db").touch()
+    Ledger(url).create("patients", epsilon=1.0)
+    with contextlib.closing(sqlite3.connect(tmp_path / "budget.db")) as file:
+        assert file.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_url_is_read_in_one_way(tmp_path):
+    own, official = tmp_path / "mine", tmp_path / "official.db"
+    refused(ParameterError, "is named by a URL", Ledger, f"sqlite:///{own}?/../official.db")
+    assert Ledger(f"sqlite:///{official}").is_at(f"sqlite:///{tmp_path}/x/../official.db")
+
+
+def test_a_sum_that_its_floor_contradicts_is_refused(office, url, tmp_path):
+    """As a role could lower it that may charge: triggers hold floors, and sums are read."""
+    office.start("patients", TENTH, request=ONE)
+    with contextlib.closing(sqlite3.connect(tmp_path / "budget.db")) as file, file:
+        file.execute(
+            "INSERT INTO lines SELECT root, number + 1, 'f' || request, state, schema_hash, time, "
+            "body, 'x' FROM lines ORDER BY number DESC LIMIT 1"
+        )
+        file.execute("UPDATE budgets SET spent = '0/1', last = last + 1, head = 'x'")
+    refused(LedgerError, "was changed", office.start, "patients", TENTH, request=TWO)
+    refused(LedgerError, "was changed", office.row, "patients")
 
 
 @pytest.fixture
@@ -414,8 +485,8 @@ def test_a_file_that_is_no_ledger_is_refused(tmp_path, url):
     ("pragma", "says"), [("max_page_count = 1", "disk is full"), ("query_only = 1", "read-only")]
 )
 def test_a_full_disk_or_a_read_only_one_charges_nothing(office, pragma, says):
-    with office._store._engine.connect() as connection:  # of which there is one
-        connection.exec_driver_sql(f"PRAGMA {pragma}")
+    engine = office._store._engine
+    event.listen(engine, "connect", lambda opened, _: opened.execute(f"PRAGMA {pragma}"))
     many, long = pure(1e-6) * 500, Purpose(purpose="x" * 500)
     with refuses(LedgerError, says):  # the page that is open takes a few lines
         assert [office.start("patients", many, long) for _ in range(9)] == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import json
-import os
 import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
@@ -154,9 +153,9 @@ class Ledger:
     """
 
     def __init__(self, url: str, *, who: str | None = None, wait: float = 60.0) -> None:
-        from missdp.governance.store import Store
+        from missdp.governance.store import Store, place_of
 
-        self._place = _place_of(url)
+        self._place = place_of(url)
         self._store = Store(url, wait=number("wait", wait, least=0.0))
         self._who = _text("who", getpass.getuser() if who is None else who, least=1)
 
@@ -474,7 +473,9 @@ class Ledger:
 
     def is_at(self, url: str) -> bool:
         """Whether this is the ledger at a URL, whoever opens it."""
-        return _place_of(url) == self._place
+        from missdp.governance.store import place_of
+
+        return place_of(url) == self._place
 
     def close(self) -> None:
         """Close the connection of this thread; the next call opens another."""
@@ -529,14 +530,6 @@ def _check_stated(verifier: LedgerVerifier, head: str | Path) -> None:
     if stated.line is not None:
         verifier.check_line(stated.line.head, stated.line.number)
     verifier.check_release(stated.release, stated.output)
-
-
-def _place_of(url: str) -> tuple[str, ...]:
-    """Return where a ledger is, without role and password."""
-    kind, _, rest = url.partition("://")
-    if kind == "sqlite":
-        return kind, os.path.realpath(rest[1:])
-    return kind.partition("+")[0], rest.rpartition("@")[2]
 
 
 def _check_startable(request: str, states: Mapping[str, dict[str, Any]]) -> None:
@@ -614,9 +607,12 @@ def _states(run: Transaction, request: str) -> dict[str, dict[str, Any]]:
 
 
 def _read(columns: Mapping[str, Any]) -> Row:
+    """Return a budget, all columns of which say the same: triggers bind some of them only."""
     damaged = LedgerError("the ledger was changed: a budget cannot be read")
     with replacing(*WRONG, by=damaged):
-        return Row.of(columns)
+        row = Row.of(columns)
+        if all(columns[name] == value for name, value in row.columns.items()):
+            return row
     raise damaged
 
 

@@ -39,9 +39,9 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import NullPool, QueuePool
 
 from missdp.errors import LedgerError, MissDPError, ParameterError, import_optional, replacing
 
@@ -152,6 +152,9 @@ _BEGINS = {
         "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
     ),
 }
+_WRONG_URL = (
+    "a ledger is named by a URL such as sqlite:///budget.db or postgresql://role@server/database"
+)
 _UNWRITABLE = "nothing was charged or recorded"
 _LOCKED = f"it is locked by another program; {_UNWRITABLE}, so try again"
 _REPEATED = f"it refuses what would rewrite it or repeat a request; {_UNWRITABLE}"
@@ -235,8 +238,11 @@ class Transaction:
 class Store:
     """A ledger's database, by its URL. Its errors show neither address nor password.
 
-    Each process has connections of its own, one for each thread that has a transaction: a charge
-    is in no other transaction. A fork neither uses nor closes the connections of its parent.
+    Each transaction has a connection of its own: a charge is in no other one. A file of SQLite is
+    open in transactions only. Its locks are those of a process, and a fork, or a program that
+    copies the file, loses them: another process would then delete the log that later charges are
+    written to. Connections to PostgreSQL are kept. A fork neither uses nor closes those of its
+    parent.
 
     Parameters
     ----------
@@ -248,25 +254,24 @@ class Store:
     """
 
     def __init__(self, url: str, *, wait: float = 60.0) -> None:
-        wrong = ParameterError(
-            "a ledger is named by a URL such as sqlite:///budget.db or "
-            "postgresql://role@server/database"
-        )
-        with replacing(ArgumentError, ValueError, by=wrong):
-            place = make_url(url)
+        place = _read_url(url)
         self._backend, self._path = place.get_backend_name(), Path(place.database or "")
-        if self._backend == "sqlite" and place.database:
+        if self._backend == "sqlite" and place.database and "?" not in url:
             self.name = f"the ledger {place.database!r}"
-            self._given: dict[str, Any] = {"creator": partial(_opened, self._path, wait)}
+            self._given: dict[str, Any] = {
+                "creator": partial(_opened, self._path, wait),
+                "poolclass": NullPool,
+            }
         elif self._backend == "postgresql":
             import_optional("psycopg", purpose="ledgers in PostgreSQL")
             place = place.set(drivername="postgresql+psycopg")
             self.name = "the ledger in PostgreSQL"
-            options = f"{place.query.get('options', '')} -c lock_timeout={int(1000 * wait)}"
+            options = f"{place.query.get('options', '')} -c lock_timeout={max(1, int(1000 * wait))}"
             waits = {"connect_timeout": max(2, int(wait)), "options": options}
             self._given = {"connect_args": waits, "isolation_level": "READ COMMITTED"}
+            self._given |= {"poolclass": QueuePool, "pool_size": 0}
         else:
-            raise wrong
+            raise ParameterError(_WRONG_URL)
         self._url, self._wait = place, wait
         self._engines: dict[int, Engine] = {}
 
@@ -277,7 +282,7 @@ class Store:
         A transaction that only ``reads`` sees the ledger as it was at its start, and keeps nobody
         waiting. One that is to ``create`` makes the tables of a ledger that is not there.
         """
-        if self._backend == "sqlite" and not self._path.exists():
+        if self._backend == "sqlite" and self._lacks_file(empty=create):
             self._make_file(create=create)
         unsure = LedgerError(
             f"{self.name} cannot be used: its commit failed, or was not confirmed. It may be "
@@ -327,10 +332,14 @@ class Store:
         """The connections of this process."""
         process = os.getpid()
         if process not in self._engines:
-            engine = create_engine(self._url, poolclass=QueuePool, pool_size=0, **self._given)
+            engine = create_engine(self._url, **self._given)
             weakref.finalize(self, _dispose, engine, process)
             self._engines[process] = engine
         return self._engines[process]
+
+    def _lacks_file(self, *, empty: bool) -> bool:
+        """Whether the file is not there, or ``empty``, as a run that was killed may leave it."""
+        return not self._path.exists() or (empty and not self._path.stat().st_size)
 
     def _make_file(self, *, create: bool) -> None:
         if not create:
@@ -389,6 +398,21 @@ def _opened(path: Path, wait: float) -> sqlite3.Connection:
     )
     made.execute("PRAGMA synchronous=FULL")
     return made
+
+
+def _read_url(url: str) -> URL:
+    with replacing(ArgumentError, ValueError, by=ParameterError(_WRONG_URL)):
+        return make_url(url)
+    raise AssertionError
+
+
+def place_of(url: str) -> tuple[Any, ...]:
+    """Return where a ledger is, without role and password, as a `Store` reads its URL."""
+    place = _read_url(url)
+    kind = place.get_backend_name()
+    if kind == "sqlite":
+        return kind, os.path.realpath(place.database or "")
+    return kind, place.host, place.port, place.database, tuple(sorted(place.query.items()))
 
 
 def _dispose(engine: Engine, process: int) -> None:
