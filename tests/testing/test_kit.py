@@ -144,15 +144,15 @@ def test_a_family_that_leaks_is_found_by_what_ours_are_checked_with_daily(leaky,
 
 
 class Both(examples.Histograms):
-    """Breaks two promises at once: a count is read twice, and emptiness is published."""
+    """Breaks two promises at once: reads twice, and carries a count out of a score."""
 
-    family = examples.histograms(examples.read_twice, after=examples.is_empty)
+    family = examples.histograms(examples.read_twice, before=examples.carry, after=examples.carried)
 
 
 def test_what_leaks_is_an_error_with_all_that_differs():
     assert {MissDPError, AssertionError} <= {*CheckFailedError.__mro__}
     message = failures(check_non_interference, examples.ExactCounts, pairs=["two tables"])
-    assert "differs with the rows: saved file" in message
+    assert "differs with the rows: " in message
 
 
 def test_two_reads_for_one_charge_are_found():
@@ -164,7 +164,7 @@ def test_two_reads_for_one_charge_are_found():
 @pytest.mark.long
 def test_everything_that_failed_is_listed_at_once():
     message = failures(check_synthesizer, Both, schema=TINY, audit_trials=0, trials=4)
-    assert "differs with the rows: saved file" in message
+    assert "differs with the rows: " in message
     assert "charge for each" in message
 
 
