@@ -166,7 +166,6 @@ EXTRA_OF: Mapping[str, str] = {
     "sklearn": "learners",
     "sqlalchemy": "sql",
     "torch": "neural",
-    "xgboost": "learners",
     "xlsxwriter": "excel",
 }
 """Optional packages by the name of their module, each with the extra that installs it."""
