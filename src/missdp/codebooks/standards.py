@@ -186,8 +186,9 @@ def _described(var: Element) -> Variable:
     """Return what a ``var`` element says of a column."""
     name, values = var.get("name", ""), _once([*_invalid(var), *_categories(var)])
     limits = {k: v for found in var.iterfind("valrng/range") for k, v in found.items()}
+    ranges = var.iterfind("invalrng/range")
+    notes = ["not translated: a range of invalid values" for _ in ranges]
     asked = [text for universe in var.iterfind("universe") if (text := _text(universe))]
-    notes = ["not translated: a range of invalid values"] * (var.find("invalrng/range") is not None)
     notes += [f"not translated: asked of: {text}" for text in asked]
     if {"min", "max"} & limits.keys():
         notes.append("some archives state the least and the greatest cell: then widen the bounds")

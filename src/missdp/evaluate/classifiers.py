@@ -32,9 +32,6 @@ from missdp.serialization import Record
 from missdp.table import Table
 from missdp.threads import one_blas_thread
 
-__all__ = ["LEARNERS", "ClassifierF1", "classifier_f1", "holdout"]
-
-
 _MAX_ONE_HOT = 64
 _Task: TypeAlias = tuple[
     NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]

@@ -27,8 +27,6 @@ from missdp.table.encode import Column
 from missdp.table.follow import follow_rules
 from missdp.types import Floats
 
-__all__ = ["MAR", "MCAR", "MNAR", "DeclaredMechanism", "MissingMechanism", "SelfMasking"]
-
 RandomState: TypeAlias = int | np.random.SeedSequence | np.random.Generator
 Probabilities: TypeAlias = dict[str, Floats]
 RateKind: TypeAlias = Literal["expected", "exact"]
