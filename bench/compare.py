@@ -178,7 +178,10 @@ def scored(name, truth, holed, test, domain, targets):
             return cost | {"problem": said}
         schema = scoring_schema(domain)
         one, other = Table.read(truth, schema), Table.read(made, schema)
-    given = {"test": Table.read(test, schema), "attributes": targets, "learners": LEARNERS}
+    from nine_learners import NINE
+
+    learners = {name: NINE[name] for name in LEARNERS}
+    given = {"test": Table.read(test, schema), "attributes": targets, "learners": learners}
     f1 = classifier_f1(one, other, random_state=0, **given)
     return fidelity(one, other).scores | {"f1": f1.mean} | cost
 

@@ -2,8 +2,8 @@
 
 Each library runs in an environment of its own, made at the first run if it is not there
 (`bench/.environments/NAME`; dpsynth needs a `python3.12`), with nothing of missdp in it but this
-file and `src/missdp/testing/holes.py`. A library is told what is public wherever it takes it:
-levels and bounds of every column. Results go into `bench/holes_elsewhere.json`, which
+file and `bench/hole_pairs.py`. A library gets public levels and bounds of every column, wherever
+it takes them. Results go into `bench/holes_elsewhere.json`, which
 `docs/referees/holes-elsewhere.md` is held against.
 
     python bench/holes_elsewhere.py            # the libraries, and how long they take
@@ -12,8 +12,8 @@ levels and bounds of every column. Results go into `bench/holes_elsewhere.json`,
 
 import contextlib
 import datetime
+import importlib
 import importlib.metadata
-import importlib.util
 import io
 import json
 import logging
@@ -27,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from hole_pairs import differing_facts, hole_pairs
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "holes_elsewhere.json"
@@ -311,16 +312,6 @@ def families(library):
     }
 
 
-def holes():
-    """The module with the pairs, without its package."""
-    path = HERE.parent / "src" / "missdp" / "testing" / "holes.py"
-    spec = importlib.util.spec_from_file_location("holes", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["holes"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def cut_down(pair):
     """The pair, as two columns: the one that differs, and one more."""
     named = {"one hole": "score", "one missing code": "age", "an all-missing column": "town"}
@@ -329,15 +320,15 @@ def cut_down(pair):
     return type(pair)(pair.name, pair.one[keep], pair.other[keep])
 
 
-def facts_told(module, run, pair):
+def facts_told(run, pair):
     """Facts that differ in a pair, looked for twice and then twelve times more."""
     for table in (pair.one, pair.other):  # what is refused in any case tells nothing either
         try:
             run(table.copy())
         except Exception as error:  # noqa: BLE001 - whatever a library raises
             print(f"  refused: {type(error).__name__}: {str(error)[:90]}", file=sys.__stdout__)
-    quick = module.differing_facts(run, pair, repeats=2)
-    told = module.differing_facts(run, pair, repeats=3) if quick else {}
+    quick = differing_facts(run, pair, repeats=2)
+    told = differing_facts(run, pair, repeats=3) if quick else {}
     return {fact: [str(one)[:90], str(other)[:90]] for fact, (one, other) in told.items()}
 
 
@@ -372,8 +363,7 @@ def silence():
 
 
 def measure(library):
-    module = holes()
-    pairs = module.hole_pairs(LIBRARIES[library][2])
+    pairs = hole_pairs(LIBRARIES[library][2])
     found = {
         "version": importlib.metadata.version(DISTRIBUTIONS.get(library, library)),
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
@@ -386,7 +376,7 @@ def measure(library):
         for pair in pairs if run else ():
             chosen = cut_down(pair) if library in SLOW else pair
             with silence():
-                told = facts_told(module, run, chosen)
+                told = facts_told(run, chosen)
             found["told"].setdefault(name, {})[pair.name] = told
             print(f"  {name:<26} {pair.name:<30} {told or 'nothing'}", flush=True)
         if (library, name) not in SLOWEST and library != "opendp":

@@ -23,6 +23,7 @@ from dataclasses import replace
 
 import numpy as np
 from _data import SHARED, schema
+from nine_learners import NINE
 
 from missdp import AIM, MST, AllPairs, Kamino, PrivBayes, Schema, Table
 from missdp.baselines.denial_constraints import count_conflicts, read_constraints
@@ -77,7 +78,12 @@ def once(private, truth, test, family, epsilon, dataset, constraints):
         found[f"c{k + 1}"] = share
     if test is not None:
         found["F1"] = classifier_f1(
-            truth, synthetic, test=test, attributes=TARGETS[dataset], random_state=0
+            truth,
+            synthetic,
+            test=test,
+            attributes=TARGETS[dataset],
+            random_state=0,
+            learners=NINE,
         ).mean
     return found
 

@@ -72,7 +72,9 @@ MISSPELT = {
     "'upper'?": (lambda: Schema.from_dict({"attribute": [{**AGE.to_dict(), "uper": 9}]}),),
     "'mean'?": (lambda: parse_question("average(age)", SCHEMA),),
     "'observed'?": (lambda: strategy_named("obsrved"),),
-    "'MLP'?": (lambda: classifier_f1(ROWS, ROWS, random_state=0, learners=["MLPP"]),),
+    "'RandomForest'?": (
+        lambda: classifier_f1(ROWS, ROWS, random_state=0, learners=["RandomForst"]),
+    ),
 }
 
 

@@ -52,7 +52,7 @@ def test_clones_share_a_budget_and_nothing_else(cloned):
 
 WITHOUT = """
 import json, sys
-sys.modules.update(dict.fromkeys(("sklearn", "xgboost")))  # as if they were not installed
+sys.modules.update(dict.fromkeys(("sklearn",)))  # as if they were not installed
 from missdp import AIM
 from missdp.cli.main import main
 from missdp.pricing import MeanImputer, PricedPipeline, PrivateMean, price

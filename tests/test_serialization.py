@@ -23,6 +23,7 @@ from missdp.conditions import Condition, CutsFromRelease
 from missdp.datasets import yrbss
 from missdp.errors import DataError, MissDPError, ParameterError
 from missdp.estimate import Estimates, SensitivityAnalysis
+from missdp.evaluate import MAR, MCAR, MNAR, DeclaredMechanism, SelfMasking
 from missdp.evaluate.classifiers import ClassifierF1
 from missdp.evaluate.distances import MarginalDistance, MissingFidelity, MissingnessByKind
 from missdp.evaluate.fidelity import Fidelity
@@ -226,10 +227,15 @@ SINGLE = [
     MissingnessByKind({"kind": {"refused": 0.1}}, {"kind": {"refused": 1 / 3}}),
     Fidelity({"two_way_deciles": 0.1}, {"a": 0.1}, {"a": (1.0, 2.0)}, {"a": (0.5,)}, 0.03, 50),
     RuleViolations(3, 1, {"kind": 1, "start <= end": 0}),
-    ClassifierF1({"a": {"MLP": 0.5}}, ("b",), True),
+    ClassifierF1({"a": {"RandomForest": 0.5}}, ("b",), True),
+    MCAR(rate={"a": 0.1, "b": 0.5}, rates="exact"),
+    MAR(rate=0.1, drivers=("a",)),
+    MNAR(rate=0.1, model="all-columns"),
+    SelfMasking(rate=0.1, columns=("a",), strength=2.0),
+    DeclaredMechanism(intercepts={"a": -1.0}, weights={"a": {"b": {"x": 0.5}, "c": 1.0}}),
     Audit("a", 4, 0.5, 0.5, 0.0, 0.0, 0.0, False, 0.95, ("Law",)),
-    Report("me", (Finding("habits", "saves", "joint", True),)),
-    Finding("habits", "saves", "joint", False, "no"),
+    Report("me", (Finding("sensitivity", "saves", "joint", True),)),
+    Finding("sensitivity", "saves", "joint", False, "no"),
     accounting.RDPEvent(orders=(2.0, 4.0), epsilons=(0.1, 0.2)),
     schema.Layout(decimal=",", thousands=".", encoding="latin-1", header=("a", "b")),
     Risk.of(GUARANTEE, prior=0.1),

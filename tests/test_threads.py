@@ -107,7 +107,11 @@ HEAVY = {
         metrics,
         "f1_score",
         lambda m: classifier_f1(
-            TABLE, m.sample_table(200), random_state=0, learners=["AdaBoost"], attributes=["gender"]
+            TABLE,
+            m.sample_table(200),
+            random_state=0,
+            learners=["RandomForest"],
+            attributes=["gender"],
         ),
     ),
     "pipeline": (

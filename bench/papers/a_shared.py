@@ -22,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent))  # for `_data`
 
 from _data import SHARED, table  # noqa: E402
+from nine_learners import NINE  # noqa: E402
 
 from missdp import AIM, Kamino, PrivBayes  # noqa: E402
 from missdp.baselines import DPAutoGAN, DPMisGAN  # noqa: E402
@@ -150,7 +151,12 @@ def measure(cell, *, short=False):
         one, two = (marginal_distance(truth, made, k=k).mean for k in (1, 2))
     else:
         f1 = classifier_f1(
-            truth, made, test=test, attributes=TARGETS[cell.data], random_state=cell.seed
+            truth,
+            made,
+            test=test,
+            attributes=TARGETS[cell.data],
+            random_state=cell.seed,
+            learners=NINE,
         ).mean
     return one, two, f1, seconds
 

@@ -165,7 +165,6 @@ EXTRA_OF: Mapping[str, str] = {
     "python_calamine": "excel",
     "sklearn": "learners",
     "torch": "neural",
-    "xgboost": "learners",
     "xlsxwriter": "excel",
 }
 """Optional packages by the name of their module, each with the extra that installs it."""

@@ -12,10 +12,10 @@ from missdp.baselines.dp_ctgan import DPCTGAN
 from missdp.baselines.dp_misgan import DPMisGAN
 from missdp.errors import MissingDependencyError, NotFittedError
 from missdp.evaluate import marginal_distance
-from missdp.testing import SCHEMA, check_habits, check_synthesizer
-from missdp.testing.findings import Subject
+from missdp.testing import SCHEMA, check_synthesizer
 from missdp.testing.made_up import made_up
 from refusing import refuses
+from synth.conformance_checks import FittedSubject, check_conformance
 from synth.tables import rows_of, schema_of
 from testing.ruled import gates
 
@@ -143,11 +143,11 @@ def test_the_kit_finds_nothing(name, strategy):
 
 # DPMisGAN is one of the families of tests/synth/conformance.py.
 @pytest.mark.parametrize("name", [pytest.param("autogan", marks=pytest.mark.slow), "ctgan"])
-def test_some_habits_of_all_families(name):
+def test_some_conformance_of_all_families(name):
     family, own = FAMILIES[name]
     given = {"parameters": own | FEW, "strategies": ["observed"]}
-    check_habits(family, **given, habits=["save_and_load", "keeping_holes"])
-    gates(Subject(family, "observed", own | FEW, SCHEMA))
+    check_conformance(family, **given, checks=["save_and_load", "keeping_holes"])
+    gates(FittedSubject(family, "observed", own | FEW, SCHEMA))
 
 
 def test_saved_model_is_sampled_in_a_process_without_torch(tmp_path):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nine_learners import NINE
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import DataError, MissingDependencyError, ParameterError, SchemaError
@@ -20,7 +21,7 @@ SCHEMA = Schema(
         Categorical(name="noise", levels=("u", "v")),
     )
 )
-FAST = ("LogisticRegression", "BernoulliNB", "DecisionTree")
+FAST = {name: NINE[name] for name in ("LogisticRegression", "BernoulliNB", "DecisionTree")}
 
 
 def linked(n, seed):
@@ -46,11 +47,12 @@ TRUTH = linked(1500, 0)
 
 @pytest.mark.long
 def test_every_learner_tells_a_faithful_table_from_a_shuffled_one():
-    good = classifier_f1(TRUTH, linked(600, 1), random_state=0, attributes=("o",))
-    bad = classifier_f1(TRUTH, shuffled(TRUTH, 2), random_state=0, attributes=("o",), max_rows=600)
-    assert list(good.by_learner) == list(LEARNERS)
-    assert len(LEARNERS) == 9
-    for name in LEARNERS:
+    facts = {"random_state": 0, "attributes": ("o",), "learners": NINE}
+    good = classifier_f1(TRUTH, linked(600, 1), **facts)
+    bad = classifier_f1(TRUTH, shuffled(TRUTH, 2), **facts, max_rows=600)
+    assert list(good.by_learner) == list(NINE)
+    assert len(NINE) == 9
+    for name in NINE:
         assert good.scores["o"][name] > 0.9
         assert bad.scores["o"][name] < 0.75
 
@@ -68,11 +70,10 @@ class CopyCoin:
         return X[:, -3].astype(int)
 
 
-def test_scores_are_f1_of_the_rarer_class_on_the_test_rows_of_which_few_may_be_enough(monkeypatch):
+def test_scores_are_f1_of_the_rarer_class_on_the_test_rows_of_which_few_may_be_enough():
     """Recomputed by hand for a learner that copies one feature."""
-    monkeypatch.setitem(LEARNERS, "MLP", lambda _: CopyCoin())
     fit, test = holdout(TRUTH, random_state=5)
-    options = {"random_state": 0, "attributes": ("c",), "learners": ("MLP",)}
+    options = {"random_state": 0, "attributes": ("c",), "learners": {"coin": lambda _: CopyCoin()}}
     found = classifier_f1(fit, fit, test=test, **options)
     # p and q have a quarter of the rows each, r has half of them: which half is rarer decides.
     r = int(np.sum(fit.codes("c") == 2))
@@ -89,7 +90,8 @@ def test_scores_are_f1_of_the_rarer_class_on_the_test_rows_of_which_few_may_be_e
 @pytest.mark.slow
 def test_seeds_decide_and_a_score_does_not_depend_on_the_selection():
     def scores(seed=3, learners=("RandomForest", "Bagging"), attributes=("noise", "n")):
-        facts = {"random_state": seed, "learners": learners, "attributes": attributes}
+        known = {name: NINE[name] for name in learners}
+        facts = {"random_state": seed, "learners": known, "attributes": attributes}
         return classifier_f1(TRUTH, linked(400, 1), max_rows=100, **facts)
 
     one = scores()
@@ -153,10 +155,12 @@ def test_bad_requests_are_refused():
 
 
 def test_a_missing_library_is_named_before_any_work(monkeypatch):
-    monkeypatch.setitem(sys.modules, "xgboost", None)
+    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
     with pytest.raises(MissingDependencyError, match=r"missdp\[learners\]"):
         classifier_f1(TRUTH, TRUTH, random_state=0)
-    classifier_f1(TRUTH, TRUTH, random_state=0, learners=("BernoulliNB",))
+    found = classifier_f1(TRUTH, TRUTH, random_state=0, learners=("LogisticRegression",))
+    assert [*LEARNERS] == ["LogisticRegression", "RandomForest"]
+    assert [*found.by_learner] == ["LogisticRegression"]
 
 
 @settings(max_examples=60)

@@ -122,7 +122,6 @@ def test_rows_of_the_page_take_part_as_in_a_fit(shown, facts, says):
 def test_f1_from_real_rows_stands_beside_and_is_not_learned_of_a_person_twice(shown, monkeypatch):
     """Five rows each, alike: 150 rows of 150 people are split, not 750."""
     pytest.importorskip("sklearn")
-    pytest.importorskip("xgboost")
     names, few, seen = ["smoker", "region"], Schema(SCHEMA.attributes[:2]), []
     _, said = shown(people(400, 1)[names], people(400, 2)[names], few, f1=True)
     assert "learned from real rows" in said

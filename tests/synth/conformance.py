@@ -14,7 +14,7 @@ from missdp.baselines import DPMisGAN, Kamino
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.testing import SCHEMA
-from missdp.testing.findings import Subject
+from synth.conformance_checks import FittedSubject
 from synth.worked_example import Independent
 
 
@@ -82,7 +82,7 @@ FEW_TRIALS = 2
 @cache
 def _subject(name, strategy, schema):
     family = next(family for family in FAMILIES if family.name == name)
-    return Subject(family.build, strategy, family.options, schema)
+    return FittedSubject(family.build, strategy, family.options, schema)
 
 
 def subject(family, strategy, schema=SCHEMA):

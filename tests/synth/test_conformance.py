@@ -22,9 +22,8 @@ from missdp.accounting import (
 )
 from missdp.errors import DataError, OutputError, ParameterError, SchemaError
 from missdp.synth import SmallTableWarning, sampling
-from missdp.testing import HABITS, RULED, check_sensitivity, made_up
+from missdp.testing import RULED, check_sensitivity, made_up
 from missdp.testing.findings import Guarded
-from missdp.testing.habits import _RULED_HABITS, _budget, _habits_of
 from missdp.testing.interference import interference_of
 from missdp.testing.sensitivity import _sensitivity_of, answers_of
 from refusing import refuses
@@ -40,6 +39,7 @@ from synth.conformance import (
     make_table,
     subject,
 )
+from synth.conformance_checks import CHECKS, RULED_CHECKS, budget_for, conformance_of
 from synth.worked_example import Independent
 from testing.ruled import ONE_FIT, ONE_FREE, OWN, costs_nothing, gates, kinds_of_holes, obeyed_rules
 
@@ -61,9 +61,9 @@ LONG = ("privbayes-gaussian",)
 
 
 def turn_of(family):
-    """Every other habit, in turn: most rest on the base alone, and one family has them all."""
+    """Every other check, in turn: most rest on the base alone, and one family has them all."""
     turn = [f.build for f, _ in FIRST].index(family.build)
-    return [name for i, name in enumerate(HABITS) if i % 2 == turn % 2 and name not in BY_STRATEGY]
+    return [name for i, name in enumerate(CHECKS) if i % 2 == turn % 2 and name not in BY_STRATEGY]
 
 
 def failed(findings):
@@ -72,15 +72,15 @@ def failed(findings):
 
 @pytest.mark.long
 @every_case
-def test_habits_and_gates(family, strategy):
+def test_conformance_and_gates(family, strategy):
     chosen = BY_STRATEGY
     if (family, strategy) in FIRST and family.name not in NEURAL:
-        chosen = [*HABITS] if family.name == "privbayes" else [*chosen, *turn_of(family)]
+        chosen = [*CHECKS] if family.name == "privbayes" else [*chosen, *turn_of(family)]
     elif family.name in ("privbayes", *NEURAL):
         chosen += BY_BASE
     left = {"spends_what_was_asked"} | ({"many_columns"} if family.name in WIDE else set())
     chosen = [name for name in chosen if name not in left]  # the first: see below, with rules
-    found = _habits_of(subject(family, strategy), chosen)
+    found = conformance_of(subject(family, strategy), chosen)
     gates(subject(family, strategy))
     assert failed(found) == []
     (streams,) = [f.detail for f in found if f.what.startswith("Streamed rows")]
@@ -105,9 +105,9 @@ def test_the_whole_kit_with_every_strategy_whichever_row_it_is(family, strategy)
     given = {"parameters": family.options, "strategies": [strategy]}
     for schema in (SCHEMA, RULED, ONE_FREE):
         check_sensitivity(family.build, **given, schema=schema, trials=60, seed=1)
-    assert failed(_habits_of(subject(family, strategy))) == []
+    assert failed(conformance_of(subject(family, strategy))) == []
     on = subject(family, strategy, RULED)
-    assert failed(_habits_of(on, _RULED_HABITS)) == []
+    assert failed(conformance_of(on, RULED_CHECKS)) == []
     for promise in OWN:
         promise(on)
     assert failed(interference_of(on)[0]) == []
@@ -131,7 +131,7 @@ def few_rounds(monkeypatch):
 )
 def test_kinds_and_rules(family, strategy):
     on = subject(family, strategy, RULED)
-    assert failed(_habits_of(on, ["spends_what_was_asked"])) == []
+    assert failed(conformance_of(on, ["spends_what_was_asked"])) == []
     for promise in ONE_FIT:
         promise(on)
     assert failed(interference_of(on, ("kinds of holes",))[0]) == []
@@ -224,7 +224,7 @@ def fail():
 )
 def test_a_failed_fit_stays_charged_and_progress_is_a_fraction(family, strategy):
     on, seen = subject(family, strategy), []
-    budget = _budget(on)
+    budget = budget_for(on)
     with refuses(DataError, "on fire"):
         on.build(budget=budget).fit(Guarded(made_up(SCHEMA, 60), fail))
     assert budget.events
@@ -238,7 +238,7 @@ def test_a_model_of_no_rows_costs_what_was_asked_and_refuses_bad_questions(
     family, strategy, tmp_path
 ):
     on = subject(family, strategy)
-    budget = _budget(on)
+    budget = budget_for(on)
     with pytest.warns(SmallTableWarning, match="epsilon"):
         model = on.build(budget=budget).fit(made_up(SCHEMA, 0))
     most, found = on.epsilon * (1 + 1e-9), model.guarantee_

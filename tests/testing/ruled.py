@@ -16,8 +16,8 @@ from missdp.schema.modelled import Modelled
 from missdp.session import RowCount
 from missdp.table import Table
 from missdp.testing.findings import Caught, expect
-from missdp.testing.habits import _types
 from missdp.testing.made_up import constant, unread
+from synth.conformance_checks import types_of
 from testing.by_hand import broken_by_hand, rows_by_hand
 
 # All but one attribute follow from it.
@@ -168,10 +168,10 @@ def kinds_of_holes(on):
 
 def types_and_codes(on):
     """Columns and types are the schema's, whatever was drawn; codes are read as the same rows."""
-    model, wanted = on.fitted(n_rows=300), _types(on.table(50).to_native("pandas"))
+    model, wanted = on.fitted(n_rows=300), types_of(on.table(50).to_native("pandas"))
     for missing_values in ways_of_holes(on):
         for n in (0, 1, 60):
-            found = _types(model.sample(n, missing_values=missing_values, random_state=n))
+            found = types_of(model.sample(n, missing_values=missing_values, random_state=n))
             expect(found == wanted, f"columns or types differ ({n} rows, {missing_values})")
         table = model.sample_table(60, missing_values=missing_values, random_state=1)
         frame = model.sample(60, missing_values=missing_values, random_state=1, holes="codes")

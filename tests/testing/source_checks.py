@@ -22,8 +22,9 @@ from missdp.session.observed_rows import complete_rows
 from missdp.session.row_weights import RowWeight
 from missdp.sources import MarginalSource, MemorySource
 from missdp.table import Table
-from missdp.testing.findings import Caught, Report, Unchecked, examine, expect, name_of, refuses
+from missdp.testing.findings import Caught, Report, Unchecked, examine, expect, name_of
 from missdp.testing.made_up import made_up
+from testing.expectations import refuses
 from testing.written import CODED, spelled
 
 __all__ = ["check_source"]

@@ -4,12 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from audit_samples import audit_samples
 from scipy.stats import norm
 
 from missdp.accounting import GaussianEvent, LaplaceEvent, PureEvent, SelectionEvent, ZCDPEvent
 from missdp.errors import ParameterError
 from missdp.session import Noise
-from missdp.testing import Claim, audit, audit_samples, canary, judge, log_ratio, mu_of
+from missdp.testing import Claim, audit, canary, judge, log_ratio, mu_of
 from missdp.testing.made_up import TINY
 from testing import examples
 

@@ -5,9 +5,9 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from hole_pairs import differing_facts, hole_pairs
 
 from missdp import AllPairs, Categorical, Numeric, PrivBayes, Schema
-from missdp.testing import differing_facts, hole_pairs
 
 PAIRS = hole_pairs()
 AGE = {"lower": 18, "upper": 80, "integer": True, "bins": 5, "missing_codes": (-9,)}

@@ -13,10 +13,10 @@ from missdp.synth import sampling
 from missdp.table import Table
 from missdp.table.follow import known_cells
 from missdp.testing import RULED, SCHEMA, check_non_interference, neighbours
-from missdp.testing.findings import Broken, Subject
-from missdp.testing.habits import _habits_of
+from missdp.testing.findings import Broken
 from missdp.testing.interference import _with_other_kinds
 from missdp.testing.made_up import _read_again, unread
+from synth.conformance_checks import FittedSubject, conformance_of
 from testing import examples, ruled
 from testing.by_hand import ABSENT, HOLE, broken_by_hand, rows_by_hand
 
@@ -25,10 +25,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning"
 
 # -- what fails ----------------------------------------------------------------------------------
 def failing(family, rule):
-    """Return why a family breaks a promise: a rule of ours, or a habit of the kit."""
-    on = Subject(family, "joint", {}, ruled.ONE_FREE if family is Counting else RULED)
+    """Return why a family breaks a promise: a rule, or a check of conformance."""
+    on = FittedSubject(family, "joint", {}, ruled.ONE_FREE if family is Counting else RULED)
     if isinstance(rule, str):
-        (found,) = _habits_of(on, [rule])
+        (found,) = conformance_of(on, [rule])
         assert not found.passed
         return found.detail
     with pytest.raises(Broken) as caught:
@@ -50,7 +50,7 @@ def test_even_a_family_whose_rows_always_break_a_rule_gives_rows_that_obey(monke
     """Its rows are drawn again, and if that is in vain, some of their cells become any level."""
     monkeypatch.setattr(sampling, "_ROW_ROUNDS", 3)
     monkeypatch.setattr(sampling, "_VALUE_ROUNDS", 5)
-    model = Subject(Obstinate, "joint", {}, RULED).fitted(n_rows=300)
+    model = FittedSubject(Obstinate, "joint", {}, RULED).fitted(n_rows=300)
     for missing_values in ("fill", "keep"):
         ruled.obeying(model.sample_table(5, missing_values=missing_values), missing_values)
 

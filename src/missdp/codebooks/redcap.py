@@ -132,6 +132,8 @@ _WORD = re.compile(
     r"""|(?P<join>and|or)\b|(?P<sign><=|>=|<>|!=|=|<|>)|(?P<bracket>[()]))""",
     re.IGNORECASE,
 )
+# A letter for each kind of word, by which comparisons are recognized. Brackets are as they are.
+_SHAPES = {"name": "n", "box": "n", "text": "c", "number": "c", "join": "j", "sign": "s"}
 
 
 def _condition_of(branch: str, fields: Mapping[str, str]) -> str | None:
@@ -148,35 +150,24 @@ def _condition_of(branch: str, fields: Mapping[str, str]) -> str | None:
     found, at, shape = [], 0, ""
     while at < len(branch.rstrip()):
         word = _WORD.match(branch, at)
-        if word is None:
+        translated = None if word is None else _translated(word, fields)
+        if word is None or translated is None:
             return None
+        found.append(translated)
         kind, at = str(word.lastgroup), word.end()
-        if kind in ("name", "box"):
-            if (name := _column(word["name"], word["box"], fields)) is None:
-                return None
-            found.append(f"`{name}`")
-        elif kind in ("text", "number"):
-            if (constant := _constant(word[kind])) is None:
-                return None
-            found.append(constant)
-        else:
-            found.append(word[kind].lower())
-        shape += {
-            "name": "n",
-            "box": "n",
-            "text": "c",
-            "number": "c",
-            "join": "j",
-            "sign": "s",
-        }.get(kind, word[kind])
-    return _joined(found) if _is_condition(shape) else None
+        shape += _SHAPES.get(kind, word[kind])
+    text = " ".join(found).replace("( ", "(").replace(" )", ")")
+    return text if _is_condition(shape) else None
 
 
-def _column(name: str, box: str | None, fields: Mapping[str, str]) -> str | None:
-    """Return the column of a field, or of one box of it."""
-    if name not in fields or (fields[name] == "checkbox") != bool(box):
-        return None
-    return _box(name, box) if box else name
+def _translated(word: re.Match[str], fields: Mapping[str, str]) -> str | None:
+    """Return a word in the language of rules: a column, a constant, or an operator."""
+    name, box = word["name"], word["box"]
+    if name:
+        known = name in fields and (fields[name] == "checkbox") == bool(box)
+        return f"`{_box(name, box) if box else name}`" if known else None
+    constant = word["text"] or word["number"]
+    return _constant(constant) if constant else word[str(word.lastgroup)].lower()
 
 
 def _box(name: str, code: str) -> str:
@@ -202,7 +193,3 @@ def _is_condition(shape: str) -> bool:
         shape = re.sub(r"nsc|csn|\(e\)", "e", shape)
         shape = re.sub(r"eje", "e", shape)
     return shape == "e"
-
-
-def _joined(words: list[str]) -> str:
-    return " ".join(words).replace("( ", "(").replace(" )", ")")

@@ -9,17 +9,13 @@ Nothing else in the package imports this one, but for the command line, inside a
 Spark is known by its type, and finds its way here by name.
 """
 
-from missdp.engines.databases import duckdb_rows, sql_rows
-from missdp.engines.spark import SparkSource
-from missdp.engines.spark_sessions import spark_frame, spark_rows, spark_session
-from missdp.engines.spark_tasks import sample_spark
+from missdp.engines.databases import duckdb_rows as duckdb_rows
+from missdp.engines.databases import sql_rows as sql_rows
+from missdp.engines.spark import SparkSource as SparkSource
+from missdp.engines.spark_sessions import spark_frame as spark_frame
+from missdp.engines.spark_sessions import spark_rows as spark_rows
+from missdp.engines.spark_sessions import spark_session as spark_session
+from missdp.engines.spark_tasks import sample_spark as sample_spark
+from missdp.exports import exported
 
-__all__ = [
-    "SparkSource",
-    "duckdb_rows",
-    "sample_spark",
-    "spark_frame",
-    "spark_rows",
-    "spark_session",
-    "sql_rows",
-]
+__all__ = exported(globals())

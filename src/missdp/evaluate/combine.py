@@ -9,8 +9,6 @@ from numpy.typing import ArrayLike
 
 from missdp.errors import ParameterError, replacing
 
-__all__ = ["Combined", "combine_estimates"]
-
 
 @dataclass(frozen=True)
 class Combined:

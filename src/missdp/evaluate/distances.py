@@ -26,19 +26,6 @@ from missdp.sources import Counts, Rows
 from missdp.table import Table
 from missdp.table.encode import Column
 
-__all__ = [
-    "MarginalDistance",
-    "MissingFidelity",
-    "MissingnessByKind",
-    "Shares",
-    "marginal_distance",
-    "missing_fidelity",
-    "missing_mask",
-    "missing_patterns",
-    "missingness_by_kind",
-]
-
-
 MissingAs: TypeAlias = Literal["unobserved", "level"]
 _BATCH_CELLS = 10_000_000
 _WORST = 5  # pairs that are named

@@ -25,8 +25,6 @@ from missdp.serialization import Record
 from missdp.table import Table
 from missdp.types import Floats
 
-__all__ = ["Fidelity", "fidelity", "plot_columns"]
-
 _Coded: TypeAlias = dict[str, tuple[NDArray[np.int64], int]]  # codes, -1 if missing; how many
 
 _POINTS = (0.05, 0.25, 0.5, 0.75, 0.95)

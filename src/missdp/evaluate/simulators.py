@@ -9,34 +9,39 @@ per level: logit = intercept + Σ score[code].
 
 from __future__ import annotations
 
-import itertools
-import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from dataclasses import field, replace
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 from missdp.accounting import Condition, ObservedAtMost
 from missdp.errors import DataError, ParameterError, UnprovenError
 from missdp.schema import AnyAttribute, Categorical, Level, Numeric, Schema
+from missdp.serialization import Record
 from missdp.table import Table
 from missdp.table.encode import Column
 from missdp.table.follow import follow_rules
 from missdp.types import Floats
-
-__all__ = ["MAR", "MCAR", "MNAR", "DeclaredMechanism", "MissingMechanism", "SelfMasking"]
+from missdp.validation import Positive
 
 RandomState: TypeAlias = int | np.random.SeedSequence | np.random.Generator
 Probabilities: TypeAlias = dict[str, Floats]
 RateKind: TypeAlias = Literal["expected", "exact"]
 Scores: TypeAlias = Mapping[str, Floats]
-Weight: TypeAlias = float | Mapping[Level, float]
+Rate: TypeAlias = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
+Weight: TypeAlias = Finite | Mapping[Level, Finite]
 
 
-class MissingMechanism(ABC):
+_SHARE = "a share in [0, 1), or one share per column"
+
+
+class MissingMechanism(Record, abstract=True):
     """Decide which cells of a complete table go missing.
 
     Subclasses say with which probability each cell goes missing; cells are then drawn
@@ -152,16 +157,12 @@ class MCAR(MissingMechanism):
     (20, ('a',))
     """
 
-    rate: float | Mapping[str, float]
+    rate: Annotated[Rate | Mapping[str, Rate], Field(description=_SHARE)]
     columns: tuple[str, ...] | None = None
     rates: RateKind = "expected"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.rate, Mapping):
-            _check_rates(self.rates, self.rate)
-            return
-        _check_rates(self.rates, *self.rate.values())
-        if self.columns is not None:
+        if isinstance(self.rate, Mapping) and self.columns is not None:
             raise ParameterError("give a rate per column, or one rate and columns, not both")
 
     @property
@@ -230,7 +231,7 @@ class DeclaredMechanism(MissingMechanism):
     True
     """
 
-    intercepts: Mapping[str, float]
+    intercepts: Mapping[str, Finite]
     weights: Mapping[str, Mapping[str, Weight]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -238,11 +239,6 @@ class DeclaredMechanism(MissingMechanism):
             raise ParameterError("name at least one attribute in intercepts")
         if lacking := [name for name in self.weights if name not in self.intercepts]:
             raise ParameterError(f"these columns have weights but no intercept: {lacking}")
-        given = [weight for drivers in self.weights.values() for weight in drivers.values()]
-        listed = (w.values() if isinstance(w, Mapping) else [w] for w in given)
-        numbers = itertools.chain(self.intercepts.values(), *listed)
-        if any(isinstance(number, bool) or not math.isfinite(number) for number in numbers):
-            raise ParameterError("intercepts and weights must be finite numbers")
 
     @property
     def row_independent(self) -> bool:
@@ -297,17 +293,12 @@ def _score(attribute: AnyAttribute, weight: Weight) -> Floats:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Fitted(MissingMechanism):
+class _Fitted(MissingMechanism, abstract=True):
     """A mechanism whose weights and intercepts are fitted to the table (Muzellec et al. 2020)."""
 
-    rate: float
-    strength: float = 1.0
+    rate: Rate
+    strength: Positive = 1.0
     rates: RateKind = "expected"
-
-    def __post_init__(self) -> None:
-        _check_rates(self.rates, self.rate)
-        if not 0 < self.strength < float("inf"):
-            raise ParameterError(f"strength must be a positive number, not {self.strength!r}")
 
     def _logistic(
         self, table: Table, targets: Sequence[str], drivers: Sequence[str], rng: np.random.Generator
@@ -381,11 +372,6 @@ class MNAR(_Fitted):
     drivers: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.model not in ("hidden-drivers", "all-columns"):
-            raise ParameterError(
-                f"model must be 'hidden-drivers' or 'all-columns', not {self.model!r}"
-            )
         if self.model == "all-columns" and self.drivers is not None:
             raise ParameterError("drivers are for model='hidden-drivers' only")
 
@@ -463,15 +449,6 @@ def _draw_exact(chance: Floats, rng: np.random.Generator) -> NDArray[np.bool_]:
     steps = np.floor(ends + rng.random())
     holes[order] = np.diff(steps, prepend=0.0) > 0
     return holes
-
-
-def _check_rates(kind: str, *rates: float) -> None:
-    """Refuse what is not a share below 1, and an unknown way to meet it."""
-    if kind not in ("expected", "exact"):
-        raise ParameterError(f"rates must be 'expected' or 'exact', not {kind!r}")
-    for rate in rates:
-        if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < 1:
-            raise ParameterError(f"a missing rate must be in [0, 1), not {rate!r}")
 
 
 def _check_names(schema: Schema, names: Iterable[str]) -> tuple[str, ...]:

@@ -13,8 +13,6 @@ from missdp.schema import Schema
 from missdp.serialization import Record
 from missdp.table.follow import known_cells
 
-__all__ = ["RuleViolations", "rule_violations"]
-
 
 @dataclass(frozen=True)
 class RuleViolations(Record):

@@ -9,18 +9,11 @@ from missdp.testing import pricing_mechanisms as _pricing_mechanisms  # noqa: F4
 from missdp.testing.claims import Audit as Audit
 from missdp.testing.claims import Claim as Claim
 from missdp.testing.claims import audit as audit
-from missdp.testing.claims import audit_samples as audit_samples
 from missdp.testing.claims import audit_synthesizer as audit_synthesizer
 from missdp.testing.claims import judge as judge
 from missdp.testing.claims import mu_of as mu_of
 from missdp.testing.findings import Finding as Finding
 from missdp.testing.findings import Report as Report
-from missdp.testing.habits import HABITS as HABITS
-from missdp.testing.habits import check_habits as check_habits
-from missdp.testing.habits import check_synthesizer as check_synthesizer
-from missdp.testing.holes import HolePair as HolePair
-from missdp.testing.holes import differing_facts as differing_facts
-from missdp.testing.holes import hole_pairs as hole_pairs
 from missdp.testing.interference import PAIRS as PAIRS
 from missdp.testing.interference import check_non_interference as check_non_interference
 from missdp.testing.made_up import RULED as RULED
@@ -33,6 +26,7 @@ from missdp.testing.recording import Answer as Answer
 from missdp.testing.recording import RecordingNoise as RecordingNoise
 from missdp.testing.recording import ReplayedNoise as ReplayedNoise
 from missdp.testing.sensitivity import check_sensitivity as check_sensitivity
+from missdp.testing.synthesizers import check_synthesizer as check_synthesizer
 from missdp.testing.undercharges import UnknownMechanismError as UnknownMechanismError
 from missdp.testing.undercharges import log_ratio as log_ratio
 from missdp.testing.undercharges import undercharges as undercharges

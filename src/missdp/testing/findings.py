@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -27,23 +26,17 @@ Run: TypeAlias = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Subject:
-    """A family with one strategy, on made-up tables; each model is fitted once."""
+    """A family with one strategy, on made-up tables."""
 
     family: type[Synthesizer]
     strategy: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     schema: Schema = SCHEMA
-    _fits: dict[str, Synthesizer] = field(default_factory=dict, init=False, compare=False)
 
     @property
     def case(self) -> str:
         """What findings call it."""
         return f"{self.strategy}, with rules" if has_kinds_or_rules(self.schema) else self.strategy
-
-    @property
-    def models_holes(self) -> bool:
-        """Whether holes can be kept in what is sampled."""
-        return self.family.family.strategy(self.strategy).models_holes
 
     @property
     def delta(self) -> float:
@@ -60,13 +53,6 @@ class Subject:
         """Return an unfitted model; seeded, unless told otherwise."""
         given = {"epsilon": self.epsilon, "missing": self.strategy, "random_state": 0}
         return self.family(**{**given, **self.parameters, **more})
-
-    def fitted(self, rows: int = 300, **more: Any) -> Synthesizer:
-        """Return a copy of the model of a made-up table."""
-        known = repr((rows, sorted({"random_state": 0, **more}.items())))
-        if known not in self._fits:
-            self._fits[known] = self.build(**more).fit(self.table(rows))
-        return copy.deepcopy(self._fits[known])
 
     def table(self, n: int = 300, seed: int = 0) -> Table:
         """Return a made-up table."""
@@ -121,7 +107,7 @@ class Finding(Record):
     Parameters
     ----------
     check : str
-        Group of promises: "habits", say.
+        Group of promises: "sensitivity", say.
     what : str
         The promise.
     case : str
@@ -134,7 +120,7 @@ class Finding(Record):
 
     Examples
     --------
-    >>> Finding("habits", "saves and loads", "joint", True).passed
+    >>> Finding("sensitivity", "each charge pays for one read", "joint", True).passed
     True
     """
 
@@ -156,10 +142,11 @@ class Finding(Record):
 class Report(Record):
     """Everything that was checked on one subject; prints as a table.
 
-    >>> report = Report("MyFamily", (Finding("habits", "saves and loads", "joint", True),))
+    >>> paid = Finding("sensitivity", "each charge pays for one read", "joint", True)
+    >>> report = Report("MyFamily", (paid,))
     >>> print(report)
     MyFamily: 1 promise checked, all kept
-    ok     habits: saves and loads [joint]
+    ok     sensitivity: each charge pays for one read [joint]
     """
 
     subject: str
@@ -215,18 +202,6 @@ class Caught(AbstractContextManager["Caught"]):
     def shown(self) -> str:
         """The error as anyone would see it."""
         return "" if self.error is None else f"{type(self.error).__name__}: {self.error}"
-
-
-@contextmanager
-def refuses(kind: type[Exception], what: str, *, containing: str = "") -> Iterator[None]:
-    """Expect an error of a kind, whose message contains some text; others pass through."""
-    with Caught() as caught:
-        yield
-    expect(caught.error is not None, f"{what} must be refused with {kind.__name__}")
-    if caught.error is not None and not isinstance(caught.error, kind):
-        raise caught.error
-    named = containing in str(caught.error)
-    expect(named, f"the refusal of {what} should mention {containing!r}")
 
 
 def expect(kept: object, otherwise: str) -> None:

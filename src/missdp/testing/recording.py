@@ -10,7 +10,6 @@ are installed, and restore them afterwards.
 from __future__ import annotations
 
 import copy
-import inspect
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -167,16 +166,13 @@ class _Patches:
 
         The session's own function charges as ever, and calls ``draw`` in place of the mechanism.
         """
-        parameters = inspect.signature(release)
 
-        def recorded(session: Any, *given: Any, **more: Any) -> Any:
+        def recorded(
+            session: Any, charge: Any, events: Any, mechanism: Mechanism, exact: Any
+        ) -> Any:
             if session._noise not in self._installed:
-                return release(session, *given, **more)
-            asked = parameters.bind(session, *given, **more)
-            mechanism, exact = asked.arguments["mechanism"], asked.arguments["exact"]
-            event = asked.arguments["events"][0]
-            asked.arguments |= {"mechanism": _Recorded(event, mechanism), "exact": lambda: exact}
-            return release(*asked.args, **asked.kwargs)
+                return release(session, charge, events, mechanism, exact)
+            return release(session, charge, events, _Recorded(events[0], mechanism), lambda: exact)
 
         return recorded
 

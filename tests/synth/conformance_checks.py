@@ -1,16 +1,17 @@
-"""All checks of a synthesizer, and what only a family is checked for: its habits, and rules.
+"""Conformance of a family: parameters, budgets, output, saving and errors.
 
-Each habit is a function of a subject, whose docstring is the promise. It asks for the model of a
-made-up table by `Subject.fitted`, which fits each of them once.
+Each check is a function of a subject, and its docstring is the promise. A check gets the model of a
+made-up table from `FittedSubject.fitted`, which fits each model once.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,6 @@ from missdp.sources import MemorySource
 from missdp.sources.streamed import DuckDBSource
 from missdp.synth import Synthesizer
 from missdp.table import Table
-from missdp.testing.claims import audit_subject
 from missdp.testing.findings import (
     Caught,
     Finding,
@@ -56,11 +56,10 @@ from missdp.testing.findings import (
     Subject,
     examine,
     expect,
-    refuses,
     subjects,
 )
-from missdp.testing.made_up import RULED, TINY, constant
-from missdp.testing.sensitivity import answers_of
+from missdp.testing.made_up import constant
+from testing.expectations import refuses
 
 _BAD: dict[str, tuple[Any, ...]] = {
     "epsilon": (0.0, -1.0, math.nan, math.inf, None, "1", 1e-9),
@@ -74,7 +73,26 @@ _BAD: dict[str, tuple[Any, ...]] = {
 _KNOWN = 0.9  # rate of observation that ground-truth guarantees are asked for
 
 
-def _scikit_learn(on: Subject) -> None:
+@dataclass(frozen=True)
+class FittedSubject(Subject):
+    """A family with one strategy. Each model of a made-up table is fitted once."""
+
+    _fits: dict[str, Synthesizer] = field(default_factory=dict, init=False, compare=False)
+
+    @property
+    def models_holes(self) -> bool:
+        """Whether missing values can be kept in what is sampled."""
+        return self.family.family.strategy(self.strategy).models_holes
+
+    def fitted(self, rows: int = 300, **more: Any) -> Synthesizer:
+        """Return a copy of the model of a made-up table."""
+        known = repr((rows, sorted({"random_state": 0, **more}.items())))
+        if known not in self._fits:
+            self._fits[known] = self.build(**more).fit(self.table(rows))
+        return copy.deepcopy(self._fits[known])
+
+
+def _scikit_learn(on: FittedSubject) -> None:
     """Parameters, clone and repr work as in scikit-learn; strategies[0] is the default."""
     model = on.build()
     given = [model.get_params()[name] for name in ("epsilon", "missing")]
@@ -88,9 +106,9 @@ def _scikit_learn(on: Subject) -> None:
     expect(default == on.family.family.strategies[0], "make 'missing' default to strategies[0]")
 
 
-def _bad_parameters(on: Subject) -> None:
+def _bad_parameters(on: FittedSubject) -> None:
     """What is wrong is refused before anything is charged, and so is what needs a fit."""
-    budget, table = _budget(on, 100), on.table(20)
+    budget, table = budget_for(on, 100), on.table(20)
     for bad in ({name: value} for name, values in _BAD.items() for value in values):
         with refuses(ParameterError, f"{bad}"):
             on.build(**{"budget": budget, **bad}).fit(table)
@@ -108,9 +126,9 @@ def _bad_parameters(on: Subject) -> None:
         model.save("model.json")
 
 
-def _charged_before_reading(on: Subject) -> None:
+def _charged_before_reading(on: FittedSubject) -> None:
     """A shared budget, of clones too, is charged before anything is read, or else refuses."""
-    budget, charged = _budget(on), list[int]()
+    budget, charged = budget_for(on), list[int]()
     spy = Guarded(on.table(), lambda: charged.append(len(budget.events)))
     model = on.build(budget=budget).fit(spy)
     expect(charged, "nothing was read")
@@ -124,7 +142,7 @@ def _charged_before_reading(on: Subject) -> None:
         # Two fits whose noise is sampled may cost together little more than one.
         paid = again.error is None and len(budget.events) > before
         expect(paid, f"a second fit was not charged to the budget for one {again.shown}")
-    less = _budget(on, 0.5)
+    less = budget_for(on, 0.5)
     charged.clear()
     for data in (spy, "no such file.csv"):
         with refuses(BudgetExceededError, "a fit beyond the budget"):
@@ -133,9 +151,9 @@ def _charged_before_reading(on: Subject) -> None:
     expect(not less.events, "the budget recorded what it refused")
 
 
-def _output_shape(on: Subject) -> None:
+def _output_shape(on: FittedSubject) -> None:
     """Columns, types and values of synthetic rows, and what is spent, are the schema's."""
-    wanted, spent = _types(on.table(50)), set()
+    wanted, spent = types_of(on.table(50)), set()
     valued = [a.name for a in on.schema if a.not_applicable is None]
     tables = {
         "one row": on.table(1),
@@ -146,7 +164,7 @@ def _output_shape(on: Subject) -> None:
     for name, model in {"ordinary": on.fitted(n_rows=300), **models}.items():
         spent.add(model.guarantee_.epsilon)
         synthetic = model.sample()
-        expect(_types(synthetic) == wanted, f"columns or types differ ({name})")
+        expect(types_of(synthetic) == wanted, f"columns or types differ ({name})")
         declared = len(synthetic) == model.n_rows
         expect(declared, f"the declared number of rows is not drawn ({name})")
         expect(not synthetic[valued].isna().any().any(), f"filled rows have holes ({name})")
@@ -156,7 +174,7 @@ def _output_shape(on: Subject) -> None:
         expect(len(model.sample(n)) == n, f"sample({n}) must return {n} rows")
 
 
-def _keeping_holes(on: Subject) -> None:
+def _keeping_holes(on: FittedSubject) -> None:
     """Holes can be kept where the strategy models them, and about as many as there were."""
     table, model = on.table(1000), on.fitted(1000)
     if not on.models_holes:
@@ -174,7 +192,7 @@ def _keeping_holes(on: Subject) -> None:
         expect(near, f"kept holes of {name}: {rate:.2f}, of the table: {wanted:.2f}")
 
 
-def _save_and_load(on: Subject) -> None:
+def _save_and_load(on: FittedSubject) -> None:
     """A saved model draws the same rows and states what was fitted, whatever was set later."""
     model, others = (
         on.fitted(),
@@ -203,7 +221,7 @@ def _save_and_load(on: Subject) -> None:
     expect(same, "a loaded model draws other rows")
 
 
-def _repeatable(on: Subject) -> None:
+def _repeatable(on: FittedSubject) -> None:
     """A seed repeats a fit and a sample, and nothing else does."""
     for seed in (0, None):
         models = (on.fitted(random_state=seed), on.build(random_state=seed))
@@ -212,7 +230,7 @@ def _repeatable(on: Subject) -> None:
         expect(one.equals(other) == (seed == 0), said)
 
 
-def _odd_names(on: Subject) -> None:
+def _odd_names(on: FittedSubject) -> None:
     """Columns may have any name, and there may be one."""
     names = ("schema", "counts", "größe", "a b", "missing", "大")
     out = replace(on, schema=_columns(names, "x", "ü")).fitted(120).sample(3)
@@ -223,17 +241,17 @@ def _odd_names(on: Subject) -> None:
     expect(abs(share - 0.75) < 0.1, f"the share of 75 % was learned as {share:.0%}")
 
 
-def _many_columns(on: Subject) -> None:
+def _many_columns(on: FittedSubject) -> None:
     """Sixty columns are handled, or refused before anything is charged."""
     _handled_or_refused(on, _columns((f"c{i}" for i in range(60)), "x", "y"))
 
 
-def _huge_domain(on: Subject) -> None:
+def _huge_domain(on: FittedSubject) -> None:
     """Thousands of levels are handled, or refused before anything is charged."""
     _handled_or_refused(on, _columns("xyz", *(f"l{i}" for i in range(3000))))
 
 
-def _spends_what_was_asked(on: Subject) -> str:
+def _spends_what_was_asked(on: FittedSubject) -> str:
     """All releases together cost what was asked for, and no more, down to epsilon 1e-6."""
     table, done = on.table(60), 0
     for delta in [0.0, 1e-6] if on.delta == 0 else [on.delta]:
@@ -243,7 +261,7 @@ def _spends_what_was_asked(on: Subject) -> str:
     return f"{done} fits"
 
 
-def _guarantee(on: Subject) -> None:
+def _guarantee(on: FittedSubject) -> None:
     """The guarantee is of the table with holes, proven by its events, and says what it needs."""
     found, most = on.fitted().guarantee_, on.epsilon * (1 + 1e-9)
     expect(found.protects == "incomplete", "guarantee_ must be of the table with holes")
@@ -261,9 +279,9 @@ def _guarantee(on: Subject) -> None:
     expect(conditions == known, ordinary)
 
 
-def _streaming(on: Subject) -> str:
+def _streaming(on: FittedSubject) -> str:
     """Streamed rows give what rows in memory give, or are refused before a charge."""
-    budget = _budget(on)
+    budget = budget_for(on)
     with tempfile.TemporaryDirectory() as folder, Caught() as refused:
         on.table().to_native("pandas").to_parquet(path := Path(folder) / "x.parquet")
         streamed = on.build(budget=budget).fit(DuckDBSource(path, on.schema)).sample(50)
@@ -277,7 +295,7 @@ def _streaming(on: Subject) -> str:
     return "needs the rows in memory"
 
 
-def _spent(on: Subject, table: Table, asked: dict[str, Any]) -> bool:
+def _spent(on: FittedSubject, table: Table, asked: dict[str, Any]) -> bool:
     """Fit with a shared budget, and compare what was spent; false if refused uncharged."""
     epsilon, delta = asked["epsilon"], asked["delta"]
     budget: Filter | Composition = Filter(2 * epsilon, min(0.5, 2 * delta))
@@ -303,9 +321,9 @@ def _spent(on: Subject, table: Table, asked: dict[str, Any]) -> bool:
     return True
 
 
-_HABITS: dict[str, Callable[[Subject], str | None]] = {
-    habit.__name__.removeprefix("_"): habit
-    for habit in (
+_CHECKS: dict[str, Callable[[FittedSubject], str | None]] = {
+    check.__name__.removeprefix("_"): check
+    for check in (
         _scikit_learn,
         _bad_parameters,
         _charged_before_reading,
@@ -321,20 +339,19 @@ _HABITS: dict[str, Callable[[Subject], str | None]] = {
         _streaming,
     )
 }
-HABITS = tuple(_HABITS)
+CHECKS = tuple(_CHECKS)
 """Names of what every family is checked for."""
 # What could depend on kinds and rules; everything else was checked without them.
-_RULED_HABITS = (
+RULED_CHECKS = (
     "charged_before_reading",
     "output_shape",
     "keeping_holes",
     "spends_what_was_asked",
     "streaming",
 )
-_RULED_PAIRS = ("one hole", "rows as they came", "kinds of holes")
 
 
-def _budget(on: Subject, fits: float = 1.0) -> Filter | Composition:
+def budget_for(on: FittedSubject, fits: float = 1.0) -> Filter | Composition:
     """Return a budget whose epsilon is enough for so many fits; for one fit that trains, its plan.
 
     A filter has no bound for a training, and refuses it.
@@ -349,14 +366,14 @@ def _columns(names: Iterable[str], *levels: str) -> Schema:
     return Schema(tuple(Categorical(name=n, levels=levels, nullable=True) for n in names))
 
 
-def _types(rows: Any) -> list[tuple[str, str]]:
+def types_of(rows: Any) -> list[tuple[str, str]]:
     frame = rows.to_native("pandas") if isinstance(rows, Table) else rows
     return [(str(name), str(kind)) for name, kind in frame.dtypes.items()]
 
 
-def _handled_or_refused(on: Subject, schema: Schema) -> None:
+def _handled_or_refused(on: FittedSubject, schema: Schema) -> None:
     """Complain of a fit with a schema that fails, unless it is refused uncharged."""
-    budget, wide = _budget(on, 2), replace(on, schema=schema)
+    budget, wide = budget_for(on, 2), replace(on, schema=schema)
     with Caught() as caught:
         out = wide.build(budget=budget).fit(wide.table(60)).sample(10)
         expect(out.shape == (10, len(schema)), "the shape must be the schema's")
@@ -365,114 +382,37 @@ def _handled_or_refused(on: Subject, schema: Schema) -> None:
     expect(done or not budget.events, "what public facts rule out was charged for")
 
 
-def check_habits(
+def check_conformance(
     family: type[Synthesizer],
     *,
     parameters: Mapping[str, Any] | None = None,
     strategies: Iterable[str] | None = None,
     schema: Schema | None = None,
-    habits: Iterable[str] | None = None,
+    checks: Iterable[str] | None = None,
 ) -> Report:
     """Check parameters, budgets, output, saving and refusals of a family.
 
-    See `check_synthesizer`; ``HABITS`` has the names of the habits, all of which are checked by
-    default.
+    Parameters are those of `missdp.testing.check_synthesizer`. ``CHECKS`` has the names of the
+    checks. By default all of them run.
 
     >>> from missdp import PrivBayes
-    >>> print(check_habits(PrivBayes, strategies=["joint"], habits=["save_and_load"]))
+    >>> print(check_conformance(PrivBayes, strategies=["joint"], checks=["save_and_load"]))
     PrivBayes: 1 promise checked, all kept
-    ok     habits: A saved model draws the same rows ... [joint]
+    ok     conformance: A saved model draws the same rows ... [joint]
     """
-    named = HABITS if habits is None else tuple(habits)
-    if not {*named} <= {*HABITS}:
-        raise ParameterError(f"habits must be some of {list(HABITS)}")
+    named = CHECKS if checks is None else tuple(checks)
+    if not {*named} <= {*CHECKS}:
+        raise ParameterError(f"checks must be some of {list(CHECKS)}")
     cases = subjects(family, parameters, strategies, schema)
-    found = [finding for on in cases for finding in _habits_of(on, named)]
+    known = [FittedSubject(on.family, on.strategy, on.parameters, on.schema) for on in cases]
+    found = [finding for on in known for finding in conformance_of(on, named)]
     return Report(family.__name__, tuple(found)).checked()
 
 
-def _habits_of(on: Subject, habits: Iterable[str] = HABITS) -> list[Finding]:
+def conformance_of(on: FittedSubject, checks: Iterable[str] = CHECKS) -> list[Finding]:
     """Return what was found for one strategy."""
-    chosen = [_HABITS[name] for name in habits]
+    chosen = [_CHECKS[name] for name in checks]
     return [
-        examine("habits", (habit.__doc__ or "").rstrip("."), on.case, partial(habit, on))
-        for habit in chosen
+        examine("conformance", (check.__doc__ or "").rstrip("."), on.case, partial(check, on))
+        for check in chosen
     ]
-
-
-def check_synthesizer(
-    family: type[Synthesizer],
-    *,
-    parameters: Mapping[str, Any] | None = None,
-    strategies: Iterable[str] | None = None,
-    schema: Schema | None = None,
-    trials: int = 12,
-    audit_trials: int = 100,
-    seed: int = 0,
-) -> Report:
-    """Run every check on a synthesizer: habits, non-interference, sensitivity and an audit.
-
-    Run it on tables that are made up, which is what it does by itself: reports show exact numbers.
-
-    Parameters
-    ----------
-    family : type of Synthesizer
-    parameters : mapping, optional
-        Of the family, beside the strategy: whatever makes its fits quick.
-    strategies : iterable of str, optional
-        Those to check; by default all that the family lists.
-    schema : Schema, optional
-        Of the tables that are made up; at least one attribute must be nullable. By default the
-        kit has two: ``SCHEMA``, and ``RULED`` with kinds of missing and rules.
-    trials : int, default 12
-        Pairs of neighbours for the check of sensitivities.
-    audit_trials : int, default 100
-        Runs of the audit on each of two tables; 0 leaves it out. More find smaller mistakes.
-
-    Raises
-    ------
-    CheckFailedError
-        If any promise is not kept: it lists all of them, and what to do.
-
-    Returns
-    -------
-    Report
-
-    Examples
-    --------
-    >>> from missdp.errors import CheckFailedError
-    >>> from missdp.synth import Family
-    >>> def unfinished(*given):
-    ...     raise NotImplementedError
-    >>> class Unfinished(Synthesizer):
-    ...     family = Family(strategies=("joint",), fit=unfinished, sample=unfinished)
-    >>> try:
-    ...     check_synthesizer(Unfinished, audit_trials=0)
-    ... except CheckFailedError as error:
-    ...     print(error)
-    Unfinished does not keep ... promises:
-    - FAILED habits: A shared budget, of clones too, is charged before anything is read...
-    """
-    found = []
-    for on in subjects(family, parameters, strategies, schema):
-        found += _habits_of(on) + answers_of(on, None, trials, seed)
-        if audit_trials:
-            found.append(_audited(on, audit_trials, seed))
-        if schema is None:
-            ruled = replace(on, schema=RULED)
-            found += _habits_of(ruled, _RULED_HABITS)
-            found += answers_of(ruled, _RULED_PAIRS, max(4, trials // 2), seed)
-    return Report(family.__name__, tuple(found)).checked()
-
-
-def _audited(on: Subject, trials: int, seed: int) -> Finding:
-    """Return whether an attacker finds more than was charged for, at an epsilon that tells."""
-    known = {k: v for k, v in on.parameters.items() if k != "epsilon"}
-    tiny = replace(on, parameters=known, schema=TINY)
-
-    def run() -> str:
-        found = audit_subject(tiny, None, trials, seed=seed)
-        expect(not found.flagged, f"{found}. Charge for what is released, or add more noise")
-        return str(found).partition(": ")[2]
-
-    return examine("audit", "an attacker finds no more than was charged for", on.strategy, run)

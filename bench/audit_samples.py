@@ -1,0 +1,106 @@
+"""Audits from samples: how well two neighbours are told apart by the rows of any library.
+
+Samples can be had of any library without a look inside. An audit from samples has no promised
+power.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.accounting import Event, Guarantee
+from missdp.errors import import_optional, number
+from missdp.table import Table
+from missdp.testing import Audit, Claim, judge
+
+
+def audit_samples(
+    fit_sample: Callable[[Any, int], Any],
+    table: Any,
+    neighbour: Any,
+    *,
+    claim: Claim | Guarantee | Iterable[Event],
+    statistic: Callable[[Any], float] | None = None,
+    trials: int = 400,
+    confidence: float = 0.95,
+    subject: str = "samples",
+) -> Audit:
+    """Return how well two neighbours are told apart by synthetic samples.
+
+    Parameters
+    ----------
+    fit_sample : callable
+        ``fit_sample(table, seed)`` fits whatever is audited and returns a synthetic frame.
+    table, neighbour : Table or pandas frame
+        Two neighbours; the last row of the second is the one that the first lacks.
+    claim : Claim, Guarantee or events
+        What was claimed: ``Claim(((epsilon, delta),))``, say.
+    statistic : callable, optional
+        A number for a sample, large where the row seems to be present. By default a logistic
+        regression, learned on the first half of the runs from how much of a sample agrees with the
+        row.
+    trials : int, default 400
+        Runs on each table.
+    confidence : float, default 0.95
+        Of the lower bound on mu.
+
+    Returns
+    -------
+    Audit
+        A low bound proves nothing: a sample may hide what its library leaks elsewhere.
+
+    Examples
+    --------
+    >>> from missdp.testing import TINY, canary
+    >>> def bootstrap(frame, seed):  # no privacy at all
+    ...     return frame.sample(len(frame), replace=True, random_state=seed)
+    >>> frames = [table.to_native("pandas") for table in canary(TINY, 12)]
+    >>> audit_samples(bootstrap, *frames, claim=Claim(((0.5, 0.0),)), trials=200).flagged
+    True
+    """
+    number("trials of an audit", trials, least=20)
+    frames = [t.to_native("pandas") if isinstance(t, Table) else t for t in (table, neighbour)]
+    row = frames[1].iloc[-1]
+
+    def read(sample: Any) -> Any:
+        return _agreement(sample, row) if statistic is None else float(statistic(sample))
+
+    seen = np.array(
+        [
+            [read(fit_sample(rows, 2 * trial + side)) for side, rows in enumerate(frames)]
+            for trial in range(trials)
+        ]
+    )
+    absent, present = _learned(seen) if statistic is None else seen.T
+    return judge(present, absent, Claim.of(claim), confidence=confidence, subject=subject)
+
+
+def _agreement(sample: Any, row: Any) -> list[float]:
+    """How much of a sample agrees with a row, cell by cell and as a whole, and its size."""
+    frame = sample.to_native("pandas") if isinstance(sample, Table) else sample
+    columns = [
+        frame[name].isna() if missing else (frame[name] == row[name]).fillna(False)
+        for name, missing in row.isna().items()
+    ]
+    agrees = np.column_stack([column.to_numpy(dtype=bool) for column in columns])
+    size, whole = max(1, len(agrees)), float(agrees.all(axis=1).sum())
+    return [*(agrees.sum(axis=0) / size), whole / size, float(whole > 0), math.log(size)]
+
+
+def _learned(seen: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Scores of the second half of the runs on either table, by a classifier of the first."""
+    linear_model, pipeline, preprocessing = (
+        import_optional(f"sklearn.{name}", purpose="audits without a `statistic`")
+        for name in ("linear_model", "pipeline", "preprocessing")
+    )
+    half, later = np.split(seen, [len(seen) // 2])
+    model = pipeline.make_pipeline(
+        preprocessing.StandardScaler(), linear_model.LogisticRegression(max_iter=1000)
+    )
+    model.fit(np.concatenate([half[:, 0], half[:, 1]]), np.repeat([0, 1], len(half)))
+    return model.decision_function(later[:, 0]), model.decision_function(later[:, 1])
