@@ -57,7 +57,8 @@ def query(
 
     QUESTION is count(), share(x = 'a'), mean(x), sum(x), variance(x), sd(x), correlation(x, y) or
     histogram(x), perhaps with 'by' and a name behind it. Cells of a group are filled from the
-    group. Several questions have equal parts of epsilon.
+    group. Several questions have equal parts of epsilon. Single rows are protected: where several
+    rows belong to one person, fit a model and use missdp estimate.
 
     Try:
       missdp query patients.csv --schema patients.toml --epsilon 1 --impute age --match smoker
