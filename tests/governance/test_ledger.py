@@ -162,7 +162,7 @@ def test_failures_add_up_beside_the_amount(office):
 
 def test_what_does_not_convert_is_refused_by_name_and_recorded(office):
     for kind, says, events, what in (
-        (UnprovenError, "ZCDPEvent", [ZCDPEvent(rho=0.01)], Purpose()),
+        (UnprovenError, "create --delta", [ZCDPEvent(rho=0.01)], Purpose()),
         (UnprovenError, "replace-one", pure(0.1, adjacency="replace-one"), Purpose()),
         (ParameterError, "'household'", TENTH, Purpose(unit="household")),
     ):

@@ -92,10 +92,21 @@ class BudgetFacts:
                     f"{type(part).__name__} holds but for a delta, which only a ledger budget in "
                     "the currency 'zcdp' adds up"
                 )
-            each = zcdp_cost(part) if chance else self.cost.price(part)
+            each = zcdp_cost(part) if chance else self._price(part)
             cost = total((cost, times * each))
             failure = total((failure, times * chance))
         return cost, failure
+
+    def _price(self, event: Event) -> Fraction:
+        if self.cost.currency != "pure":
+            return self.cost.price(event)
+        lacking = UnprovenError(
+            f"the account {self.name!r} has no delta, and this release needs one. Create an "
+            "account with `missdp ledger create --delta`, or release with a delta of 0."
+        )
+        with replacing(UnprovenError, by=lacking):
+            return self.cost.price(event)
+        raise lacking
 
 
 @dataclass(frozen=True)
