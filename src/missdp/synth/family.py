@@ -128,9 +128,10 @@ class Request(Generic[P]):
     @property
     def failures(self) -> tuple[ApproximateEvent, ...]:
         """What open levels are charged by, beside all else: a rare one may be released."""
+        if not self.opened:
+            return ()
         chance = float_down(exact(self.delta) * _FAILURE)
-        event = ApproximateEvent(epsilon=0.0, delta=chance, label="rare levels")
-        return (event,) if self.opened else ()
+        return (ApproximateEvent(epsilon=0.0, delta=chance, label="rare levels"),)
 
     @property
     def budget(self) -> Filter:
