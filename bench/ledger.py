@@ -12,7 +12,7 @@ replaced by one that asks for the same ids again. Then: overspent, lost (drawn, 
 doubled (charged twice), drawn twice. The budgets hold three quarters of what is asked for. With
 ``--late`` the same for "compute, then charge", which the ledger replaces: the answers that were
 free. ``releases`` kills `missdp synthesize` and `query` on a small table before and after each
-commit, and at so many random times, looks for outputs, and asks for the same id again.
+commit, and at so many random times, and looks for outputs without a charge and for double charges.
 
 ``TMPDIR=/dev/shm`` keeps all of it in memory: a process that is killed loses no more there than on
 a disk, and more kills fit into an hour.

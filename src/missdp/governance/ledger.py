@@ -180,13 +180,13 @@ class Ledger:
         name : str
             Public: letters, digits, dots and dashes.
         epsilon, delta : float
-            What the budget is worth.
+            Total epsilon and delta of the budget.
         currency : {"pure", "zcdp", "gdp"}, optional
             What it counts in, fixed for good; "pure" at delta 0, else "zcdp" by default. A part
-            counts as the whole does.
+            takes all but its name and epsilon from the budget of its table.
         failure : float, default 0.0
-            How much the deltas of releases may sum to that may fail altogether; comes on top of
-            ``delta``. Only with "zcdp".
+            Cap on the sum of the deltas of releases that fail with a small probability (open
+            levels). It comes on top of ``delta``. Only with "zcdp".
         adjacency : {"add-remove", "replace-one"}
             In what neighbouring tables differ.
         unit : str, optional
@@ -478,7 +478,7 @@ class Ledger:
         return place_of(url) == self._place
 
     def close(self) -> None:
-        """Close the connection of this thread; the next call opens another."""
+        """Close the connections of this process. The next call opens another."""
         self._store.close()
 
     def _row(self, run: Transaction, name: str) -> Row:
@@ -537,11 +537,11 @@ def _check_startable(request: str, states: Mapping[str, dict[str, Any]]) -> None
     if "started" in states:
         rest = "released" if "released" in states else "spent"
         raise LedgerError(
-            f"the request {request} was started before and is {rest}: nothing is charged or drawn "
-            "again. Its files, if it was saved, have its id"
+            f"the release {request} was started before and is {rest}. Nothing is charged or drawn "
+            "again. A file of it that was saved states this id"
         )
     if states:
-        raise LedgerError(f"the request {request} was refused; ask anew")
+        raise LedgerError(f"the release {request} was refused. Start another with a new id.")
 
 
 def _charged(

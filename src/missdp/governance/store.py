@@ -238,11 +238,11 @@ class Transaction:
 class Store:
     """A ledger's database, by its URL. Its errors show neither address nor password.
 
-    Each transaction has a connection of its own: a charge is in no other one. A file of SQLite is
-    open in transactions only. Its locks are those of a process, and a fork, or a program that
-    copies the file, loses them: another process would then delete the log that later charges are
-    written to. Connections to PostgreSQL are kept. A fork neither uses nor closes those of its
-    parent.
+    Each transaction has a connection of its own, so that a charge never joins another transaction.
+    A file of SQLite is open in transactions only. Its locks belong to the process, and a process
+    that forks, or that copies the file while it is open, loses them. Another process could then
+    delete the write-ahead log that holds later charges. Connections to PostgreSQL stay open. A fork
+    neither uses nor closes those of its parent.
 
     Parameters
     ----------
@@ -285,8 +285,9 @@ class Store:
         if self._backend == "sqlite" and self._lacks_file(empty=create):
             self._make_file(create=create)
         unsure = LedgerError(
-            f"{self.name} cannot be used: its commit failed, or was not confirmed. It may be "
-            "recorded, and then counts as charged. Nothing was read; ask again under another id"
+            f"{self.name} cannot be used: its commit failed, or was not confirmed. The line may "
+            "be recorded, and a charge then counts as charged: see `missdp ledger show`. A new "
+            "release gets a new id"
         )
         with replacing(SQLAlchemyError, by=self._refusal), self._engine.connect() as connection:
             connection.exec_driver_sql(_BEGINS[self._backend][reads])
@@ -307,7 +308,10 @@ class Store:
         raise AssertionError
 
     def grant(self, role: str) -> None:
-        """Let a role of PostgreSQL charge, and neither rewrite lines nor lower sums."""
+        """Let a role of PostgreSQL add lines and update sums.
+
+        It cannot change lines. A sum that it lowers makes the ledger be refused as changed.
+        """
         if not re.fullmatch(r"\w{1,63}", role):
             raise ParameterError("a role is letters, digits and _")
         if self._backend == "sqlite":

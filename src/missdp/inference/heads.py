@@ -235,7 +235,9 @@ def barrier(
 
 
 def blocks(closed: Singles) -> tuple[Ints, Ints]:
-    """Return blocks of levels, such that limits decide in every row in which block its level is.
+    """Group levels into blocks so that every row can draw levels of one block only.
+
+    Two levels share a block if some row allows both, directly or through a chain of rows.
 
     Parameters
     ----------
@@ -245,7 +247,7 @@ def blocks(closed: Singles) -> tuple[Ints, Ints]:
     Returns
     -------
     levels : ndarray of int64, shape (levels,)
-        The block of each level. A level that limits decide in every row is a block of its own.
+        The block of each level.
     rows : ndarray of int64, shape (rows,)
         The block of each row.
     """
@@ -264,10 +266,10 @@ def blocks(closed: Singles) -> tuple[Ints, Ints]:
 
 
 def reachable(margin: Floats, levels: Ints, rows: Ints) -> Floats:
-    """Return a margin that rows can have whose limits decide in which block their level is.
+    """Rescale a noisy margin to the share of rows that limits assign to each block.
 
-    How often a block is drawn is known. A noisy margin cannot be met there: what it is off is taken
-    from the levels of the block, or added to them, in proportion.
+    Within a block, levels keep their proportions; they are equal if the margin gives the block
+    nothing.
 
     Parameters
     ----------

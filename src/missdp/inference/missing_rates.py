@@ -96,7 +96,7 @@ class RatesByLevel:
 
     @property
     def selected_rows(self) -> float:
-        """In how many rows cells are missing that would be observed if levels did not matter.
+        """Number of rows whose cell is missing because rates differ by level.
 
         What noise and chance alone would give, on average, is subtracted.
         """

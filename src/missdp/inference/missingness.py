@@ -134,7 +134,7 @@ class MissingnessModel(Record):
     * ``slopes`` (by (a, b) or (a, b, c)): Summands of the logit of ``a`` by the levels of others,
       where they matter.
     * ``odds`` (by (a, b), a < b): Logarithm of the odds ratio of both masks, given the row.
-    * ``evident``: Pairs whose own counts tell that they are missing together.
+    * ``evident``: Pairs whose own counts show that their masks depend on each other.
     * ``intercepts`` (shape (d,)): Logit of the rate of each attribute, corrected for ``slopes``.
       By default it is the logit of the rate.
     """
@@ -413,11 +413,11 @@ class MissingnessModel(Record):
         tables: Mapping[Clique, RatesByLevel],
         excess: Mapping[tuple[int, int], float],
     ) -> bool:
-        """Whether others are missing where the first one is, or not, so that levels seem to matter.
+        """Whether dependent masks alone could make rates of the first vary by levels of the others.
 
-        Such rows can make levels seem to matter in as many rows as they are beyond chance, and no
-        more. Of two that are plainly missing apart, the one with less evidence may matter by this
-        alone.
+        Masks that depend can shift at most as many rows as are missing together, or apart, beyond
+        chance. Of two attributes that are missing apart, only the effect with less evidence is
+        dropped.
         """
         a, rows = effect[0], tables[effect].selected_rows
         tied = [b for b in effect[1:] if rows <= excess.get(_pair(a, b), -1.0)]

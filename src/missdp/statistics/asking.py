@@ -52,14 +52,14 @@ class Statistic:
         "count", "proportion", "mean", "sum", "variance", "standard_deviation", "correlation" or
         "histogram".
     of : tuple of str
-        The attributes that it is of: none for a count, two for a correlation; for a proportion
-        the condition.
+        Attributes that the statistic reads: none for a count, two for a correlation; for a
+        proportion the condition.
     where : str, optional
         The subpopulation, see `parse_where`; everyone by default.
     uncertainty : {"total", "noise", "worst-case"}, default "total"
-        Counts, proportions, means and sums spend a twentieth of their cost at most on
-        `Estimate.total_interval`, unless "noise" is enough. "worst-case" spends a tenth more on
-        `Estimate.imputation_interval`.
+        With "total", counts, proportions, means and sums spend up to 8 % of their cost on
+        `Estimate.total_interval`. "noise" spends nothing on it. "worst-case" computes both
+        intervals, and spends a further 10 % on `Estimate.imputation_interval`.
     by : str, optional
         A categorical or ordinal attribute: the statistic (a count, a proportion or a mean) is asked
         for each of its declared levels, and all levels cost what one costs. Unless the attribute is
