@@ -174,7 +174,9 @@ def test_data_that_does_not_fit_stays_charged_and_the_ledger_says_no_more(office
 
 def test_what_is_refused_is_charged_nothing_and_recorded(office, fails):
     fails(4, "nothing was charged", f"{FIT} --epsilon 5 {PAID}")
-    fails(6, "create --delta", f"{FIT} --delta 1e-6 {PAID}")  # Gaussian noise, and the budget is pure
+    fails(
+        6, "create --delta", f"{FIT} --delta 1e-6 {PAID}"
+    )  # Gaussian noise, and the budget is pure
     assert states(office) == ["created", "refused", "refused"]
     assert spent(office) == 0
     assert not list(Path().glob("out*"))
