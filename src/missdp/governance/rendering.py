@@ -1,7 +1,7 @@
 """How the documents of a release are written: templates, text and numbers.
 
-Names stay text and do nothing: whatever a template shows becomes plain text, and is escaped for
-HTML or for Markdown. Numbers have the digits that their noise supports.
+Names stay text and do nothing: each value that a template shows becomes plain text, and is escaped
+for HTML or for Markdown. Numbers have the digits that their noise supports.
 """
 
 from __future__ import annotations

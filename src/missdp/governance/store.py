@@ -190,7 +190,7 @@ class Transaction:
     def budget(self, name: str) -> Columns | None:
         """Return a budget. The budget of a table stays locked until a transaction that writes ends.
 
-        Parts are not locked: whoever charges a part locks the budget of its table first.
+        Parts are not locked: a charge of a part locks the budget of its table first.
         """
         locks = self._writes and "/" not in name
         found = self._run(_LOCKED_BUDGET if locks else _BUDGET, name=name).first()
@@ -282,7 +282,7 @@ class Store:
         A transaction that only ``reads`` sees the ledger as it was at its start, and keeps nobody
         waiting. One that is to ``create`` makes the tables of a ledger that is not there.
         """
-        if self._backend == "sqlite" and self._lacks_file(empty=create):
+        if self._lacks_file(empty=create):
             self._make_file(create=create)
         unsure = LedgerError(
             f"{self.name} cannot be used: its commit failed, or was not confirmed. The line may "
@@ -301,7 +301,7 @@ class Store:
 
     def is_absent(self) -> bool:
         """Whether there is no ledger yet in this place. Nothing is made."""
-        if self._backend == "sqlite" and not self._path.exists():
+        if self._lacks_file():
             return True
         with replacing(SQLAlchemyError, by=self._refusal):
             return not inspect(self._engine).has_table(_VERSIONS.name)
@@ -316,7 +316,7 @@ class Store:
             raise ParameterError("a role is letters, digits and _")
         if self._backend == "sqlite":
             raise ParameterError(
-                f"SQLite has no role {role!r}: whoever may write the file may do all"
+                f"SQLite has no role {role!r}: every login that may write the file may do all"
             )
         with replacing(SQLAlchemyError, by=self._refusal), self._engine.begin() as connection:
             for right, tables in (
@@ -341,8 +341,10 @@ class Store:
             self._engines[process] = engine
         return self._engines[process]
 
-    def _lacks_file(self, *, empty: bool) -> bool:
-        """Whether the file is not there, or ``empty``, as a run that was killed may leave it."""
+    def _lacks_file(self, *, empty: bool = False) -> bool:
+        """Whether a file of SQLite is not there, or ``empty``, as a killed run may leave it."""
+        if self._backend != "sqlite":
+            return False
         return not self._path.exists() or (empty and not self._path.stat().st_size)
 
     def _make_file(self, *, create: bool) -> None:

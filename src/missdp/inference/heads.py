@@ -251,18 +251,14 @@ def blocks(closed: Singles) -> tuple[Ints, Ints]:
     rows : ndarray of int64, shape (rows,)
         The block of each row.
     """
-    from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
     possible = np.isfinite(closed)
-    patterns = np.unique(np.packbits(possible, axis=0), axis=1)
-    different = np.unpackbits(patterns, axis=0, count=len(possible)).astype(bool)
-    # Each level is linked to the first that is possible beside it.
-    level, pattern = np.nonzero(different)
-    ends = level, different.argmax(axis=0)[pattern]
-    links = coo_array((np.ones(len(level)), ends), shape=(len(possible), len(possible)))
-    levels = connected_components(links, directed=False)[1].astype(np.int64)
-    return levels, levels[possible.argmax(axis=0)]
+    first, linked = possible.argmax(axis=0), np.zeros((len(possible), len(possible)), dtype=bool)
+    for level in np.unique(first):
+        linked[level] = possible[:, first == level].any(axis=1)
+    levels = connected_components(linked, directed=False)[1].astype(np.int64)
+    return levels, levels[first]
 
 
 def reachable(margin: Floats, levels: Ints, rows: Ints) -> Floats:

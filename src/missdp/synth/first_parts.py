@@ -125,8 +125,8 @@ def release_cuts(
     for a, cost in zip(wanted, plan.costs(BINS), strict=True):
         cells = grid[a.name]
         assert isinstance(cells, Numeric)
-        told, outside = _histogram(session, a.name, cells, cost)
-        found[a.name] = replace(a, bins=find_bins(cells, told, unit=unit))
+        histogram, outside = _histogram(session, a.name, cells, cost)
+        found[a.name] = replace(a, bins=find_bins(cells, histogram, unit=unit))
         least, greatest = cells.reach
         first, last = outside[:, 0].astype(int), outside[:, 1].astype(int) - 1
         hidden[a.name] = np.column_stack([least[first], greatest[last], outside[:, 2:]])
@@ -161,23 +161,27 @@ def _histogram(
     least, greatest = (ends[slice(*within)] for ends in grid.reach)
     heap = _PURE_HEAP if cost.currency == "pure" else HEAP
     reach = least, greatest
-    told = fit_histogram(tree, std=noise.std, size=inside, levels=levels, reach=reach, heap=heap)
-    near = beyond(tree, std=noise.std, size=inside, levels=levels, kept=told.sure or (0, inside))
+    histogram = fit_histogram(
+        tree, std=noise.std, size=inside, levels=levels, reach=reach, heap=heap
+    )
+    near = beyond(
+        tree, std=noise.std, size=inside, levels=levels, kept=histogram.sure or (0, inside)
+    )
     near[:, :2] += within[0]
-    starts, rows = told.starts + within[0], told.mass * told.rows
+    starts, rows = histogram.starts + within[0], histogram.mass * histogram.rows
     hidden = np.concatenate([near, outside])
     ends = 2 if len(rows) > 2 or inside < size else 0  # of noise alone nothing falls off
     for _ in range(ends):  # the end, and the beginning
         starts, rows, hidden = _to_the_end(starts, rows, hidden, size=size, std=noise.std)
         hidden[:, :2] = size - hidden[:, 1::-1]
         starts, rows = size - starts[::-1], rows[::-1]
-    if np.count_nonzero(rows) == 1 and told.likely is not None:
+    if np.count_nonzero(rows) == 1 and histogram.likely is not None:
         # All else will be in one wide bin; where in it is likely, counts that noise may be tell.
-        below = np.append(0.0, np.cumsum(told.likely))
-        rows = rows + _LEAST * told.rows * np.diff(
-            np.interp(starts, told.starts + within[0], below)
+        below = np.append(0.0, np.cumsum(histogram.likely))
+        rows = rows + _LEAST * histogram.rows * np.diff(
+            np.interp(starts, histogram.starts + within[0], below)
         )
-    return Histogram(starts, rows / max(float(rows.sum()), _LEAST), told.rows), hidden
+    return Histogram(starts, rows / max(float(rows.sum()), _LEAST), histogram.rows), hidden
 
 
 def _to_the_end(
@@ -236,14 +240,14 @@ def _unseen(
     return found[(first < size) & ((after <= within[0]) | (first >= within[1]))]
 
 
-def find_bins(grid: Numeric, told: Histogram, *, unit: float) -> Binning:
+def find_bins(grid: Numeric, histogram: Histogram, *, unit: float) -> Binning:
     """Return bins and spikes where a histogram on the grid of an attribute has its mass.
 
     Parameters
     ----------
     grid : Numeric
         The attribute with the bins of the search grid.
-    told : Histogram
+    histogram : Histogram
         Released.
     unit : float
         Standard deviation of the noise of one count that all of the budget is spent on, in rows.
@@ -258,22 +262,22 @@ def find_bins(grid: Numeric, told: Histogram, *, unit: float) -> Binning:
     >>> from missdp.synth.search_grid import with_pending_bins, with_search_grid
     >>> schema = Schema((Numeric(name="x", lower=0, upper=99, integer=True),))
     >>> grid = with_search_grid(with_pending_bins(schema, ["x"]))["x"]
-    >>> told = Histogram(np.array([0, 1, 5, 10, 100]), np.array([0.5, 0.2, 0.3, 0.0]), 1e4)
-    >>> found = find_bins(grid, told, unit=4.0)
+    >>> histogram = Histogram(np.array([0, 1, 5, 10, 100]), np.array([0.5, 0.2, 0.3, 0.0]), 1e4)
+    >>> found = find_bins(grid, histogram, unit=4.0)
     >>> found.spikes, found.edges
     ((0.0,), (0.0, 5.0, 99.0))
     """
-    if len(told.mass) <= 2:  # noise is all there is
+    if len(histogram.mass) <= 2:  # noise is all there is
         return Binning(edges=_even(grid), source=BinSource.PENDING)
-    first, last = grid.reach[0][told.starts[:-1]], grid.reach[1][told.starts[1:] - 1]
-    heavy = np.flatnonzero((first == last) & (told.mass > 1 / (2 * _BINS)))
-    heavy = heavy[np.argsort(-told.mass[heavy], kind="stable")][: MOST_CODES - 1]
+    first, last = grid.reach[0][histogram.starts[:-1]], grid.reach[1][histogram.starts[1:] - 1]
+    heavy = np.flatnonzero((first == last) & (histogram.mass > 1 / (2 * _BINS)))
+    heavy = heavy[np.argsort(-histogram.mass[heavy], kind="stable")][: MOST_CODES - 1]
     spikes = np.sort(first[heavy])
-    rest = told.mass.copy()
+    rest = histogram.mass.copy()
     rest[heavy] = 0.0
-    pieces, shares = _pieces(grid, told.starts, rest)
+    pieces, shares = _pieces(grid, histogram.starts, rest)
     share = float(rest.sum())
-    large = min(_MOST_BINS, share * told.rows / unit / _LARGE)
+    large = min(_MOST_BINS, share * histogram.rows / unit / _LARGE)
     bins = max(1, round(max(_BINS * share, large)))
     edges = _quantiles(pieces, shares, min(bins, MOST_CODES - len(spikes)))
     apart = _apart(edges, pieces, shares, spikes[np.isin(spikes, pieces)])  # to the last bit

@@ -78,11 +78,6 @@ def default_synthesizer(schema: Schema, *, delta: float | None) -> str:
     return "all-pairs" if held and delta != 0 else "aim"
 
 
-def synthesizer_names() -> tuple[str, ...]:
-    """Return the names of all families; nothing is imported."""
-    return tuple(_homes())
-
-
 def _homes() -> dict[str, EntryPoint]:
     """Return where the families are, by name; a stranger's cannot take the name of one of ours."""
     found = {point.name: point for point in entry_points(group=GROUP)}

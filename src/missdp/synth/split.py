@@ -169,7 +169,7 @@ class Spending:
             )
 
     def fits(self, event: Event) -> bool:
-        """Count a release, and return whether its part had room for it."""
+        """Count a release, and return whether it stays within its part of the budget."""
         cost, place = self._total.price(event), self._place(event)
         member = self._member(event.gate or Gate())
         if isinstance(place, frozenset):
@@ -211,7 +211,7 @@ class Spending:
             return _SELECTIONS
         if gate in self._limits and _is_single(event, gate):
             return gate
-        # Of the empty set, only what every row leaves no room for.
+        # An event on the empty set counts for every row, until `fits` finds no room for it there.
         return _CHOSEN if self._member(gate) else _EVERY
 
 

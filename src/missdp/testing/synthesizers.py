@@ -34,7 +34,7 @@ def check_synthesizer(
     ----------
     family : type of Synthesizer
     parameters : mapping, optional
-        Of the family, beside the strategy: whatever makes its fits quick.
+        Parameters of the family except the strategy, chosen so that its fits are quick.
     strategies : iterable of str, optional
         Those to check; by default all that the family lists.
     schema : Schema, optional
