@@ -214,3 +214,11 @@ def test_a_margin_is_scaled_to_the_blocks_that_rows_decide():
     assert [levels[0], levels[2], levels[4]] == [rows[0], rows[2], rows[3]]
     margin = reachable(np.array([0.3, 0.1, 0.2, 0.2, 0.1, 0.1]), levels, rows)
     assert margin == pytest.approx([0.375, 0.125, 0.125, 0.125, 0.25, 0.0])
+
+
+def test_levels_that_are_linked_through_rows_share_a_block():
+    """No row allows the last two levels of the first block together, but both go with the first."""
+    possible = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    levels, rows = blocks(np.where(possible, 0.0, -np.inf).astype(np.float32))
+    assert levels[0] == levels[1] == levels[2] != levels[3]
+    assert rows.tolist() == [levels[0], levels[0], levels[3]]
