@@ -13,7 +13,7 @@ environment of its own (`bench/.environments/NAME`, made with `python -m venv` a
 
     python bench/compare.py                     # goes on from bench/results/compare.json
     python bench/compare.py --tables rand --methods AllPairs "dpmm MST" --runs 1
-    python bench/compare.py --show              # the tables of docs/beside-others.md
+    python bench/compare.py --show              # the tables of docs/comparison.md
 """
 
 import argparse

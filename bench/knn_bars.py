@@ -34,7 +34,7 @@ from missdp.statistics import (
     Statistic,
     run_queries,
 )
-from missdp.statistics.smooth import Bounded, _plans
+from missdp.statistics.smooth_sensitivity import Bounded, _plans
 from missdp.testing import RecordingNoise
 
 sys.path.append(str(Path(__file__).parent / "papers"))

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from missdp.gates import Gate, as_gate
 from missdp.ground_truth import gate_probability
+from missdp.required_attributes import Gate, as_gate
 
 if TYPE_CHECKING:
     from scipy.optimize import LinearConstraint, OptimizeResult

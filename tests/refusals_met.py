@@ -1,4 +1,4 @@
-"""Every refusal of docs/refused.md, in the order of the page, met as a user meets it."""
+"""Every refusal of docs/troubleshooting.md, in the order of the page, met as a user meets it."""
 
 import json
 from dataclasses import replace

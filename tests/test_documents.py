@@ -41,16 +41,16 @@ SILENT = {
     *("referees/index.md", "referees/claims.md", "referees/measured.md", "referees/papers.md"),
     *("referees/references.md", "referees/papers-knn.md", "bench/papers/prices.md"),
     *("index.md", "changelog.md", "commands.md", "architecture.md", "glossary.md"),
-    *("beside-others.md", "referees/threat-model.md", "referees/read-this.md"),
+    *("comparison.md", "referees/threat-model.md", "referees/read-this.md"),
 }
 # The last section of a page, about what an extra and Java bring.
 SPARK = "## Spark"
 # Pages that take more than two seconds.
 SLOW = (
-    *("testing.md", "imputation.md", "ground-truth.md", "worked-example.md"),
+    *("testing.md", "imputation.md", "ground-truth.md", "analysis-tutorial.md"),
     *("table-to-estimate.md", "tutorial.md", "gallery.md"),
-    *("ledger.md", "families.md", "curator-report.md", "estimates.md", "guarantee.md"),
-    *("combining.md", "surveys.md", "plan.md"),
+    *("ledger.md", "synthesizers.md", "curator-report.md", "estimates.md", "guarantee.md"),
+    *("combining.md", "surveys.md", "planning.md"),
     *("tests/claims/synthesis.md", "referees/proofs.md"),
 )
 
@@ -81,7 +81,13 @@ SYBIL = Sybil(parsers=[PYTHON], path=str(ROOT))
 CONSOLE = CodeBlockParser(language="console", evaluator=run_commands)
 FILES = CodeBlockParser(language="toml", evaluator=write_file)
 WORKED = Sybil(parsers=[PYTHON, CONSOLE, FILES], path=str(ROOT))
-COMMANDS = ("tutorial.md", "worked-example.md", "table-to-estimate.md", "ledger.md", "gallery.md")
+COMMANDS = (
+    "tutorial.md",
+    "analysis-tutorial.md",
+    "table-to-estimate.md",
+    "ledger.md",
+    "gallery.md",
+)
 
 
 def snippets(page, name, folder, monkeypatch):
@@ -221,15 +227,15 @@ def test_the_commands_of_the_readme(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "dossier" / "report.html").exists()
 
 
-# docs/refused.md quotes the messages that are really raised, and the messages keep silent.
+# docs/troubleshooting.md quotes the messages that are really raised, and the messages keep silent.
 CELLS = ("140", "female", "Ann", "\xe9")  # of private rows, in the cases
 
 
 @pytest.mark.filterwarnings("ignore::missdp.errors.MissDPWarning")
 def test_every_refusal_is_met_as_the_page_has_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    rows = re.findall(r"^\| `(.*?)` \| [^|]* \|$", read("refused.md"), re.MULTILINE)
-    before_warnings = read("refused.md").split("## Warnings")[0]
+    rows = re.findall(r"^\| `(.*?)` \| [^|]* \|$", read("troubleshooting.md"), re.MULTILINE)
+    before_warnings = read("troubleshooting.md").split("## Warnings")[0]
     assert len(re.findall(r"^\| `", before_warnings, re.MULTILINE)) == len(CASES)
     wrong = {}
     for start, case in zip(rows, CASES, strict=False):
@@ -274,7 +280,7 @@ def test_the_tables_of_pages_are_the_kept_results(script):
     named = set(re.findall(r"`([abc]_\w+\.py)`", read("referees/papers.md")))
     assert {f"{name}.py" for name in PRICES} <= named <= scripts
     others = compare.shown(json.loads(compare.RESULTS.read_text(encoding="utf-8")))
-    page = read("beside-others.md").replace("**", "")
+    page = read("comparison.md").replace("**", "")
     assert "\n\n".join(others) in page
     assert page.count("|---") == sum(table.count("|---") for table in others)
     measured = json.loads(RESULTS.read_text(encoding="utf-8"))

@@ -21,7 +21,7 @@ from missdp.errors import (
 from missdp.evaluate import classifier_f1
 from missdp.schema import Determined, Never, NotApplicable
 from missdp.schema.expressions import parse_names, parse_where
-from missdp.schema.questions import parse_question
+from missdp.schema.question_text import parse_question
 from missdp.sources import strategy_named
 from refusing import refused, refuses
 

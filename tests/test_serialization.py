@@ -30,8 +30,8 @@ from missdp.evaluate.fidelity import Fidelity
 from missdp.evaluate.violations import RuleViolations
 from missdp.governance.plan import Plan, Planned
 from missdp.ground_truth import AmplifiedEvent, ChosenGates, DataChosenGates, FixedGates
+from missdp.inference.conditional_models import Heads
 from missdp.inference.conditionals import Conditionals, Factors
-from missdp.inference.heads import Heads
 from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.missingness import MissingnessModel
 from missdp.inference.model import Levels

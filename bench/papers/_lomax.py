@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from missdp.statistics.smooth import reference_bound
+from missdp.statistics.smooth_sensitivity import reference_bound
 
 LEVEL = 4.0  # rows that one row moves on the reference profile, at which the noise is planned
 

@@ -48,7 +48,11 @@ from missdp.errors import WeakGuaranteeWarning
 from missdp.statistics import ImputedStatistics, KNNImputation
 from missdp.statistics.imputed_rows import ImputedRows
 from missdp.statistics.row_queries import RowCounts
-from missdp.statistics.smooth import SmoothNoise, calibrate_smooth_noise, reference_bound
+from missdp.statistics.smooth_sensitivity import (
+    SmoothNoise,
+    calibrate_smooth_noise,
+    reference_bound,
+)
 from missdp.statistics.table_rows import open_table
 from missdp.table.encode import Column
 
@@ -402,7 +406,8 @@ def best_cauchy(epsilon: float) -> tuple[float, float]:
 def deviation_of(noise: SmoothNoise) -> float:
     """Standard deviation of the library's noise of one number, per unit of a smooth bound.
 
-    By the mixture in `missdp.statistics.smooth`: sums of Beta integrals over start and end.
+    By the mixture in `missdp.statistics.smooth_sensitivity`: sums of Beta integrals over start and
+    end.
     """
     a, b = noise.shape, integral
     mass = b(a - 1, 2) + b(a, 2) + 2 * b(a, 1) * b(a - 1, 1)

@@ -34,7 +34,7 @@ from pydantic.dataclasses import dataclass
 
 from missdp.accounting.events import ROW, Adjacency
 from missdp.accounting.exact import mu_worth
-from missdp.accounting.units import counted_as_one
+from missdp.accounting.unit_costs import counted_as_one
 from missdp.errors import ParameterError, UnprovenError, WeakGuaranteeWarning, check_fraction
 from missdp.serialization import Record
 from missdp.validation import NonNegative, Probability

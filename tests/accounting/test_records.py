@@ -18,7 +18,7 @@ import missdp
 from missdp import Numeric, Ordinal, Schema
 from missdp import accounting as acc
 from missdp.errors import ParameterError, SchemaError
-from missdp.gates import DataChosenGates
+from missdp.required_attributes import DataChosenGates
 from missdp.schema.undeclared import domain_conditions
 from missdp.serialization import Record
 

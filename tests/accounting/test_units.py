@@ -9,9 +9,9 @@ from scipy.stats import norm
 from missdp import accounting as acc
 from missdp.accounting.events import unit_of
 from missdp.errors import ParameterError, UnprovenError
-from missdp.gates import FixedGates
 from missdp.ground_truth import AmplifiedEvent
 from missdp.profiles import delta_of
+from missdp.required_attributes import FixedGates
 
 ROWS = (1, 2, 5, 50)
 

@@ -154,7 +154,7 @@ def test_rules_of_single_rows_go_on_holding(seed):
 
 @pytest.mark.long
 def test_hundred_thousand_rows_are_placed_without_a_conflict():
-    """A functional dependency and an order constraint, as in docs/families.md."""
+    """A functional dependency and an order constraint, as in docs/synthesizers.md."""
     schema = Schema(
         (
             Categorical(name="town", levels=tuple(map(str, range(60)))),

@@ -7,7 +7,7 @@ import pytest
 from missdp import AIM, AllPairs, Categorical, Numeric, Ordinal, Schema, Table
 from missdp.estimate.model_rows import answer_by_rows
 from missdp.schema import SurveyWeight, Unit
-from missdp.schema.questions import parse_formula, parse_question
+from missdp.schema.question_text import parse_formula, parse_question
 
 DRAWN = 100_000
 TABLES = [

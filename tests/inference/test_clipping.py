@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from missdp.inference.fit_heads import fit_heads
-from missdp.inference.products import (
+from missdp.inference.fit_conditional_models import fit_heads
+from missdp.inference.product_sums import (
     RowVectors,
     clip_norm,
     clipped_away,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from inference.graphs import apart, dependence, tables_of
-from missdp.inference.fit_heads import fit_heads, fit_tree
-from missdp.inference.heads import Heads, _draw_evenly, blocks, reachable
+from missdp.inference.conditional_models import Heads, _draw_evenly, blocks, reachable
+from missdp.inference.fit_conditional_models import fit_heads, fit_tree
 
 
 def ring(n, sizes, rng):
@@ -69,7 +69,7 @@ def test_noise_is_not_taken_for_dependence(rng):
 
 @pytest.mark.parametrize("most", [32, 1])
 def test_what_is_impossible_is_never_drawn(rng, most, monkeypatch):
-    monkeypatch.setattr("missdp.inference.fit_heads._MOST_PARENTS", most)
+    monkeypatch.setattr("missdp.inference.fit_conditional_models._MOST_PARENTS", most)
     rows = ring(30_000, SIZES, rng)
     rows = rows[~((rows[:, 0] == 0) & (rows[:, 1] < 2)) & ~((rows[:, 4] == 2) & (rows[:, 3] == 0))]
     allowed = {(0, 1): np.ones((3, 4), dtype=bool), (4, 3): np.ones((3, 5), dtype=bool)}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from inference.graphs import apart, table_of, tables_of
 from missdp.inference import raking
-from missdp.inference.fit_heads import fit_tree
+from missdp.inference.fit_conditional_models import fit_tree
 from missdp.inference.missingness import MissingnessModel
 from missdp.inference.model import Levels
 from missdp.inference.models import PairModel

@@ -17,7 +17,7 @@ from missdp.inference.shrinkage import (
     _grid,
     _likelihoods,
 )
-from missdp.inference.smooth import Smoothing, _Basis, _Fit, _shapes
+from missdp.inference.smoothing import Smoothing, _Basis, _Fit, _shapes
 
 LEVELS = 8
 MANY = 1e9  # tables, so that one more or less makes no difference

@@ -10,10 +10,10 @@ from scipy import stats
 
 from inference.graphs import dependence
 from missdp.inference.missingness import MissingnessModel
-from missdp.inference.products import NumberMoments, Numbers, complete_numbers
+from missdp.inference.product_sums import NumberMoments, Numbers, complete_numbers
 from missdp.inference.raking import centred
-from missdp.inference.smooth import Smoothing, _normal_tables, _shared_margins, _sparse_tables
-from missdp.inference.smooth import _weights as weights_of
+from missdp.inference.smoothing import Smoothing, _normal_tables, _shared_margins, _sparse_tables
+from missdp.inference.smoothing import _weights as weights_of
 
 ROWS = 1_000_000  # so many that they are no source of chance dependence beside the noise
 

@@ -18,7 +18,7 @@ from missdp.cli.pipeline_files import MECHANISMS, STEPS
 from missdp.errors import ParameterError
 from missdp.pricing import chains as prices
 from missdp.pricing import propose_test_release
-from missdp.session.sampling import SeededNoise
+from missdp.session.noise import SeededNoise
 from missdp.testing import check_non_interference
 from pricing import stability_cases
 from pricing.cases import CHAINS, ESTIMATORS, released, target

@@ -33,7 +33,7 @@ from missdp.pricing import (
 )
 from missdp.pricing.privacy_maps import PrivacyMap, Sensitivity
 from missdp.pricing.standardised_rows import StandardisedRows, open_session
-from missdp.session.sampling import SeededNoise
+from missdp.session.noise import SeededNoise
 from refusing import refuses
 
 ESTIMATORS = [

@@ -27,7 +27,7 @@ from missdp.pricing.privacy_maps import (
     _subsampled_gaussian_curve,
     _theorem_two,
 )
-from missdp.pricing.questions import VectorNoise
+from missdp.pricing.queries import VectorNoise
 from pricing.table_distances import distance_between
 
 GRID = np.linspace(-60, 60, 24_001)

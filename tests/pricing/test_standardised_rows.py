@@ -31,7 +31,7 @@ from missdp.errors import BudgetExceededError, DataError, ParameterError, Unprov
 from missdp.pricing.chains import StandardisedFacts
 from missdp.pricing.domain import RowDomain
 from missdp.pricing.private_test import TestedNoise
-from missdp.pricing.questions import SampledNoise, VectorNoise
+from missdp.pricing.queries import SampledNoise, VectorNoise
 from missdp.pricing.standardised_rows import StandardisedRows, budget_for, open_session
 from missdp.session import SecureNoise, SeededNoise
 from missdp.testing import RecordingNoise, log_ratio

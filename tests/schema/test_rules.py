@@ -350,7 +350,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_rules_of_the_documentation_are_read():
-    text = (ROOT / "docs" / "schema-rules.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
     blocks = [block.split("```")[0] for block in text.split("```toml\n")[1:]]
     rules = tomllib.loads(next(block for block in blocks if "[[rule]]" in block))["rule"]
     number = {"kind": "numeric", "integer": True, "nullable": True}

@@ -16,13 +16,13 @@ from missdp.accounting import GaussianEvent, LaplaceEvent
 from missdp.errors import DataError, ParameterError, SchemaError, UnprovenError
 from missdp.schema import ReleasedCategorical
 from missdp.session import SeededNoise, Session
-from missdp.session.open_levels import (
+from missdp.session.frequent_values import (
     FrequentValues,
     OccurringValues,
     OpenRows,
     _least_count,
 )
-from missdp.session.sampling import _exact_exp_enclosure
+from missdp.session.noise import _exact_exp_enclosure
 from missdp.table import Rows, Table
 from missdp.table.encode import Encoder
 from missdp.testing import undercharges

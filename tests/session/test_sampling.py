@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from missdp.session import SecureNoise, SeededNoise
-from missdp.session import sampling as exact
-from missdp.session.sampling import (
+from missdp.session import noise as exact
+from missdp.session.noise import (
     NoiseSource,
     _Format,
     _LatticeSampler,

@@ -34,12 +34,12 @@ OF_FAMILIES = {
     "missdp.session.dependences": ("DEPENDENCE_SENSITIVITY",),
     "missdp.session.scores": ("MISFIT_SENSITIVITY",),
     "missdp.session.training": ("SAMPLING_SLACK",),
-    "missdp.session.sampling": ("check_scale",),
+    "missdp.session.noise": ("check_scale",),
     "missdp.session.mechanisms": ("Noise", "Selection"),
     "missdp.synth.base": ("Synthesizer",),
     "missdp.synth.registry": (),
     # What is asked of rows as they came: who has none can ask nothing.
-    "missdp.session.open_levels": ("FrequentValues", "OccurringValues"),
+    "missdp.session.frequent_values": ("FrequentValues", "OccurringValues"),
     "missdp.session.strategies": ("STRATEGIES", "Strategy", "strategy_named"),  # public facts
     "missdp.synth": ("Family", "Learned", "Synthesizer"),
     "missdp.synth.fitting": (),
@@ -113,11 +113,11 @@ from missdp import Table
 from missdp.table import Table
 from missdp.sources import MemorySource
 from missdp.session import SecureNoise
-from missdp.session.sampling import NoiseSource
+from missdp.session.noise import NoiseSource
 from missdp.statistics.table_rows import Table
 from missdp.statistics.table_rows import ChosenRows
 from missdp.statistics.imputed_rows import ImputedRows
-from missdp.statistics.smooth import SmoothNoise
+from missdp.statistics.smooth_sensitivity import SmoothNoise
 from missdp.session.exact_counts import ExactCounts
 from missdp.synth.base import Table
 from missdp.synth.fitting import _open_data

@@ -14,7 +14,7 @@ from missdp.statistics import ImputedStatistics
 from missdp.statistics.groups import OfEachGroup
 from missdp.statistics.imputed_rows import ImputedRows, Rows, with_one_kind_of_missing
 from missdp.statistics.row_queries import QUANTA
-from missdp.statistics.smooth import Bounded
+from missdp.statistics.smooth_sensitivity import Bounded
 from missdp.statistics.table_rows import ChosenRows
 from missdp.testing import Answer, RecordingNoise, undercharges
 

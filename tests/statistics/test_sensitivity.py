@@ -33,7 +33,7 @@ from missdp.statistics.asking import Asking
 from missdp.statistics.imputation import _Profile
 from missdp.statistics.imputed_rows import ImputedRows, with_one_kind_of_missing
 from missdp.statistics.row_queries import RowQuery
-from missdp.statistics.smooth import SmoothNoise, calibrate_smooth_noise
+from missdp.statistics.smooth_sensitivity import SmoothNoise, calibrate_smooth_noise
 
 FILLED = {"impute": ("income", "car"), "match_on": ("grade", "sex")}
 IMPUTATIONS = {

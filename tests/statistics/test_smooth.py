@@ -12,8 +12,8 @@ from scipy import integrate, special, stats
 
 from missdp.errors import ParameterError, UnprovenError
 from missdp.session import SecureNoise, SeededNoise
-from missdp.session.sampling import seeded_words
-from missdp.statistics.smooth import (
+from missdp.session.noise import seeded_words
+from missdp.statistics.smooth_sensitivity import (
     Bounded,
     SmoothNoise,
     _LazyPoint,

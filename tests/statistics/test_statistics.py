@@ -26,7 +26,7 @@ from missdp.errors import BudgetExceededError, DataError, SchemaError
 from missdp.session import SeededNoise
 from missdp.statistics import ImputedStatistics, KNNImputation
 from missdp.statistics.imputation import NearestNeighbours
-from missdp.statistics.smooth import Bounded, calibrate_smooth_noise
+from missdp.statistics.smooth_sensitivity import Bounded, calibrate_smooth_noise
 
 SCHEMA = Schema(
     (

@@ -39,7 +39,7 @@ from missdp.statistics import (
 from missdp.statistics.imputation import NearestNeighbours
 from missdp.statistics.imputed_rows import ImputedCells, ImputedRows, Rows, Ways
 from missdp.statistics.row_queries import QUANTA, frozen
-from missdp.statistics.smooth import Bounded, calibrate_smooth_noise
+from missdp.statistics.smooth_sensitivity import Bounded, calibrate_smooth_noise
 from missdp.statistics.table_rows import ChosenRows, smooth_epsilon
 from missdp.table.encode import Column
 from missdp.testing import RecordingNoise, log_ratio

@@ -20,7 +20,7 @@ from missdp.schema.logic import Truth
 from missdp.session import Noise
 from missdp.statistics import ImputedStatistics, KNNImputation
 from missdp.statistics.row_queries import QUANTA
-from missdp.statistics.smooth import SmoothNoise
+from missdp.statistics.smooth_sensitivity import SmoothNoise
 from missdp.statistics.worst_case import PLACES, _tally, _total_bounds
 
 KNN = KNNImputation(impute=("income", "car"), match_on=("grade", "sex"))

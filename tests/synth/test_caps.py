@@ -36,7 +36,7 @@ from missdp.ground_truth.replicas import _chosen_curve, chosen_costs
 from missdp.schema import NotApplicable
 from missdp.serialization import sealed, unsealed
 from missdp.session import Marginal, Noise
-from missdp.synth import adaptive, fitting, steps
+from missdp.synth import adaptive, fitting, shared_steps
 from missdp.synth.adaptive import AdaptiveFit
 from missdp.synth.family import Request
 from missdp.synth.split import CHOICES, MASKS, BudgetPlan, Spending, ground_truth_parts
@@ -306,7 +306,7 @@ def again(session, *arguments, measured=adaptive.release_one_way, **more):
     return one_way
 
 
-def twice(*arguments, counted=steps.release_row_count):
+def twice(*arguments, counted=shared_steps.release_row_count):
     counted(*arguments)
     return counted(*arguments)
 
@@ -314,9 +314,9 @@ def twice(*arguments, counted=steps.release_row_count):
 BEYOND = [  # selections beyond their cap, one attribute again, all rows counted twice
     *((family, adaptive, "selection_epsilon", lambda _: 0.4, "observed") for family in (AIM, MST)),
     (AIM, adaptive, "release_one_way", again, "observed"),
-    (AIM, steps, "release_row_count", twice, "observed"),
+    (AIM, shared_steps, "release_row_count", twice, "observed"),
     *(  # of observed rows, all pairs get so much less: they read every row, too
-        (family, steps, "release_row_count", twice, "complete-rows")
+        (family, shared_steps, "release_row_count", twice, "complete-rows")
         for family in (AIM, AllPairs, Kamino)
     ),
 ]

@@ -9,7 +9,7 @@ from missdp import Table
 from missdp.accounting import Cost, Filter
 from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.model import Levels
-from missdp.inference.products import Taken
+from missdp.inference.product_sums import Taken
 from missdp.session import CountedRows, Noise, RowProducts, SeededNoise, Session
 from missdp.sources import MemorySource, strategy_named
 from missdp.synth.learn_pairs import (

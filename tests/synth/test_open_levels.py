@@ -40,10 +40,10 @@ from missdp.evaluate import marginal_distance
 from missdp.governance import Ledger
 from missdp.ground_truth import planned_ground_truth
 from missdp.schema import NotApplicable, ReleasedCategorical
-from missdp.schema.open_levels import at_most
+from missdp.schema.open_categorical import at_most
 from missdp.session import SeededNoise, Session
-from missdp.session import open_levels as found_by
-from missdp.session.open_levels import OpenRows
+from missdp.session import frequent_values as found_by
+from missdp.session.frequent_values import OpenRows
 from missdp.sources import open_source
 from missdp.synth.family import Request
 from missdp.synth.first_parts import first_parts, release_levels

@@ -24,7 +24,7 @@ from missdp import AllPairs, Categorical, Numeric, OpenCategorical, Schema, Tabl
 from missdp.cli.main import main
 from missdp.errors import DataError
 from missdp.schema.attributes import KINDS, read_number
-from missdp.schema.open_levels import at_most
+from missdp.schema.open_categorical import at_most
 from missdp.synth.noisy_counts import SmallTableWarning
 from missdp.table import distinct_cells, draft_columns, draft_schema
 from missdp.table.number_styles import number_style

@@ -16,12 +16,12 @@ from missdp.accounting import (
 from missdp.errors import CheckFailedError, ParameterError
 from missdp.pricing import PrivateLogisticRegression, PrivateMean, TestPlan
 from missdp.pricing.private_test import MarginAndAnswer, TestedNoise
-from missdp.pricing.questions import SampledNoise, VectorNoise
+from missdp.pricing.queries import SampledNoise, VectorNoise
 from missdp.session import Noise
 from missdp.session.mechanisms import Selection
 from missdp.statistics import ImputedStatistics, KNNImputation
 from missdp.statistics.imputation import _Profile
-from missdp.statistics.smooth import Bounded, calibrate_smooth_noise
+from missdp.statistics.smooth_sensitivity import Bounded, calibrate_smooth_noise
 from missdp.testing import (
     RecordingNoise,
     check_non_interference,

@@ -30,7 +30,7 @@ from missdp.accounting.guarantee import Guarantee as Guarantee
 from missdp.accounting.measures import Cost as Cost
 from missdp.accounting.measures import Currency as Currency
 from missdp.accounting.plans import Composition as Composition
-from missdp.accounting.units import UnitEvent as UnitEvent
+from missdp.accounting.unit_costs import UnitEvent as UnitEvent
 from missdp.conditions import Assumption as Assumption
 from missdp.conditions import BoundedObservation as BoundedObservation
 from missdp.conditions import Condition as Condition

@@ -28,7 +28,7 @@ from missdp.accounting.exact import exact, float_down, float_up, total
 from missdp.accounting.filters import FilterEvent, Priced, without_failure
 from missdp.accounting.guarantee import Guarantee
 from missdp.accounting.measures import Cost, Currency, approximate_delta
-from missdp.accounting.units import UnitEvent
+from missdp.accounting.unit_costs import UnitEvent
 from missdp.conditions import Condition, all_conditions
 from missdp.errors import (
     BudgetExceededError,

@@ -25,8 +25,8 @@ from missdp.session.training import SAMPLING_SLACK
 from missdp.synth.all_pairs import check_gaussian, marginal_parts
 from missdp.synth.family import Family, Learned, Request
 from missdp.synth.parameters import check_share, is_number, is_whole
+from missdp.synth.shared_steps import counted, open_rows, release_one_way, sample_rows
 from missdp.synth.split import BudgetPlan, Part
-from missdp.synth.steps import counted, open_rows, release_one_way, sample_rows
 
 Networks: TypeAlias = Callable[[Request[Any], Session, NoisyMarginals], NetworkModel]
 

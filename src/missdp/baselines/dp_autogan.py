@@ -36,7 +36,7 @@ class DPAutoGAN(Synthesizer):
 
     An autoencoder learns to write rows as a few numbers. A generator learns to draw such numbers,
     against a critic of decoded rows. Encoder and decoder are trained by one private training, of
-    which the published method leaves the encoder out (see ``docs/families.md``). The critic is
+    which the published method leaves the encoder out (see ``docs/synthesizers.md``). The critic is
     trained by a second one in the same plan. For comparison: families that measure marginals are
     closer to the truth at usual epsilons. Accounted by privacy loss distributions, add-remove
     adjacency. Fitting needs PyTorch and Opacus (``pip install 'missdp[neural]'``), sampling does

@@ -31,9 +31,9 @@ class DPCTGAN(Synthesizer):
     The generator is given one level of one attribute and draws a row that has the level. The critic
     sees rows with their condition. A step samples rows at one rate and shows each row with every
     level that it has. The published order draws a level first and then a row that has it: it reads
-    rows with rare levels more often than it charges for (see ``docs/families.md``). For comparison:
-    families that measure marginals are closer to the truth at usual epsilons. Accounted by privacy
-    loss distributions, add-remove adjacency. Fitting needs PyTorch and Opacus
+    rows with rare levels more often than it charges for (see ``docs/synthesizers.md``). For
+    comparison: families that measure marginals are closer to the truth at usual epsilons. Accounted
+    by privacy loss distributions, add-remove adjacency. Fitting needs PyTorch and Opacus
     (``pip install 'missdp[neural]'``), sampling does not.
 
     Parameters

@@ -1,8 +1,8 @@
 """The Kamino synthesizer: attribute by attribute, under constraints between rows.
 
 Each attribute is drawn from a conditional model: a multinomial logistic regression on the earlier
-attributes (see `missdp.inference.heads`). All of them are learned from one noisy release of all
-pairs of attributes. Rows are then placed so that no two violate a constraint.
+attributes (see `missdp.inference.conditional_models`). All of them are learned from one noisy
+release of all pairs of attributes. Rows are then placed so that no two violate a constraint.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from missdp.synth.family import Family, Finish, Learned, Request, gaussian_budge
 from missdp.synth.fitted import Fitted
 from missdp.synth.impute_first import Imputer
 from missdp.synth.learn_pairs import fit_pairs, model_facts, release_pairs
+from missdp.synth.shared_steps import counted, open_rows, release_one_way, sample_rows
 from missdp.synth.split import BudgetPlan, Part
-from missdp.synth.steps import counted, open_rows, release_one_way, sample_rows
 
 
 def _check(parameters: Kamino) -> dict[str, Any]:
@@ -151,7 +151,7 @@ class Kamino(Synthesizer):
     ----------
     Ge, Mohapatra, He, Ilyas (2021), "Kamino: constraint-aware differentially private data
     synthesis", PVLDB 14(10); Mohapatra et al. (2024) for ``"observed"``. Both publications account
-    for less than they release; see ``docs/families.md``.
+    for less than they release; see ``docs/synthesizers.md``.
 
     Examples
     --------

@@ -94,7 +94,7 @@ class Charge:
         release: str | None = None,
     ) -> Charged:
         """Charge, and commit that; only then may private rows be read."""
-        from missdp.governance.heads import check_has_lines
+        from missdp.governance.ledger_heads import check_has_lines
 
         check_has_lines(self.ledger, self.account.partition("/")[0], self.folders)
         purpose = self._purpose(schema, conditions)

@@ -62,7 +62,7 @@ def create(
       missdp ledger create --ledger sqlite:///ledger.db --account patients --epsilon 3 --delta 1e-6
     """
     from missdp.cli.rows import schema_at
-    from missdp.governance.heads import check_has_lines
+    from missdp.governance.ledger_heads import check_has_lines
 
     opened = _opened(ledger)
     if not account:

@@ -149,7 +149,7 @@ def check(schema: Path, data: str | None, table: str | None) -> None:
     from missdp.cli.main import EXIT_CODES
     from missdp.cli.rows import rows_at, schema_at
     from missdp.schema import Difference, OpenCategorical
-    from missdp.schema.open_levels import at_most
+    from missdp.schema.open_categorical import at_most
     from missdp.table.check import lost_cells
 
     facts = schema_at(schema)
@@ -227,7 +227,7 @@ def _stops(facts: Schema) -> Iterator[str]:
     A synthesizer raises its first error only. So smaller schemas are tried as well: without the
     unit, without the weight, and with declared levels instead of open ones.
     """
-    from missdp.schema.open_levels import at_most
+    from missdp.schema.open_categorical import at_most
     from missdp.synth.registry import default_synthesizer, synthesizer_named
 
     if facts.undeclared:

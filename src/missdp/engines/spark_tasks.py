@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from missdp.errors import DataError, MissDPError, ParameterError, replacing
 from missdp.schema import OpenCategorical, Schema
 from missdp.session.counting import CHUNK_ROWS, Clique, Counter
-from missdp.session.open_levels import occurring
+from missdp.session.frequent_values import occurring
 from missdp.session.row_weights import RowWeight
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.parameters import is_whole, sampling_generator

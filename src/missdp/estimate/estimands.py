@@ -14,7 +14,7 @@ from missdp.estimate.columns import Column
 from missdp.estimate.released import Tables, with_statistics
 from missdp.estimate.table_statistics import STATISTICS, Values
 from missdp.schema import Date, Numeric
-from missdp.schema.questions import Question, is_formula, parse_formula, parse_question
+from missdp.schema.question_text import Question, is_formula, parse_formula, parse_question
 from missdp.synth import AllPairs
 from missdp.synth.base import Synthesizer
 

@@ -15,7 +15,7 @@ from missdp.estimate.interval_estimates import Estimates
 from missdp.estimate.model_rows import answer_by_rows, rows_of
 from missdp.estimate.released import Released, Tables, released_by
 from missdp.schema import Numeric
-from missdp.schema.questions import parse_formula, parse_question
+from missdp.schema.question_text import parse_formula, parse_question
 from missdp.synth.base import Synthesizer
 from missdp.threads import one_blas_thread
 from missdp.types import Floats

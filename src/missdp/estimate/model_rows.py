@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from missdp.schema import Numeric
-from missdp.schema.questions import Question
+from missdp.schema.question_text import Question
 from missdp.synth.base import Synthesizer
 from missdp.synth.fitted import Fitted
 from missdp.table import Table

@@ -19,7 +19,7 @@ import numpy as np
 
 from missdp.estimate.within_bins import ReleasedSums, WithinBins
 from missdp.inference.completion import Completed, ModelFacts, PairTables, complete_by, completed
-from missdp.inference.products import NumberMoments, Taken, complete_numbers
+from missdp.inference.product_sums import NumberMoments, Taken, complete_numbers
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.coordinates import finely_drawn
 from missdp.synth.learn_pairs import PairRelease, ordered_levels

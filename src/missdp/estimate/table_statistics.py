@@ -15,7 +15,7 @@ from missdp.estimate.columns import Column
 from missdp.estimate.released import Tables
 from missdp.schema import Numeric
 from missdp.schema.logic import Cells
-from missdp.schema.questions import Question
+from missdp.schema.question_text import Question
 from missdp.types import Floats, Ints
 
 Values = tuple[Floats, Floats]

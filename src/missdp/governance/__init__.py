@@ -7,11 +7,11 @@ report for the curator looks at private rows.
 """
 
 from missdp.exports import exported
-from missdp.governance.budget import LedgerBudget as LedgerBudget
 from missdp.governance.curator import curator_report as curator_report
 from missdp.governance.ledger import Ledger as Ledger
 from missdp.governance.ledger import Purpose as Purpose
 from missdp.governance.ledger import Started as Started
+from missdp.governance.ledger_budget import LedgerBudget as LedgerBudget
 from missdp.governance.plan import Plan as Plan
 from missdp.governance.plan import Planned as Planned
 from missdp.governance.plan import plan as plan

@@ -19,7 +19,7 @@ import numpy as np
 from missdp.estimate.replicates import CLIPPED
 from missdp.governance.rendering import plain, short
 from missdp.inference.completion import ModelFacts, PairTables, complete
-from missdp.inference.smooth import Smoothing
+from missdp.inference.smoothing import Smoothing
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.synth.base import Synthesizer
 from missdp.synth.learn_pairs import PairRelease, ordered_levels

@@ -37,11 +37,11 @@ from missdp.governance.chain import (
     path_of,
     written,
 )
-from missdp.governance.heads import stated_release
+from missdp.governance.ledger_heads import stated_release
 from missdp.serialization import WRONG
 
 if TYPE_CHECKING:  # the store imports SQLAlchemy, which is for ledgers that are opened
-    from missdp.governance.budget import LedgerBudget
+    from missdp.governance.ledger_budget import LedgerBudget
     from missdp.governance.store import Transaction
     from missdp.schema import Schema
 
@@ -274,7 +274,7 @@ class Ledger:
         request : str, optional
             The id of the first charge.
         """
-        from missdp.governance.budget import LedgerBudget
+        from missdp.governance.ledger_budget import LedgerBudget
 
         what = Purpose(purpose, ticket, schema=schema, new_schema=new_schema)
         return LedgerBudget(self, name, what, request=request)

@@ -9,10 +9,6 @@ Its claims rest on this package, on `missdp.accounting`, and on three files besi
 """
 
 from missdp.exports import exported
-from missdp.gates import ChosenGates as ChosenGates
-from missdp.gates import DataChosenGates as DataChosenGates
-from missdp.gates import FixedGates as FixedGates
-from missdp.gates import Gate as Gate
 from missdp.ground_truth.guarantees import AmplifiedEvent as AmplifiedEvent
 from missdp.ground_truth.guarantees import epsilon_for_ground_truth as epsilon_for_ground_truth
 from missdp.ground_truth.guarantees import ground_truth_guarantee as ground_truth_guarantee
@@ -27,5 +23,9 @@ from missdp.ground_truth.mixture import gated_delta as gated_delta
 from missdp.ground_truth.mixture import gated_epsilon as gated_epsilon
 from missdp.ground_truth.mixture import largest_gate_probability as largest_gate_probability
 from missdp.ground_truth.mixture import mask_mixture as mask_mixture
+from missdp.required_attributes import ChosenGates as ChosenGates
+from missdp.required_attributes import DataChosenGates as DataChosenGates
+from missdp.required_attributes import FixedGates as FixedGates
+from missdp.required_attributes import Gate as Gate
 
 __all__ = exported(globals())

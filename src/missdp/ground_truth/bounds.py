@@ -27,7 +27,6 @@ from missdp.accounting.measures import (
 from missdp.accounting.renyi import rdp_curve
 from missdp.conditions import BoundedObservation, Condition, MissingCompletelyAtRandom
 from missdp.errors import UnprovenError
-from missdp.gates import ChosenGates, DataChosenGates, FixedGates, Structure
 from missdp.ground_truth.mixture import (
     amplified_epsilon,
     distinct_targets_bound,
@@ -44,6 +43,7 @@ from missdp.ground_truth.replicas import (
     replica_epsilon,
 )
 from missdp.profiles import delta_of
+from missdp.required_attributes import ChosenGates, DataChosenGates, FixedGates, Structure
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution

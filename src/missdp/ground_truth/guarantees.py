@@ -29,8 +29,8 @@ from missdp.conditions import (
     MissingCompletelyAtRandom,
 )
 from missdp.errors import ParameterError, UnprovenError, did_you_mean, number
-from missdp.gates import ChosenGates, DataChosenGates, FixedGates, Structure
 from missdp.ground_truth.bounds import amplify, or_infinite
+from missdp.required_attributes import ChosenGates, DataChosenGates, FixedGates, Structure
 from missdp.schema import Schema
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ import numpy as np
 
 from missdp.accounting.exact import boundary
 from missdp.errors import ParameterError, UnprovenError, number, whole
-from missdp.gates import Gate, as_gate
 from missdp.ground_truth.elimination import elimination_order, log_total
+from missdp.required_attributes import Gate, as_gate
 from missdp.types import Clique, Floats
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from missdp.accounting.measures import gdp_cost, zcdp_rho_of
 from missdp.accounting.renyi import epsilon_from_rdp, rdp_curve
 from missdp.calibration import gdp_selection
 from missdp.errors import ParameterError
-from missdp.gates import ChosenGates
 from missdp.ground_truth.mixture import check_observed, gate_probability
+from missdp.required_attributes import ChosenGates
 from missdp.types import Floats
 
 ORDERS = np.array([*range(2, 65), *range(68, 129, 4), *range(136, 257, 8), *range(272, 513, 16)])

@@ -22,9 +22,9 @@ from functools import reduce
 
 import numpy as np
 
+from missdp.inference.conditional_models import Pair
 from missdp.inference.counts import averaged
-from missdp.inference.fit_heads import fit_tree
-from missdp.inference.heads import Pair
+from missdp.inference.fit_conditional_models import fit_tree
 from missdp.inference.missing_rates import RatesByLevel
 from missdp.inference.missingness import MissingnessModel
 from missdp.inference.model import cell_index

@@ -17,8 +17,8 @@ import numpy as np
 from pydantic.dataclasses import dataclass
 
 from missdp.errors import ParameterError, replacing
-from missdp.inference.fit_heads import fit_given_all
-from missdp.inference.heads import Pair
+from missdp.inference.conditional_models import Pair
+from missdp.inference.fit_conditional_models import fit_given_all
 from missdp.inference.model import Levels, Zeros, level_kinds, merge_zeros
 from missdp.serialization import Record
 from missdp.types import Flags, Floats, Ints

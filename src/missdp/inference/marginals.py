@@ -34,8 +34,8 @@ from missdp.inference.completion import (
     completed,
     weighted_tree_rows,
 )
+from missdp.inference.conditional_models import Pair
 from missdp.inference.counts import averaged, falling_ends, project_to_simplex
-from missdp.inference.heads import Pair
 from missdp.inference.missing_rates import RatesByLevel, both_missing
 from missdp.inference.missingness import MissingnessModel
 from missdp.inference.model import Levels, cell_index

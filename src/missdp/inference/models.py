@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
 from missdp.inference.completion import Completed
-from missdp.inference.heads import Heads
+from missdp.inference.conditional_models import Heads
 from missdp.inference.missingness import MissingnessModel
 from missdp.inference.model import Draws, Levels, cell_index, split_rows
 from missdp.inference.raking import raked_rows, scaled_to, shrunk

@@ -66,10 +66,10 @@ from missdp.pricing.privacy_maps import Sensitivity as Sensitivity
 from missdp.pricing.privacy_maps import bounds as bounds
 from missdp.pricing.private_estimator import PrivateEstimator as PrivateEstimator
 from missdp.pricing.private_test import TestPlan as TestPlan
-from missdp.pricing.questions import GradientQuery as GradientQuery
-from missdp.pricing.questions import Loss as Loss
-from missdp.pricing.questions import NoiseKind as NoiseKind
-from missdp.pricing.questions import VectorQuery as VectorQuery
+from missdp.pricing.queries import GradientQuery as GradientQuery
+from missdp.pricing.queries import Loss as Loss
+from missdp.pricing.queries import NoiseKind as NoiseKind
+from missdp.pricing.queries import VectorQuery as VectorQuery
 from missdp.pricing.standardised_rows import StandardisedRows as StandardisedRows
 from missdp.pricing.standardised_rows import open_session as open_session
 from missdp.pricing.steps import BoundedDonations as BoundedDonations

@@ -16,7 +16,7 @@ from missdp.errors import ParameterError, UnprovenError, replacing
 from missdp.estimator import clone
 from missdp.pricing.domain import NEIGHBOURS, RowDomain, TableDistance, require
 from missdp.pricing.privacy_maps import Bound, bounds
-from missdp.pricing.questions import Question
+from missdp.pricing.queries import Question
 from missdp.pricing.steps import StableTransformer
 from missdp.types import Floats
 

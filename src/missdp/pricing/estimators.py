@@ -23,7 +23,7 @@ from missdp.pricing.domain import (
 )
 from missdp.pricing.privacy_maps import Sensitivity
 from missdp.pricing.private_estimator import PrivateEstimator
-from missdp.pricing.questions import GradientQuery, Loss, NoiseKind, Question, VectorQuery
+from missdp.pricing.queries import GradientQuery, Loss, NoiseKind, Question, VectorQuery
 from missdp.types import Floats
 
 Method = Literal["gd", "sgd"]

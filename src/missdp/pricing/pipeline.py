@@ -26,7 +26,7 @@ from missdp.pricing.domain import Parameters, RowDomain, Rows, require
 from missdp.pricing.privacy_maps import Bound
 from missdp.pricing.private_estimator import PrivateEstimator, release
 from missdp.pricing.private_test import TestPlan, noise_of_test
-from missdp.pricing.questions import Question
+from missdp.pricing.queries import Question
 from missdp.pricing.steps import StableTransformer
 
 # The tail of the discrete distribution exceeds the continuous tail by less than this factor, on a

@@ -14,10 +14,10 @@ from missdp.errors import UnprovenError, replacing
 from missdp.pricing.chains import StandardisedFacts
 from missdp.pricing.domain import Parameters, RowDomain, Rows, as_rows, shape_of
 from missdp.pricing.private_test import TestPlan
-from missdp.pricing.questions import GradientQuery, Question
+from missdp.pricing.queries import GradientQuery, Question
 from missdp.pricing.standardised_rows import StandardisedRows, ledger_of, open_session
 from missdp.pricing.steps import NotFittedOnThisTable
-from missdp.session.sampling import NoiseSource
+from missdp.session.noise import NoiseSource
 from missdp.session.session import Session, check_pays
 from missdp.table import Table
 from missdp.threads import one_blas_thread

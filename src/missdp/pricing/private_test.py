@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from missdp.accounting import Event, Guarantee
-from missdp.pricing.questions import OncePerRun, SampledNoise, VectorNoise
-from missdp.session.sampling import NoiseSource
+from missdp.pricing.queries import OncePerRun, SampledNoise, VectorNoise
+from missdp.session.noise import NoiseSource
 
 
 @dataclass(frozen=True)

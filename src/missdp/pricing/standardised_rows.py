@@ -21,8 +21,8 @@ from missdp.pricing.chains import StandardisedFacts
 from missdp.pricing.domain import Rows, check_fillable, require
 from missdp.pricing.privacy_maps import Bound, Sensitivity
 from missdp.pricing.private_test import MarginAndAnswer, TestedNoise, TestPlan
-from missdp.pricing.questions import GradientQuery, Loss, Question, SampledNoise, VectorQuery
-from missdp.session.sampling import NoiseSource
+from missdp.pricing.queries import GradientQuery, Loss, Question, SampledNoise, VectorQuery
+from missdp.session.noise import NoiseSource
 from missdp.session.session import Release, Session
 from missdp.table import Table
 from missdp.types import Floats

@@ -26,8 +26,8 @@ from missdp.schema.layout import SurveyWeight as SurveyWeight
 from missdp.schema.layout import Unit as Unit
 from missdp.schema.numeric import AnyAttribute as AnyAttribute
 from missdp.schema.numeric import Numeric as Numeric
-from missdp.schema.open_levels import OpenCategorical as OpenCategorical
-from missdp.schema.open_levels import ReleasedCategorical as ReleasedCategorical
+from missdp.schema.open_categorical import OpenCategorical as OpenCategorical
+from missdp.schema.open_categorical import ReleasedCategorical as ReleasedCategorical
 from missdp.schema.rules import Always as Always
 from missdp.schema.rules import Determined as Determined
 from missdp.schema.rules import Never as Never

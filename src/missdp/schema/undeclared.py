@@ -14,7 +14,7 @@ from missdp.conditions import (
 from missdp.errors import SchemaError, one_of
 from missdp.schema.binning import BinSource
 from missdp.schema.numeric import Numeric
-from missdp.schema.open_levels import ReleasedCategorical
+from missdp.schema.open_categorical import ReleasedCategorical
 from missdp.schema.schema import Schema
 
 Undeclared = Literal["refuse", "accept"]

@@ -18,7 +18,7 @@ Two optional packages bring kinds of rows of their own, with their proofs: `miss
 """
 
 from missdp.exports import exported
-from missdp.inference.products import Products as Products
+from missdp.inference.product_sums import Products as Products
 from missdp.session.counted_queries import Marginal as Marginal
 from missdp.session.counted_queries import Tree as Tree
 from missdp.session.counted_rows import CountedFacts as CountedFacts
@@ -34,11 +34,11 @@ from missdp.session.measurement import Total as Total
 from missdp.session.mechanisms import CountNoise as CountNoise
 from missdp.session.mechanisms import Noise as Noise
 from missdp.session.mechanisms import Selection as Selection
+from missdp.session.noise import NoiseSource as NoiseSource
+from missdp.session.noise import SecureNoise as SecureNoise
+from missdp.session.noise import SeededNoise as SeededNoise
+from missdp.session.noise import SelectionMethod as SelectionMethod
 from missdp.session.products import RowProducts as RowProducts
-from missdp.session.sampling import NoiseSource as NoiseSource
-from missdp.session.sampling import SecureNoise as SecureNoise
-from missdp.session.sampling import SeededNoise as SeededNoise
-from missdp.session.sampling import SelectionMethod as SelectionMethod
 from missdp.session.scores import Expected as Expected
 from missdp.session.scores import Misfits as Misfits
 from missdp.session.session import Reservation as Reservation

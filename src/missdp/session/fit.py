@@ -37,7 +37,7 @@ from missdp.accounting import (
 )
 from missdp.accounting.exact import exact
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
-from missdp.session.sampling import NoiseSource
+from missdp.session.noise import NoiseSource
 from missdp.session.session import PrivateRows, Session
 from missdp.session.training import TrainingPlan
 

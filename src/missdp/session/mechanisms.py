@@ -21,7 +21,7 @@ from missdp.accounting import (
 )
 from missdp.calibration import gdp_noise
 from missdp.errors import DataError, UnprovenError, one_of, replacing
-from missdp.session.sampling import NoiseSource, SelectionMethod, check_scale
+from missdp.session.noise import NoiseSource, SelectionMethod, check_scale
 from missdp.types import Floats, Ints
 
 CountNoise = Literal["laplace", "gaussian"]

@@ -37,7 +37,7 @@ from pydantic import Field, PlainValidator
 
 from missdp.accounting import Cost
 from missdp.errors import ParameterError, replacing
-from missdp.inference.products import Products, products_of
+from missdp.inference.product_sums import Products, products_of
 from missdp.serialization import Record
 from missdp.session.counting import Clique
 from missdp.session.mechanisms import Noise

@@ -33,8 +33,8 @@ from missdp.accounting.measures import is_pure
 from missdp.errors import ParameterError, UnprovenError, number
 from missdp.files import noise_is_drawn
 from missdp.session.measurement import Measurement, Radius
+from missdp.session.noise import NoiseSource
 from missdp.session.redaction import redacted
-from missdp.session.sampling import NoiseSource
 from missdp.session.training import PaidSteps, SampledSum, TrainingPlan, TrainingRows
 
 

@@ -38,7 +38,7 @@ class UnitSums(CountQuery):
     The amount of a unit is the number of its rows that are counted, or their weight. It is at most
     the bound, ``max_rows`` or 1. So a unit moves either sum by at most the bound. The event states
     the sensitivity of one row, which moves both sums by one. A filter for units multiplies it by
-    the bound (`missdp.accounting.units`).
+    the bound (`missdp.accounting.unit_costs`).
     """
 
     label = "what units count, and its square"

@@ -27,7 +27,7 @@ import numpy as np
 
 from missdp.accounting import Composition, Event, Filter, SampledGaussianEvent
 from missdp.errors import BudgetExceededError, ParameterError, replacing, whole
-from missdp.session.sampling import NoiseSource
+from missdp.session.noise import NoiseSource
 from missdp.types import Floats, Ints
 
 SAMPLING_SLACK = 2.0**-24

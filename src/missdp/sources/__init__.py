@@ -19,8 +19,8 @@ from missdp.session.row_weights import weighing as weighing
 from missdp.session.strategies import STRATEGIES as STRATEGIES
 from missdp.session.strategies import Strategy as Strategy
 from missdp.session.strategies import strategy_named as strategy_named
-from missdp.sources.memory import MemorySource as MemorySource
-from missdp.sources.memory import readable as readable
+from missdp.sources.in_memory import MemorySource as MemorySource
+from missdp.sources.in_memory import readable as readable
 from missdp.sources.opening import counting_engine as counting_engine
 from missdp.sources.opening import is_source as is_source
 from missdp.sources.opening import open_source as open_source

@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 from missdp.errors import DataError
 from missdp.schema import Schema
 from missdp.session.counting import MarginalSource, Reads, counted_outside, offers
-from missdp.sources.memory import MemorySource
+from missdp.sources.in_memory import MemorySource
 from missdp.sources.streamed import DuckDBSource
 from missdp.table import Table
 from missdp.table.frames import engine_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from missdp.session.sampling import NoiseSource
+from missdp.session.noise import NoiseSource
 
 if TYPE_CHECKING:
     from missdp.session.session import Mechanism

@@ -12,8 +12,8 @@ from missdp.accounting import Cost, Filter, PureEvent
 from missdp.errors import BudgetExceededError, DataError, MissDPError, ParameterError, number
 from missdp.schema import Numeric, OpenCategorical, Schema
 from missdp.schema.expressions import parse_names
-from missdp.schema.open_levels import check_found
-from missdp.schema.questions import OF_ROWS, Question, parse_question
+from missdp.schema.open_categorical import check_found
+from missdp.schema.question_text import OF_ROWS, Question, parse_question
 from missdp.statistics.answers import answered, check_width
 from missdp.statistics.asking import BOUNDED, WRITTEN, Asking, Statistic, Uncertainty
 from missdp.statistics.estimates import Estimate, Histogram
@@ -361,7 +361,7 @@ def read_questions(
     Parameters
     ----------
     texts : sequence of str
-        The questions, as `missdp.schema.questions` reads them.
+        The questions, as `missdp.schema.question_text` reads them.
     schema : Schema
         Attributes that they may name.
     where : str, optional

@@ -31,8 +31,8 @@ from missdp.schema import Schema
 from missdp.schema.undeclared import domain_conditions
 from missdp.session.measurement import Measurement, Radius
 from missdp.session.mechanisms import Noise
+from missdp.session.noise import NoiseSource
 from missdp.session.redaction import no_warnings
-from missdp.session.sampling import NoiseSource
 from missdp.session.session import Release, Session
 from missdp.statistics.groups import OfEachGroup
 from missdp.statistics.imputation import NearestNeighbours
@@ -44,7 +44,7 @@ from missdp.statistics.imputed_rows import (
     with_one_kind_of_missing,
 )
 from missdp.statistics.row_queries import CustomQuery, RowCounts, RowQuery, RowSums
-from missdp.statistics.smooth import Bounded, SmoothNoise, calibrate_smooth_noise
+from missdp.statistics.smooth_sensitivity import Bounded, SmoothNoise, calibrate_smooth_noise
 from missdp.table import Table
 
 QUERIES = (RowCounts, RowSums, CustomQuery)

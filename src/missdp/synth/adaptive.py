@@ -24,6 +24,14 @@ from missdp.synth.family import Family, Learned, Request, budget_of_counts
 from missdp.synth.learn_pairs import PairRelease, fit_pairs, model_facts
 from missdp.synth.noisy_counts import MASKS_SHARE, least_squares_total
 from missdp.synth.parameters import is_declared
+from missdp.synth.shared_steps import (
+    counted,
+    one_way_parts,
+    open_rows,
+    release_masks,
+    release_one_way,
+    sample_rows,
+)
 from missdp.synth.split import (
     BINS,
     CHOICES,
@@ -32,14 +40,6 @@ from missdp.synth.split import (
     TABLES,
     BudgetPlan,
     Part,
-)
-from missdp.synth.steps import (
-    counted,
-    one_way_parts,
-    open_rows,
-    release_masks,
-    release_one_way,
-    sample_rows,
 )
 from missdp.synth.uncertain import resample_pairs
 from missdp.synth.workload import pairs_of

@@ -33,8 +33,7 @@ from missdp.synth.learn_pairs import (
 )
 from missdp.synth.noisy_counts import MASKS_SHARE
 from missdp.synth.parameters import check_share, is_declared, is_number
-from missdp.synth.split import MASKS, BudgetPlan, Part
-from missdp.synth.steps import (
+from missdp.synth.shared_steps import (
     counted,
     one_way_parts,
     open_rows,
@@ -42,6 +41,7 @@ from missdp.synth.steps import (
     release_one_way,
     sample_rows,
 )
+from missdp.synth.split import MASKS, BudgetPlan, Part
 from missdp.synth.uncertain import resample_pairs
 from missdp.synth.workload import MAX_CELLS, Workload, named_marginals
 from missdp.types import Clique

@@ -37,7 +37,7 @@ from missdp.files import write_atomically
 from missdp.progress import Progress, reported
 from missdp.schema import Numeric, Schema
 from missdp.schema.binning import Binning, BinSource
-from missdp.schema.open_levels import at_most
+from missdp.schema.open_categorical import at_most
 from missdp.serialization import WRONG
 from missdp.sources import Strategy
 from missdp.synth.family import Codes, Family, Finish, Request
@@ -504,7 +504,7 @@ class Synthesizer(Estimator):
             Draw that many tables, at least 2, each from a model of its own that differs from the
             fitted one by as much as noise, sampling and holes leave unknown. Combine estimates
             with :func:`~missdp.evaluate.combine_estimates`. One refit each; AllPairs, AIM and MST
-            only. What their intervals do not cover is in docs/synthetic-estimates.md.
+            only. What their intervals do not cover is in docs/multiple-tables.md.
         holes : {"nulls", "codes"}, default "nulls"
             What a cell without a value comes back as: null, or the first code that the schema
             declares for its kind of missing.

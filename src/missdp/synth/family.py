@@ -21,7 +21,7 @@ from missdp.accounting.exact import exact, float_down
 from missdp.progress import Progress
 from missdp.schema import Schema, SurveyWeight, Unit
 from missdp.schema.modelled import Modelled
-from missdp.schema.open_levels import open_attributes
+from missdp.schema.open_categorical import open_attributes
 from missdp.session import Reads, Session, Total
 from missdp.session.strategies import Strategy, strategy_named
 from missdp.synth.first_parts import first_parts

@@ -1,6 +1,6 @@
 """What every fit releases before its family learns: levels, how much units count, bins, kinds.
 
-* Levels of open attributes. The proof stands in `missdp.session.open_levels`: costs add up as
+* Levels of open attributes. The proof stands in `missdp.session.frequent_values`: costs add up as
   those of Gaussian releases, and failures are taken out of the delta of the fit before the rest of
   it is converted.
 * How many units that count alike would tell as much, where rows do not: Kish's effective size. A
@@ -45,7 +45,7 @@ from missdp.schema import Numeric, OpenCategorical, Schema, SurveyWeight, Unit
 from missdp.schema.binning import Binning, BinSource
 from missdp.serialization import Record
 from missdp.session import Kinds, Marginal, Noise, Session, Tree, UnitSums
-from missdp.session.open_levels import FrequentValues, OccurringValues
+from missdp.session.frequent_values import FrequentValues, OccurringValues
 from missdp.synth.search_grid import MOST_CODES, is_pending
 from missdp.synth.split import BINS, KINDS, BudgetPlan, Gate, Part
 from missdp.types import Ints

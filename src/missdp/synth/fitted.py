@@ -17,13 +17,13 @@ from pydantic.dataclasses import dataclass
 
 from missdp.accounting import FilterEvent, Guarantee, WeightsOfRows
 from missdp.accounting.events import ROW
-from missdp.accounting.units import counted_as_one
+from missdp.accounting.unit_costs import counted_as_one
 from missdp.errors import DataError, replacing
 from missdp.inference.model import Draws
 from missdp.schema import Binning, OpenCategorical, Schema, Unit
 from missdp.schema.binning import BinSource
 from missdp.schema.modelled import Modelled
-from missdp.schema.open_levels import with_levels
+from missdp.schema.open_categorical import with_levels
 from missdp.serialization import Record, read_json
 from missdp.session.strategies import STRATEGIES
 from missdp.synth.first_parts import EffectiveSize

@@ -29,21 +29,21 @@ from missdp.errors import ParameterError, SchemaError, UnprovenError
 from missdp.progress import Progress
 from missdp.schema import Numeric, Schema
 from missdp.schema.layout import STEPS
-from missdp.schema.open_levels import at_most, open_attributes, with_levels
+from missdp.schema.open_categorical import at_most, open_attributes, with_levels
 from missdp.schema.schema import check_schema
 from missdp.schema.undeclared import domain_conditions
 from missdp.session import CountedRows, Recoded, Session, Total
 from missdp.session.counting import offers
 from missdp.session.fit import FitPlan, OpenSession
 from missdp.session.fit import fit as fit_in_order
-from missdp.session.open_levels import OpenRows
+from missdp.session.frequent_values import OpenRows
 from missdp.sources import (
     counting_engine,
     is_source,
     open_source,
     readable,
 )
-from missdp.sources.memory import recodable
+from missdp.sources.in_memory import recodable
 from missdp.synth.coordinates import finely
 from missdp.synth.family import Learned, Request
 from missdp.synth.first_parts import (

@@ -26,14 +26,14 @@ from missdp.inference.completion import (
     moved,
     rows_enough,
 )
+from missdp.inference.conditional_models import Pair
 from missdp.inference.counts import falling_ends, project_to_simplex
-from missdp.inference.fit_heads import fit_heads
-from missdp.inference.heads import Pair
+from missdp.inference.fit_conditional_models import fit_heads
 from missdp.inference.marginals import NoisyMarginals, combined_margin
 from missdp.inference.missing_rates import both_missing
 from missdp.inference.model import Levels, Zeros, level_kinds, merge_zeros
 from missdp.inference.models import PairModel, targets
-from missdp.inference.products import (
+from missdp.inference.product_sums import (
     NumberMoments,
     Numbers,
     RowVectors,
@@ -44,7 +44,7 @@ from missdp.inference.products import (
     complete_numbers,
     independent_rows,
 )
-from missdp.inference.smooth import Smoothing
+from missdp.inference.smoothing import Smoothing
 from missdp.schema import AnyAttribute, Numeric, Ordinal
 from missdp.schema.modelled import Modelled
 from missdp.serialization import Record

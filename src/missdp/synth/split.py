@@ -39,10 +39,10 @@ from missdp.accounting.exact import exact, float_down, float_up
 from missdp.accounting.measures import Currency
 from missdp.calibration import selection_epsilon
 from missdp.errors import BudgetExceededError, ParameterError, check_nonnegative, replacing
-from missdp.gates import ChosenGates, DataChosenGates, FixedGates, Structure
+from missdp.required_attributes import ChosenGates, DataChosenGates, FixedGates, Structure
 from missdp.serialization import Record
 from missdp.session import Noise
-from missdp.session.sampling import check_scale
+from missdp.session.noise import check_scale
 from missdp.validation import NonNegative
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ import numpy as np
 
 from missdp.errors import ParameterError
 from missdp.inference.completion import ModelFacts, PairTables, complete_by
-from missdp.inference.fit_heads import fit_heads
-from missdp.inference.heads import Pair
+from missdp.inference.conditional_models import Pair
+from missdp.inference.fit_conditional_models import fit_heads
 from missdp.inference.models import PairModel, targets
-from missdp.inference.smooth import Smoothing
+from missdp.inference.smoothing import Smoothing
 from missdp.session.strategies import strategy_named
 from missdp.synth.fitted import Fitted
 from missdp.synth.learn_pairs import PairRelease, model_facts, numbers_of

@@ -19,7 +19,7 @@ from missdp.schema.attributes import KIND_MARKS, KINDS, MISSING, OUTSIDE, LevelR
 from missdp.schema.dates import Date, code_text
 from missdp.schema.layout import PLAIN
 from missdp.schema.numeric import code_dtype
-from missdp.schema.open_levels import check_found, composed, level_text
+from missdp.schema.open_categorical import check_found, composed, level_text
 from missdp.table.cells import (
     Cell,
     Status,

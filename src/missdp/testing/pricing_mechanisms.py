@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Event, RDPEvent
 from missdp.pricing.private_test import MarginAndAnswer, TestedNoise, noise_of_test
-from missdp.pricing.questions import SampledNoise, VectorNoise
+from missdp.pricing.queries import SampledNoise, VectorNoise
 from missdp.session.mechanisms import Noise
 from missdp.testing.recording import snapshot
 from missdp.testing.undercharges import distance, log_ratio, too_far, undercharges

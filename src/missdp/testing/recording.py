@@ -22,11 +22,11 @@ import numpy as np
 
 from missdp.accounting import Event
 from missdp.errors import MissDPError, ParameterError
-from missdp.session.sampling import NoiseSource, SeededNoise
+from missdp.session.noise import NoiseSource, SeededNoise
 from missdp.session.session import Mechanism, Session
 from missdp.session.training import RowGradients, SampledSum
 from missdp.statistics.groups import OfEachGroup
-from missdp.statistics.smooth import Bounded
+from missdp.statistics.smooth_sensitivity import Bounded
 from missdp.synth import Synthesizer
 from missdp.table import Table
 from missdp.testing.findings import Broken, Guarded, Subject, same

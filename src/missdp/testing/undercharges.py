@@ -25,11 +25,11 @@ from missdp.accounting import (
     ZCDPEvent,
 )
 from missdp.errors import UnprovenError
+from missdp.session.frequent_values import FrequentValues
 from missdp.session.mechanisms import Noise, Selection
-from missdp.session.open_levels import FrequentValues
 from missdp.session.training import SampledSum
 from missdp.statistics.groups import OfEachGroup
-from missdp.statistics.smooth import Bounded, SmoothNoise
+from missdp.statistics.smooth_sensitivity import Bounded, SmoothNoise
 from missdp.testing.findings import Broken
 from missdp.testing.recording import GradientsOfEachRow
 from missdp.types import Floats, Ints

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from missdp.errors import ParameterError
-from missdp.inference.heads import Pair
+from missdp.inference.conditional_models import Pair
 from missdp.inference.marginals import NoisyMarginals
 from missdp.session import Marginal, Merged, Noise, Session, Total
 from missdp.synth.family import Codes, Request

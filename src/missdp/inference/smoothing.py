@@ -41,8 +41,8 @@ from functools import cache
 
 import numpy as np
 
-from missdp.inference.heads import Pair
-from missdp.inference.products import Numbers
+from missdp.inference.conditional_models import Pair
+from missdp.inference.product_sums import Numbers
 from missdp.inference.raking import centred_share, scaled_to
 from missdp.inference.shrinkage import Mixture, NoisyTable, Shrinkage
 from missdp.types import Flags, Floats

@@ -47,7 +47,7 @@ from missdp.accounting.events import Adjacency
 from missdp.accounting.exact import exact
 from missdp.errors import ParameterError, number
 from missdp.schema import OpenCategorical
-from missdp.session.sampling import NoiseSource, check_scale
+from missdp.session.noise import NoiseSource, check_scale
 from missdp.session.session import Release
 from missdp.table.encode import Encoder
 from missdp.table.frames import engine_of

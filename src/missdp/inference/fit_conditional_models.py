@@ -1,7 +1,7 @@
 """Fits of models that draw one attribute after the other to noisy tables of all pairs.
 
-Each head of `missdp.inference.heads` is fitted to moments, not to rows: with contexts ``x_i`` drawn
-from the heads before it, it minimises the strictly convex
+Each head of `missdp.inference.conditional_models` is fitted to moments, not to rows: with contexts
+``x_i`` drawn from the heads before it, it minimises the strictly convex
 
     (1/N) Σ_i log Σ_j exp(b_j + Σ_c W_ac[j, x_ic]) − ⟨T, (b, W)⟩ + ½ Σ λ W²,
 
@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.heads import Features, Heads, Pair, barrier, blocks, reachable
+from missdp.inference.conditional_models import Features, Heads, Pair, barrier, blocks, reachable
 from missdp.inference.model import cell_index
 from missdp.types import Clique, Flags, Floats, Ints
 

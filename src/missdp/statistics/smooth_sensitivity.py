@@ -72,7 +72,7 @@ from typing import TypeAlias
 import numpy as np
 
 from missdp.errors import ParameterError, UnprovenError, whole
-from missdp.session.sampling import NoiseSource, SeededNoise, Words, os_words, seeded_words
+from missdp.session.noise import NoiseSource, SeededNoise, Words, os_words, seeded_words
 from missdp.types import Floats
 
 # Subtracted from beta and epsilon, relatively: S is rounded upwards, and so is floating point.

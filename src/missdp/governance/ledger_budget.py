@@ -19,7 +19,7 @@ from missdp.accounting import (
 from missdp.accounting.budget import Entries, Events, as_events
 from missdp.accounting.events import ROW, unit_of
 from missdp.accounting.exact import exact, float_down, float_up
-from missdp.accounting.units import UnitEvent
+from missdp.accounting.unit_costs import UnitEvent
 from missdp.conditions import all_conditions
 from missdp.errors import UnprovenError
 from missdp.governance.chain import Row, path_of

@@ -9,7 +9,7 @@ so that it can hold every pair, and rows are drawn ancestrally. Rows are drawn s
 law of each row is the right one, and counts differ from their expectation by about one. What a
 head's law makes of a margin is calibrated to that margin while it is drawn.
 
-`missdp.inference.fit_heads` fits them to noisy tables.
+`missdp.inference.fit_conditional_models` fits them to noisy tables.
 """
 
 from __future__ import annotations

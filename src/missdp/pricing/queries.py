@@ -28,7 +28,7 @@ from missdp.pricing.domain import (
 )
 from missdp.pricing.privacy_maps import PrivacyMap, Sensitivity
 from missdp.session.mechanisms import Noise
-from missdp.session.sampling import NoiseSource, SeededNoise
+from missdp.session.noise import NoiseSource, SeededNoise
 from missdp.types import Floats
 
 NoiseKind = Literal["gaussian", "laplace"]

@@ -39,7 +39,7 @@ import numpy as np
 import pydantic.dataclasses
 from numpy.typing import NDArray
 
-from missdp.inference.heads import Pair
+from missdp.inference.conditional_models import Pair
 from missdp.inference.missingness import MissingnessModel
 from missdp.serialization import Record
 from missdp.types import Floats, Ints
