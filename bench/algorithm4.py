@@ -57,32 +57,32 @@ class PaperApproximation:
         )
 
 
-def pruned_partition(gates, weights, *, observed, cost):
+def pruned_partition(required_sets, weights, *, observed, cost):
     """Best partition in which every mechanism with a gate is in a group with one (Lemma 5.10).
 
     The lemma is false: with gates {a}, and 99 times {a, b}, all observed with probability 1/2,
     leaving the first alone costs (1 + 99/4)/100, the best pruned partition 1/2.
     """
-    sets = [frozenset(gate or ()) for gate in gates]
+    sets = [frozenset(required or ()) for required in required_sets]
     blocks, complete = group_gates(sets)
     odds = [gate_probability(block, observed) for block in blocks]
     program = PartitionProgram(sets, weights, blocks, odds, cost)
-    program.bare[:] = [not gate for gate in sets]
+    program.bare[:] = [not required for required in sets]
     found = program.solve(tolerance=1e-6, seconds=20.0)
     if not (complete and found.optimal):
         raise SystemExit("the partition search did not end in time")
     return found
 
 
-def paper_approximation(gates, epsilons, *, observed):
+def paper_approximation(required_sets, epsilons, *, observed):
     """Algorithm 4 at its own cost, and at the sound one."""
     linear, sound = (
-        pruned_partition(gates, epsilons, observed=observed, cost=cost)
+        pruned_partition(required_sets, epsilons, observed=observed, cost=cost)
         for cost in (LinearCost(), PureCost())
     )
     return PaperApproximation(linear=linear, sound=sound)
 
 
-def sound_partition(gates, epsilons, *, observed):
+def sound_partition(required_sets, epsilons, *, observed):
     """Best partition at the sound cost, without pruning: a valid ε̄ for pure mechanisms."""
-    return best_partition(gates, epsilons, observed=observed, cost=PureCost())
+    return best_partition(required_sets, epsilons, observed=observed, cost=PureCost())

@@ -33,9 +33,9 @@ from missdp.accounting import (
 )
 from missdp.errors import MissDPError
 from missdp.ground_truth import (
-    ChosenGates,
-    DataChosenGates,
-    FixedGates,
+    ChosenRequirements,
+    DataChosenRequirements,
+    FixedRequirements,
     ground_truth_guarantee,
     joint,
     planned_ground_truth,
@@ -96,30 +96,30 @@ def planned():
                 yield name, lambda m=model, s=of, a=assumption: planned_ground_truth(m, s, a)
 
 
-def gaussian(gate, sigma=4.0, **more):
-    return GaussianEvent(sensitivity=1, sigma=sigma, gate=gate, **more)
+def gaussian(required, sigma=4.0, **more):
+    return GaussianEvent(sensitivity=1, sigma=sigma, required=required, **more)
 
 
-def cap(mu, gate=None, label=""):
+def cap(mu, required=None, label=""):
     capacity = GaussianEvent(sensitivity=mu, sigma=1.0, discrete=False)
-    return FilterEvent(capacity=capacity, gate=gate, label=label)
+    return FilterEvent(capacity=capacity, required=required, label=label)
 
 
 PAIRS = [*itertools.combinations("abcdef", 2)]
 EVENTS = {
-    "pure, overlapping": [PureEvent(epsilon=0.25, gate=g) for g in ({"a"}, {"b"}, {"c", "b"})],
-    "pure, disjoint": [PureEvent(epsilon=0.3, gate={n}) for n in "abcd"],
-    "pure, pairs": [PureEvent(epsilon=1 / 15, gate=set(p)) for p in PAIRS],
-    "pure, a chain": [PureEvent(epsilon=0.02, gate={f"v{i}", f"v{i + 1}"}) for i in range(40)],
+    "pure, overlapping": [PureEvent(epsilon=0.25, required=g) for g in ({"a"}, {"b"}, {"c", "b"})],
+    "pure, disjoint": [PureEvent(epsilon=0.3, required={n}) for n in "abcd"],
+    "pure, pairs": [PureEvent(epsilon=1 / 15, required=set(p)) for p in PAIRS],
+    "pure, a chain": [PureEvent(epsilon=0.02, required={f"v{i}", f"v{i + 1}"}) for i in range(40)],
     "pure beside selection": [
         SelectionEvent(epsilon=0.5),
-        LaplaceEvent(sensitivity=1, scale=4.0, gate={"a", "b"}),
-        LaplaceEvent(sensitivity=1, scale=4.0, gate={"b", "c"}),
+        LaplaceEvent(sensitivity=1, scale=4.0, required={"a", "b"}),
+        LaplaceEvent(sensitivity=1, scale=4.0, required={"b", "c"}),
     ],
-    "pure beside gaussian": [PureEvent(epsilon=1.0, gate={"c"}), ZCDPEvent(rho=0.05)],
-    "approximate": [ApproximateEvent(epsilon=1.0, delta=1e-7, gate={"a"})],
+    "pure beside gaussian": [PureEvent(epsilon=1.0, required={"c"}), ZCDPEvent(rho=0.05)],
+    "approximate": [ApproximateEvent(epsilon=1.0, delta=1e-7, required={"a"})],
     "laplace, continuous": [
-        LaplaceEvent(sensitivity=1, scale=4.0, gate={n}, discrete=False) for n in "abc"
+        LaplaceEvent(sensitivity=1, scale=4.0, required={n}, discrete=False) for n in "abc"
     ],
     "gaussian, one gate": [gaussian({"a", "b"})],
     "gaussian, disjoint": [gaussian({n}) for n in "abcd"],
@@ -129,21 +129,21 @@ EVENTS = {
     "gaussian, a chain": [gaussian(set(p)) for p in itertools.pairwise("abcdef")],
     "gaussian, all pairs": [gaussian(set(p), 8.0) for p in PAIRS],
     "gaussian beside every row": [gaussian({"a"}), gaussian({"b", "c"}), gaussian(None)],
-    "gaussian and pure": [gaussian({"a"}), PureEvent(epsilon=0.3, gate={"c"})],
-    "dp-sgd": [SampledGaussianEvent(rate=0.05, noise_multiplier=1.0, steps=100, gate={"a"})],
+    "gaussian and pure": [gaussian({"a"}), PureEvent(epsilon=0.3, required={"c"})],
+    "dp-sgd": [SampledGaussianEvent(rate=0.05, noise_multiplier=1.0, steps=100, required={"a"})],
     "dp-sgd, two": [
-        SampledGaussianEvent(rate=0.05, noise_multiplier=1.0, steps=100, gate={n}) for n in "ab"
+        SampledGaussianEvent(rate=0.05, noise_multiplier=1.0, steps=100, required={n}) for n in "ab"
     ],
-    "zcdp": [ZCDPEvent(rho=0.1, gate={"a"})],
-    "zcdp, two gates": [ZCDPEvent(rho=0.1, gate={"a"}), ZCDPEvent(rho=0.1, gate={"b"})],
-    "renyi": [RDPEvent(orders=[2, 8, 32], epsilons=[0.1, 0.4, 1.6], gate={n}) for n in "ab"],
+    "zcdp": [ZCDPEvent(rho=0.1, required={"a"})],
+    "zcdp, two gates": [ZCDPEvent(rho=0.1, required={"a"}), ZCDPEvent(rho=0.1, required={"b"})],
+    "renyi": [RDPEvent(orders=[2, 8, 32], epsilons=[0.1, 0.4, 1.6], required={n}) for n in "ab"],
     "caps": [cap(0.1, {"a"}), cap(0.1, {"b"}), cap(0.15)],
 }
 STRUCTURES = {
-    "fixed": FixedGates(),
-    "chosen": DataChosenGates(attributes=[*"abcdef"], smallest=1),
-    "chosen, shared": DataChosenGates(attributes=[*"abcdef"], always=["f"]),
-    "targets": DataChosenGates(attributes=[*"abcdef"], smallest=1, distinct_targets=True),
+    "fixed": FixedRequirements(),
+    "chosen": DataChosenRequirements(attributes=[*"abcdef"], smallest=1),
+    "chosen, shared": DataChosenRequirements(attributes=[*"abcdef"], always=["f"]),
+    "targets": DataChosenRequirements(attributes=[*"abcdef"], smallest=1, distinct_targets=True),
 }
 
 
@@ -163,10 +163,10 @@ def events():
                     e, a, structure=s, delta=d
                 ),
             )
-    caps = [cap(0.05, label=ChosenGates.selections), *(cap(0.05, {n}) for n in "abcdef")]
-    caps.append(cap(0.2, {"a", "b"}, ChosenGates.chosen))
+    caps = [cap(0.05, label=ChosenRequirements.selections), *(cap(0.05, {n}) for n in "abcdef")]
+    caps.append(cap(0.2, {"a", "b"}, ChosenRequirements.chosen))
     for share, (told, assumption) in itertools.product((1.0, 0.2), known.items()):
-        structure = ChosenGates(among=PAIRS, largest_share=share)
+        structure = ChosenRequirements(among=PAIRS, largest_share=share)
         yield (
             f"events chosen marginals; share {share}; {told}",
             lambda a=assumption, s=structure: ground_truth_guarantee(
@@ -190,7 +190,7 @@ def together():
                 return joint(
                     [
                         ground_truth_guarantee(
-                            EVENTS[k], a, structure=FixedGates(), delta=delta.get(k, 1e-6)
+                            EVENTS[k], a, structure=FixedRequirements(), delta=delta.get(k, 1e-6)
                         )
                         for k in (one, two)
                     ],

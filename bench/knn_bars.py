@@ -175,7 +175,7 @@ def noiseless(rows, imputation, question):
     """Return the answer without noise."""
     with Exact(0):
         asked = ImputedStatistics(rows, imputation, budget=Filter(1e9))
-        found = asked.answer(question, Cost(currency="pure", amount=1.0))
+        found = asked.answer(question, Cost(privacy_measure="pure", amount=1.0))
     return np.atleast_1d(getattr(found, "values", getattr(found, "value", None)))
 
 
@@ -185,7 +185,7 @@ def one_setting(rows, imputation, question, kind, epsilon, runs):
     asked = ImputedStatistics(rows, imputation, budget=Filter(1e9))
     profile = asked._session._rows.rows.ways(asked._change).profile
     known = profile, len(rows), rows.schema[imputation.impute[0]]
-    cost = Cost(currency="pure", amount=epsilon)
+    cost = Cost(privacy_measure="pure", amount=epsilon)
     best, halves, held, errors = oracle(*known, kind, epsilon), [], 0, []
     for _ in range(runs):
         answer = asked.answer(question, cost)

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from missdp.ground_truth import gate_probability
-from missdp.required_attributes import Gate, as_gate
+from missdp.required_attributes import RequiredAttributes, as_required_attributes
 
 if TYPE_CHECKING:
     from scipy.optimize import LinearConstraint, OptimizeResult
@@ -77,7 +77,7 @@ class Partition:
 
 
 def best_partition(
-    gates: Sequence[Gate],
+    required_sets: Sequence[RequiredAttributes],
     weights: Sequence[float],
     *,
     observed: Mapping[str, float],
@@ -90,8 +90,8 @@ def best_partition(
 
     Parameters
     ----------
-    gates : sequence of (collection of str, or None)
-        Gate of each mechanism.
+    required_sets : sequence of (collection of str, or None)
+        RequiredAttributes of each mechanism.
     weights : sequence of float
         Weight of each mechanism, >= 0: its epsilon, say.
     observed : mapping of str to float
@@ -113,8 +113,8 @@ def best_partition(
     Partition
     """
     costs, rates = list(weights), dict(observed)
-    sets = [as_gate(gate) for gate in gates]
-    live = {frozenset(name for name in gate if rates.get(name, 1.0) < 1.0) for gate in sets}
+    sets = [as_required_attributes(required) for required in required_sets]
+    live = {frozenset(name for name in required if rates.get(name, 1.0) < 1.0) for required in sets}
     blocks, complete = group_gates(live, block_limit)
     doors = [gate_probability(block, rates) for block in blocks]
     found = PartitionProgram(sets, costs, blocks, doors, cost).solve(
@@ -124,7 +124,7 @@ def best_partition(
 
 
 def group_gates(
-    gates: Iterable[frozenset[str]], limit: int = BLOCK_LIMIT
+    required_sets: Iterable[frozenset[str]], limit: int = BLOCK_LIMIT
 ) -> tuple[list[frozenset[str]], bool]:
     """Return the sets that a group's gate may be, and whether none is left out.
 
@@ -137,19 +137,19 @@ def group_gates(
     >>> ["".join(sorted(block)) for block in blocks], complete
     (['a', 'b', 'c', 'ab', 'bc', 'de'], True)
     """
-    live = set(gates)
-    uses = Counter(name for gate in live for name in gate)
-    alone = {gate for gate in live if all(uses[name] == 1 for name in gate)}
+    live = set(required_sets)
+    uses = Counter(name for required in live for name in required)
+    alone = {required for required in live if all(uses[name] == 1 for name in required)}
     tangled = sorted(live - alone, key=sorted)
-    count = len(alone) + sum(2 ** len(gate) for gate in tangled)
+    count = len(alone) + sum(2 ** len(required) for required in tangled)
     found = set(alone)
     if count <= limit:
-        for gate in tangled:
-            sizes = (itertools.combinations(gate, size) for size in range(1, len(gate) + 1))
+        for required in tangled:
+            sizes = (itertools.combinations(required, size) for size in range(1, len(required) + 1))
             found.update(map(frozenset, itertools.chain.from_iterable(sizes)))
     else:
         found.update(tangled)
-        found.update(frozenset({name}) for gate in tangled for name in gate)
+        found.update(frozenset({name}) for required in tangled for name in required)
         for one, other in itertools.combinations(tangled, 2):
             if len(found) > limit:
                 break
@@ -212,7 +212,10 @@ class PartitionProgram:
         self.sets, self.weights, self.blocks = sets, weights, blocks
         self.probabilities, self.cost = list(probabilities), cost
         self.pairs = [
-            (j, i) for j, gate in enumerate(sets) for i, block in enumerate(blocks) if block <= gate
+            (j, i)
+            for j, required in enumerate(sets)
+            for i, block in enumerate(blocks)
+            if block <= required
         ]
         self.x0 = len(blocks)
         self.t0 = self.x0 + len(self.pairs)

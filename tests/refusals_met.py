@@ -69,7 +69,7 @@ def asks_a_query_of_filled_rows():
     filled = KNNImputation(impute="age", match_on="sex").change(SCHEMA)
     session = open_table(reads(), budget=Filter(1.0)).on(filled)
     query = CustomQuery(function=oldest, reads={"age"}, sensitivity=99)
-    return session.measure(query, Cost(currency="pure", amount=1.0))
+    return session.measure(query, Cost(privacy_measure="pure", amount=1.0))
 
 
 def model_of_another_release():

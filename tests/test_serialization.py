@@ -19,7 +19,7 @@ from missdp import accounting, schema
 from missdp.baselines.network import Family, Network
 from missdp.baselines.networks import Layers, NetworkModel
 from missdp.baselines.privbayes import BayesianModel
-from missdp.conditions import Condition, CutsFromRelease
+from missdp.conditions import BinsFromRelease, Condition
 from missdp.datasets import yrbss
 from missdp.errors import DataError, MissDPError, ParameterError
 from missdp.estimate import Estimates, SensitivityAnalysis
@@ -29,8 +29,13 @@ from missdp.evaluate.distances import MarginalDistance, MissingFidelity, Missing
 from missdp.evaluate.fidelity import Fidelity
 from missdp.evaluate.violations import RuleViolations
 from missdp.governance.plan import Plan, Planned
-from missdp.ground_truth import AmplifiedEvent, ChosenGates, DataChosenGates, FixedGates
-from missdp.inference.conditional_models import Heads
+from missdp.ground_truth import (
+    AmplifiedEvent,
+    ChosenRequirements,
+    DataChosenRequirements,
+    FixedRequirements,
+)
+from missdp.inference.conditional_models import ConditionalModels
 from missdp.inference.conditionals import Conditionals, Factors
 from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.missingness import MissingnessModel
@@ -61,7 +66,7 @@ def test_no_other_number_of_the_format_switches_the_checksum_off():
                 refused(MissDPError, None, type(record).from_json, json.dumps(one))
 
 
-EVENT = accounting.LaplaceEvent(sensitivity=1, scale=2.0, label="a count", gate={"age"})
+EVENT = accounting.LaplaceEvent(sensitivity=1, scale=2.0, label="a count", required={"age"})
 PURE, HALF = accounting.PureEvent(epsilon=1.0), accounting.BoundedObservation(0.5)
 GUARANTEE = missdp.Guarantee.from_events([EVENT], delta=0.0).with_conditions(
     accounting.ExplicitSeed()
@@ -112,7 +117,7 @@ RULED = missdp.Schema(
         schema.Never("work = 'no' and free > 59"),
     ),
 )
-HEADS = Heads(
+HEADS = ConditionalModels(
     (1, 0), (TABLE[0], TABLE[1]), (TABLE[0], TABLE[1]), {(0, 1): TABLE}, {(0, 1): TABLE > 1}
 )
 CRUDE = NoisyMarginals((LEVELS,), (TABLE[0],), 0.5, 9.0, (False,))
@@ -147,10 +152,10 @@ SINGLE = [
     accounting.FilterEvent(capacity=PURE, log=[accounting.PureEvent(epsilon=0.5)]),
     accounting.UnitEvent(unit="person", rows=3, counts_as="one", capacity=PURE),
     EffectiveSize(total=9.0, square=4.0, std=1.5, bound=3.0, weight=VISITS.weight),
-    AmplifiedEvent(events=[EVENT], assumption=HALF, structure=FixedGates()),
-    FixedGates(),
-    DataChosenGates(attributes=("a", "b"), smallest=1),
-    ChosenGates(among=(("a", "b"), ("b",)), largest_share=0.5),
+    AmplifiedEvent(events=[EVENT], assumption=HALF, structure=FixedRequirements()),
+    FixedRequirements(),
+    DataChosenRequirements(attributes=("a", "b"), smallest=1),
+    ChosenRequirements(among=(("a", "b"), ("b",)), largest_share=0.5),
     GUARANTEE,
     missdp.Guarantee(1.0, 1e-6, "replace-one"),
     SCHEMA,
@@ -207,8 +212,8 @@ SINGLE = [
     ),
     BayesianModel(Network((Family("b", ()),), {"b": TABLE[0]}), None),
     BudgetLimits(
-        currency="gdp", amount=0.5, events=(accounting.FilterEvent(capacity=PURE),),
-        structure=FixedGates(),
+        privacy_measure="gdp", amount=0.5, events=(accounting.FilterEvent(capacity=PURE),),
+        structure=FixedRequirements(),
     ),
     Estimate(name="mean", value=1.5, interval=(1, 2.0), confidence=0.95, guarantee=GUARANTEE),
     Histogram(
@@ -573,5 +578,5 @@ def test_a_record_with_an_init_of_its_own_is_refused(decorate):
 
 def test_a_document_is_read_by_any_class_above_its_own():
     """One that has a field of the name that a file has for its release."""
-    found = CutsFromRelease(("age",), "release 1")
+    found = BinsFromRelease(("age",), "release 1")
     assert Condition.from_json(found.to_json()) == found

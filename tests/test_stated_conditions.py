@@ -7,7 +7,7 @@ import pytest
 
 from missdp import AllPairs, Categorical, Filter, Numeric, OpenCategorical, Schema, Table
 from missdp.cli.main import main
-from missdp.conditions import CutsFromRelease, LevelsFromRelease, RefusalsNotPrivate
+from missdp.conditions import BinsFromRelease, LevelsFromRelease, RefusalsNotPrivate
 from missdp.errors import DataError
 from missdp.schema import Unit
 from missdp.schema.binning import BinSource
@@ -49,7 +49,7 @@ def test_statistics_state_bins_and_levels_of_other_releases():
     answer = ImputedStatistics(Table.read(rows, facts), None, budget=Filter(1.0)).histogram(
         "ward", epsilon=1.0
     )
-    assert {CutsFromRelease, LevelsFromRelease} <= kinds(answer.guarantee)
+    assert {BinsFromRelease, LevelsFromRelease} <= kinds(answer.guarantee)
     # Bins that are said to be declared are other bins, even with the same edges.
     bins = {name: found.cells for name, found in model.bins_.items()}
     assert all(found.source is BinSource.DECLARED for found in bins.values())

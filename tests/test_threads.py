@@ -93,7 +93,7 @@ ROWS = np.random.default_rng(0).uniform(-1, 1, (40, 2))
 HEAVY = {
     "fit": (adaptive, "_fit", lambda _: MST(epsilon=2.0, delta=1e-6, random_state=0).fit(TABLE)),
     "sample": (PairModel, "sample", lambda model: model.sample(50)),
-    "multiple": (uncertain, "fit_heads", lambda model: model.sample(20, multiple=2)),
+    "multiple": (uncertain, "fit_conditional_models", lambda model: model.sample(20, multiple=2)),
     "laws of imputing": (model_imputer, "fit_conditionals", lambda m: DPImputer(model=m).fit()),
     "estimate": (intervals, "estimates_of", lambda model: model.estimate("mean(weight)")),
     "released": (released, "Released", lambda model: model.regress("weight ~ height")),

@@ -24,14 +24,14 @@ def main():
     rates = np.linspace(0.0, 0.9, 37)
     rows = {"complete rows": [set("abcd")] * 4, "four overlapping marginals": GATES}
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
-    for axis, (title, gates) in zip(axes, rows.items(), strict=True):
+    for axis, (title, required_sets) in zip(axes, rows.items(), strict=True):
         linear, sound, exact = [], [], []
         for rate in rates:
             observed = dict.fromkeys("abcd", 1 - rate)
-            figures = paper_approximation(gates, [0.25] * 4, observed=observed)
+            figures = paper_approximation(required_sets, [0.25] * 4, observed=observed)
             linear.append(figures.linear_epsilon)
             sound.append(figures.sound.cost)
-            exact.append(mask_mixture(gates, [0.25] * 4, observed=observed).epsilon)
+            exact.append(mask_mixture(required_sets, [0.25] * 4, observed=observed).epsilon)
         axis.plot(rates, linear, "--", color="#b2182b", label="linear approximation (no bound)")
         axis.plot(rates, sound, color="#4393c3", label="best partition, sound")
         axis.plot(rates, exact, color="#053061", linewidth=2, label="mask mixture, exact")

@@ -28,11 +28,11 @@ EXAMPLES = {
 def figures():
     """Return the linear, sound and exact figure of every example."""
     found = {}
-    for name, (gates, _) in EXAMPLES.items():
-        even = [1 / len(gates)] * len(gates)
-        paper = paper_approximation(gates, even, observed=OBSERVED)
-        sound = sound_partition(gates, even, observed=OBSERVED).cost
-        exact = mask_mixture(gates, even, observed=OBSERVED).epsilon
+    for name, (required_sets, _) in EXAMPLES.items():
+        even = [1 / len(required_sets)] * len(required_sets)
+        paper = paper_approximation(required_sets, even, observed=OBSERVED)
+        sound = sound_partition(required_sets, even, observed=OBSERVED).cost
+        exact = mask_mixture(required_sets, even, observed=OBSERVED).epsilon
         found[name] = (paper.linear_epsilon, sound, exact)
     return found
 

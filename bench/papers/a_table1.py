@@ -49,7 +49,7 @@ def marginals(name, rate):
     return [frozenset(line.split()) for line in path.read_text().splitlines() if line.strip()]
 
 
-def as_text(name, gates, rate):
+def as_text(name, required_sets, rate):
     """Return the figure of a search that looks for names inside other names.
 
     A block of several attributes, written without commas, is never found in a marginal, written
@@ -58,35 +58,39 @@ def as_text(name, gates, rate):
     """
     names = list(json.loads((SHARED / name / "domain.json").read_text()))
     blocks = {a: (1 - rate) ** sum(other in a for other in names) for a in names}
-    texts = [",".join(names[int(place)] for place in gate) for gate in gates]
-    return sum(min(cost for a, cost in blocks.items() if a in text) for text in texts) / len(gates)
+    texts = [",".join(names[int(place)] for place in required) for required in required_sets]
+    return sum(min(cost for a, cost in blocks.items() if a in text) for text in texts) / len(
+        required_sets
+    )
 
 
 @cache
 def figures(name, rate):
     """Return the figures of a cell of the table, in the order of its head."""
-    gates = marginals(name, rate)
-    observed = {attribute: 1 - rate for gate in gates for attribute in gate}
-    epsilons = [1 / len(gates)] * len(gates)
-    paper = paper_approximation(gates, epsilons, observed=observed)
+    required_sets = marginals(name, rate)
+    observed = {attribute: 1 - rate for required in required_sets for attribute in required}
+    epsilons = [1 / len(required_sets)] * len(required_sets)
+    paper = paper_approximation(required_sets, epsilons, observed=observed)
     every = (1 - rate) ** len(observed)
     return (
-        as_text(name, gates, rate),
+        as_text(name, required_sets, rate),
         paper.linear_epsilon,
         paper.sound.cost,
-        sound_partition(gates, epsilons, observed=observed).cost,
-        mask_mixture(gates, epsilons, observed=observed).epsilon,
+        sound_partition(required_sets, epsilons, observed=observed).cost,
+        mask_mixture(required_sets, epsilons, observed=observed).epsilon,
         distinct_targets_bound(epsilons, attributes=observed.keys(), observed=observed),
         every,
         amplified_epsilon(every, 1.0),
     )
 
 
-def without_edges(gates, rate):
+def without_edges(required_sets, rate):
     """Return the exact loss of the network of as many marginals, each of one attribute."""
-    alone = [{name} for name in map(str, range(len(gates)))]
+    alone = [{name} for name in map(str, range(len(required_sets)))]
     observed = {name: 1 - rate for (name,) in alone}
-    return mask_mixture(alone, [1 / len(gates)] * len(gates), observed=observed).epsilon
+    return mask_mixture(
+        alone, [1 / len(required_sets)] * len(required_sets), observed=observed
+    ).epsilon
 
 
 def row(name="adult", rate=0.4):

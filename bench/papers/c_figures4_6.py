@@ -264,7 +264,7 @@ def modelled(
         label="model", function=_cell, reads={*case.coarse, name}, given=(case.coarse, name, shape),
         cells=math.prod(shape),
     )  # fmt: skip
-    cost = Cost(currency="pure", amount=epsilon / 3)
+    cost = Cost(privacy_measure="pure", amount=epsilon / 3)
     released = open_table(table, budget=Filter(1e12)).measure(counts, cost)
     noisy = released.values  # noqa: PD011
     law = _conditional(noisy.reshape(shape))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from missdp.accounting.measures import MOST_GDP, ROUNDING_VARIANCE, Cost, moves_by_one
+from missdp.accounting.measures import MAX_GDP, ROUNDING_VARIANCE, Cost, has_unit_sensitivity
 
 
 def gdp_noise(amount: float, *, sensitivity: float = 1.0) -> float:
@@ -28,9 +28,9 @@ def gdp_noise(amount: float, *, sensitivity: float = 1.0) -> float:
         Rounded up.
     """
     least = sensitivity**2 / amount if amount > 0 else math.inf
-    if not moves_by_one(sensitivity):
+    if not has_unit_sensitivity(sensitivity):
         return math.sqrt(least + ROUNDING_VARIANCE)
-    variance = least + 1 / 11 if least >= 1 else max(least, 1 / MOST_GDP) + 1 / 6
+    variance = least + 1 / 11 if least >= 1 else max(least, 1 / MAX_GDP) + 1 / 6
     return math.sqrt(variance) * (1 + 2.0**-50)
 
 
@@ -48,9 +48,11 @@ def selection_epsilon(cost: Cost) -> float:
     """Return the epsilon of a selection by the exponential mechanism that costs this much.
 
     >>> from missdp.accounting import Cost
-    >>> selection_epsilon(Cost(currency="zcdp", amount=0.125))
+    >>> selection_epsilon(Cost(privacy_measure="zcdp", amount=0.125))
     1.0
     """
-    if cost.currency == "pure":
+    if cost.privacy_measure == "pure":
         return cost.amount
-    return gdp_selection(cost.amount) if cost.currency == "gdp" else math.sqrt(8 * cost.amount)
+    return (
+        gdp_selection(cost.amount) if cost.privacy_measure == "gdp" else math.sqrt(8 * cost.amount)
+    )

@@ -288,7 +288,7 @@ class ExplicitSeed(Condition):
 
 
 @dataclass(frozen=True)
-class CutsFromRelease(Condition):
+class BinsFromRelease(Condition):
     """The bins of numeric attributes were found by another release."""
 
     holds_for_every_mask = True

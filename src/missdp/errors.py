@@ -259,7 +259,7 @@ def whole(name: str, value: Any, *, least: int = 1) -> int:
     return found
 
 
-def check_whole(name: str, value: object, *, least: int = 1) -> int:
+def check_bounded_integer(name: str, value: object, *, least: int = 1) -> int:
     """Return a whole number, which is no larger than floating-point numbers are.
 
     Parameters

@@ -24,7 +24,7 @@ from missdp.accounting.exact import (
     total,
 )
 from missdp.accounting.loss_distributions import compose
-from missdp.accounting.measures import Currency, approximate_delta
+from missdp.accounting.measures import PrivacyMeasure, approximate_delta
 from missdp.accounting.renyi import renyi_curve, smallest_bound
 from missdp.errors import check_nonnegative
 from missdp.types import Floats
@@ -101,7 +101,7 @@ def delta_from_rho(rho: float, epsilon: float) -> float:
     return min(1.0, math.exp(min(0.0, log_delta)))
 
 
-DELTAS: dict[Currency, Callable[[Fraction, float], float]] = {
+DELTAS: dict[PrivacyMeasure, Callable[[Fraction, float], float]] = {
     "pure": lambda cost, epsilon: 0.0 if cost <= exact(epsilon) else 1.0,
     "zcdp": lambda cost, epsilon: delta_from_rho(float_up(cost), epsilon),
     "gdp": lambda cost, epsilon: delta_from_mu(gdp_mu(cost), epsilon),

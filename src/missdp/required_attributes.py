@@ -17,24 +17,24 @@ from missdp.conditions import Condition, Names
 from missdp.errors import ParameterError
 from missdp.validation import Count, Probability, as_tuple
 
-Gate = Collection[str] | None
+RequiredAttributes = Collection[str] | None
 """Attributes that a row must have observed to be read; None or empty if every row is."""
 
 
-def as_gate(gate: Gate) -> frozenset[str]:
+def as_required_attributes(required: RequiredAttributes) -> frozenset[str]:
     """Return the gate as a set of names, empty for ``None``; a string would be a set of letters."""
-    if gate is None:
+    if required is None:
         return frozenset()
-    if isinstance(gate, str):
+    if isinstance(required, str):
         raise ParameterError("a gate is a set of attribute names, not one string; write {'name'}")
-    names = frozenset(gate)
+    names = frozenset(required)
     if not all(isinstance(name, str) for name in names):
         raise ParameterError("a gate holds attribute names (strings)")
     return names
 
 
 @dataclass(frozen=True)
-class FixedGates(Condition):
+class FixedRequirements(Condition):
     """The sets of attributes behind the gates were fixed without looking at the data."""
 
     holds_for_every_mask = True
@@ -44,7 +44,7 @@ class FixedGates(Condition):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataChosenGates(Condition):
+class DataChosenRequirements(Condition):
     """The gates were chosen from the data, by mechanisms that are among the events.
 
     Parameters
@@ -88,38 +88,38 @@ class DataChosenGates(Condition):
             f"{', '.join(self.attributes)}{known}."
         )
 
-    def check(self, gates: Sequence[frozenset[str]]) -> None:
+    def check(self, required_sets: Sequence[frozenset[str]]) -> None:
         """Refuse gates that contradict the stated facts."""
-        for gate in gates:
-            if not gate <= set(self.attributes):
+        for required in required_sets:
+            if not required <= set(self.attributes):
                 raise ParameterError("a gate holds an attribute that is not among the attributes")
-            if len(gate) < self.smallest or not gate >= set(self.always):
+            if len(required) < self.smallest or not required >= set(self.always):
                 raise ParameterError("a gate contradicts what is stated for every choice of gates")
-        if self.distinct_targets and not _have_targets(gates):
+        if self.distinct_targets and not _have_targets(required_sets):
             raise ParameterError("the gates do not have distinct targets")
 
 
-def _have_targets(gates: Sequence[frozenset[str]]) -> bool:
+def _have_targets(required_sets: Sequence[frozenset[str]]) -> bool:
     """Whether each gate can be given an attribute of its own: augmenting paths, one per gate."""
     owner: dict[str, int] = {}
 
     def give(index: int, tried: set[str]) -> bool:
-        for name in gates[index] - tried:
+        for name in required_sets[index] - tried:
             tried.add(name)
             if name not in owner or give(owner[name], tried):
                 owner[name] = index
                 return True
         return False
 
-    return all(give(index, set()) for index in range(len(gates)))
+    return all(give(index, set()) for index in range(len(required_sets)))
 
 
-def _in_order(gates: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
-    return tuple(sorted(gates))
+def _in_order(required_sets: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
+    return tuple(sorted(required_sets))
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChosenGates(Condition):
+class ChosenRequirements(Condition):
     """Marginals were chosen from the data, one after the other, with noise chosen as well.
 
     Nothing but caps is known: of what is labelled `chosen`, of what is labelled `selections`, which
@@ -154,4 +154,4 @@ class ChosenGates(Condition):
         )
 
 
-Structure = FixedGates | DataChosenGates | ChosenGates
+Structure = FixedRequirements | DataChosenRequirements | ChosenRequirements

@@ -26,12 +26,12 @@ from missdp.accounting import (
 )
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=5)
-gates = st.none() | st.frozensets(names, max_size=3)
+required_sets = st.none() | st.frozensets(names, max_size=3)
 small = st.floats(0.001, 2.0)
 
 
 def _event(kind, **fields):
-    return st.builds(kind, label=st.text(max_size=5), gate=gates, **fields)
+    return st.builds(kind, label=st.text(max_size=5), required=required_sets, **fields)
 
 
 pure = _event(PureEvent, epsilon=small)

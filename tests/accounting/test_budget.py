@@ -207,9 +207,9 @@ def test_events_chosen_later_would_break_the_claim_of_a_plan():
 
 
 def test_labels_are_for_people_and_gates_are_not():
-    gated = acc.PureEvent(epsilon=0.5, gate={"a"}, label="planned")
+    gated = acc.PureEvent(epsilon=0.5, required={"a"}, label="planned")
     plan = acc.Composition([gated])
-    for other in (replace(gated, gate=None), replace(gated, adjacency="replace-one")):
+    for other in (replace(gated, required=None), replace(gated, adjacency="replace-one")):
         with pytest.raises(BudgetExceededError):
             plan.charge(other)
     plan.charge(replace(gated, label="charged"))

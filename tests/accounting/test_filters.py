@@ -18,9 +18,9 @@ from missdp.profiles import delta_of
 DELTAS = np.geomspace(1e-12, 0.1, 20)
 
 
-@pytest.mark.parametrize("currency", ["zcdp", "gdp"])
-def test_an_adaptive_guarantee_is_never_reread_from_what_was_spent(currency):
-    budget = acc.Filter(1.0, 1e-6, measure=currency)
+@pytest.mark.parametrize("privacy_measure", ["zcdp", "gdp"])
+def test_an_adaptive_guarantee_is_never_reread_from_what_was_spent(privacy_measure):
+    budget = acc.Filter(1.0, 1e-6, measure=privacy_measure)
     budget.charge(acc.GaussianEvent(sensitivity=1, sigma=20.0, discrete=False))
     guarantee = budget.spent
     assert (guarantee.epsilon, guarantee.delta) == (1.0, 1e-6)
@@ -30,7 +30,7 @@ def test_an_adaptive_guarantee_is_never_reread_from_what_was_spent(currency):
     (event,), cost = guarantee.events, guarantee.events[0].cost
     for delta in DELTAS:
         cap = cost.epsilon(delta)
-        if currency == "zcdp":
+        if privacy_measure == "zcdp":
             assert cap == epsilon_from_rho(event.capacity.rho, delta)
         assert guarantee.epsilon_at(delta) == pytest.approx(cap, rel=1e-6)
     # Two filters add up.
@@ -42,8 +42,8 @@ def test_an_adaptive_guarantee_is_never_reread_from_what_was_spent(currency):
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-9), (1.0, 1e-6), (8.0, 1e-3), (50, 1e-5)])
 def test_capacities_are_worth_the_target_and_not_more(epsilon, delta):
-    for currency in ("zcdp", "gdp"):
-        cost = acc.Cost.worth(currency, epsilon, delta)
+    for privacy_measure in ("zcdp", "gdp"):
+        cost = acc.Cost.worth(privacy_measure, epsilon, delta)
         assert epsilon * (1 - 1e-6) <= cost.epsilon(delta) <= epsilon
         assert acc.epsilon_of(cost.event(), delta) <= epsilon * (1 + 1e-12)
     assert acc.Cost.worth("zcdp", epsilon, delta).amount == pytest.approx(
@@ -83,7 +83,7 @@ def test_an_adaptive_budget_is_not_amplified():
     known = acc.MissingCompletelyAtRandom({"a": 0.5})
     for amount in (1.0, 0.4):
         budget = acc.Filter(1.0)
-        budget.charge(acc.PureEvent(epsilon=amount, gate={"a"}))
+        budget.charge(acc.PureEvent(epsilon=amount, required={"a"}))
         truth = ground_truth_guarantee(budget.spent, known)
         assert truth.epsilon == 1.0
         assert acc.FixedSchedule() not in truth.conditions
@@ -217,7 +217,7 @@ def test_a_log_whose_deltas_exceed_the_failure_is_refused():
         acc.FilterEvent(log=[acc.ApproximateEvent(epsilon=0.01, delta=0.06)], **facts)
 
 
-# Charges and parts in any currency
+# Charges and parts in any privacy measure
 amounts = st.floats(1e-4, 0.4)
 PLAIN = st.one_of(
     st.builds(acc.PureEvent, epsilon=amounts),
@@ -227,33 +227,33 @@ PLAIN = st.one_of(
     st.builds(acc.ZCDPEvent, rho=st.floats(1e-6, 0.02)),
 )
 COSTS = st.one_of(
-    st.builds(acc.Cost, currency=st.just("pure"), amount=amounts),
-    st.builds(acc.Cost, currency=st.just("zcdp"), amount=st.floats(1e-6, 0.02)),
+    st.builds(acc.Cost, privacy_measure=st.just("pure"), amount=amounts),
+    st.builds(acc.Cost, privacy_measure=st.just("zcdp"), amount=st.floats(1e-6, 0.02)),
 )
 
 
-def oracle(event, currency):
-    """The price of a release in a currency, from the textbook; None if there is none."""
+def oracle(event, privacy_measure):
+    """The price of a release in a privacy measure, from the textbook; None if there is none."""
     if isinstance(event, acc.FilterEvent):
         event = event.capacity
     if isinstance(event, acc.GaussianEvent | acc.ZCDPEvent):
         gaussian = isinstance(event, acc.GaussianEvent)
         rho = 1 / Fraction(event.sigma) ** 2 / 2 if gaussian else Fraction(repr(event.rho))
-        return {"pure": None, "zcdp": rho}[currency]
+        return {"pure": None, "zcdp": rho}[privacy_measure]
     laplace = isinstance(event, acc.LaplaceEvent)
     epsilon = 1 / Fraction(event.scale) if laplace else Fraction(repr(event.epsilon))
     rho = epsilon**2 / (8 if isinstance(event, acc.SelectionEvent) else 2)
-    return {"pure": epsilon, "zcdp": rho}[currency]
+    return {"pure": epsilon, "zcdp": rho}[privacy_measure]
 
 
 @settings(max_examples=50, deadline=None)
 @given(
     steps=st.lists(st.one_of(PLAIN, COSTS), max_size=14),
-    currency=st.sampled_from(["pure", "zcdp"]),
+    privacy_measure=st.sampled_from(["pure", "zcdp"]),
     spend=st.floats(0.05, 1.0),
 )
-def test_any_mixture_of_charges_and_parts_adds_up_exactly(steps, currency, spend):
-    budget = acc.Filter(1.5, 1e-5, measure=currency)
+def test_any_mixture_of_charges_and_parts_adds_up_exactly(steps, privacy_measure, spend):
+    budget = acc.Filter(1.5, 1e-5, measure=privacy_measure)
     cap, spent = Fraction(repr(budget.cost.amount)), Fraction(0)
     for step in steps:
         before = (budget.events, budget.left, budget.remaining_epsilon)
@@ -268,13 +268,13 @@ def test_any_mixture_of_charges_and_parts_adds_up_exactly(steps, currency, spend
         except (BudgetExceededError, UnprovenError) as refused:
             assert (budget.events, budget.left, budget.remaining_epsilon) == before
             event = step.event() if isinstance(step, acc.Cost) else step
-            price = oracle(event, currency)
+            price = oracle(event, privacy_measure)
             if isinstance(refused, UnprovenError):
                 assert price is None
             else:
                 assert spent + price > cap * (1 - Fraction(1, 10**9))
             continue
-        spent += oracle(budget.events[-1], currency)
+        spent += oracle(budget.events[-1], privacy_measure)
         assert budget.left.amount <= before[1].amount  # nothing is refunded
     assert spent <= cap
     assert budget.left.amount == pytest.approx(float(cap - spent), abs=1e-9)
@@ -363,15 +363,17 @@ def known_mechanisms(largest):
     return found
 
 
-@pytest.mark.parametrize(("currency", "amount"), [("pure", 1.0), ("zcdp", 0.3), ("gdp", 0.6)])
-def test_no_adaptive_choice_beats_what_a_filter_is_worth(currency, amount):
-    cost = acc.Cost(currency=currency, amount=amount)
+@pytest.mark.parametrize(
+    ("privacy_measure", "amount"), [("pure", 1.0), ("zcdp", 0.3), ("gdp", 0.6)]
+)
+def test_no_adaptive_choice_beats_what_a_filter_is_worth(privacy_measure, amount):
+    cost = acc.Cost(privacy_measure=privacy_measure, amount=amount)
     event = cost.event()
-    units = 10 if cost.currency == "pure" else 120
+    units = 10 if cost.privacy_measure == "pure" else 120
     unit = Fraction(repr(cost.amount)) / units
     steps = []
     for kind, (losses, chances) in known_mechanisms(8):
-        if cost.currency == "pure" and isinstance(kind, acc.GaussianEvent):
+        if cost.privacy_measure == "pure" and isinstance(kind, acc.GaussianEvent):
             continue
         # Rounding a cost up only takes choices from the adversary.
         steps.append(Step(losses, chances, math.ceil(cost.price(kind) / unit)))

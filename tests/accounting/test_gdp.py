@@ -13,7 +13,7 @@ from scipy.special import ndtri_exp
 from scipy.stats import norm
 
 from missdp import accounting as acc
-from missdp.accounting.exact import delta_from_mu, epsilon_from_mu, gdp_mu, mu_worth
+from missdp.accounting.exact import delta_from_mu, epsilon_from_mu, gdp_mu, mu_of_cost
 from missdp.accounting.measures import gdp_cost
 from missdp.calibration import gdp_noise, selection_epsilon
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
@@ -58,7 +58,7 @@ def test_a_count_that_moves_by_one_loses_no_more_than_its_bound(sigma):
 
 @pytest.mark.parametrize("amount", [1e-12, 1e-6, 1e-3, 0.3, 2.0, 3.9, 4.1, 30.0])
 def test_a_selection_costs_what_it_is_made_for(amount):
-    epsilon = selection_epsilon(acc.Cost(currency="gdp", amount=amount))
+    epsilon = selection_epsilon(acc.Cost(privacy_measure="gdp", amount=amount))
     cost = gdp_cost(acc.SelectionEvent(epsilon=epsilon))
     assert 0.999999 * amount < cost <= amount
     assert epsilon == pytest.approx(
@@ -73,7 +73,7 @@ def test_counts_and_selections_together_are_worth_more_than_in_zcdp():
     amount = acc.Cost.for_counts(1.0, 1e-6).amount
     assert amount / 2 > 1.14 * acc.Cost.worth("zcdp", 1.0, 1e-6).amount
     sigma = gdp_noise(0.9 * amount / 5)
-    epsilon = selection_epsilon(acc.Cost(currency="gdp", amount=0.1 * amount / 5))
+    epsilon = selection_epsilon(acc.Cost(privacy_measure="gdp", amount=0.1 * amount / 5))
     noise = pld.from_discrete_gaussian_mechanism(sigma, value_discretization_interval=1e-3)
     for t in (0.3, 0.5, 0.7):  # randomised response with losses t epsilon and (t - 1) epsilon
         up, down = math.exp(t * epsilon), math.exp((t - 1) * epsilon)
@@ -89,7 +89,7 @@ def test_counts_and_selections_together_are_worth_more_than_in_zcdp():
 
 @given(st.floats(1e-4, 30.0), st.floats(1e-12, 0.1))
 def test_conversions_agree_and_round_outwards(epsilon, delta):
-    mu = mu_worth(epsilon, delta)
+    mu = mu_of_cost(epsilon, delta)
     assert delta_from_mu(mu, epsilon) <= delta
     assert delta_from_mu(mu * (1 + 1e-6), epsilon) > delta
     back = epsilon_from_mu(mu, delta)

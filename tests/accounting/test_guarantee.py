@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from missdp import accounting as acc
 from missdp.accounting.exact import add_remove_share, float_up
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
-from missdp.ground_truth import FixedGates, ground_truth_guarantee
+from missdp.ground_truth import FixedRequirements, ground_truth_guarantee
 
 GAUSSIAN = acc.GaussianEvent(sensitivity=1, sigma=5)
 LAPLACE = acc.LaplaceEvent(sensitivity=1, scale=2)
@@ -52,9 +52,9 @@ def test_amplified_numbers_are_recomputed_from_what_they_rest_on():
     known = acc.MissingCompletelyAtRandom({"a": 0.5})
     for adjacency in ("add-remove", "replace-one"):
         plain = acc.Guarantee.from_events(
-            [acc.PureEvent(epsilon=1.0, gate={"a"})], adjacency=adjacency
+            [acc.PureEvent(epsilon=1.0, required={"a"})], adjacency=adjacency
         )
-        truth = ground_truth_guarantee(plain, known, structure=FixedGates())
+        truth = ground_truth_guarantee(plain, known, structure=FixedRequirements())
         assert truth.epsilon < plain.epsilon
         assert acc.Guarantee.from_json(truth.to_json()) == truth
         assert truth.to_replace_one().epsilon <= 2 * truth.epsilon
@@ -181,8 +181,8 @@ def test_words_round_up_and_say_which_table_is_meant():
 def test_amplified_epsilons_are_never_added():
     """Two releases read a row under the *same* mask: log E[e^2m] exceeds twice log E[e^m]."""
     known = acc.MissingCompletelyAtRandom({"a": 0.5})
-    event = acc.PureEvent(epsilon=1.0, gate={"a"})
-    truth = ground_truth_guarantee(event, known, structure=FixedGates())
+    event = acc.PureEvent(epsilon=1.0, required={"a"})
+    truth = ground_truth_guarantee(event, known, structure=FixedRequirements())
     assert truth.epsilon == pytest.approx(math.log1p(0.5 * math.expm1(1.0)))
     assert math.log1p(0.5 * math.expm1(2.0)) > 2 * truth.epsilon
     with pytest.raises(UnprovenError, match="for the ground truth"):

@@ -135,7 +135,9 @@ def test_selection_bounds_hold_for_the_exponential_mechanism(scores, epsilon):
 def test_cost_of_an_event_with_a_delta_raises(measure):
     """A sum of costs counts no deltas; a filter counts them separately."""
     with pytest.raises(UnprovenError, match="no bound"):
-        acc.Cost(currency=measure, amount=1.0).price(acc.ApproximateEvent(epsilon=0.1, delta=1e-9))
+        acc.Cost(privacy_measure=measure, amount=1.0).price(
+            acc.ApproximateEvent(epsilon=0.1, delta=1e-9)
+        )
 
 
 def test_sampling_gains_nothing_but_as_a_loss_distribution():

@@ -18,7 +18,7 @@ import missdp
 from missdp import Numeric, Ordinal, Schema
 from missdp import accounting as acc
 from missdp.errors import ParameterError, SchemaError
-from missdp.required_attributes import DataChosenGates
+from missdp.required_attributes import DataChosenRequirements
 from missdp.schema.undeclared import domain_conditions
 from missdp.serialization import Record
 
@@ -56,13 +56,13 @@ def test_replace_one_is_two_steps():
 
 
 @given(st.lists(st.frozensets(st.sampled_from("abcd")), max_size=4))
-def test_gates_have_attributes_of_their_own_where_some_choice_gives_each_one(gates):
-    structure = DataChosenGates(attributes=[*"abcd"], distinct_targets=True)
-    if any(len({*choice}) == len(gates) for choice in itertools.product(*gates)):
-        structure.check(gates)
+def test_gates_have_attributes_of_their_own_where_some_choice_gives_each_one(required_sets):
+    structure = DataChosenRequirements(attributes=[*"abcd"], distinct_targets=True)
+    if any(len({*choice}) == len(required_sets) for choice in itertools.product(*required_sets)):
+        structure.check(required_sets)
     else:
         with pytest.raises(ParameterError, match="distinct targets"):
-            structure.check(gates)
+            structure.check(required_sets)
 
 
 FACTS = (

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from missdp import accounting as acc
-from missdp.accounting.exact import delta_from_mu, epsilon_from_mu, gdp_mu, mu_worth
+from missdp.accounting.exact import delta_from_mu, epsilon_from_mu, gdp_mu, mu_of_cost
 from missdp.accounting.loss_distributions import composed_epsilon
 from missdp.accounting.measures import gdp_cost, pure_cost, zcdp_cost
 from missdp.accounting.renyi import rdp_curve
@@ -33,8 +33,8 @@ SOME = (0.0, *TINY, 0.3, 1 - 2.0**-53, 1.0, 1.5, *HUGE, Fraction(1, 3), Fraction
 SECONDS = 5.0  # of computing; most take milliseconds, an endless loop would take all
 
 
-def spend(epsilon, delta, currency):
-    budget = acc.Filter(epsilon, delta, measure=currency)
+def spend(epsilon, delta, privacy_measure):
+    budget = acc.Filter(epsilon, delta, measure=privacy_measure)
     budget.charge(acc.GaussianEvent(sensitivity=1, sigma=1e6))
     return budget.left, budget.remaining_epsilon
 
@@ -67,7 +67,7 @@ NUMBERS = {
     "failure of a budget": (lambda x: acc.Filter(1.0, 0.5, failure=x), (0.6, 1.0)),
     "epsilon of a plan": (lambda x: x is None or acc.Composition([NOTHING], x), ()),
     "delta of a plan": (lambda x: acc.Composition([HALF], 1.0, x), (1.0,)),
-    "epsilon in pure": (lambda x: acc.Cost(currency="pure", amount=x).epsilon(1e-6), ()),
+    "epsilon in pure": (lambda x: acc.Cost(privacy_measure="pure", amount=x).epsilon(1e-6), ()),
 }
 for c in ("zcdp", "gdp"):
     NUMBERS |= {
@@ -75,7 +75,7 @@ for c in ("zcdp", "gdp"):
         f"worth of delta in {c}": (lambda x, c=c: acc.Cost.worth(c, 1.0, x), ()),
         f"spending epsilon in {c}": (lambda x, c=c: spend(x, 1e-6, c), ()),
         f"spending delta in {c}": (lambda x, c=c: spend(1.0, x, c), ()),
-        f"epsilon in {c}": (lambda x, c=c: acc.Cost(currency=c, amount=x).epsilon(1e-6), ()),
+        f"epsilon in {c}": (lambda x, c=c: acc.Cost(privacy_measure=c, amount=x).epsilon(1e-6), ()),
     }
 
 
@@ -128,7 +128,7 @@ WRONG = {
     "kinds": [
         lambda: acc.Guarantee(1, conditions=["seeded"]),
         lambda: acc.Guarantee(1, events=["laplace"]),
-        lambda: acc.PureEvent(epsilon=1, gate="age"),
+        lambda: acc.PureEvent(epsilon=1, required="age"),
         lambda: acc.DataDependentDomain("age"),
         lambda: acc.MissingCompletelyAtRandom([("a", 1), ("a", 0.5)]),
         lambda: acc.flatten(["pure"]),
@@ -142,10 +142,10 @@ WRONG = {
         lambda: acc.Guarantee(1, 0.0, events=[acc.ApproximateEvent(epsilon=1, delta=1e-9)]),
         lambda: acc.FilterEvent(capacity=acc.GaussianEvent(sensitivity=1, sigma=10.0)),
     ],
-    "currencies": [
-        lambda: acc.Cost(currency="renyi", amount=1.0),
-        lambda: acc.Filter.from_cost(acc.Cost(currency="pure", amount=0.0)),
-        lambda: acc.Filter.from_cost(acc.Cost(currency="zcdp", amount=0.1)),
+    "privacy measures": [
+        lambda: acc.Cost(privacy_measure="renyi", amount=1.0),
+        lambda: acc.Filter.from_cost(acc.Cost(privacy_measure="pure", amount=0.0)),
+        lambda: acc.Filter.from_cost(acc.Cost(privacy_measure="zcdp", amount=0.1)),
     ],
     "JSON": [
         lambda: acc.Condition.from_json("{"),
@@ -274,7 +274,7 @@ def test_all_pairs_of_numbers_are_answered_or_refused_in_time(name):
         answer_or_refusal(name, TWO[name], *pair)
 
 
-@pytest.mark.parametrize("function", [mu_worth, epsilon_from_mu, delta_from_mu])
+@pytest.mark.parametrize("function", [mu_of_cost, epsilon_from_mu, delta_from_mu])
 def test_gaussian_dp_is_converted_in_time(function):
     for one, other in itertools.product((*map(float, SOME), math.inf), repeat=2):
         with in_time(f"{function.__name__} of {one}, {other}"):

@@ -11,7 +11,7 @@ from missdp.accounting.events import unit_of
 from missdp.errors import ParameterError, UnprovenError
 from missdp.ground_truth import AmplifiedEvent
 from missdp.profiles import delta_of
-from missdp.required_attributes import FixedGates
+from missdp.required_attributes import FixedRequirements
 
 ROWS = (1, 2, 5, 50)
 
@@ -35,12 +35,12 @@ def test_a_group_costs_what_theorems_on_groups_say(rows):
 
 
 @pytest.mark.parametrize("rows", ROWS)
-@pytest.mark.parametrize("currency", ["pure", "zcdp", "gdp"])
-def test_what_is_left_for_rows_is_worth_no_more_than_the_budget(rows, currency):
-    delta = 0.0 if currency == "pure" else 1e-6
-    whole = acc.Filter(1.0, delta, measure=currency)
+@pytest.mark.parametrize("privacy_measure", ["pure", "zcdp", "gdp"])
+def test_what_is_left_for_rows_is_worth_no_more_than_the_budget(rows, privacy_measure):
+    delta = 0.0 if privacy_measure == "pure" else 1e-6
+    whole = acc.Filter(1.0, delta, measure=privacy_measure)
     budget = whole._for_units("patient", rows)
-    parts = rows if currency == "pure" else rows**2
+    parts = rows if privacy_measure == "pure" else rows**2
     assert budget.left.amount == pytest.approx(whole.left.amount / parts, rel=1e-12)
     least = acc.LaplaceEvent(sensitivity=1, scale=1000.0 * rows)
     budget.charge(least)
@@ -59,7 +59,7 @@ def test_where_nothing_is_proven_for_several_rows_it_is_refused():
     with pytest.raises(ParameterError, match="capacity of a filter must be"):
         of_patients(2, of_order)
     with pytest.raises(UnprovenError, match="read by their holes"):
-        of_patients(2, pure, gate={"age"})
+        of_patients(2, pure, required={"age"})
     for unit in ("", "row"):
         with pytest.raises(ParameterError, match="name of the column"):
             acc.UnitEvent(unit=unit, rows=2, capacity=pure)
@@ -107,7 +107,7 @@ def test_parts_are_of_the_unit_of_what_they_are_parts_of():
     log = (of_patients(5, acc.PureEvent(epsilon=0.1)),)
     outer = acc.FilterEvent(capacity=acc.PureEvent(epsilon=1.0), log=log)
     assert unit_of([outer]) == ("patient", 1)
-    known = {"assumption": acc.BoundedObservation(0.5), "structure": FixedGates()}
+    known = {"assumption": acc.BoundedObservation(0.5), "structure": FixedRequirements()}
     assert unit_of([AmplifiedEvent(events=log, **known)]) == ("patient", 5)
     part = acc.Filter(2.0).reserve(acc.Filter(1.0))
     of_two = acc.Filter(0.5)._for_units("patient", 2)

@@ -17,7 +17,7 @@ from missdp.testing.made_up import made_up
 from refusing import refuses
 from synth.conformance_checks import FittedSubject, check_conformance
 from synth.tables import rows_of, schema_of
-from testing.ruled import gates
+from testing.ruled import required_sets
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("opacus")
@@ -147,7 +147,7 @@ def test_some_conformance_of_all_families(name):
     family, own = FAMILIES[name]
     given = {"parameters": own | FEW, "strategies": ["observed"]}
     check_conformance(family, **given, checks=["save_and_load", "keeping_holes"])
-    gates(FittedSubject(family, "observed", own | FEW, SCHEMA))
+    required_sets(FittedSubject(family, "observed", own | FEW, SCHEMA))
 
 
 def test_saved_model_is_sampled_in_a_process_without_torch(tmp_path):

@@ -566,12 +566,12 @@ def test_unit_of_an_account_is_that_of_the_schema(ok, folder):
     assert Ledger(URL).row("patients").facts.unit == "row"
 
 
-@pytest.mark.parametrize("currency", ["gdp", "zcdp", "pure"])
-def test_show_says_how_many_releases_fit(told, ok, folder, currency):
-    delta = 0.0 if currency == "pure" else 1e-6
+@pytest.mark.parametrize("privacy_measure", ["gdp", "zcdp", "pure"])
+def test_show_says_how_many_releases_fit(told, ok, folder, privacy_measure):
+    delta = 0.0 if privacy_measure == "pure" else 1e-6
     made = Ledger(URL, who="head")
-    made.create("table", epsilon=2.5, delta=delta, currency=currency)
-    model = (PrivBayes if currency == "pure" else AllPairs)(epsilon=1.0, delta=delta)
+    made.create("table", epsilon=2.5, delta=delta, privacy_measure=privacy_measure)
+    model = (PrivBayes if privacy_measure == "pure" else AllPairs)(epsilon=1.0, delta=delta)
     events = model.planned_parts(Schema.from_toml("schema.toml"))[0].events
     (shown,) = told(f"ledger show --ledger {URL}")["accounts"]
     more = shown["releases_of_epsilon_1"]

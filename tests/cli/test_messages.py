@@ -21,7 +21,7 @@ from missdp.pricing.steps import StepCondition
 from missdp.schema import SurveyWeight, Unit
 from missdp.session import Total, UnitSums
 from missdp.statistics import KNNImputation
-from missdp.synth.noisy_counts import SmallTableWarning, whole_rows
+from missdp.synth.noisy_counts import SmallTableWarning, rounded_rows
 from missdp.table.units import rows_of_units
 from refusing import refuses
 
@@ -328,7 +328,7 @@ def test_small_table_warning_names_count_noise_and_remedy():
         r"if it is public\.$"
     )
     with pytest.warns(SmallTableWarning, match=said):
-        assert whole_rows(Total(35.2, 39.0**2), epsilon=0.5) == 35
+        assert rounded_rows(Total(35.2, 39.0**2), epsilon=0.5) == 35
 
 
 OPTIONS = {

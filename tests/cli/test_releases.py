@@ -142,8 +142,8 @@ def stop(times=1):
     [
         ("missdp.session.counted_rows", "ExactCounts", 1, 143, "Nothing was released, but"),
         ("missdp.synth.fitting", "warn_if_weak", 1, 143, None),
-        ("missdp.synth.fitting", "whole_rows", 1, 143, "the model of release"),
-        ("missdp.synth.fitting", "whole_rows", 2, 143, "Nothing was released, but"),
+        ("missdp.synth.fitting", "rounded_rows", 1, 143, "the model of release"),
+        ("missdp.synth.fitting", "rounded_rows", 2, 143, "Nothing was released, but"),
         ("missdp.cli.sample", "_number_of_rows", 1, 143, "the model of release"),
         ("missdp.cli.fit", "emit", 1, 143, "all of release"),
         ("missdp.cli.main", "_flush_or_drop", 1, 0, ""),
@@ -345,7 +345,7 @@ def test_a_model_that_another_run_wrote_meanwhile_is_not_replaced(folder, fails,
 
 
 def test_an_empty_file_is_only_written_if_asked_for(folder, ok, monkeypatch, fails):
-    monkeypatch.setattr("missdp.synth.fitting.whole_rows", lambda *_, **__: 0)
+    monkeypatch.setattr("missdp.synth.fitting.rounded_rows", lambda *_, **__: 0)
     fails(8, "--rows", SYNTHESIZE)
     sample = "sample out.model.json -o out.csv"
     fails(2, "--rows", sample)

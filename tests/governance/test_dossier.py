@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from missdp import AIM, MST, AllPairs, Categorical, Numeric, PrivBayes, Schema, Table, load
 from missdp.accounting import PublicDomain
 from missdp.cli.main import main
-from missdp.conditions import CutsFromRelease
+from missdp.conditions import BinsFromRelease
 from missdp.errors import OutputError, ParameterError, SchemaError
 from missdp.governance.dossier import FILES, About, write_dossier
 from missdp.governance.facts import ModelSummary, _cramers_v
@@ -237,7 +237,9 @@ def test_every_strategy_and_few_attributes_have_a_dossier(family, missing, names
     schema = Schema(tuple(SCHEMA[name] for name in names))
     model = family(epsilon=3.0, missing=missing).fit(rows()[names], schema=schema)
     page = (written(model) / "report.html").read_text()
-    assert ("does not keep what was missing" in page) == (not model.applied_strategy.models_holes)
+    assert ("does not keep what was missing" in page) == (
+        not model.applied_strategy.models_missingness
+    )
 
 
 @pytest.mark.long
@@ -546,7 +548,7 @@ def test_report_with_labels_shows_labels(written):
 
 def test_report_conditions_name_attributes_by_label(models):
     facts = ModelSummary(models["AllPairs"])
-    found = _labelled(CutsFromRelease(("smoker", "age"), "0" * 32), facts)
+    found = _labelled(BinsFromRelease(("smoker", "age"), "0" * 32), facts)
     assert found.attributes == ("Smokes?", "age")
     untouched = PublicDomain()
     assert _labelled(untouched, facts) is untouched

@@ -154,7 +154,7 @@ def test_failures_add_up_beside_the_amount(office):
     assert (row.spent, row.failed) == (Fraction(1, 200), Fraction(6, 10**9))
     refused(BudgetExceededError, "of failure", office.start, "visits", may_fail)
     assert office.budget("visits").spent.delta == pytest.approx(1e-6 + 1e-8)
-    office.create("gdp", epsilon=1.0, delta=1e-6, currency="gdp")
+    office.create("gdp", epsilon=1.0, delta=1e-6, privacy_measure="gdp")
     refused(UnprovenError, "'zcdp'", office.start, "gdp", may_fail)
     refused(ParameterError, "failure", office.create, "pure", epsilon=1.0, failure=1e-9)
     office.verify()
@@ -206,16 +206,20 @@ def test_it_is_a_budget(office, url):
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
-@pytest.mark.parametrize(("currency", "delta"), [("gdp", 1e-6), ("zcdp", 1e-9), ("pure", 0.0)])
-def test_a_budget_holds_one_release_worth_all_of_it_and_no_more(url, epsilon, currency, delta):
+@pytest.mark.parametrize(
+    ("privacy_measure", "delta"), [("gdp", 1e-6), ("zcdp", 1e-9), ("pure", 0.0)]
+)
+def test_a_budget_holds_one_release_worth_all_of_it_and_no_more(
+    url, epsilon, privacy_measure, delta
+):
     made = Ledger(url, who="head")
-    made.create("once", epsilon=epsilon, delta=delta, currency=currency)
+    made.create("once", epsilon=epsilon, delta=delta, privacy_measure=privacy_measure)
     made.create("once/eve", epsilon=epsilon)
-    whole = Cost.worth(currency, epsilon, delta)
+    whole = Cost.worth(privacy_measure, epsilon, delta)
     made.start("once/eve", [whole.event()], Purpose())
     assert made.row("once").facts.cost.epsilon(delta) <= epsilon
     more = [replace(whole, amount=whole.amount / 100).event()]
-    said = f"of {currency}, and (0|.*e-[12].) is left"
+    said = f"of {privacy_measure}, and (0|.*e-[12].) is left"
     refused(BudgetExceededError, said, made.start, "once", more, Purpose())
 
 
@@ -255,10 +259,10 @@ def test_threads_spend_it_once(office):
     assert (len(granted), office.row("patients").spent) == (10, 1)
 
 
-@pytest.mark.parametrize("currency", ["zcdp", "gdp"])
-def test_budgets_in_other_currencies_never_grant_more_than_they_say(url, currency):
+@pytest.mark.parametrize("privacy_measure", ["zcdp", "gdp"])
+def test_budgets_in_other_currencies_never_grant_more_than_they_say(url, privacy_measure):
     office = Ledger(url)
-    office.create("visits", epsilon=1.0, delta=1e-6, currency=currency)
+    office.create("visits", epsilon=1.0, delta=1e-6, privacy_measure=privacy_measure)
     office.create("visits/ada", epsilon=0.5)
     budget, noise, times = office.budget("visits/ada"), GaussianEvent(sensitivity=1, sigma=25.0), 0
     while budget.can_afford(noise):
@@ -502,7 +506,12 @@ BAD = [
     *(
         ("create", ("a",), {"epsilon": 1.0, name: value})
         for name, value in (
-            *(("delta", 1.0), ("currency", "zcdp"), ("currency", "gold"), ("adjacency", "none")),
+            *(
+                ("delta", 1.0),
+                ("privacy_measure", "zcdp"),
+                ("privacy_measure", "gold"),
+                ("adjacency", "none"),
+            ),
             ("unit", "two\nlines"),
         )
     ),

@@ -50,13 +50,13 @@ def log_ratio(answers):
     for answer in answers:
         if not isinstance(answer.event, GaussianEvent):
             continue  # selections
-        released, gate = np.asarray(answer.released), answer.event.gate or frozenset()
+        released, required = np.asarray(answer.released), answer.event.required or frozenset()
         variance, others = answer.event.sigma**2, CROWD if released.ndim == 0 else 0.0
-        if released.size == 1 and gate:  # all levels are merged: those of the crowd are in it
-            seen = OBSERVED ** len(gate)
+        if released.size == 1 and required:  # all levels are merged: those of the crowd are in it
+            seen = OBSERVED ** len(required)
             others, variance = CROWD * seen, variance + CROWD * seen * (1 - seen)
         told = (float(released.flat[0]) - others - 0.5) / variance
-        total += [told if gate <= mask else 0.0 for mask in MASKS]
+        total += [told if required <= mask else 0.0 for mask in MASKS]
     return float(np.logaddexp.reduce(np.log(list(MASKS.values())) + total))
 
 

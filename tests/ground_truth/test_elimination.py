@@ -95,7 +95,7 @@ GATES = st.lists(st.sets(st.sampled_from(NAMES), max_size=4), min_size=1, max_si
 RATES = st.dictionaries(st.sampled_from(NAMES), st.floats(0, 1), min_size=1)
 
 
-def enumerated(gates, costs, rates):
+def enumerated(required_sets, costs, rates):
     """Return the logarithm of the mean over all masks, to fifty digits."""
     names, mean = sorted(rates), Decimal(0)
     for mask in itertools.product((False, True), repeat=len(names)):
@@ -104,23 +104,27 @@ def enumerated(gates, costs, rates):
             Decimal(rates[name]) if seen else 1 - Decimal(rates[name])
             for name, seen in zip(names, mask, strict=True)
         )
-        read = (Decimal(c) for gate, c in zip(gates, costs, strict=True) if not gate & missing)
+        read = (
+            Decimal(c)
+            for required, c in zip(required_sets, costs, strict=True)
+            if not required & missing
+        )
         mean += math.prod(chances, start=Decimal(1)) * sum(read, Decimal(0)).exp()
     return mean.ln()
 
 
 @given(GATES, st.lists(st.floats(0, 40), min_size=8, max_size=8), RATES, st.integers(1, 5))
 @settings(max_examples=50, deadline=None)
-def test_mixture_any_gates_equals_enumeration(gates, costs, rates, limit):
-    costs = costs[: len(gates)]
-    bound = mask_mixture(gates, costs, observed=rates, treewidth_limit=limit)
+def test_mixture_any_gates_equals_enumeration(required_sets, costs, rates, limit):
+    costs = costs[: len(required_sets)]
+    bound = mask_mixture(required_sets, costs, observed=rates, treewidth_limit=limit)
     with localcontext() as context:
         context.prec = 50
-        relaxed = enumerated(gates, costs, rates | dict.fromkeys(bound.relaxed, 1.0))
+        relaxed = enumerated(required_sets, costs, rates | dict.fromkeys(bound.relaxed, 1.0))
         error = float(Decimal(bound.epsilon) - relaxed)
-        assert enumerated(gates, costs, rates) <= relaxed
+        assert enumerated(required_sets, costs, rates) <= relaxed
     # Never below. Plain sums of costs, without masks that matter, are rounded to nearest.
-    masks_matter = any(0.0 < gate_probability(gate, rates) < 1.0 for gate in gates)
+    masks_matter = any(0.0 < gate_probability(required, rates) < 1.0 for required in required_sets)
     plain = not masks_matter or bound.epsilon == math.fsum(costs)
     below = 1e-40 + 1e-15 * math.fsum(costs) if plain else 0.0
     assert -below <= error <= 1.2 * outward(costs)
@@ -150,8 +154,8 @@ def test_mixture_2000_gates_never_rounds_below(cost, rate):
         for _ in range(n):
             state = [sum(state) * (1 - p), (state[0] + state[1] * factor) * p]
         exact = [sum(state).ln(), (1 - p + p * (1 - p + p * factor) ** n).ln()]
-        for gates, value in zip((chain, star), exact, strict=True):
-            bound = mask_mixture(gates, [cost] * n, observed=rates)
+        for required_sets, value in zip((chain, star), exact, strict=True):
+            bound = mask_mixture(required_sets, [cost] * n, observed=rates)
             error = float(Decimal(bound.epsilon) - value)
             assert 0.0 <= error <= 1.5 * outward([cost] * n)
             assert bound.exact

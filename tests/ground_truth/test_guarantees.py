@@ -16,24 +16,24 @@ from missdp.accounting import (
     ZCDPEvent,
 )
 from missdp.errors import MissDPError, NotFittedError, ParameterError, UnprovenError
-from missdp.ground_truth import DataChosenGates, FixedGates, joint
+from missdp.ground_truth import DataChosenRequirements, FixedRequirements, joint
 from missdp.ground_truth.guarantees import _merged, _of_all
 from missdp.ground_truth.replicas import _ChosenCosts, chosen_costs
 from missdp.profiles import delta_of
 
 RATES = {"a": 0.5, "b": 0.75, "c": 0.25}
 MCAR = MissingCompletelyAtRandom(RATES)
-FIXED = FixedGates()
-CHOSEN = DataChosenGates(attributes=["a", "b", "c"], smallest=1)
+FIXED = FixedRequirements()
+CHOSEN = DataChosenRequirements(attributes=["a", "b", "c"], smallest=1)
 PURE = [
-    PureEvent(epsilon=0.5, gate={"a"}),
-    acc.LaplaceEvent(sensitivity=1, scale=2.0, gate={"a", "b"}),
+    PureEvent(epsilon=0.5, required={"a"}),
+    acc.LaplaceEvent(sensitivity=1, scale=2.0, required={"a", "b"}),
     acc.SelectionEvent(epsilon=0.25),
 ]
 
 
-def gaussian(gate, sigma=4.0, *, discrete=False):
-    return acc.GaussianEvent(sensitivity=1, sigma=sigma, discrete=discrete, gate=gate)
+def gaussian(required, sigma=4.0, *, discrete=False):
+    return acc.GaussianEvent(sensitivity=1, sigma=sigma, discrete=discrete, required=required)
 
 
 def truth(events, assumption=MCAR, structure=FIXED, **options):
@@ -45,11 +45,11 @@ def on(limit):
 
 
 def chosen(names, **facts):
-    return DataChosenGates(attributes=names, **facts)
+    return DataChosenRequirements(attributes=names, **facts)
 
 
 MASKED = Guarantee.from_events(PURE, conditions=[acc.DatasetCollection(max_missing=5, n=9)])
-TWINS = [PureEvent(epsilon=1.0, gate={"a"})] * 2
+TWINS = [PureEvent(epsilon=1.0, required={"a"})] * 2
 SWAPPED = [replace(PURE[0], adjacency="replace-one")]
 UNPROVEN = {
     "no assumption": lambda: truth(PURE, None),
@@ -80,8 +80,8 @@ WRONG = {
     "negative": lambda: chosen(["a"], smallest=-1),
     "always another": lambda: chosen(["a"], always=["b"]),
     "no truth value": lambda: chosen(["a"], distinct_targets=1),
-    "no family": lambda: gt.ChosenGates(among=[]),
-    "no share": lambda: gt.ChosenGates(among=[("a",)], largest_share=0.0),
+    "no family": lambda: gt.ChosenRequirements(among=[]),
+    "no share": lambda: gt.ChosenRequirements(among=[("a",)], largest_share=0.0),
     "a fit of its own": lambda: truth(MST(epsilon=1.0)),
     "joint of numbers": lambda: joint([1.0], MCAR),
     "joint of none": lambda: joint([], MCAR),
@@ -127,7 +127,7 @@ def test_refusals_are_one_typed_error_of_one_line(error, calls):
 def test_without_gates_nothing_is_amplified_and_conditions_that_no_mask_breaks_are_harmless():
     harmless = Guarantee(1.25, conditions=[acc.ExplicitSeed()], events=PURE)
     assert truth(harmless).epsilon < 1.25
-    events = [replace(event, gate=None) for event in PURE]  # missing as a level
+    events = [replace(event, required=None) for event in PURE]  # missing as a level
     assert truth(events).epsilon == acc.epsilon_of(events, 0.0)
 
 
@@ -158,10 +158,12 @@ def test_every_condition_survives_and_round_trips(assumption, structure):
 
 EVENTS = {
     "pure": PURE,
-    "gaussian": [gaussian({"a"}), gaussian({"b", "c"}), PureEvent(epsilon=0.3, gate={"c"})],
+    "gaussian": [gaussian({"a"}), gaussian({"b", "c"}), PureEvent(epsilon=0.3, required={"c"})],
     "every row": [gaussian({"a"}), gaussian(None)],
-    "dp-sgd": [acc.SampledGaussianEvent(rate=0.1, noise_multiplier=2.0, steps=5, gate={"a", "c"})],
-    "zcdp": [ZCDPEvent(rho=0.02, gate={"c"}), PureEvent(epsilon=0.3, gate={"a"})],
+    "dp-sgd": [
+        acc.SampledGaussianEvent(rate=0.1, noise_multiplier=2.0, steps=5, required={"a", "c"})
+    ],
+    "zcdp": [ZCDPEvent(rho=0.02, required={"c"}), PureEvent(epsilon=0.3, required={"a"})],
 }
 
 
@@ -183,12 +185,12 @@ def test_pure_events():
     found = truth(PURE)
     expected = gt.mask_mixture([{"a"}, {"a", "b"}, None], [0.5, 0.5, 0.25], observed=RATES)
     assert (found.epsilon, found.delta) == (expected.epsilon, 0.0)
-    both = truth(acc.ApproximateEvent(epsilon=1.0, delta=1e-6, gate={"a"}), delta=1e-6)
+    both = truth(acc.ApproximateEvent(epsilon=1.0, delta=1e-6, required={"a"}), delta=1e-6)
     assert both.delta == pytest.approx(0.5e-6)
     assert both.epsilon == pytest.approx(gt.amplified_epsilon(0.5, 1.0), abs=1e-9)
-    both_gates = PureEvent(epsilon=1.0, gate={"a", "b"})
+    both_gates = PureEvent(epsilon=1.0, required={"a", "b"})
     assert truth(both_gates).epsilon == pytest.approx(gt.amplified_epsilon(0.375, 1.0), abs=1e-9)
-    beside = [PureEvent(epsilon=1.0, gate={"c"}), ZCDPEvent(rho=0.05)]
+    beside = [PureEvent(epsilon=1.0, required={"c"}), ZCDPEvent(rho=0.05)]
     parts = acc.epsilon_of(beside[1], 1e-6) + gt.amplified_epsilon(0.25, 1.0)
     assert truth(beside, delta=1e-6).epsilon <= parts + 1e-9
 
@@ -197,9 +199,9 @@ def test_pure_events():
 @pytest.mark.parametrize(
     "event",
     [
-        ZCDPEvent(rho=0.1, gate={"a"}),
-        acc.RDPEvent(orders=[2, 8, 32], epsilons=[0.2, 0.8, 3.2], gate={"a"}),
-        acc.SampledGaussianEvent(rate=0.05, noise_multiplier=2.0, steps=20, gate={"a"}),
+        ZCDPEvent(rho=0.1, required={"a"}),
+        acc.RDPEvent(orders=[2, 8, 32], epsilons=[0.2, 0.8, 3.2], required={"a"}),
+        acc.SampledGaussianEvent(rate=0.05, noise_multiplier=2.0, steps=20, required={"a"}),
         gaussian({"a"}, discrete=True),
     ],
 )
@@ -218,18 +220,18 @@ def test_gates_that_the_data_chose():
     """The bound over all structures; what is stated of each choice makes it smaller."""
     found = truth(PURE, structure=CHOSEN).epsilon
     assert found == pytest.approx(0.25 + gt.amplified_epsilon(0.75, 1.0), abs=1e-12)
-    nothing = DataChosenGates(attributes=["a", "b", "c"])
-    unknown = DataChosenGates(attributes=["a", "b", "c", "d"], smallest=1)
+    nothing = DataChosenRequirements(attributes=["a", "b", "c"])
+    unknown = DataChosenRequirements(attributes=["a", "b", "c", "d"], smallest=1)
     assert [truth(PURE, structure=who).epsilon for who in (nothing, unknown)] == [1.25, 1.25]
     events = [gaussian({"a", "c"}), gaussian({"b", "c"})]
     assert truth(events, structure=CHOSEN, delta=1e-6).epsilon == acc.epsilon_of(events, 1e-6)
-    shared = DataChosenGates(attributes=["a", "b", "c"], always=["c"])
+    shared = DataChosenRequirements(attributes=["a", "b", "c"], always=["c"])
     expected = gt.gated_epsilon(1e-6, probability=0.25, profile=lambda e: delta_of(events, e))
     tight = truth(events, structure=shared, delta=1e-6).epsilon
     assert tight == pytest.approx(expected, abs=1e-3)
-    impure = [PureEvent(epsilon=0.5, gate={"c"}), ZCDPEvent(rho=0.01)]
+    impure = [PureEvent(epsilon=0.5, required={"c"}), ZCDPEvent(rho=0.01)]
     gated = gt.amplified_epsilon(0.5, 0.5)
-    of_a = DataChosenGates(attributes=["a", "c"], smallest=1)
+    of_a = DataChosenRequirements(attributes=["a", "c"], smallest=1)
     beside = acc.epsilon_of(impure[1], 1e-6 * math.exp(-gated))
     assert truth(impure, structure=of_a, delta=1e-6).epsilon == pytest.approx(gated + beside)
 
@@ -300,7 +302,7 @@ def test_two_fits_cost_no_less_than_each_and_no_more_than_both(names):
 
 
 def test_two_that_read_the_same_rows():
-    known, event = BoundedObservation(0.5), PureEvent(epsilon=1.0, gate={"a"})
+    known, event = BoundedObservation(0.5), PureEvent(epsilon=1.0, required={"a"})
     one = truth(event, known)
     both = joint([one, one], known)
     assert both.epsilon == pytest.approx(math.log(0.5 + 0.5 * math.exp(2.0)))
@@ -308,7 +310,7 @@ def test_two_that_read_the_same_rows():
     sure = truth(event, MissingCompletelyAtRandom({"a": 1.0}))
     assert joint([sure] * 2, MissingCompletelyAtRandom({"a": 1.0})).epsilon == pytest.approx(2.0)
     # What was not amplified does not say who chose its gates: here the data did.
-    same = truth(event, MCAR, DataChosenGates(attributes=("a", "b")))
+    same = truth(event, MCAR, DataChosenRequirements(attributes=("a", "b")))
     assert joint([same, same], MCAR).epsilon == pytest.approx(2.0)
 
 
@@ -316,8 +318,8 @@ def test_two_that_read_the_same_rows():
 def test_bounds_add_up_over_releases_that_share_no_gate():
     one = BoundedObservation(0.2)
 
-    def release(*gates):
-        return truth([ZCDPEvent(rho=0.03, gate=set(g)) for g in gates], one, delta=1e-3)
+    def release(*required_sets):
+        return truth([ZCDPEvent(rho=0.03, required=set(g)) for g in required_sets], one, delta=1e-3)
 
     def chance(*releases):
         (event,) = joint(releases, one).events
@@ -335,12 +337,12 @@ def test_bounds_add_up_over_releases_that_share_no_gate():
     assert stated in declared.conditions
     assert declared.epsilon < joint([a, c], one).epsilon
     # Of releases in pure epsilon each gate's bound is enough.
-    pure = [truth(PureEvent(epsilon=1.0, gate={n}), one) for n in "ab"]
+    pure = [truth(PureEvent(epsilon=1.0, required={n}), one) for n in "ab"]
     assert joint(pure, one).epsilon == pytest.approx(math.log1p(0.2 * math.expm1(2.0)))
 
 
-def cap(rho, label="", gate=None):
-    return acc.FilterEvent(capacity=ZCDPEvent(rho=rho), label=label, gate=gate)
+def cap(rho, label="", required=None):
+    return acc.FilterEvent(capacity=ZCDPEvent(rho=rho), label=label, required=required)
 
 
 def of(events, structure):
@@ -349,10 +351,13 @@ def of(events, structure):
 
 def test_shares_of_joined_families():
     """No marginal of one release gets more of the sum than it might of its own."""
-    tree = gt.ChosenGates(among=[("a", "b"), ("b", "c"), ("a", "c")], largest_share=0.5)
-    any_set = gt.ChosenGates(among=[("a", "b"), ("c",)])
-    first = of([cap(0.1, gt.ChosenGates.chosen, {"a", "b"})], tree)
-    parts = [cap(0.01, gt.ChosenGates.selections), cap(0.1, gt.ChosenGates.chosen, {"c"})]
+    tree = gt.ChosenRequirements(among=[("a", "b"), ("b", "c"), ("a", "c")], largest_share=0.5)
+    any_set = gt.ChosenRequirements(among=[("a", "b"), ("c",)])
+    first = of([cap(0.1, gt.ChosenRequirements.chosen, {"a", "b"})], tree)
+    parts = [
+        cap(0.01, gt.ChosenRequirements.selections),
+        cap(0.1, gt.ChosenRequirements.chosen, {"c"}),
+    ]
     second = of(parts, any_set)
     events, merged = _merged([first, second])
     assert sorted(merged.among) == sorted([*tree.among, *any_set.among])
@@ -361,6 +366,6 @@ def test_shares_of_joined_families():
     assert _merged([first, first])[1].largest_share == pytest.approx(0.25)
     # What the data chose is shared only where each attribute alone might have been chosen.
     for least, most in ((1, 0.2), (2, 0.4)):
-        who = DataChosenGates(attributes=["a", "b", "c"], smallest=least)
-        network = of([PureEvent(epsilon=0.1, gate={"a", "b"})], who)
+        who = DataChosenRequirements(attributes=["a", "b", "c"], smallest=least)
+        network = of([PureEvent(epsilon=0.1, required={"a", "b"})], who)
         assert _of_all([first, network], _merged([first, network])[1])[0].p_max == most

@@ -39,12 +39,14 @@ S, O, G, I = ({name} for name in EXAMPLE)  # noqa: E741
         ([S, O, G, I], 0.8125, 0.829337, 0.829337),  # 5.13
     ],
 )
-def test_worked_examples(gates, linear, sound, exact):
-    even = [1 / len(gates)] * len(gates)
-    figure = paper_approximation(gates, even, observed=EXAMPLE)
+def test_worked_examples(required_sets, linear, sound, exact):
+    even = [1 / len(required_sets)] * len(required_sets)
+    figure = paper_approximation(required_sets, even, observed=EXAMPLE)
     assert figure.linear_epsilon == pytest.approx(linear, abs=5e-7)
     assert figure.sound.cost == pytest.approx(sound, abs=5e-7)
-    assert mask_mixture(gates, even, observed=EXAMPLE).epsilon == pytest.approx(exact, abs=5e-7)
+    assert mask_mixture(required_sets, even, observed=EXAMPLE).epsilon == pytest.approx(
+        exact, abs=5e-7
+    )
     assert "may under-state" in str(figure)
 
 
@@ -55,9 +57,9 @@ def test_errata_of_single_figures():
     priced = math.fsum(amplified_epsilon(EXAMPLE[name], cost) for name, cost in named)
     assert priced == pytest.approx(0.839564, abs=5e-7)
     # Lemma 5.10 is false: leaving one mechanism alone can be best.
-    gates, rates = [{"a"}, *[{"a", "b"}] * 99], {"a": 0.5, "b": 0.5}
-    pruned = paper_approximation(gates, [0.01] * 100, observed=rates).linear_epsilon
-    free = best_partition(gates, [0.01] * 100, observed=rates, cost=LinearCost())
+    required_sets, rates = [{"a"}, *[{"a", "b"}] * 99], {"a": 0.5, "b": 0.5}
+    pruned = paper_approximation(required_sets, [0.01] * 100, observed=rates).linear_epsilon
+    free = best_partition(required_sets, [0.01] * 100, observed=rates, cost=LinearCost())
     assert (pruned, free.cost) == (pytest.approx(0.5), pytest.approx((1 + 99 / 4) / 100))
 
 
@@ -99,15 +101,15 @@ def marginals(name, rate):
 @pytest.mark.parametrize("name", TABLE)
 def test_table_1(name):
     for rate, (published, linear, sound, exact, rows_linear, rows_sound) in TABLE[name].items():
-        if not (gates := marginals(name, rate)):
+        if not (required_sets := marginals(name, rate)):
             continue  # the paper's marginals are no part of the package; one row is kept above
-        observed = {attribute: 1 - rate for gate in gates for attribute in gate}
-        even = [1 / len(gates)] * len(gates)
-        figure = paper_approximation(gates, even, observed=observed)
+        observed = {attribute: 1 - rate for required in required_sets for attribute in required}
+        even = [1 / len(required_sets)] * len(required_sets)
+        figure = paper_approximation(required_sets, even, observed=observed)
         assert figure.linear_epsilon == pytest.approx(linear, abs=5.001e-4)
         assert abs(figure.linear_epsilon - published) > 0.01  # compared names as text
         assert figure.sound.cost == pytest.approx(sound, abs=5.001e-4)
-        bound = mask_mixture(gates, even, observed=observed)
+        bound = mask_mixture(required_sets, even, observed=observed)
         assert bound.exact
         assert bound.epsilon == pytest.approx(exact, abs=5.001e-4)
         every = (1 - rate) ** len(observed)
@@ -117,7 +119,7 @@ def test_table_1(name):
             network = gt.distinct_targets_bound(even, attributes=observed.keys(), observed=observed)
             assert round(network, 4) == 0.6080  # any network; the published figure is .47
         if (name, rate) == ("adult", 0.3):
-            free = sound_partition(gates, even, observed=observed).cost
+            free = sound_partition(required_sets, even, observed=observed).cost
             assert free < figure.sound.cost - 0.01
 
 
@@ -133,7 +135,7 @@ def of_a_fit(epsilon, share=1.0):
         ungated=selections,
         fixed=dict.fromkeys(NAMES, ones / 14),
         chosen=rho - ones - selections,
-        gates=PAIRS,
+        required_sets=PAIRS,
         largest_share=share,
     )
 
@@ -176,9 +178,9 @@ def test_chosen_curves_by_the_formula():
     assert exact <= curve_at(n, rates, **costs) <= 1.1 * exact
     k = np.arange(n + 1)
     mean = stats.binom.pmf(k, n, 0.5) @ np.exp(0.5 * k * (k - 1))
-    told = curve_at(n, {"a": 0.5}, selections=0.3, fixed={"a": 0.5}, gates=["a"])
+    told = curve_at(n, {"a": 0.5}, selections=0.3, fixed={"a": 0.5}, required_sets=["a"])
     assert told == pytest.approx(0.3 * n + math.log(mean) / (n - 1), rel=1e-6)
-    small = curve_at(8, rates, chosen=1e-6, gates=["a"])
+    small = curve_at(8, rates, chosen=1e-6, required_sets=["a"])
     assert small == pytest.approx(1e-6 * 0.5 * (1 + 7 * 0.5), rel=1e-8)
     never = curve_at(n, {"a": 0.0, "b": 0.0}, **costs)
     assert never == pytest.approx(0.01 * n + 0.02 * n, rel=1e-6)
@@ -189,12 +191,12 @@ def test_chosen_curves_by_the_formula():
 def test_costs_of_caps():
     """A cap of mu squared is worth half in zCDP, and less if it is for selections."""
 
-    def cap(amount, label="", gate=None):
+    def cap(amount, label="", required=None):
         return GaussianEvent(
-            sensitivity=math.sqrt(amount), sigma=1.0, discrete=False, label=label, gate=gate
+            sensitivity=math.sqrt(amount), sigma=1.0, discrete=False, label=label, required=required
         )
 
-    who = gt.ChosenGates(among=PAIRS, largest_share=0.5)
+    who = gt.ChosenRequirements(among=PAIRS, largest_share=0.5)
     parts = [cap(0.002), cap(0.004, who.selections), cap(0.032, who.chosen, PAIRS[0])]
     found = chosen_costs([*parts, cap(0.018, "", {"a0", "a1"})], who, {"a0": 0.9, "a1": 0.2})
     assert (found.ungated, found.unselected) == (pytest.approx(0.001), pytest.approx(0.002))
@@ -208,22 +210,24 @@ def test_replicas_by_the_formula(scale):
     """The larger of what is proven either way; small costs are bound by the way back."""
     rho = {"a": 0.7 * scale, "b": 0.3 * scale, "c": 0.7 * scale, None: 0.1 * scale}
     rates = {"a": 0.5, "b": 0.9, "c": 0.5}  # two alike
-    events = [ZCDPEvent(rho=r, gate={gate} if gate else None) for gate, r in rho.items()]
+    events = [
+        ZCDPEvent(rho=r, required={required} if required else None) for required, r in rho.items()
+    ]
     curve = dict(zip(ORDERS.tolist(), _replica_curve(events, rates), strict=True))
     for n in (2, 3, 7, 20):
         k = np.arange(n + 1)
         forth = back = n * rho[None]
-        for gate, p in rates.items():
-            moved = np.exp(np.maximum(0, k - 1) * k * rho[gate])
+        for required, p in rates.items():
+            moved = np.exp(np.maximum(0, k - 1) * k * rho[required])
             forth += math.log(stats.binom.pmf(k, n, p) @ moved) / (n - 1)
-            back += p * (1 + (n - 1) * p) * rho[gate]
+            back += p * (1 + (n - 1) * p) * rho[required]
         assert curve[n] == pytest.approx(max(forth, back), rel=1e-6)
         assert curve[n] >= max(forth, back) * (1 - 1e-9)
-    assert _replica_curve([ZCDPEvent(rho=1e-18, gate={"a"})], rates)[0] >= 0.25 * 2e-18
+    assert _replica_curve([ZCDPEvent(rho=1e-18, required={"a"})], rates)[0] >= 0.25 * 2e-18
 
 
 def test_a_cap_at_one_order_proves_nothing_above_it():
-    curve = _replica_curve([RDPEvent(orders=(8.0,), epsilons=(0.1,), gate={"a"})], {"a": 0.5})
+    curve = _replica_curve([RDPEvent(orders=(8.0,), epsilons=(0.1,), required={"a"})], {"a": 0.5})
     assert np.isfinite(curve[ORDERS <= 8]).all()
     assert np.isinf(curve[ORDERS > 8]).all()
 

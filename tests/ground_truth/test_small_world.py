@@ -15,8 +15,8 @@ from scipy.stats import norm
 from missdp import Categorical, Schema
 from missdp import accounting as acc
 from missdp.ground_truth import (
-    DataChosenGates,
-    FixedGates,
+    DataChosenRequirements,
+    FixedRequirements,
     amplified_epsilon,
     ground_truth_guarantee,
     joint,
@@ -60,8 +60,8 @@ class World:
     def __init__(self, masks):
         self.masks, self.chances = list(masks), np.array(list(masks.values()))
 
-    def opens(self, gate):
-        return np.array([frozenset(gate) <= mask for mask in self.masks])
+    def opens(self, required):
+        return np.array([frozenset(required) <= mask for mask in self.masks])
 
     def play(self, policy, rounds, spent=0.0):
         """A policy returns laws without the row, and with it by mask, the gate, and the cost."""
@@ -76,46 +76,46 @@ class World:
         if rounds == 0:
             self.leaves.append((q, float(self.chances @ ratios)))
             return
-        alone, there, gate, cost = policy(self, self.chances * ratios, rounds, spent)
+        alone, there, required, cost = policy(self, self.chances * ratios, rounds, spent)
         there = np.broadcast_to(there, (len(self.masks), len(alone)))
         for place, chance in enumerate(alone):
-            moved = np.where(self.opens(gate), there[:, place] / chance, 1.0)
+            moved = np.where(self.opens(required), there[:, place] / chance, 1.0)
             self._ask(policy, rounds - 1, q * chance, ratios * moved, spent + cost)
 
 
-def in_order(gates, laws):
+def in_order(required_sets, laws):
 
     def policy(world, posterior, rounds, spent):
-        place = len(gates) - rounds
+        place = len(required_sets) - rounds
         alone, there = laws[place]
-        return alone, there, gates[place], 0.0
+        return alone, there, required_sets[place], 0.0
 
     return policy
 
 
-def turning(gates, mus):
+def turning(required_sets, mus):
     """The same with Gaussian answers, whose sign follows from the past and from the mask."""
 
     def policy(world, posterior, rounds, spent):
-        place = len(gates) - rounds
+        place = len(required_sets) - rounds
         seems = posterior.sum() > 1
         signs = [1 if (len(mask) % 2 == 0) == seems else -1 for mask in world.masks]
         there = np.array([gaussian(sign * mus[place]) for sign in signs])
-        return gaussian(0.0), there, gates[place], 0.0
+        return gaussian(0.0), there, required_sets[place], 0.0
 
     return policy
 
 
-def likeliest(gates, rho, *, boldly=False, pure=False):
+def likeliest(required_sets, rho, *, boldly=False, pure=False):
     """Ask for the set that the answers so far make likeliest; spend more if the row seems there."""
 
     def policy(world, posterior, rounds, spent):
-        gate = max(gates, key=lambda g: float(posterior @ world.opens(g)))
+        required = max(required_sets, key=lambda g: float(posterior @ world.opens(g)))
         share = (0.7 if posterior.sum() > 1 else 0.2) if boldly else 1 / rounds
         cost = (rho - spent) * (1.0 if rounds == 1 else share)
         if pure:
-            return response(cost)[::-1], response(cost), gate, cost
-        return gaussian(0.0), gaussian(math.sqrt(2 * cost)), gate, cost
+            return response(cost)[::-1], response(cost), required, cost
+        return gaussian(0.0), gaussian(math.sqrt(2 * cost)), required, cost
 
     return policy
 
@@ -137,11 +137,11 @@ def loss(ratio):
 
 chance = st.sampled_from([0.05, 0.3, 0.5, 0.8, 0.97])
 rates = st.fixed_dictionaries(dict.fromkeys(NAMES, chance))
-gates = st.lists(st.sampled_from(SETS), min_size=1, max_size=3)
+required_sets = st.lists(st.sampled_from(SETS), min_size=1, max_size=3)
 costs = st.lists(st.sampled_from([0.05, 0.4, 1.0, 1.7]), min_size=3, max_size=3)
 
-FIXED = FixedGates()
-ANY = DataChosenGates(attributes=tuple(NAMES), smallest=1)
+FIXED = FixedRequirements()
+ANY = DataChosenRequirements(attributes=tuple(NAMES), smallest=1)
 some = settings(max_examples=10, deadline=None)
 few = settings(max_examples=3, deadline=None)
 
@@ -150,8 +150,8 @@ def responses(those, epsilons):
     return in_order(those, [(response(e)[::-1], response(e)) for e in epsilons])
 
 
-def answer(mu, gate=None):
-    return acc.GaussianEvent(sensitivity=mu, sigma=1.0, discrete=False, gate=gate)
+def answer(mu, required=None):
+    return acc.GaussianEvent(sensitivity=mu, sigma=1.0, discrete=False, required=required)
 
 
 def holds(q, ratio, events, assumption, at=0.1):
@@ -166,49 +166,53 @@ def claim(events, assumption, structure=FIXED, delta=0.0):
 
 
 # --- What holds ---
-@given(gates, rates, costs, st.integers(1, 2))
+@given(required_sets, rates, costs, st.integers(1, 2))
 @settings(max_examples=50, deadline=None)
-def test_the_mask_mixture_is_the_loss(gates, rates, epsilons, limit):
-    epsilons = epsilons[: len(gates)]
-    _, ratio = World(independent(rates)).play(responses(gates, epsilons), len(gates))
-    exact = mask_mixture(gates, epsilons, observed=rates)
+def test_the_mask_mixture_is_the_loss(required_sets, rates, epsilons, limit):
+    epsilons = epsilons[: len(required_sets)]
+    _, ratio = World(independent(rates)).play(
+        responses(required_sets, epsilons), len(required_sets)
+    )
+    exact = mask_mixture(required_sets, epsilons, observed=rates)
     assert loss(ratio) <= exact.epsilon <= loss(ratio) + 1e-9  # it is attained
     assert exact.exact
-    wide = mask_mixture(gates, epsilons, observed=rates, treewidth_limit=limit)
+    wide = mask_mixture(required_sets, epsilons, observed=rates, treewidth_limit=limit)
     assert exact.epsilon - 2e-12 <= wide.epsilon <= math.fsum(epsilons) + 2e-12
-    stated = [acc.PureEvent(epsilon=e, gate=g) for e, g in zip(epsilons, gates, strict=True)]
+    stated = [
+        acc.PureEvent(epsilon=e, required=g) for e, g in zip(epsilons, required_sets, strict=True)
+    ]
     for known in (acc.MissingCompletelyAtRandom(rates), acc.ObservedAtMost(rates)):
         assert loss(ratio) <= claim(stated, known) <= exact.epsilon
 
 
-def fixed_game(gates, rates, mus, how):
-    mus = mus[: len(gates)]
-    plain = in_order(gates, [(gaussian(0.0), gaussian(mu)) for mu in mus])
-    policy = plain if how == "plain" else turning(gates, mus)
-    events = [answer(mu, gate) for mu, gate in zip(mus, gates, strict=True)]
-    return events, *World(independent(rates)).play(policy, len(gates))
+def fixed_game(required_sets, rates, mus, how):
+    mus = mus[: len(required_sets)]
+    plain = in_order(required_sets, [(gaussian(0.0), gaussian(mu)) for mu in mus])
+    policy = plain if how == "plain" else turning(required_sets, mus)
+    events = [answer(mu, required) for mu, required in zip(mus, required_sets, strict=True)]
+    return events, *World(independent(rates)).play(policy, len(required_sets))
 
 
 ways = st.sampled_from(["plain", "turning"])
 
 
-@given(gates, rates, costs, ways)
+@given(required_sets, rates, costs, ways)
 @some
-def test_divergences_behind_fixed_gates(gates, rates, mus, how):
-    events, q, ratio = fixed_game(gates, rates, mus, how)
+def test_divergences_behind_fixed_gates(required_sets, rates, mus, how):
+    events, q, ratio = fixed_game(required_sets, rates, mus, how)
     curve = _replica_curve(
-        [acc.ZCDPEvent(rho=e.sensitivity**2 / 2, gate=e.gate) for e in events], rates
+        [acc.ZCDPEvent(rho=e.sensitivity**2 / 2, required=e.required) for e in events], rates
     )
     for n in (2, 3, 4):
         assert divergence(q, ratio, n) <= curve[n - 2]
 
 
 @pytest.mark.long
-@given(gates, rates, st.permutations([0.1, 0.3, 0.5]), ways)
+@given(required_sets, rates, st.permutations([0.1, 0.3, 0.5]), ways)
 @example([SETS[0], SETS[1]], dict.fromkeys(NAMES, 0.3), [0.5, 0.5, 0.5], "plain")
 @few
-def test_loss_distributions_behind_fixed_gates(gates, rates, mus, how):
-    events, q, ratio = fixed_game(gates, rates, mus, how)
+def test_loss_distributions_behind_fixed_gates(required_sets, rates, mus, how):
+    events, q, ratio = fixed_game(required_sets, rates, mus, how)
     holds(q, ratio, events, acc.MissingCompletelyAtRandom(rates))
 
 
@@ -221,8 +225,8 @@ def test_caps_beside_an_answer_of_all_rows_that_knows_the_mask(rates, alone, eve
     order = [{"a"}, {"b"}, set()]
     q, ratio = World(independent(rates)).play(turning(order, [alone, alone, every]), 3)
     caps = [
-        acc.FilterEvent(capacity=answer(mu), gate=gate)
-        for mu, gate in zip((alone, alone, every), ({"a"}, {"b"}, None), strict=True)
+        acc.FilterEvent(capacity=answer(mu), required=required)
+        for mu, required in zip((alone, alone, every), ({"a"}, {"b"}, None), strict=True)
     ]
     holds(q, ratio, caps, acc.MissingCompletelyAtRandom(rates))
 
@@ -233,7 +237,7 @@ def test_caps_beside_an_answer_of_all_rows_that_knows_the_mask(rates, alone, eve
 def test_marginals_that_the_data_chose(rates, rho, family, boldly):
     world = World(independent(rates))
     q, ratio = world.play(likeliest(family, rho, boldly=boldly), 3)
-    spent = _ChosenCosts(chosen=rho, gates=family)
+    spent = _ChosenCosts(chosen=rho, required_sets=family)
     orders = np.array([2, 3, 5])
     for n, bound in zip(orders, _chosen_curve(spent, rates, orders=orders), strict=True):
         assert divergence(q, ratio, int(n)) <= bound
@@ -242,9 +246,9 @@ def test_marginals_that_the_data_chose(rates, rho, family, boldly):
     q, ratio = world.play(
         in_order(SINGLES, [(gaussian(0.0), gaussian(math.sqrt(2 * rho / 3)))] * 3), 3
     )
-    shared = _ChosenCosts(chosen=rho, gates=SINGLES, largest_share=1 / 3)
+    shared = _ChosenCosts(chosen=rho, required_sets=SINGLES, largest_share=1 / 3)
     assert divergence(q, ratio, 3) <= _chosen_curve(shared, rates, orders=np.array([3]))[0]
-    fixed = _ChosenCosts(fixed=dict.fromkeys(NAMES, rho / 3), chosen=0.0, gates=[("a",)])
+    fixed = _ChosenCosts(fixed=dict.fromkeys(NAMES, rho / 3), chosen=0.0, required_sets=[("a",)])
     assert divergence(q, ratio, 3) <= _chosen_curve(fixed, rates, orders=np.array([3]))[0]
 
 
@@ -268,7 +272,7 @@ def selecting(selections, rho, rounds):
 def test_selections_that_tell_about_the_mask_are_paid_for(rates, spent):
     selections, rho = spent
     q, ratio = World(independent(rates)).play(selecting(selections, rho, 2), 4)
-    paid = _ChosenCosts(selections=selections, unselected=0.0, chosen=rho, gates=SINGLES)
+    paid = _ChosenCosts(selections=selections, unselected=0.0, chosen=rho, required_sets=SINGLES)
     for n in (2, 4):
         assert divergence(q, ratio, n) <= _chosen_curve(paid, rates, orders=np.array([n]))[0]
     assert hockey_stick(q, ratio, chosen_epsilon(paid, 0.01, rates)) <= 0.01
@@ -277,22 +281,22 @@ def test_selections_that_tell_about_the_mask_are_paid_for(rates, spent):
 @given(rates, st.sampled_from([0.5, 2.0]), st.booleans(), st.sampled_from([1, 2]))
 @some
 def test_pure_marginals_that_the_data_chose(rates, epsilon, boldly, smallest):
-    family = [gate for gate in SETS if len(gate) >= smallest]
+    family = [required for required in SETS if len(required) >= smallest]
     policy = likeliest(family, epsilon, boldly=boldly, pure=True)
     _, ratio = World(independent(rates)).play(policy, 3)
-    structure = DataChosenGates(attributes=tuple(NAMES), smallest=smallest)
-    event = acc.PureEvent(epsilon=epsilon, gate=set(NAMES))
+    structure = DataChosenRequirements(attributes=tuple(NAMES), smallest=smallest)
+    event = acc.PureEvent(epsilon=epsilon, required=set(NAMES))
     found = claim(event, acc.MissingCompletelyAtRandom(rates), structure)
     assert loss(ratio) <= found + 1e-12
-    best = max(math.prod(rates[a] for a in gate) for gate in family)
+    best = max(math.prod(rates[a] for a in required) for required in family)
     assert found == pytest.approx(amplified_epsilon(best, epsilon))  # by asking for the best
 
 
 @given(rates, costs)
 @some
 def test_distinct_targets_cover_every_assignment(rates, epsilons):
-    structure = DataChosenGates(attributes=tuple(NAMES), smallest=1, distinct_targets=True)
-    events = [acc.PureEvent(epsilon=e, gate={a}) for e, a in zip(epsilons, NAMES, strict=True)]
+    structure = DataChosenRequirements(attributes=tuple(NAMES), smallest=1, distinct_targets=True)
+    events = [acc.PureEvent(epsilon=e, required={a}) for e, a in zip(epsilons, NAMES, strict=True)]
     found = claim(events, acc.MissingCompletelyAtRandom(rates), structure)
     worst = max(
         mask_mixture([{a} for a in order], epsilons, observed=rates).epsilon
@@ -320,7 +324,7 @@ class Fit(tuple):
     schema_ = Schema((Categorical(name="a", levels=("x",)),))  # of columns alone
 
     def ground_truth_parts(self):
-        return acc.Guarantee(9.0, 1e-3, events=[answer(MU, gate) for gate in self]), FIXED
+        return acc.Guarantee(9.0, 1e-3, events=[answer(MU, required) for required in self]), FIXED
 
 
 releases = st.lists(
@@ -350,7 +354,7 @@ def test_a_bound_on_being_observed_holds_of_any_masks(law, releases, epsilon):
         if len(releases) == 1:
             assert claim([answer(MU, g) for g in order], known, delta=least) >= epsilon
     _, ratio = World(masks).play(responses(order, [0.4] * len(order)), len(order))
-    stated = [acc.PureEvent(epsilon=0.4, gate=gate) for gate in order]
+    stated = [acc.PureEvent(epsilon=0.4, required=required) for required in order]
     whole = acc.BoundedObservation(sum(p for m, p in masks.items() if any(g <= m for g in order)))
     for structure in (FIXED, ANY):
         assert loss(ratio) <= claim(stated, whole, structure) + 1e-12
@@ -364,25 +368,28 @@ def test_no_value_of_a_row_loses_more_than_its_largest_chances(rates, law):
     own = {n: p * min(1.0, s) for (n, p), s in zip(rates.items(), share, strict=False)}
     order, epsilons = [{"a", "b"}, {"b"}, {"a", "c"}], [0.7, 0.4, 0.9]
     _, ratio = World(independent(own)).play(responses(order, epsilons), 3)
-    stated = [acc.PureEvent(epsilon=e, gate=g) for e, g in zip(epsilons, order, strict=True)]
+    stated = [acc.PureEvent(epsilon=e, required=g) for e, g in zip(epsilons, order, strict=True)]
     assert loss(ratio) <= claim(stated, acc.ObservedAtMost(rates))
 
 
-@given(gates, rates, costs, st.sampled_from(NAMES), chance)
+@given(required_sets, rates, costs, st.sampled_from(NAMES), chance)
 @few
-def test_more_observed_smaller_gates_and_larger_costs_cost_more(gates, rates, epsilons, name, p):
-    epsilons = epsilons[: len(gates)]
-    before = mask_mixture(gates, epsilons, observed=rates).epsilon
+def test_more_observed_smaller_gates_and_larger_costs_cost_more(
+    required_sets, rates, epsilons, name, p
+):
+    epsilons = epsilons[: len(required_sets)]
+    before = mask_mixture(required_sets, epsilons, observed=rates).epsilon
     higher = rates | {name: max(rates[name], p)}
     for more in (
-        mask_mixture(gates, epsilons, observed=higher),
-        mask_mixture([gate - {name} for gate in gates], epsilons, observed=rates),
-        mask_mixture(gates, [e + 0.5 for e in epsilons], observed=rates),
+        mask_mixture(required_sets, epsilons, observed=higher),
+        mask_mixture([required - {name} for required in required_sets], epsilons, observed=rates),
+        mask_mixture(required_sets, [e + 0.5 for e in epsilons], observed=rates),
     ):
         assert more.epsilon >= before - 2e-12
     # Where gates overlap, those that are kept depend on the rates, and the bound is not monotone.
     events = [
-        acc.ZCDPEvent(rho=e, gate={min(gate)}) for e, gate in zip(epsilons, gates, strict=True)
+        acc.ZCDPEvent(rho=e, required={min(required)})
+        for e, required in zip(epsilons, required_sets, strict=True)
     ]
     less, more = (_replica_curve(events, known) for known in (rates, higher))
     assert (less <= more * (1 + 1e-6)).all()
@@ -398,16 +405,16 @@ def test_smaller_claims_are_refuted():
     assert loss(ratio) > mask_mixture(merged, [1.0] * 3, observed=even).epsilon + 0.05
     known, at = {"a": 0.1, "b": 0.3, "c": 0.8}, np.array([2])
     q, ratio = World(independent(known)).play(selecting(0.6, 0.2, 2), 4)
-    forgotten = _ChosenCosts(chosen=0.2, gates=SINGLES)  # its selections
+    forgotten = _ChosenCosts(chosen=0.2, required_sets=SINGLES)  # its selections
     assert divergence(q, ratio, 2) > _chosen_curve(forgotten, known, orders=at)[0]
     thrice = in_order([("a",)] * 3, [(gaussian(0.0), gaussian(1.0))] * 3)
     q, ratio = World(independent(uneven)).play(thrice, 3)
-    shared = _ChosenCosts(chosen=1.5, gates=SINGLES, largest_share=1 / 3)
+    shared = _ChosenCosts(chosen=1.5, required_sets=SINGLES, largest_share=1 / 3)
     assert divergence(q, ratio, 2) > _chosen_curve(shared, uneven, orders=at)[0]
-    coin, rare = {"a": 0.1, "b": 0.9}, acc.PureEvent(epsilon=1.0, gate={"a"})
+    coin, rare = {"a": 0.1, "b": 0.9}, acc.PureEvent(epsilon=1.0, required={"a"})
     _, ratio = World(independent(coin)).play(responses([{"b"}], [1.0]), 1)
     told = mask_mixture([{"a"}], [1.0], observed=coin).epsilon  # what came out of a choice of two
-    either = DataChosenGates(attributes=("a", "b"), smallest=1)
+    either = DataChosenRequirements(attributes=("a", "b"), smallest=1)
     stated = claim(rare, acc.MissingCompletelyAtRandom(coin), either)
     assert told + 0.5 < loss(ratio) <= stated + 1e-12
     _, ratio = World(independent({"a": 0.5})).play(responses([{"a"}] * 2, [1.0, 1.0]), 2)

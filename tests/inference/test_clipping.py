@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from missdp.inference.fit_conditional_models import fit_heads
+from missdp.inference.fit_conditional_models import fit_conditional_models
 from missdp.inference.product_sums import (
     RowVectors,
     clip_norm,
@@ -82,7 +82,7 @@ def test_a_model_fitted_to_clipped_sums_tells_what_was_lost(rng):
 
     guessed = error(moments)
     for _ in range(3):
-        model = fit_heads(margins, moments, {}, rng=rng)
+        model = fit_conditional_models(margins, moments, {}, rng=rng)
         lost = clipped_away(model.sample(20_000, rng), RowVectors(blocks, alone), clip)[1]
         moments = {pair: values + lost[pair] for pair, values in released.items()}
     assert error(moments) < 0.9 * guessed < 0.25 * error(released)

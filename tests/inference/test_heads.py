@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from inference.graphs import apart, dependence, tables_of
-from missdp.inference.conditional_models import Heads, _draw_evenly, blocks, reachable
-from missdp.inference.fit_conditional_models import fit_heads, fit_tree
+from missdp.inference.conditional_models import ConditionalModels, _draw_evenly, blocks, reachable
+from missdp.inference.fit_conditional_models import fit_conditional_models, fit_tree
 
 
 def ring(n, sizes, rng):
@@ -36,7 +36,7 @@ def rng():
 def test_heads_hold_every_pair_and_a_tree_does_not(rng):
     rows = ring(40_000, SIZES, rng)
     margins, moments = dependence(rows, SIZES)
-    heads = fit_heads(margins, moments, {}, rng=rng).sample(40_000, rng)
+    heads = fit_conditional_models(margins, moments, {}, rng=rng).sample(40_000, rng)
     tree = fit_tree(margins, tables_of(rows, SIZES)).sample(40_000, rng)
     assert farthest(heads, rows) < 0.012
     assert farthest(tree, rows) > 0.03
@@ -45,11 +45,11 @@ def test_heads_hold_every_pair_and_a_tree_does_not(rng):
 def test_margins_are_kept_by_heads_whose_contexts_have_moved(rng):
     rows = ring(20_000, SIZES, rng)
     margins, moments = dependence(rows, SIZES)
-    found = fit_heads(margins, moments, {}, rng=rng)
+    found = fit_conditional_models(margins, moments, {}, rng=rng)
     first = found.order[0]
     shifted = list(found.biases)
     shifted[first] = shifted[first] + np.linspace(0, 0.3, SIZES[first])
-    moved = Heads(found.order, found.margins, tuple(shifted), found.weights)
+    moved = ConditionalModels(found.order, found.margins, tuple(shifted), found.weights)
     drawn = moved.sample(20_000, rng)
     off = [np.abs(m - n).max() for m, n in zip(dependence(drawn, SIZES)[0], margins, strict=True)]
     assert off[first] > 0.02
@@ -61,8 +61,8 @@ def test_noise_is_not_taken_for_dependence(rng):
     margins, moments = dependence(rows, SIZES)
     noisy = {k: 0 * v + rng.normal(0, 0.05, v.shape) for k, v in moments.items()}
     variances = dict.fromkeys(noisy, 0.05**2)
-    loose = fit_heads(margins, noisy, {}, rng=rng).sample(5_000, rng)
-    found = fit_heads(margins, noisy, variances, rng=rng).sample(5_000, rng)
+    loose = fit_conditional_models(margins, noisy, {}, rng=rng).sample(5_000, rng)
+    found = fit_conditional_models(margins, noisy, variances, rng=rng).sample(5_000, rng)
     product = np.stack([rng.choice(len(m), 5_000, p=m) for m in margins], axis=1)
     assert farthest(found, product) < 0.6 * farthest(loose, product)
 
@@ -78,7 +78,7 @@ def test_what_is_impossible_is_never_drawn(rng, most, monkeypatch):
     noisy = {k: v + rng.normal(0, 0.01, v.shape) for k, v in moments.items()}
     variances = dict.fromkeys(noisy, 1e-4)
     del noisy[0, 1]  # a rule does not need a table
-    model = fit_heads(margins, noisy, variances, allowed=allowed, rng=rng)
+    model = fit_conditional_models(margins, noisy, variances, allowed=allowed, rng=rng)
     drawn = model.sample(20_000, rng)
     for (a, b), possible in allowed.items():
         assert possible[drawn[:, a], drawn[:, b]].all()
@@ -96,7 +96,7 @@ def test_one_level_many_levels_and_pairs_without_a_table(rng):
     del moments[2, 3]
     tables = tables_of(rows, sizes)
     tree = fit_tree(margins, {pair: tables[pair] for pair in moments})
-    for model in (fit_heads(margins, moments, {}, rng=rng), tree):
+    for model in (fit_conditional_models(margins, moments, {}, rng=rng), tree):
         drawn = model.sample(60_000, rng)
         assert (drawn[:, 0] == 0).all()
         agree = ((drawn[:, 1] > 150) == drawn[:, 2]).mean()
@@ -107,7 +107,7 @@ def test_one_level_many_levels_and_pairs_without_a_table(rng):
 @pytest.mark.parametrize("d", [1, 2])
 def test_few_attributes(rng, d):
     margins = [np.array([0.25, 0.75])] * d
-    assert fit_heads(margins, {}, {}, rng=rng).sample(400, rng).sum() == 300 * d
+    assert fit_conditional_models(margins, {}, {}, rng=rng).sample(400, rng).sum() == 300 * d
     assert fit_tree(margins, {}).sample(400, rng).sum() == 300 * d
     assert fit_tree(margins, {}).sample(0, rng).shape == (0, d)
 
@@ -145,7 +145,7 @@ def test_even_draws_follow_each_rows_law(rng):
 def test_even_draws_of_two_attributes_do_not_move_together(rng):
     margins = [np.array([0.5, 0.5])] * 3
     weights = {(a, c): np.zeros((2, 2)) for a, c in ((1, 0), (2, 0), (2, 1))}
-    model = Heads((0, 1, 2), tuple(margins), tuple(np.log(m) for m in margins), weights)
+    model = ConditionalModels((0, 1, 2), tuple(margins), tuple(np.log(m) for m in margins), weights)
     drawn = model.sample(10_000, rng)
     same = [(drawn[:, a] == drawn[:, b]).mean() for a, b in ((0, 1), (0, 2), (1, 2))]
     assert np.abs(np.array(same) - 0.5).max() < 0.02
@@ -158,7 +158,7 @@ def test_weights_stay_bounded_where_attributes_tell_each_other(rng):
         [grade // 4, 15 - grade, grade, (rng.random(30_000) < 0.3) ^ (grade > 3)], axis=1
     )
     margins, moments = dependence(rows, [4, 16, 16, 2])
-    model = fit_heads(margins, moments, dict.fromkeys(moments, 1e-14), rng=rng)
+    model = fit_conditional_models(margins, moments, dict.fromkeys(moments, 1e-14), rng=rng)
     assert max(float(np.abs(table).max()) for table in model.weights.values()) < 300
     assert farthest(model.sample(30_000, rng), rows, [4, 16, 16, 2]) < 0.01
 
@@ -179,7 +179,7 @@ def test_levels_that_limits_decide_do_not_spoil_the_others(seed):
     noisy = [m / m.sum() for m in noisy]
     moments = {pair: table + rng.normal(0, 3e-4, table.shape) for pair, table in truth.items()}
     variances = dict.fromkeys(moments, 9e-8)
-    model = fit_heads(noisy, moments, variances, rng=rng, allowed={(0, 3): possible})
+    model = fit_conditional_models(noisy, moments, variances, rng=rng, allowed={(0, 3): possible})
     drawn = model.sample(20_000, rng)
     assert np.array_equal(drawn[:, 0] == 1, drawn[:, 3] == 0)
     assert np.abs(np.bincount(drawn[:, 3], minlength=8) / 20_000 - pay).max() < 0.012
@@ -198,7 +198,9 @@ def test_blocks_of_levels_that_limits_decide_keep_all_their_levels(seed):
     noisy = [np.maximum(m + rng.normal(0, 0.02, len(m)), 1e-3) for m in (sex, answer)]
     noisy = [m / m.sum() for m in noisy]
     moments = {(0, 1): pair - np.outer(sex, answer) + rng.normal(0, 0.02, pair.shape)}
-    model = fit_heads(noisy, moments, {(0, 1): 4e-4}, rng=rng, allowed={(0, 1): possible})
+    model = fit_conditional_models(
+        noisy, moments, {(0, 1): 4e-4}, rng=rng, allowed={(0, 1): possible}
+    )
     assert max(float(np.abs(bias).max()) for bias in model.biases) < 100
     drawn = model.sample(20_000, rng)
     assert possible[drawn[:, 0], drawn[:, 1]].all()

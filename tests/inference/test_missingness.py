@@ -13,7 +13,7 @@ from scipy.special import expit, logit
 
 from missdp import Categorical, Schema, Table
 from missdp.datasets import yrbss
-from missdp.inference.missing_rates import RatesByLevel, leaned
+from missdp.inference.missing_rates import RatesByLevel, shrunk
 from missdp.inference.missingness import MissingnessModel, joint_chance
 from missdp.inference.model import Levels
 from missdp.schema import NotApplicable
@@ -224,10 +224,10 @@ def test_correlations_lean_on_their_mean_as_far_as_they_are_noise(truth, least, 
     parts = []
     for _ in range(200):
         noisy = truth + rng.normal(0, std)
-        parts.append(np.square(leaned(noisy, std) - truth).sum() / np.square(noisy - truth).sum())
+        parts.append(np.square(shrunk(noisy, std) - truth).sum() / np.square(noisy - truth).sum())
     assert least <= np.mean(parts) < most
-    assert leaned(np.array([0.4]), np.array([0.1])) == pytest.approx([0.4])
-    assert leaned(np.array([0.1]), np.array([0.1])).tolist() == [0.0]
+    assert shrunk(np.array([0.4]), np.array([0.1])) == pytest.approx([0.4])
+    assert shrunk(np.array([0.1]), np.array([0.1])).tolist() == [0.0]
 
 
 def test_slopes_by_levels_of_an_attribute_it_is_missing_with_are_not_learned():
@@ -263,7 +263,7 @@ def test_one_correlation_that_is_known_well_is_not_the_mean_of_all():
     rng = np.random.default_rng(0)
     stds = np.append(np.full(28, 0.3), 0.03)
     found = [
-        leaned(np.append(np.full(28, 0.15), 0.75) + rng.normal(0, stds), stds) for _ in range(50)
+        shrunk(np.append(np.full(28, 0.15), 0.75) + rng.normal(0, stds), stds) for _ in range(50)
     ]
     assert np.mean(found, axis=0)[:28].mean() == pytest.approx(0.15, abs=0.05)
     assert np.mean(found, axis=0)[28] == pytest.approx(0.75, abs=0.02)

@@ -313,7 +313,7 @@ def test_attributes_of_one_level_and_empty_levels_stay_finite(ordered):
     assert all(np.isfinite(table).all() for table in found.values())
     assert not found[0, 1].any()
     base = {(a, b): np.outer(margins[a], margins[b]) for a, b in pairs}
-    leaned = shrunk({p: t + base[p] for p, t in pairs.items()}, base, dict.fromkeys(pairs, 1e-3))
-    for pair, table in leaned.items():
+    shares = shrunk({p: t + base[p] for p, t in pairs.items()}, base, dict.fromkeys(pairs, 1e-3))
+    for pair, table in shares.items():
         assert np.isfinite(table).all()
         assert (table[base[pair] == 0] == 0).all()

@@ -73,9 +73,9 @@ def test_what_is_not_noisy_stays_and_margins_are_kept(seed, levels, second):
     ordered = [True, second]
     exact, _ = smooth_pairs(margins, seen, {p: 1e-30 * v for p, v in variances.items()}, ordered)
     assert np.allclose(exact[0, 1], seen[0, 1], atol=1e-9)
-    leaned, _ = smooth_pairs(margins, seen, variances, ordered)
-    assert np.abs(leaned[0, 1].sum(axis=0)).max() < 1e-9
-    assert np.abs(leaned[0, 1].sum(axis=1)).max() < 1e-9
+    shrunk, _ = smooth_pairs(margins, seen, variances, ordered)
+    assert np.abs(shrunk[0, 1].sum(axis=0)).max() < 1e-9
+    assert np.abs(shrunk[0, 1].sum(axis=1)).max() < 1e-9
 
 
 @pytest.mark.parametrize("strength", [0.03, 0.1, 0.3])

@@ -153,5 +153,5 @@ def test_norms_imply_each_other():
     for bad in ({"replaced": -1}, {"moved_rows": 2}, {"moved_rows": 1, "moved_max": np.nan}):
         with pytest.raises(ParameterError):
             mp.TableDistance(**{"replaced": 1, **bad})
-    gate = mp.RowDomain(rows=3, columns=2).enforce([[np.inf, 0.5], [np.nan] * 2, [30.0, 40.0]])
-    np.testing.assert_allclose(gate, [[0, 0.5], [0, 0], [0.6, 0.8]])
+    required = mp.RowDomain(rows=3, columns=2).enforce([[np.inf, 0.5], [np.nan] * 2, [30.0, 40.0]])
+    np.testing.assert_allclose(required, [[0, 0.5], [0, 0], [0.6, 0.8]])

@@ -14,7 +14,7 @@ from missdp.evaluate import marginal_distance
 from missdp.inference.dyadic import fit_histogram, folded, measured_levels
 from missdp.schema import Binning, BinSource
 from missdp.synth.first_parts import find_bins
-from missdp.synth.search_grid import MOST_CODES, before_fit, with_pending_bins, with_search_grid
+from missdp.synth.search_grid import MAX_CODES, before_fit, with_pending_bins, with_search_grid
 
 
 @st.composite
@@ -164,7 +164,7 @@ def test_cut_attributes_draw_values_on_the_step_inside_their_bins(attribute, see
     noisy = [v + rng.normal(0, std, v.shape) for v in folded(cells, levels)]
     told = fit_histogram(noisy, std=std, size=grid.size, levels=levels)
     found = replace(marked, bins=find_bins(grid, told, unit=std))
-    assert found.size <= marked.size <= MOST_CODES
+    assert found.size <= marked.size <= MAX_CODES
     assert before_fit(Schema((found,)))["x"] == marked
     codes = rng.integers(0, found.size, 2000)
     values = found.decode(codes, rng.random(2000))
@@ -224,7 +224,7 @@ def test_few_numbers_are_a_bin_each_and_declared_bins_stay():
     whole = {"lower": 0, "upper": 90, "integer": True}
     schema = Schema(tuple(Numeric(name=n, **{**whole, **own}) for n, own in facts.items()))
     found = with_pending_bins(schema, schema.names)
-    assert [a.size for a in found] == [16, 9, 11, MOST_CODES]
+    assert [a.size for a in found] == [16, 9, 11, MAX_CODES]
     assert (found["bins"], found["spikes"]) == (schema["bins"], schema["spikes"])
     assert with_pending_bins(schema, ())["open"] == schema["open"]
 

@@ -14,7 +14,7 @@ def strange(kind):
 def session_on(source, missing="joint", *, cost=None, noise=None):
     """Return a recording, and a session on a source or on rows that it may record."""
     noise = noise or RecordingNoise(0)
-    budget = Filter.from_cost(cost or Cost(currency="gdp", amount=1.0), delta=1e-6)
+    budget = Filter.from_cost(cost or Cost(privacy_measure="gdp", amount=1.0), delta=1e-6)
     source = source if hasattr(source, "counts") else MemorySource(source)
     return noise, Session(
         CountedRows.of(source, strategy_named(missing)), budget=budget, noise=noise

@@ -97,7 +97,7 @@ def expected(rows, clique, missing, groups=None):
     for i in range(len(rows)):
         row = {name: int(rows.codes(name)[i]) for name in SCHEMA.names}
         holes = {name for name in SCHEMA.names if row[name] == SCHEMA[name].size}
-        if not holes & strategy.gate(clique, SCHEMA):
+        if not holes & strategy.required(clique, SCHEMA):
             if groups is not None:
                 merged = {n: np.append(groups[n], groups[n].max() + 1) for n in clique}
                 row = {n: merged[n][row[n]] for n in clique}
@@ -121,11 +121,11 @@ def test_marginals_are_the_counts_behind_the_gate_in_the_order_of_the_names(
     np.testing.assert_array_equal(found, expected(rows, clique, missing))
     assert found.shape == session.facts.shape(clique)
     (event,) = spy.budget.events
-    assert frozenset(event.gate or ()) == session.facts.strategy.gate(clique, SCHEMA)
-    assert session.facts.sums_to_row_count(clique) == (not event.gate)
+    assert frozenset(event.required or ()) == session.facts.strategy.required(clique, SCHEMA)
+    assert session.facts.sums_to_row_count(clique) == (not event.required)
     assert event.sensitivity == 1
     assert row_count(session, tiny).value == 40  # every row, whatever the strategy
-    assert not spy.budget.events[1].gate
+    assert not spy.budget.events[1].required
 
 
 @every_strategy
@@ -145,7 +145,7 @@ def test_everything_is_charged_before_anything_is_counted(missing):
         (SelectionEvent, "selection of a marginal"),
         (LaplaceEvent, "kinds of missing of a"),
     ]
-    assert not spy.budget.events[3].gate
+    assert not spy.budget.events[3].required
     assert all(charged >= 1 for charged in spy.charged)
     assert spy.charged[-1] >= 4
     declared, spy = session_on(table(), missing, declared_rows=77)
@@ -225,29 +225,29 @@ def test_shares_that_sum_to_one_fit(parts, delta, epsilon):
     for part in parts:
         share = left.amount * (part + 1) / total
         noise = Noise.worth(replace(left, amount=share))
-        event = noise.event(1, gate=None, label="")
+        event = noise.event(1, required=None, label="")
         assert float(left.price(event)) == pytest.approx(share, rel=1e-9)
         budget.charge(event)
 
 
 IN_CURRENCY = {
-    "pure": Cost(currency="pure", amount=0.1),
-    "zcdp": Cost(currency="zcdp", amount=0.05),
-    "gdp": Cost(currency="gdp", amount=0.1),
+    "pure": Cost(privacy_measure="pure", amount=0.1),
+    "zcdp": Cost(privacy_measure="zcdp", amount=0.05),
+    "gdp": Cost(privacy_measure="gdp", amount=0.1),
 }
 
 
-@pytest.mark.parametrize("currency", list(IN_CURRENCY))
+@pytest.mark.parametrize("privacy_measure", list(IN_CURRENCY))
 @pytest.mark.parametrize("whole", list(IN_CURRENCY))
-def test_a_part_in_any_currency_costs_what_it_is_capped_by(whole, currency):
+def test_a_part_in_any_measure_costs_what_it_is_capped_by(whole, privacy_measure):
     budget = Filter(2.0, 1e-6, measure=whole)
     session = Session(
         CountedRows.of(MemorySource(table()), strategy_named("joint")),
         budget=budget,
         noise=SeededNoise(0),
     )
-    before, cost = session.left, IN_CURRENCY[currency]
-    if (whole, currency) in {("pure", "zcdp"), ("pure", "gdp"), ("gdp", "zcdp")}:
+    before, cost = session.left, IN_CURRENCY[privacy_measure]
+    if (whole, privacy_measure) in {("pure", "zcdp"), ("pure", "gdp"), ("gdp", "zcdp")}:
         with pytest.raises(UnprovenError):
             session.reserve(cost, label="part")
         assert (session.left, budget.events) == (before, ())

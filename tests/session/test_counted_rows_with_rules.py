@@ -147,5 +147,5 @@ def test_no_gate_has_what_rules_may_fill_whatever_is_asked(missing):
         CountedRows.of(MemorySource(rows), strategy_named(missing)), budget=budget, noise=kept
     )
     assert found.measure(Marginal(("x",)), Noise("gaussian", 0.1)).value.sum() > 30
-    gates = [event.gate for event in budget.events]
-    assert gates == [None if missing == "observed" else {"w"}]
+    required_sets = [event.required for event in budget.events]
+    assert required_sets == [None if missing == "observed" else {"w"}]

@@ -178,7 +178,7 @@ LAWS = {"exponential": gumbel_law, "permute-and-flip": flip_law}
 def test_probabilities_are_those_of_the_mechanism_that_was_charged(method, source):
     epsilon, sensitivity = 0.8, 1.7
     best = Selection(epsilon, sensitivity, method)
-    event = best.event(sensitivity, gate=None, label="")
+    event = best.event(sensitivity, required=None, label="")
     assert event == (SelectionEvent if method == "exponential" else PureEvent)(epsilon=epsilon)
     observed = np.bincount([best.draw(SCORES, source) for _ in range(RUNS)], minlength=4)
     scale = 2 * sensitivity / epsilon
@@ -200,7 +200,7 @@ def test_probabilities_are_those_of_the_mechanism_that_was_charged(method, sourc
 def test_the_scale_is_never_below_what_the_charged_epsilon_needs(epsilon, sensitivity):
     """Epsilon as the ledger reads it, in decimal; numbers of 16 and 32 bits included."""
     law = Selection(epsilon, sensitivity)
-    event = law.event(law.sensitivity, gate=None, label="")
+    event = law.event(law.sensitivity, required=None, label="")
     assert Fraction(law.scale) >= 2 * Fraction(float(sensitivity)) / exact(event.epsilon)
 
 
@@ -252,7 +252,7 @@ def test_bad_selections_are_refused(bad):
     made = {name: value for name, value in bad.items() if name != "gate"}
     with pytest.raises(ParameterError):
         Selection(**{"epsilon": 1.0, "sensitivity": 1.0, **made}).event(
-            1.0, gate=bad.get("gate"), label=""
+            1.0, required=bad.get("gate"), label=""
         )
     with pytest.raises(UnprovenError, match="more sensitive"):
-        Selection(1.0, 1.0).event(1.5, gate=None, label="")
+        Selection(1.0, 1.0).event(1.5, required=None, label="")

@@ -25,7 +25,7 @@ SCHEMA = Schema(
 SIZES = (3, 2, 4)
 LEVELS = dict(zip(SCHEMA.names, SIZES, strict=True))
 CODES = {"a": 4, "b": 3, "c": 4}  # "missing" is one, where there may be holes
-COST = Cost(currency="gdp", amount=0.25)
+COST = Cost(privacy_measure="gdp", amount=0.25)
 
 
 def table_of(rows):
@@ -136,7 +136,7 @@ def test_the_clip_is_used_up_and_numbers_that_enter_no_product_are_part_of_the_l
 def test_sums_of_numbers_that_enter_no_product_are_told():
     further = {"b": np.array([[1.0], [-3.0], [0.5]])}
     _, session = session_on(
-        table_of(ROWS), noise=SeededNoise(0), cost=Cost(currency="gdp", amount=1e6)
+        table_of(ROWS), noise=SeededNoise(0), cost=Cost(privacy_measure="gdp", amount=1e6)
     )
     found = session.measure(RowProducts(EYES, clip=9.0, further=further), session.left).value
     wanted = sum(further["b"][b, 0] for _, b, _ in ROWS)
@@ -149,10 +149,10 @@ def test_strategies_read_the_rows_that_they_say():
     full = {n: rng.normal(size=(k, 2)) for n, k in CODES.items()}
     plan = RowProducts(full, clip=9.0)
     assert (sums(ROWS, plan) == sums(ROWS, plan, "observed")).all()
-    assert not behind(ROWS, plan, "observed")[0].event.gate
+    assert not behind(ROWS, plan, "observed")[0].event.required
     short = RowProducts({n: full[n][:k] for n, k in LEVELS.items()}, clip=9.0)
     answer, _ = behind(ROWS, short, "complete-rows")
-    assert answer.event.gate == {"a", "b"}
+    assert answer.event.required == {"a", "b"}
     assert (answer.exact == sums([r for r in ROWS if r[0] < 3 and r[1] < 2], plan)).all()
     with pytest.raises(ParameterError, match="a row for each code"):
         behind(ROWS, plan, "complete-rows")
@@ -218,12 +218,12 @@ class Counting:
 
 
 def test_what_cannot_be_afforded_or_drawn_is_refused_before_anything_is_charged():
-    plan, little = RowProducts(EYES, clip=2.0), Cost(currency="gdp", amount=0.01)
-    _, session = session_on(table_of(ROWS), cost=Cost(currency="gdp", amount=0.1))
-    _, stranger = session_on(Counting(), cost=Cost(currency="gdp", amount=0.1))
+    plan, little = RowProducts(EYES, clip=2.0), Cost(privacy_measure="gdp", amount=0.01)
+    _, session = session_on(table_of(ROWS), cost=Cost(privacy_measure="gdp", amount=0.1))
+    _, stranger = session_on(Counting(), cost=Cost(privacy_measure="gdp", amount=0.1))
     for make in (
-        lambda: session.measure(plan, Cost(currency="gdp", amount=1e-40)).value,
-        lambda: session.measure(plan, Cost(currency="pure", amount=0.1)).value,
+        lambda: session.measure(plan, Cost(privacy_measure="gdp", amount=1e-40)).value,
+        lambda: session.measure(plan, Cost(privacy_measure="pure", amount=0.1)).value,
         lambda: session.measure(RowProducts({"a": np.eye(4)}, clip=2.0), COST).value,
         lambda: RowProducts({"a": np.array([[5.0]])}, clip=1.0),
         lambda: RowProducts({"a": np.array([[np.nan]])}, clip=1.0),

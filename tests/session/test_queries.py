@@ -58,11 +58,11 @@ def test_required_attributes_are_those_that_a_counted_row_has_observed():
     table = Table.from_codes(SCHEMA, {"a": np.array([8, 1]), "b": np.array([0, 1])})
     for missing, required in (("joint", set()), ("observed", {"a"}), ("complete-rows", {"a"})):
         rows = CountedRows.of(MemorySource(table), strategy_named(missing))
-        assert rows.gate(Marginal(("a", "b")).reads) == required
-        assert rows.gate(RowCount().reads) == rows.gate(Kinds("a").reads) == set()
+        assert rows.required(Marginal(("a", "b")).reads) == required
+        assert rows.required(RowCount().reads) == rows.required(Kinds("a").reads) == set()
         assert RowCount().exact(rows) == 2
         assert Kinds("a").exact(rows).tolist() == [1]
-    assert rows.gate(()) == {"a"}
+    assert rows.required(()) == {"a"}
     assert Marginal(()).exact(rows) == 1
 
 

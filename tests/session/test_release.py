@@ -112,7 +112,7 @@ def test_release_limit_is_called_before_the_charge():
 
 
 def _part(session):
-    return session.reserve(Cost(currency="pure", amount=1.0), label="part")
+    return session.reserve(Cost(privacy_measure="pure", amount=1.0), label="part")
 
 
 def test_reserved_session_spends_from_its_part():
@@ -123,12 +123,14 @@ def test_reserved_session_spends_from_its_part():
     assert (session.left.amount, part.left.amount) == (1.0, 0.75)
     assert len(rows.budget.events) == 1
     with pytest.raises(BudgetExceededError):
-        session.reserve(Cost(currency="pure", amount=1.1), label="more")
+        session.reserve(Cost(privacy_measure="pure", amount=1.1), label="more")
 
 
 def test_parts_that_together_exceed_the_budget_are_not_reserved():
     session, rows = opened()
-    parts = [Reservation(Cost(currency="pure", amount=amount), "part") for amount in (1.5, 1.0)]
+    parts = [
+        Reservation(Cost(privacy_measure="pure", amount=amount), "part") for amount in (1.5, 1.0)
+    ]
     with pytest.raises(BudgetExceededError):
         session.reserve_each(*parts)
     assert (session.left.amount, rows.budget.events) == (2.0, ())

@@ -12,7 +12,7 @@ from missdp.schema import Unit
 from missdp.schema.layout import STEPS
 from missdp.session import (
     CountedRows,
-    FinerCodes,
+    FineCodes,
     Marginal,
     Merged,
     Noise,
@@ -57,7 +57,7 @@ def opened(budget, rows=None):
 
 
 def reserved(session):
-    return session.reserve(Cost(currency="pure", amount=2.0), label="part")
+    return session.reserve(Cost(privacy_measure="pure", amount=2.0), label="part")
 
 
 def filling(session, laws):
@@ -66,7 +66,7 @@ def filling(session, laws):
 
 def finer(session):
     recoded = Recoded(SCHEMA, {}, finer=SCHEMA)
-    return session.on(recoded).on(FinerCodes())
+    return session.on(recoded).on(FineCodes())
 
 
 # Whatever a session on counted rows can be turned into
@@ -188,7 +188,7 @@ def test_standardised_rows_reserve_keeps_conditions_and_adjacency():
 
 
 def test_standardised_rows_are_not_changed():
-    for change in (FinerCodes(), lambda rows: rows):
+    for change in (FineCodes(), lambda rows: rows):
         with pytest.raises(ParameterError, match="add a step"):
             opened(Filter(10.0, **REPLACE_ONE), standardised()).on(change)
 

@@ -175,7 +175,7 @@ def imputed_survey(budget):
 def test_a_part_answers_all_groups_once():
     """The cap of a part is spent by one answer of all groups, or by one of all rows."""
     session, rich = imputed_survey(Filter(2.0)), RowCounts(function=_rich, reads={"income"})
-    how = Cost(currency="pure", amount=0.5)
+    how = Cost(privacy_measure="pure", amount=0.5)
     first, second = session.reserve_each(Reservation(how, "a"), Reservation(how, "b"))
     by_region = first.on(EachLevel("region"))
     assert len(by_region.measure(rich, how).value) == len(REGIONS)

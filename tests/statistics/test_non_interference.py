@@ -95,7 +95,9 @@ def quoting(rows):
 def test_a_function_that_fails_says_nothing():
     asked = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Filter(1.0))
     with refuses(DataError) as caught:
-        asked._session.measure(RowCounts(function=quoting), Cost(currency="pure", amount=1.0))
+        asked._session.measure(
+            RowCounts(function=quoting), Cost(privacy_measure="pure", amount=1.0)
+        )
     assert str(len(SURVEY)) not in str(caught.value)
     assert asked.budget.remaining_epsilon == 0  # charged all the same
 

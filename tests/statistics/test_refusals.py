@@ -119,7 +119,7 @@ BAD_COSTS = [
     {}, {"epsilon": 1.0, "rho": 1.0}, *({"epsilon": e} for e in (0, 1e-300, 1e-12, 1e300, "1")),
     {"epsilon": math.nan}, {"rho": -1.0},
 ]  # fmt: skip
-ONE = Cost(currency="pure", amount=1.0)
+ONE = Cost(privacy_measure="pure", amount=1.0)
 
 
 def asks_in_text(budget, text="mean(income)", *, epsilon=1.0, where="", uncertainty=None, **how):
@@ -263,19 +263,21 @@ OF_PERSONS = KNNImputation(impute="income", match_on=("age", "sex"))
 
 
 @pytest.mark.parametrize(
-    ("delta", "currency", "cost", "whole"),
+    ("delta", "privacy_measure", "cost", "whole"),
     [
         (0.0, "pure", {"epsilon": 0.25}, 0.25),
         (1e-5, "zcdp", {"epsilon": 0.25}, 0.25**2 / 2),
         (1e-5, "zcdp", {"rho": 0.01}, 0.01),
     ],
 )
-def test_statistics_spend_from_a_filter(delta, currency, cost, whole):
-    budget = Filter(2.0, delta, measure=currency)
+def test_statistics_spend_from_a_filter(delta, privacy_measure, cost, whole):
+    budget = Filter(2.0, delta, measure=privacy_measure)
     asked = ImputedStatistics(PERSONS, OF_PERSONS, budget=budget)
     before = budget.left.amount
     first = asked.mean("income", where="age > 0", **cost)
-    spent = before - budget.left.amount  # a cost is spent whole, in the currency of the budget
+    spent = (
+        before - budget.left.amount
+    )  # a cost is spent whole, in the privacy measure of the budget
     assert 0.5 * whole <= spent <= whole * (1 + 1e-9)
     # What is asked next, and at what cost, may depend on this answer.
     asked.count(where="age = 1" if first.value > 5 else "age = 2", **cost)

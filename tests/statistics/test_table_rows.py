@@ -51,7 +51,7 @@ SCHEMA = Schema((
     Categorical(name="sex", levels=("f", "m")),
     Numeric(name="income", lower=-5, upper=10, nullable=True),
 ))  # fmt: skip
-PURE = Cost(currency="pure", amount=1.0)
+PURE = Cost(privacy_measure="pure", amount=1.0)
 QUIET = Noise("laplace", 1e-6)
 
 
@@ -225,9 +225,9 @@ def test_a_part_answers_what_its_cap_covers_and_no_more():
     first, second = opened(budget=budget).reserve_each(*PARTS)
     first.measure(COUNT, PURE)
     with pytest.raises(BudgetExceededError):
-        first.on(ObservedOn({"age"})).measure(SIZE, Cost(currency="pure", amount=1e-9))
+        first.on(ObservedOn({"age"})).measure(SIZE, Cost(privacy_measure="pure", amount=1e-9))
     with pytest.raises(BudgetExceededError):
-        second.measure(SIZE, Cost(currency="pure", amount=1.0001))
+        second.measure(SIZE, Cost(privacy_measure="pure", amount=1.0001))
     # A query that is made from an earlier answer is charged to its own cap.
     centre = float(opened().measure(COUNT, PURE).values[0])
     query = RowSums(function=incomes, reads={"income"}, given=(centre,), bound=1e3)
@@ -239,7 +239,7 @@ def test_a_part_answers_what_its_cap_covers_and_no_more():
 def test_parts_state_what_they_promise():
     budget = Filter(40.0, 1e-6, measure="zcdp", adjacency="replace-one")
     session = opened(budget=budget)
-    gaussian = Reservation(Cost(currency="gdp", amount=0.02), "sum")
+    gaussian = Reservation(Cost(privacy_measure="gdp", amount=0.02), "sum")
     promised = session.promise(PARTS[0].event, gaussian.event)
     session.reserve_each(PARTS[0], gaussian)
     known = [dataclasses.replace(event, log=()) for event in budget.events]
@@ -262,7 +262,7 @@ def test_gates_and_conditions_stay_with_changes_and_parts():
     assert one.facts.observed == {"age", "income"}
     (part,) = one.reserve_each(PARTS[0])
     assert part.on(EachLevel("sex")).facts.observed == {"age", "income"}
-    assert part.measure(COUNT, PURE).event.gate == {"age", "income"}
+    assert part.measure(COUNT, PURE).event.required == {"age", "income"}
     kept = session.promise().conditions
     assert PublicDomain() in kept
     assert part.promise().conditions == one.promise().conditions == kept
@@ -289,10 +289,10 @@ def test_a_change_is_computed_once_for_all_parts(monkeypatch):
 @pytest.mark.parametrize("rho", [1e-9, 0.0244, 0.1, 0.3, 0.5, 7.0, 1e5])
 def test_pure_noise_for_rho_costs_at_most_rho(rho):
     """The square root is rounded down, or a cap of exactly rho would refuse its first release."""
-    epsilon = smooth_epsilon(Cost(currency="zcdp", amount=rho))
+    epsilon = smooth_epsilon(Cost(privacy_measure="zcdp", amount=rho))
     cost = Fraction(repr(epsilon)) ** 2 / 2
     assert 1 - 1e-14 < cost / Fraction(repr(rho)) <= 1
-    Filter.from_cost(Cost(currency="zcdp", amount=rho), delta=1e-6).charge(
+    Filter.from_cost(Cost(privacy_measure="zcdp", amount=rho), delta=1e-6).charge(
         PureEvent(epsilon=epsilon)
     )
 
@@ -498,8 +498,8 @@ def test_some_of_the_rows_have_their_filled_cells():
 
 LITTLE = CustomQuery(function=size, sensitivity=10**9)
 OLDEST = {"function": oldest, "reads": {"age"}, "sensitivity": 5}
-GAUSSIAN = Cost(currency="gdp", amount=0.01)
-TINY = {name: Cost(currency=name, amount=1e-20) for name in ("pure", "zcdp")}
+GAUSSIAN = Cost(privacy_measure="gdp", amount=0.01)
+TINY = {name: Cost(privacy_measure=name, amount=1e-20) for name in ("pure", "zcdp")}
 REFUSED = [
     ("asked of a Table", lambda _: opened("x")),
     ("budget", lambda _: opened(budget=None)),

@@ -9,14 +9,14 @@ import pytest
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Cost, Filter, Guarantee, MissingCompletelyAtRandom
 from missdp.errors import DataError
-from missdp.ground_truth import FixedGates, ground_truth_guarantee
+from missdp.ground_truth import FixedRequirements, ground_truth_guarantee
 from missdp.schema import Determined, NotApplicable
 from missdp.statistics import ObservedOn, RowCounts, open_table
 from missdp.statistics.imputed_rows import ImputedCells, ImputedRows
 from missdp.statistics.table_rows import TableRows
 from missdp.testing import RecordingNoise
 
-PURE = Cost(currency="pure", amount=1.0)
+PURE = Cost(privacy_measure="pure", amount=1.0)
 RULED = Schema(
     (
         Categorical(name="degree", levels=("none", "bachelor"), nullable=True),
@@ -38,12 +38,12 @@ def ruled(size=200):
     return Table.read(frame.assign(years=None, hours=[None, 40.0] * (size // 2)), RULED)
 
 
-def count_of(rows, function, gate=(), *, budget=None, **more):
+def count_of(rows, function, required=(), *, budget=None, **more):
     """What is behind the answer to one count."""
     with RecordingNoise(0) as noise:
         session = open_table(rows, budget=budget or Filter(1e12))
-        if gate:
-            session = session.on(ObservedOn(gate))
+        if required:
+            session = session.on(ObservedOn(required))
         session.measure(RowCounts(function=function, **more), PURE)
     return noise.answers[0].exact
 
@@ -59,15 +59,15 @@ def without_years(rows):
         ({"degree"}, {"degree"}, 200), ({"age"}, {"age"}, 200),
     ],
 )  # fmt: skip
-def test_a_gate_claims_nothing_of_cells_that_rules_may_have_filled(gate, claimed, read):
+def test_a_gate_claims_nothing_of_cells_that_rules_may_have_filled(required, claimed, read):
     budget = Filter(1e12)
     # Rows are read although years are missing in all of them: no amplification may rest on that.
-    assert count_of(ruled(), without_years, gate, budget=budget, reads={"years"}) == read
+    assert count_of(ruled(), without_years, required, budget=budget, reads={"years"}) == read
     (event,) = budget.events
-    assert event.gate == (None if claimed is None else frozenset(claimed))
+    assert event.required == (None if claimed is None else frozenset(claimed))
     seldom = MissingCompletelyAtRandom({"years": 0.1, "hours": 0.1, "age": 0.1, "degree": 0.1})
     guarantee = Guarantee.from_events([event])
-    amplified = ground_truth_guarantee(guarantee, seldom, structure=FixedGates()).epsilon
+    amplified = ground_truth_guarantee(guarantee, seldom, structure=FixedRequirements()).epsilon
     assert (amplified < 0.5) == (claimed is not None)
 
 

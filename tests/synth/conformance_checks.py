@@ -80,9 +80,9 @@ class FittedSubject(Subject):
     _fits: dict[str, Synthesizer] = field(default_factory=dict, init=False, compare=False)
 
     @property
-    def models_holes(self) -> bool:
+    def models_missingness(self) -> bool:
         """Whether missing values can be kept in what is sampled."""
-        return self.family.family.strategy(self.strategy).models_holes
+        return self.family.family.strategy(self.strategy).models_missingness
 
     def fitted(self, rows: int = 300, **more: Any) -> Synthesizer:
         """Return a copy of the model of a made-up table."""
@@ -177,7 +177,7 @@ def _output_shape(on: FittedSubject) -> None:
 def _keeping_holes(on: FittedSubject) -> None:
     """Holes can be kept where the strategy models them, and about as many as there were."""
     table, model = on.table(1000), on.fitted(1000)
-    if not on.models_holes:
+    if not on.models_missingness:
         with refuses(ParameterError, "keeping holes", containing="joint"):
             model.sample(10, missing_values="keep")
         return

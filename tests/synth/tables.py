@@ -32,10 +32,10 @@ def chosen_caps(whole, *, ungated, selections, fixed, among, largest=None):
     """Caps of a fit that spends so much on each part, and what is left on marginals it chooses."""
     amounts = {EVERY_ROW: ungated, CHOICES: selections, **fixed}
     parts, left = [], whole.amount
-    for gate, amount in amounts.items():
-        kind = "selections" if gate == CHOICES else "other"
+    for required, amount in amounts.items():
+        kind = "selections" if required == CHOICES else "other"
         parts.append(
-            Part(str(gate), amount / left, (EVERY_ROW if kind != "other" else gate,), kind)
+            Part(str(required), amount / left, (EVERY_ROW if kind != "other" else required,), kind)
         )
         left -= amount
     share = 1.0 if largest is None else largest / left

@@ -196,8 +196,8 @@ def test_each_table_is_an_event_behind_its_gate_within_the_caps(missing):
     (whole,) = fitted.guarantee_.events
     events = {e.label: e for e in releases(whole) if e.label.count(" x ") == 2}
     assert list(events) == ["marginal a x b x c", "marginal b x d x e"]
-    gates = {"observed": [*named], "complete-rows": ["abcde"] * 2}.get(missing, [None] * 2)
-    assert [e.gate for e in events.values()] == [g and frozenset(g) for g in gates]
+    required_sets = {"observed": [*named], "complete-rows": ["abcde"] * 2}.get(missing, [None] * 2)
+    assert [e.required for e in events.values()] == [g and frozenset(g) for g in required_sets]
     few, many = ((e.sensitivity / e.sigma) ** 2 for e in events.values())
     assert many / few == pytest.approx(3.0, rel=0.02)
     pairs = releases(whole)[-1]

@@ -50,7 +50,10 @@ CASES = {
 }
 
 CHOOSING = {case: (CASES[case][0], (SEX, ILL, OLD), CASES[case][2]) for case in ("aim", "mst")}
-LEAST = 0.9, 0.8  # of the claim; where marginals are chosen, that costs what scores hardly show
+MIN_DIVISOR = (
+    0.9,
+    0.8,
+)  # of the claim; where marginals are chosen, that costs what scores hardly show
 
 
 def neighbours(case, most, *, holes=False, part=1.0, cases=CASES, **more):
@@ -135,7 +138,7 @@ def test_noise_of_a_fit_tells_of_a_unit_what_is_claimed_and_hardly_less(case, mo
     quick = (case, most) in QUICK
     found = along_one_path(case, most, draws=1500 if quick else 6000)
     assert not found.flagged
-    assert found.ratio >= LEAST[case in CHOOSING]
+    assert found.ratio >= MIN_DIVISOR[case in CHOOSING]
     assert along_one_path(case, most, draws=1000 if quick else 3000, scale=0.7).flagged
     for wrong in (EVERY_ROW, BY_THE_ROW)[: 2 if most > 1 else 1]:
         with broken(monkeypatch, wrong):

@@ -47,7 +47,7 @@ def private(sizes, n=200, seed=0):
 
 def spent_of(cost, events):
     """What releases cost together, as a share of what they may cost."""
-    budget = Filter.from_cost(cost, delta=1e-6 if cost.currency != "pure" else 0.0)
+    budget = Filter.from_cost(cost, delta=1e-6 if cost.privacy_measure != "pure" else 0.0)
     budget.charge(*events)
     return 1 - budget.left.amount / cost.amount
 
@@ -104,12 +104,12 @@ def test_what_is_set_aside_for_tables_does_not_depend_on_what_came_out():
 
 
 @pytest.mark.parametrize("family", ["PrivBayes", "PrivBayes, zCDP", "MST", "AIM", "AIM, pure"])
-def test_imputation_costs_its_share_of_the_budget_in_its_own_currency(family):
+def test_imputation_costs_its_share_of_the_budget_in_its_own_measure(family):
     """A tenth of epsilon, spent on pure noise, would be a hundredth of rho or so."""
     (whole,) = made(family, missing="impute-first").fit(private([2, 3, 4])).guarantee_.events
-    gated = [event for event in whole.log if event.gate]
+    gated = [event for event in whole.log if event.required]
     assert len(gated) == 3
-    kind = LaplaceEvent if whole.cost.currency == "pure" else GaussianEvent
+    kind = LaplaceEvent if whole.cost.privacy_measure == "pure" else GaussianEvent
     assert {type(event) for event in gated} == {kind}
     assert spent_of(whole.cost, gated) == pytest.approx(0.1)
 
@@ -142,7 +142,7 @@ def test_families_and_marginals_share_one_budget():
     asked = {"AIM": 0.5, "MST": 0.5, "PrivBayes": 0.3}
     fits = [made(f, epsilon=epsilon, budget=budget).fit(TABLE) for f, epsilon in asked.items()]
     budget.charge(GaussianEvent(sensitivity=1, sigma=20.0))
-    mine = budget.reserve(Filter.from_cost(Cost(currency="zcdp", amount=0.02), delta=1e-6))
+    mine = budget.reserve(Filter.from_cost(Cost(privacy_measure="zcdp", amount=0.02), delta=1e-6))
     rows = CountedRows.of(MemorySource(TABLE), strategy_named("joint"))
     session = Session(rows, budget=mine, noise=SecureNoise())
     session.measure(Marginal(("a",)), Noise.worth(session.left))

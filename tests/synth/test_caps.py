@@ -27,8 +27,8 @@ from missdp.accounting import (
 )
 from missdp.errors import BudgetExceededError, DataError
 from missdp.ground_truth import (
-    ChosenGates,
-    FixedGates,
+    ChosenRequirements,
+    FixedRequirements,
     ground_truth_guarantee,
     planned_ground_truth,
 )
@@ -84,9 +84,9 @@ def test_complete_rows_and_marginals_that_were_chosen_are_amplified(family, miss
     if missing == "observed":
         assert epsilon_of(caps.events, 1e-6) == pytest.approx(1.0, rel=1e-9)
         assert values[-1] < 0.65
-        assert any(isinstance(c, ChosenGates) for c in found[0.5].conditions)
+        assert any(isinstance(c, ChosenRequirements) for c in found[0.5].conditions)
         return
-    assert caps.structure == FixedGates()
+    assert caps.structure == FixedRequirements()
     most = math.log1p(0.95**7 * math.expm1(1.0))
     assert 0.8 * most < found[0.95].epsilon < most + 0.02  # the number of rows is not behind
     assert found[0.8].epsilon < 0.55
@@ -125,14 +125,14 @@ def test_of_all_pairs_the_margins_are_amplified(family):
     schema = schema_of(dict.fromkeys("abcdefg", 3), "abc")
     model = fitted(family, "observed", schema, n=300, first_share=0.5)
     caps = model.fitted_.limits
-    gated = sum(e.cost.amount for e in caps.events if e.gate)
-    spent = [caps.total.price(e) for e in releases(model.guarantee_.events[0]) if e.gate]
+    gated = sum(e.cost.amount for e in caps.events if e.required)
+    spent = [caps.total.price(e) for e in releases(model.guarantee_.events[0]) if e.required]
     assert gated == pytest.approx(float(sum(spent)), rel=1e-9)
     found = [model.ground_truth_guarantee(rates(p, schema)) for p in (1.0, 0.5, 0.0)]
     values = [g.epsilon for g in found]
     assert values == sorted(values, reverse=True)
     # Of rows without a cell, everything but the margins is still read.
-    rest = [e for e in releases(model.guarantee_.events[0]) if not e.gate]
+    rest = [e for e in releases(model.guarantee_.events[0]) if not e.required]
     assert values[-1] == pytest.approx(epsilon_of(rest, 1e-6), rel=1e-4)
     assert values[1] < values[0] - 0.05 * 3 / 7
     assert FixedSchedule() not in found[1].conditions
@@ -154,8 +154,8 @@ def test_every_fit_keeps_to_its_caps(family, holed, n):
             selected += cost
         elif event.label.startswith("marginal") and " x " in event.label:
             alone[event.label] += cost
-    labelled = {part.label: part.cost.amount for part in caps.events if not part.gate}
-    assert selected <= labelled[ChosenGates.selections]
+    labelled = {part.label: part.cost.amount for part in caps.events if not part.required}
+    assert selected <= labelled[ChosenRequirements.selections]
     chosen = caps.events[-1].cost.amount
     share = caps.structure.largest_share
     # What selections leave of their part, a rounding here, may be spent on marginals.
@@ -233,7 +233,7 @@ def test_before_imputation_only_margins_are_amplified(family):
     model = fitted(family, "impute-first", imputer_share=0.25, epsilon=2.0)
     caps, whole = model.fitted_.limits, model.guarantee_.events[0]
     assert caps.cover(whole)
-    spent = sum(caps.total.price(e) for e in releases(whole) if not e.gate)
+    spent = sum(caps.total.price(e) for e in releases(whole) if not e.required)
     assert float(spent) == pytest.approx(0.75 * caps.total.amount, rel=1e-6)
     found = [model.ground_truth_guarantee(rates(p)).epsilon for p in (1.0, 0.5, 0.0)]
     assert found == sorted(found, reverse=True)
@@ -329,11 +329,11 @@ def test_what_is_beyond_its_cap_is_refused(family, owner, name, wrong, missing, 
         fitted(family, missing)
 
 
-WHOLE = Cost(currency="gdp", amount=0.06)
+WHOLE = Cost(privacy_measure="gdp", amount=0.06)
 
 
-def one(amount, label="", gate=None):
-    facts = {"discrete": False, "label": label, "gate": gate}
+def one(amount, label="", required=None):
+    facts = {"discrete": False, "label": label, "gate": required}
     return GaussianEvent(sensitivity=1.0, sigma=amount**-0.5, **facts)
 
 
@@ -405,8 +405,10 @@ def moment(spent, chances, n):
     p = [math.prod(chances[a] if a in m else 1 - chances[a] for a in "abc") for m in masks]
     found = 0.0
     for copies in product(range(len(masks)), repeat=n):
-        k = {gate: sum(gate <= masks[i] for i in copies) for gate in spent}
-        power = math.exp(sum(rho * k[gate] * (k[gate] - 1) for gate, rho in spent.items()))
+        k = {required: sum(required <= masks[i] for i in copies) for required in spent}
+        power = math.exp(
+            sum(rho * k[required] * (k[required] - 1) for required, rho in spent.items())
+        )
         found += math.prod(p[i] for i in copies) * power
     return math.log(found) / (n - 1)
 
@@ -414,13 +416,15 @@ def moment(spent, chances, n):
 def admitted(caps, asked):
     """Return what of the questions is admitted, by gate."""
     kept, spent = Spending(caps), Counter()
-    for number, (gate, rho) in enumerate(asked):
+    for number, (required, rho) in enumerate(asked):
         sigma, label = (2 * rho) ** -0.5, f"marginal {number}"
-        event = GaussianEvent(sensitivity=1, sigma=sigma, discrete=False, label=label, gate=gate)
+        event = GaussianEvent(
+            sensitivity=1, sigma=sigma, discrete=False, label=label, required=required
+        )
         after = deepcopy(kept)
         if after.fits(event):
             kept = after
-            spent[gate] += rho
+            spent[required] += rho
     return spent
 
 
@@ -439,7 +443,7 @@ def admitted(caps, asked):
 @example((0.9, 0.02, 1.0), [AB, C], 0.5, (0.0, 0.2), [(AB, 0.25), (AB, 0.25), (ABC, 0.5)])
 def test_what_is_admitted_is_within_the_claim(chances, among, share, others, asked):
     observed, (ungated, single) = dict(zip("abc", chances, strict=True)), others
-    whole = Cost(currency="zcdp", amount=0.5 + ungated + single)
+    whole = Cost(privacy_measure="zcdp", amount=0.5 + ungated + single)
     caps = chosen_caps(
         whole, ungated=ungated, selections=0, fixed={A: single}, among=among, largest=share * 0.5
     )
@@ -451,7 +455,7 @@ def test_what_is_admitted_is_within_the_claim(chances, among, share, others, ask
 
 def test_two_shares_behind_one_set_are_not_a_share_of_each():
     """Of chances .5 and .01, at order 3: .697, where a share of each set claims .500."""
-    whole, observed = Cost(currency="zcdp", amount=0.5), {"a": 0.5, "b": 0.01, "c": 1.0}
+    whole, observed = Cost(privacy_measure="zcdp", amount=0.5), {"a": 0.5, "b": 0.01, "c": 1.0}
     caps = chosen_caps(whole, ungated=0, selections=0, fixed={}, among=[A, B], largest=0.25)
     claim = _chosen_curve(
         chosen_costs(caps.events, caps.structure, observed), observed, orders=np.array([3])

@@ -41,7 +41,15 @@ from synth.conformance import (
 )
 from synth.conformance_checks import CHECKS, RULED_CHECKS, budget_for, conformance_of
 from synth.worked_example import Independent
-from testing.ruled import ONE_FIT, ONE_FREE, OWN, costs_nothing, gates, kinds_of_holes, obeyed_rules
+from testing.ruled import (
+    ONE_FIT,
+    ONE_FREE,
+    OWN,
+    costs_nothing,
+    kinds_of_holes,
+    obeyed_rules,
+    required_sets,
+)
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning"),
@@ -81,7 +89,7 @@ def test_conformance_and_gates(family, strategy):
     left = {"spends_what_was_asked"} | ({"many_columns"} if family.name in WIDE else set())
     chosen = [name for name in chosen if name not in left]  # the first: see below, with rules
     found = conformance_of(subject(family, strategy), chosen)
-    gates(subject(family, strategy))
+    required_sets(subject(family, strategy))
     assert failed(found) == []
     (streams,) = [f.detail for f in found if f.what.startswith("Streamed rows")]
     assert (streams == "streams") == family.streams

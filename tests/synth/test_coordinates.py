@@ -12,7 +12,7 @@ from missdp import AllPairs, Categorical, Numeric, Schema
 from missdp.accounting import Cost, Filter
 from missdp.errors import BudgetExceededError, ParameterError
 from missdp.inference.dyadic import Histogram
-from missdp.session import CountedRows, FinerCodes, Merged, Noise, Recoded, SeededNoise, Session
+from missdp.session import CountedRows, FineCodes, Merged, Noise, Recoded, SeededNoise, Session
 from missdp.sources import open_source, strategy_named
 from missdp.synth.coordinates import WEIGHT, coordinates, finely, finely_drawn, with_shares
 from missdp.synth.first_parts import find_bins
@@ -63,7 +63,7 @@ def people(n, seed=0, holes=0.2):
 
 def session_on(data, noise, amount=1e6):
     source = open_source(data, OPEN)
-    budget = Filter.from_cost(Cost(currency="gdp", amount=amount), delta=1e-6)
+    budget = Filter.from_cost(Cost(privacy_measure="gdp", amount=amount), delta=1e-6)
     session = Session(
         CountedRows.of(source.coded_as(GRID), strategy_named("joint")), budget=budget, noise=noise
     )
@@ -72,7 +72,7 @@ def session_on(data, noise, amount=1e6):
 
 
 def crude_of(session, amount=1e5):
-    return measure_one_way(session, Noise.worth(Cost(currency="gdp", amount=amount)), {})[0]
+    return measure_one_way(session, Noise.worth(Cost(privacy_measure="gdp", amount=amount)), {})[0]
 
 
 CRUDE = crude_of(session_on(people(3000), SeededNoise(0)))
@@ -139,7 +139,7 @@ def test_one_row_moves_the_release_by_no_more_than_is_charged_for(rows, more, cl
     bound = int(two.event.sensitivity)
     assert sum(x * x for x in moved) <= bound * bound
     assert one.event == two.event
-    assert not one.event.gate
+    assert not one.event.required
 
 
 def test_a_row_with_a_large_number_uses_up_the_clip():
@@ -153,19 +153,21 @@ def test_a_row_with_a_large_number_uses_up_the_clip():
 def test_finer_codes_spend_what_the_door_itself_does():
     session = session_on(people(50), SeededNoise(0), amount=1.0)
     plan = _plan_products(OPEN.names, CRUDE, session.left, clip=5.0, numbers=NUMBERS)
-    part = session.reserve(Cost(currency="gdp", amount=0.5), label="half")
+    part = session.reserve(Cost(privacy_measure="gdp", amount=0.5), label="half")
     groups = CRUDE.groups(OPEN.names)
     groups |= {a.name: np.arange(a.size) for a in FINE if a.name != "sex"}
-    part.on(FinerCodes()).on(Merged(groups)).measure(plan, part.left)
+    part.on(FineCodes()).on(Merged(groups)).measure(plan, part.left)
     assert part.left.amount < 1e-9
     assert session.left.amount == pytest.approx(0.5)
     with refuses(BudgetExceededError):
-        session.on(FinerCodes()).on(Merged(groups)).measure(plan, Cost(currency="gdp", amount=0.6))
+        session.on(FineCodes()).on(Merged(groups)).measure(
+            plan, Cost(privacy_measure="gdp", amount=0.6)
+        )
     merged = session.on(Merged(CRUDE.groups(OPEN.names)))
     assert session.facts.has_finer_codes
     assert not merged.facts.has_finer_codes
     with refuses(ParameterError, "not changed again"):
-        merged.on(FinerCodes())
+        merged.on(FineCodes())
 
 
 @pytest.mark.parametrize("clip", [60.0, 6.0])

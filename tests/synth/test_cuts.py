@@ -12,8 +12,8 @@ from sklearn.base import clone
 
 from missdp import AIM, MST, AllPairs, Categorical, Kamino, Numeric, PrivBayes, Schema, Table
 from missdp.accounting import (
+    BinsFromRelease,
     BoundedObservation,
-    CutsFromRelease,
     Filter,
     RowIndependentMissingness,
     releases,
@@ -26,7 +26,7 @@ from missdp.session import CountedRows, Session, Tree
 from missdp.sources import open_source, strategy_named
 from missdp.synth.family import Request
 from missdp.synth.first_parts import _roundest, _with_points, find_bins
-from missdp.synth.search_grid import MOST_CODES, with_pending_bins, with_search_grid
+from missdp.synth.search_grid import MAX_CODES, with_pending_bins, with_search_grid
 from missdp.testing import RecordingNoise
 from refusing import refuses
 
@@ -104,7 +104,7 @@ def test_a_row_moves_a_tree_by_what_was_charged_for_or_by_nothing_if_it_has_a_ho
         hole = more.loc[row].isna()
         read = not (hole.any() if strategy == "complete-rows" else hole[name])
         assert norm <= event.sensitivity <= norm * (1 + 1e-15) if read else norm == 0
-        assert event.gate == (strategy_named(strategy).gate((name,), SCHEMA) or None)
+        assert event.required == (strategy_named(strategy).required((name,), SCHEMA) or None)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -198,7 +198,7 @@ def test_the_next_table_can_have_the_same_cuts_and_its_guarantee_says_so():
         again = AllPairs(epsilon=1.0).fit(people(2000, seed=1), schema=schema)
         assert not trees(again)
         assert again.schema_["pay"].bins == model.schema_["pay"].bins
-        assert CutsFromRelease(("pay", "age"), source) in again.guarantee_.conditions
+        assert BinsFromRelease(("pay", "age"), source) in again.guarantee_.conditions
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_what_is_promised_for_the_ground_truth_is_kept(family, missing):
         assert caps is None
         return
     assert caps.cover(model.guarantee_.events[0])
-    gated = sum(event.cost.amount for event in caps.events if event.gate)
+    gated = sum(event.cost.amount for event in caps.events if event.required)
     if missing == "impute-first":  # trees, and a tenth of the rest for margins
         assert gated / caps.total.amount == pytest.approx(0.3 + 0.7 * 0.1)
 
@@ -297,7 +297,7 @@ def test_there_are_never_more_bins_and_spikes_than_caps_are_planned_for(seed, un
     mass = rng.dirichlet(np.full(len(inner) + 1, 10.0 ** rng.integers(-2, 2)))
     for rows in (1e3, 1e8):
         found = with_bins(grid, Histogram(starts, mass, rows), unit=unit)
-        assert found.size <= wide["age"].size == MOST_CODES
+        assert found.size <= wide["age"].size == MAX_CODES
 
 
 def test_no_bin_has_small_and_large_numbers_around_spikes():

@@ -106,8 +106,8 @@ def test_imputed_margins_are_amplified_one_by_one():
     found = model.ground_truth_guarantee(MissingCompletelyAtRandom(OBSERVED))
     margins = Counter()  # and trees, of which one row moves several counts
     for event in releases(model.guarantee_.events):
-        if event.gate:
-            (name,) = event.gate
+        if event.required:
+            (name,) = event.required
             margins[name] += event.sensitivity / event.scale
     expected = model.guarantee_.epsilon - sum(margins.values())
     expected += sum(amplified(OBSERVED[name], epsilon) for name, epsilon in margins.items())
@@ -175,18 +175,18 @@ def count_of(table, clique):
     """How many rows a session reads on a clique: exact, by noise that is next to none."""
     session, budget = session_on(table, epsilon=2000.0)
     found = int(session.measure(Marginal(clique), Noise("laplace", 1e-3)).value.sum())
-    return found, budget.events[-1].gate
+    return found, budget.events[-1].required
 
 
 def test_a_row_is_read_although_its_gate_was_masked():
     """Nobody without work loses their hours: the rule gives back what the mask took."""
     masked = {"work": [0], "hours": [HOURS.size + 1]}  # work = no; the cell of hours is missing
     table = _read_again(Table.from_codes(ROUTED, {n: np.array(c) for n, c in masked.items()}))
-    read, gate = count_of(table, ("hours",))
+    read, required = count_of(table, ("hours",))
     assert read == 1  # though the attribute was masked
-    assert "hours" not in (gate or ())
-    read, gate = count_of(table, ("work", "hours"))
-    assert (read, gate) == (1, frozenset({"work"}))
+    assert "hours" not in (required or ())
+    read, required = count_of(table, ("work", "hours"))
+    assert (read, required) == (1, frozenset({"work"}))
 
 
 def test_what_may_be_not_applicable_is_in_no_gate_without_a_rule_either():
@@ -218,19 +218,19 @@ KNOWN_RULED = ("arbeit", "größe")
 @pytest.mark.parametrize(("family", "options"), RULE_FAMILIES, ids=["pure", "aim"])
 def test_no_gate_of_a_fit_has_what_rules_may_settle(family, options, missing):
     model = family(epsilon=1.0, missing=missing, **options).fit(made_up(RULED, 600))
-    gated = [event for event in releases(model.guarantee_.events) if event.gate]
-    gates = {frozenset(event.gate) for event in gated}
-    assert not frozenset().union(*gates) & RULED.rule_set.filled
+    gated = [event for event in releases(model.guarantee_.events) if event.required]
+    required_sets = {frozenset(event.required) for event in gated}
+    assert not frozenset().union(*required_sets) & RULED.rule_set.filled
     found = model.ground_truth_guarantee(MissingCompletelyAtRandom(RULED_OBSERVED)).epsilon
     whole, pure = model.guarantee_.epsilon, model.guarantee_.delta == 0
     if missing == "complete-rows":
-        assert gates == {frozenset(KNOWN_RULED)}
+        assert required_sets == {frozenset(KNOWN_RULED)}
         assert amplified(0.6**2, 0.95) < found < 0.9
         rest = 0.02  # the number of all rows, which every row enters
         wanted = rest + amplified(0.6**2, 1 - rest)
     elif missing == "impute-first":
         # Margins of routed attributes are read whole.
-        assert gates == {frozenset([name]) for name in KNOWN_RULED}
+        assert required_sets == {frozenset([name]) for name in KNOWN_RULED}
         assert pure or 0.95 < found < 0.999  # of a tenth of the budget, two margins of several
         margins = [1 / event.scale for event in gated] if pure else []
         wanted = whole - sum(e - amplified(0.6, e) for e in margins)

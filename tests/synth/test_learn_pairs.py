@@ -9,7 +9,7 @@ from missdp import Table
 from missdp.accounting import Cost, Filter
 from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.model import Levels
-from missdp.inference.product_sums import Taken
+from missdp.inference.product_sums import ClippingBias
 from missdp.session import CountedRows, Noise, RowProducts, SeededNoise, Session
 from missdp.sources import MemorySource, strategy_named
 from missdp.synth.learn_pairs import (
@@ -43,13 +43,13 @@ def private(n=2000, seed=0):
 
 def margins(table, amount, seed=0, missing="joint"):
     """A session with so much to spend, and the margins that took a tenth of it."""
-    budget = Filter.from_cost(Cost(currency="gdp", amount=amount), delta=1e-6)
+    budget = Filter.from_cost(Cost(privacy_measure="gdp", amount=amount), delta=1e-6)
     noise = SeededNoise(seed)
     session = Session(
         CountedRows.of(MemorySource(table), strategy_named(missing)), budget=budget, noise=noise
     )
     return session, measure_one_way(
-        session, Noise.worth(Cost(currency="gdp", amount=0.1 * amount / 3)), {}
+        session, Noise.worth(Cost(privacy_measure="gdp", amount=0.1 * amount / 3)), {}
     )
 
 
@@ -76,7 +76,7 @@ def nothing(found):
     """As if clipping had taken nothing."""
     widths = [block.shape[1] for block in found.blocks]
     pairs = {(i, j): np.zeros((widths[i], widths[j])) for i in range(3) for j in range(i + 1, 3)}
-    return Taken([np.zeros(width) for width in widths], pairs)
+    return ClippingBias([np.zeros(width) for width in widths], pairs)
 
 
 @pytest.mark.parametrize(
@@ -197,5 +197,5 @@ def test_margins_get_more_of_a_vector_where_rows_are_few_for_the_noise(rows, fac
     for mu in (1.0, 0.5):  # a rule about rows times mu
         few = replace(one_way, rows=rows / mu) if rows > 1 else one_way
         for clip in ("auto", 2.0):
-            plan = _plan_products("abc", few, Cost(currency="gdp", amount=mu**2), clip=clip)
+            plan = _plan_products("abc", few, Cost(privacy_measure="gdp", amount=mu**2), clip=clip)
             assert plan.alone == pytest.approx(ALONE * factor)

@@ -115,7 +115,7 @@ def test_costs_add_up_and_failures_beside_them(fitted):
     assert (rare.epsilon, rare.delta) == (0.0, pytest.approx(1e-7))
     first = whole.log[0]
     assert first.label == "levels of illness"
-    assert first.gate is None
+    assert first.required is None
     assert epsilon_of(whole.flatten(), 1e-6 - rare.delta) == pytest.approx(2.0, rel=1e-9)
     assert epsilon_of(whole.flatten(), 0.8e-6) > 2.0  # so that more of delta could not be used
     assert epsilon_of(guarantee.events, 1e-6) <= 2.0
@@ -141,7 +141,7 @@ def test_a_release_that_fails_is_as_rare_as_it_says(monkeypatch):
     delta = 0.4
     schema = Schema(attributes)
     found = first_parts(Request(AllPairs(epsilon=1.0, cuts="equal"), schema, at_most(schema)))
-    split = BudgetPlan(Cost(currency="gdp", amount=1.0), (*found, Part("x", 1.0)))
+    split = BudgetPlan(Cost(privacy_measure="gdp", amount=1.0), (*found, Part("x", 1.0)))
     data = {"illness": ["J00"] * 30 + ["only me"], "job": ["a"] * 30 + ["mine"]}
 
     def leaks(runs):
@@ -241,7 +241,7 @@ def test_a_shared_budget_pays_for_failures_beside_the_cap(tmp_path):
         fit(data=rows(500), epsilon=0.1, budget=ledger.budget("table"))
     assert len(ledger.charges("table")) == 1
     ledger.create("pure", epsilon=3.0)
-    with refuses(ParameterError, "a ledger in the currency 'zcdp', made with a delta"):
+    with refuses(ParameterError, "a ledger in the privacy measure 'zcdp', made with a delta"):
         fit(data=rows(500), budget=ledger.budget("pure"))
 
 

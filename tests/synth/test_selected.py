@@ -194,7 +194,7 @@ def test_batches_of_several_blocks_have_the_same_rows_however_they_are_drawn(mod
     first = models[PrivBayes].sample(2_000, where="sex = 'f'", random_state=0)
     assert (first.sex == "f").all()
     assert not first.duplicated(["age", "grade", "hours"]).all()
-    monkeypatch.setattr(sampling, "batch_room", lambda: 0)  # one block at a time
+    monkeypatch.setattr(sampling, "batch_capacity", lambda: 0)  # one block at a time
     again = models[PrivBayes].sample(2_000, where="sex = 'f'", random_state=0)
     pd.testing.assert_frame_equal(first, again)
 

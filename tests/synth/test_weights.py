@@ -172,7 +172,7 @@ def test_noise_is_of_rows_whatever_the_steps():
         drawn = noise.draw(np.full(20_000, 7 * STEPS), SeededNoise(1))
         assert drawn.mean() == pytest.approx(7, abs=0.3)
         assert drawn.std() == pytest.approx(noise.std, rel=0.05)
-        assert noise.event(1.0, gate=None, label="").sensitivity == STEPS
+        assert noise.event(1.0, required=None, label="").sensitivity == STEPS
 
 
 def test_sums_are_those_of_the_weights():

@@ -12,7 +12,7 @@ from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import SchemaError
 from missdp.schema import Always, Determined, Never, NotApplicable
 from missdp.sources import DuckDBSource, MemorySource
-from missdp.table.follow import known_cells
+from missdp.table.follow import completed_cells
 from schema.rule_books import books, domain
 
 # Random rules may leave hardly any row, which is warned of.
@@ -75,7 +75,7 @@ def cells_of(table):
 def check_settled(table):
     """No row surely breaks a rule, but for cells that may not be missing."""
     schema = table.schema
-    known = known_cells(schema, {name: table.column(name) for name in schema.names})
+    known = completed_cells(schema, {name: table.column(name) for name in schema.names})
     for rule in schema.rule_set.bound:
         truth = rule.broken(known, len(table))
         broken = truth.is_true

@@ -35,7 +35,7 @@ ONE_FREE = Schema(
 
 
 def ways_of_holes(on):
-    return ("fill", "keep") if on.models_holes else ("fill",)
+    return ("fill", "keep") if on.models_missingness else ("fill",)
 
 
 def obeying(table, when):
@@ -71,7 +71,7 @@ def filled_cells(on):
         expect((empty == absent).all(), f"{name} is empty where it applies")
 
 
-def gates(on):
+def required_sets(on):
     """Whatever is released says which attributes a row must have observed to be read."""
     modelled, strategy = Modelled(on.schema), on.family.family.strategy(on.strategy)
     every = frozenset(modelled.schema.nullable) - modelled.filled  # rules settle the others
@@ -81,30 +81,30 @@ def gates(on):
         released = [e for e in released if not isinstance(e, SampledGaussianEvent)]
         trained = [e for e in model.ground_truth_parts()[0].events if "critic" in e.label]
         whole = every if strategy.complete_only else frozenset()
-        assert {frozenset(e.gate or ()) for e in trained} == {whole}
+        assert {frozenset(e.required or ()) for e in trained} == {whole}
     trees = [e for e in released if e.label.startswith("tree ")]  # before holes are filled
     for event in trees:
-        alone = strategy.gate((event.label.removeprefix("tree "),), modelled.schema)
-        assert (event.gate or set()) == alone - modelled.filled
+        alone = strategy.required((event.label.removeprefix("tree "),), modelled.schema)
+        assert (event.required or set()) == alone - modelled.filled
     totals = [
         e for e in released if e.label == RowCount().label
     ]  # every row counts, whatever it has
-    assert not any(event.gate for event in totals)
+    assert not any(event.required for event in totals)
     rest = [e for e in released if e not in trees and e not in totals]
-    found = [frozenset(event.gate or ()) for event in rest]
-    if strategy.models_holes:
+    found = [frozenset(event.required or ()) for event in rest]
+    if strategy.models_missingness:
         assert set(found) == {frozenset()}
     elif strategy.complete_only:
         assert set(found) == {every}
     elif strategy.fills:
         assert sorted(filter(None, found), key=sorted) == sorted(({n} for n in every), key=sorted)
     else:
-        for event, gate in zip(rest, found, strict=True):
+        for event, required in zip(rest, found, strict=True):
             names = set(event.label.removeprefix("marginal ").split(" x "))
             if event.label.startswith("heads of"):  # several at once read a row for any of them
                 heads = event.label.removeprefix("heads of ").split(", ")
                 names = set(heads) if len(heads) == 1 else set()
-            assert gate == every & names, event.label
+            assert required == every & names, event.label
 
 
 def costs_nothing(on):
@@ -113,7 +113,7 @@ def costs_nothing(on):
     for name in derived:
         word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
         for event in releases(model.guarantee_.events):
-            said = word.search(event.label) or name in (event.gate or ())
+            said = word.search(event.label) or name in (event.required or ())
             expect(not said, f"{event.label!r} was charged, though {name} follows from others")
     expect(not {*model.modelled_.names} & {*derived}, "what follows is modelled")
 
@@ -153,7 +153,7 @@ def several_tables(on):
 def kinds_of_holes(on):
     """Kinds of missing come back in their shares."""
     kinds = Modelled(on.schema).kinds
-    if not (on.models_holes and kinds):
+    if not (on.models_missingness and kinds):
         return
     table = on.table(3000)
     kept = on.build(epsilon=100.0).fit(table).sample_table(3000, missing_values="keep")
@@ -192,7 +192,14 @@ def fitted_again(on):
     obeying(model.fit(on.table()).sample_table(20, random_state=1), "fitted again")
 
 
-ONE_FIT = (obeyed_rules, gates, filled_cells, costs_nothing, types_and_codes, several_tables)
+ONE_FIT = (
+    obeyed_rules,
+    required_sets,
+    filled_cells,
+    costs_nothing,
+    types_and_codes,
+    several_tables,
+)
 OWN = (*ONE_FIT, rows_that_break_rules, kinds_of_holes, fitted_again)
 
 

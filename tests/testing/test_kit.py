@@ -111,7 +111,7 @@ class Peeking(examples.Histograms):
 
 
 def counted_with_holes(session, name, noise):
-    event = replace(examples.laplace(noise.scale, name), gate=frozenset({name}))
+    event = replace(examples.laplace(noise.scale, name), required=frozenset({name}))
     return examples.released(session, event, noise, lambda: examples.exact(session, name))
 
 

@@ -28,14 +28,14 @@ from missdp.accounting.filters import FilterEvent as FilterEvent
 from missdp.accounting.filters import releases as releases
 from missdp.accounting.guarantee import Guarantee as Guarantee
 from missdp.accounting.measures import Cost as Cost
-from missdp.accounting.measures import Currency as Currency
+from missdp.accounting.measures import PrivacyMeasure as PrivacyMeasure
 from missdp.accounting.plans import Composition as Composition
 from missdp.accounting.unit_costs import UnitEvent as UnitEvent
 from missdp.conditions import Assumption as Assumption
+from missdp.conditions import BinsFromRelease as BinsFromRelease
 from missdp.conditions import BoundedObservation as BoundedObservation
 from missdp.conditions import Condition as Condition
 from missdp.conditions import CountedOutsideTheKernel as CountedOutsideTheKernel
-from missdp.conditions import CutsFromRelease as CutsFromRelease
 from missdp.conditions import DataDependentDomain as DataDependentDomain
 from missdp.conditions import DatasetCollection as DatasetCollection
 from missdp.conditions import DeclaredRowCount as DeclaredRowCount

@@ -27,7 +27,7 @@ from missdp.accounting.events import (
 from missdp.accounting.exact import exact, float_down, float_up, total
 from missdp.accounting.filters import FilterEvent, Priced, without_failure
 from missdp.accounting.guarantee import Guarantee
-from missdp.accounting.measures import Cost, Currency, approximate_delta
+from missdp.accounting.measures import Cost, PrivacyMeasure, approximate_delta
 from missdp.accounting.unit_costs import UnitEvent
 from missdp.conditions import Condition, all_conditions
 from missdp.errors import (
@@ -296,7 +296,7 @@ class Filter(Budget):
         epsilon: float,
         delta: float = 0.0,
         *,
-        measure: Currency | None = None,
+        measure: PrivacyMeasure | None = None,
         adjacency: Adjacency = "add-remove",
         failure: float = 0.0,
     ) -> None:
@@ -321,17 +321,19 @@ class Filter(Budget):
         ``delta``, above 0 unless the cost is pure, is that at which the filter states its epsilon:
         nothing else depends on it.
 
-        >>> budget = Filter.from_cost(Cost(currency="zcdp", amount=0.02), delta=1e-6)
+        >>> budget = Filter.from_cost(Cost(privacy_measure="zcdp", amount=0.02), delta=1e-6)
         >>> budget.left.amount, round(budget.epsilon, 2)
         (0.02, 0.9)
         """
         if not isinstance(cost, Cost) or cost.amount == 0:
             raise ParameterError("cost must be a Cost above 0")
         delta = check_delta("delta", delta)
-        if cost.currency != "pure" and delta == 0:
-            raise ParameterError(f"the measure {cost.currency!r} is worth nothing at delta 0")
+        if cost.privacy_measure != "pure" and delta == 0:
+            raise ParameterError(
+                f"the measure {cost.privacy_measure!r} is worth nothing at delta 0"
+            )
         epsilon = cost.epsilon(delta)
-        made = cls(epsilon or cost.amount, delta, measure=cost.currency, adjacency=adjacency)
+        made = cls(epsilon or cost.amount, delta, measure=cost.privacy_measure, adjacency=adjacency)
         made._cap_at(cost)
         return made
 
@@ -402,7 +404,7 @@ class Filter(Budget):
         Epsilons do not add up at a delta above 0, so more than this may still be affordable:
         ask `can_afford`.
         """
-        if self._cost.currency == "pure":
+        if self._cost.privacy_measure == "pure":
             return self.left.amount
         with self._lock:
             running = replace(self._cost, amount=float_up(self._spent))
@@ -422,7 +424,7 @@ class Filter(Budget):
         return UnitEvent(**self._unit, **facts)
 
     def _stated(self, conditions: tuple[Condition, ...]) -> Guarantee:
-        pure = self._cost.currency == "pure" and not self._failure
+        pure = self._cost.privacy_measure == "pure" and not self._failure
         delta, proof = 0.0 if pure else self._delta, (self.filter(),)
         return Guarantee(self._epsilon, delta, self._adjacency, "incomplete", conditions, proof)
 

@@ -25,7 +25,7 @@ from missdp.accounting.loss_distributions import (
     rough_epsilon,
     tabulated,
 )
-from missdp.accounting.measures import MEASURES, Currency, Measure, approximate_delta, proven
+from missdp.accounting.measures import MEASURES, Measure, PrivacyMeasure, approximate_delta, proven
 from missdp.accounting.renyi import epsilon_from_rdp, rdp_curve, renyi_curve
 from missdp.errors import UnprovenError, check_delta
 
@@ -170,7 +170,7 @@ def _smallest(parts: tuple[Event, ...], delta: float, *, enough: float = 0.0) ->
     return best
 
 
-def applicable_measures(parts: tuple[Event, ...]) -> dict[Currency, Measure]:
+def applicable_measures(parts: tuple[Event, ...]) -> dict[PrivacyMeasure, Measure]:
     """Return the measures in which every event has a cost; raise if adjacencies are mixed."""
     if len({event.adjacency for event in parts}) > 1:
         raise UnprovenError("the events mix adjacencies; convert them with to_replace_one() first")
@@ -178,7 +178,9 @@ def applicable_measures(parts: tuple[Event, ...]) -> dict[Currency, Measure]:
     return {n: m for n, m in MEASURES.items() if all(proven(m.cost, event) for event in kinds)}
 
 
-def other_bounds(parts: tuple[Event, ...], additive: dict[Currency, Measure]) -> tuple[bool, bool]:
+def other_bounds(
+    parts: tuple[Event, ...], additive: dict[PrivacyMeasure, Measure]
+) -> tuple[bool, bool]:
     """Return whether a Rényi curve and loss distributions cover all events.
 
     Parameters

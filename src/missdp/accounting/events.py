@@ -24,7 +24,7 @@ Adjacency = Literal["add-remove", "replace-one"]
 Protects = Literal["incomplete", "ground-truth"]
 """What a guarantee is about: the table as it is, or the table before values went missing."""
 
-Gate = Annotated[
+RequiredAttributes = Annotated[
     frozenset[str] | None,
     Field(description="a collection of attribute names, not one string"),
     BeforeValidator(as_set),
@@ -49,7 +49,7 @@ class Event(Record, abstract=True):
     ----------
     label : str, default ""
         A public name for reports.
-    gate : frozenset of str or None, default None
+    required : frozenset of str or None, default None
         The mechanism reads a row only if all these attributes are observed in it. None: it reads
         every row. The empty set is the same as None in effect.
     adjacency : {"add-remove", "replace-one"}, default "add-remove"
@@ -58,13 +58,13 @@ class Event(Record, abstract=True):
 
     Examples
     --------
-    >>> event = LaplaceEvent(sensitivity=1, scale=2.0, gate={"age"})
+    >>> event = LaplaceEvent(sensitivity=1, scale=2.0, required={"age"})
     >>> Event.from_json(event.to_json()) == event
     True
     """
 
     label: str = ""
-    gate: Gate = None
+    required: RequiredAttributes = None
     adjacency: Adjacency = "add-remove"
 
     def flatten(self) -> tuple[Event, ...]:

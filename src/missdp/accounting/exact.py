@@ -22,10 +22,10 @@ import numpy as np
 
 from missdp.errors import (
     ParameterError,
+    check_bounded_integer,
     check_delta,
     check_nonnegative,
     check_positive,
-    check_whole,
 )
 from missdp.types import Floats
 
@@ -94,7 +94,7 @@ def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:
     (10.0, 4.2857142857142865)
     """
     moved = Fraction(check_positive("sensitivity", sensitivity))
-    target = check_whole("count", count, least=1) * moved
+    target = check_bounded_integer("count", count, least=1) * moved
     # The noise is drawn at the binary number.
     return float_up(target / exact(check_positive("epsilon", epsilon)), read=Fraction)
 
@@ -257,7 +257,7 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def mu_worth(epsilon: float, delta: float) -> float:
+def mu_of_cost(epsilon: float, delta: float) -> float:
     """Return the largest mu, but for a relative 1e-12, that is worth at most (epsilon, delta)."""
 
     def too_much(mu: float) -> bool:

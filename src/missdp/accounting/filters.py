@@ -48,7 +48,7 @@ def without_failure(event: Event) -> Event:
     """Return an event as it is if it does not fail: without its delta."""
     if not isinstance(event, ApproximateEvent):
         return event
-    return PureEvent(epsilon=event.epsilon, gate=event.gate, adjacency=event.adjacency)
+    return PureEvent(epsilon=event.epsilon, required=event.required, adjacency=event.adjacency)
 
 
 class Priced(tuple[Event, ...]):
@@ -94,7 +94,7 @@ class FilterEvent(Event):
         priced = isinstance(self.log, Priced)
         object.__setattr__(self, "log", tuple(self.log))
         cost = self.cost
-        if self.capacity.adjacency != self.adjacency or self.capacity.gate:
+        if self.capacity.adjacency != self.adjacency or self.capacity.required:
             raise ParameterError("the capacity has the adjacency of its filter, and no gate")
         if not priced:
             self._check_log(cost)
@@ -106,7 +106,7 @@ class FilterEvent(Event):
         if sum(map(exact, map(approximate_delta, failures))) > exact(self.failure):
             raise ParameterError("the deltas in the log of a filter exceed its failure")
         parts = map(without_failure, logged)
-        if cost.currency == "gdp" and self.adjacency == "replace-one":
+        if cost.privacy_measure == "gdp" and self.adjacency == "replace-one":
             # Two steps of add-remove: twice the mu, which is less than twice the sensitivity costs.
             spent = [cost.price(p) * (4 if p.adjacency == "add-remove" else 1) for p in parts]
         else:
@@ -119,11 +119,11 @@ class FilterEvent(Event):
         """The capacity, as a cost."""
         of = self.capacity
         if type(of) is PureEvent:
-            return Cost(currency="pure", amount=of.epsilon)
+            return Cost(privacy_measure="pure", amount=of.epsilon)
         if type(of) is ZCDPEvent:
-            return Cost(currency="zcdp", amount=of.rho)
+            return Cost(privacy_measure="zcdp", amount=of.rho)
         if isinstance(of, GaussianEvent) and not of.discrete:
-            return Cost(currency="gdp", amount=float_down(gdp_cost(of)))
+            return Cost(privacy_measure="gdp", amount=float_down(gdp_cost(of)))
         raise ParameterError(
             "the capacity of a filter must be pure epsilon, zCDP rho, or the mu of Gaussian DP"
         )
@@ -134,11 +134,11 @@ class FilterEvent(Event):
 
     def flatten(self) -> tuple[Event, ...]:
         """Return the capacity, from which alone bounds are computed."""
-        label, gate = self.capacity.label or self.label, self.gate or None
-        cap = replace(self.capacity, label=label, gate=gate)
+        label, required = self.capacity.label or self.label, self.required or None
+        cap = replace(self.capacity, label=label, required=required)
         if not self.failure:
             return (cap,)
-        fails = ApproximateEvent(epsilon=0.0, delta=self.failure, gate=gate, label=label)
+        fails = ApproximateEvent(epsilon=0.0, delta=self.failure, required=required, label=label)
         return (cap, replace(fails, adjacency=self.adjacency))
 
     def _doubled(self) -> dict[str, Any]:

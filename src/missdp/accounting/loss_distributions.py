@@ -81,7 +81,7 @@ def tabulated(event: Event) -> Event:
             f"PLD accounting refuses a {type(event).__name__}: no dominating pair is known, or it "
             "is too large to tabulate"
         )
-    return replace(event, label="", gate=None)
+    return replace(event, label="", required=None)
 
 
 @lru_cache(maxsize=16)

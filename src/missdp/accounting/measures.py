@@ -89,7 +89,7 @@ from missdp.accounting.exact import (
     float_up,
     gdp_mu,
     integer_shift,
-    mu_worth,
+    mu_of_cost,
     total,
     zcdp_rho,
 )
@@ -102,10 +102,10 @@ from missdp.errors import (
     replacing,
 )
 
-Currency = Literal["pure", "zcdp", "gdp"]
+PrivacyMeasure = Literal["pure", "zcdp", "gdp"]
 """The privacy measure of an amount: pure DP, zCDP or Gaussian DP."""
 
-MOST_GDP = 6.0
+MAX_GDP = 6.0
 """A count of rows can be released at no larger cost in Gaussian DP: less noise has no bound."""
 ROUNDING_VARIANCE = 4
 """By how much the variance of discrete noise exceeds the variance of its continuous part."""
@@ -210,14 +210,14 @@ def gdp_cost(event: Event) -> Fraction:
     return (Fraction(mu) * _OUTWARD) ** 2
 
 
-def moves_by_one(sensitivity: float) -> bool:
+def has_unit_sensitivity(sensitivity: float) -> bool:
     """Return whether a row of this L2 sensitivity moves at most one whole number, by one."""
     return sensitivity < 2 and integer_shift(sensitivity**2) <= 1
 
 
 def _lost(sensitivity: float, variance: Fraction) -> Fraction:
     """Return how much of the variance of discrete noise does not count; all of it, if too small."""
-    if not moves_by_one(sensitivity):
+    if not has_unit_sensitivity(sensitivity):
         return Fraction(ROUNDING_VARIANCE)
     small = Fraction(1, 6) if variance >= Fraction(1, 3) else variance
     return Fraction(1, 11) if variance >= Fraction(12, 11) else small
@@ -248,7 +248,7 @@ class Measure:
         return total(times * self.cost(event) for event, times in Counter(events).items())
 
 
-MEASURES: dict[Currency, Measure] = {
+MEASURES: dict[PrivacyMeasure, Measure] = {
     "pure": Measure(pure_cost, lambda cost, _: float_up(cost)),
     "zcdp": Measure(zcdp_cost, lambda cost, delta: epsilon_from_rho(float_up(cost), delta)),
     "gdp": Measure(gdp_cost, lambda cost, delta: epsilon_from_mu(gdp_mu(cost), delta)),
@@ -258,58 +258,64 @@ MEASURES: dict[Currency, Measure] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """An amount of privacy in one currency: pure epsilon, zCDP rho, or mu squared.
+    """An amount of privacy in one privacy measure: pure epsilon, zCDP rho, or mu squared.
 
     Parameters
     ----------
-    currency : {"pure", "zcdp", "gdp"}
+    privacy_measure : {"pure", "zcdp", "gdp"}
         The privacy definition in which the amount is counted.
     amount : float
         Pure epsilon, zCDP rho, or the square of the mu of Gaussian DP; at least 0.
 
     Examples
     --------
-    >>> Cost(currency="zcdp", amount=0.02).event()
+    >>> Cost(privacy_measure="zcdp", amount=0.02).event()
     ZCDPEvent(label='', gate=None, adjacency='add-remove', rho=0.02)
     """
 
-    currency: Currency
+    privacy_measure: PrivacyMeasure
     amount: float
 
     def __post_init__(self) -> None:
-        one_of("currency", self.currency, get_args(Currency))
+        one_of("privacy_measure", self.privacy_measure, get_args(PrivacyMeasure))
         object.__setattr__(self, "amount", check_nonnegative("amount", self.amount))
 
     @classmethod
-    def worth(cls, currency: Currency, epsilon: float, delta: float) -> Cost:
-        """Return the largest amount of a currency that is worth at most (epsilon, delta).
+    def worth(cls, privacy_measure: PrivacyMeasure, epsilon: float, delta: float) -> Cost:
+        """Return the largest amount of a privacy measure that is worth at most (epsilon, delta).
 
         >>> round(Cost.worth("zcdp", 1.0, 1e-6).amount, 4)
         0.0244
         """
-        if currency == "pure":
-            return cls(currency=currency, amount=epsilon)
+        if privacy_measure == "pure":
+            return cls(privacy_measure=privacy_measure, amount=epsilon)
         epsilon, delta = check_nonnegative("epsilon", epsilon), check_delta("delta", delta)
         if delta == 0:
-            raise ParameterError(f"the currency {currency!r} is worth nothing at delta 0")
-        amount = mu_worth(epsilon, delta) ** 2 if currency == "gdp" else zcdp_rho(epsilon, delta)
-        found, step = cls(currency=currency, amount=amount), 2.0**-50
+            raise ParameterError(
+                f"the privacy measure {privacy_measure!r} is worth nothing at delta 0"
+            )
+        amount = (
+            mu_of_cost(epsilon, delta) ** 2
+            if privacy_measure == "gdp"
+            else zcdp_rho(epsilon, delta)
+        )
+        found, step = cls(privacy_measure=privacy_measure, amount=amount), 2.0**-50
         while found.epsilon(delta) > epsilon:  # conversion and its inverse round differently
             found, step = replace(found, amount=found.amount * (1 - step)), min(0.5, 2 * step)
         return found
 
     def epsilon(self, delta: float) -> float:
         """Return the epsilon that this amount is worth at ``delta``; infinite if none is proven."""
-        if self.currency != "pure":
+        if self.privacy_measure != "pure":
             delta = check_delta("delta", delta)
-        return MEASURES[self.currency].epsilon(exact(self.amount), delta)
+        return MEASURES[self.privacy_measure].epsilon(exact(self.amount), delta)
 
     def event(self, *, label: str = "", adjacency: Adjacency = "add-remove") -> Event:
         """Return a mechanism that costs exactly this much and of which nothing else is known."""
         facts: dict[str, Any] = {"label": label, "adjacency": adjacency}
-        if self.currency == "pure":
+        if self.privacy_measure == "pure":
             return PureEvent(epsilon=self.amount, **facts)
-        if self.currency == "zcdp":
+        if self.privacy_measure == "zcdp":
             return ZCDPEvent(rho=self.amount, **facts)
         mu = gdp_mu(exact(self.amount))
         return GaussianEvent(sensitivity=mu, sigma=1.0, discrete=False, **facts)
@@ -325,22 +331,22 @@ class Cost:
         if delta == 0:
             return cls.worth("pure", epsilon, delta)
         found = cls.worth("gdp", epsilon, delta)
-        return found if found.amount <= MOST_GDP else cls.worth("zcdp", epsilon, delta)
+        return found if found.amount <= MAX_GDP else cls.worth("zcdp", epsilon, delta)
 
     def price(self, event: Event) -> Fraction:
-        """Return the cost of an elementary event in the currency of this, rounded up."""
+        """Return the cost of an elementary event in the privacy measure of this, rounded up."""
         refused = UnprovenError(
-            f"{type(event).__name__} has no bound in the measure {self.currency!r} of this budget; "
+            f"{type(event).__name__} has no bound in the measure {self.privacy_measure!r}; "
             "choose another measure, or fix all releases in advance in a Composition"
         )
         if approximate_delta(event) > 0:  # a sum of costs does not count deltas
             raise refused
         with replacing(UnprovenError, by=refused):
-            return MEASURES[self.currency].cost(event)
+            return MEASURES[self.privacy_measure].cost(event)
 
     def of_each(self, rows: int) -> Cost:
         """Return the cost of one row for which so many rows together cost this, rounded down."""
         if rows == 1:
             return self
-        parts = rows if self.currency == "pure" else rows**2
+        parts = rows if self.privacy_measure == "pure" else rows**2
         return replace(self, amount=float_down(exact(self.amount) / parts * _INWARD))

@@ -82,7 +82,7 @@ class UnitEvent(FilterEvent):
     def flatten(self) -> tuple[Event, ...]:
         """Return the capacity for a unit, from which alone bounds are computed."""
         (of_row,) = super().flatten()
-        if of_row.gate:
+        if of_row.required:
             raise UnprovenError("nothing is proven of units whose rows are read by their holes")
         return (_of_group(of_row, self.bound),)
 

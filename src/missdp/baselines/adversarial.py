@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from missdp.accounting import Cost, Event, Filter, GaussianEvent, SampledGaussianEvent
 from missdp.accounting.exact import boundary
 from missdp.accounting.loss_distributions import composed_epsilon
-from missdp.accounting.measures import MOST_GDP
+from missdp.accounting.measures import MAX_GDP
 from missdp.baselines.networks import NetworkModel
 from missdp.errors import ParameterError, import_optional
 from missdp.inference.marginals import NoisyMarginals
@@ -24,7 +24,7 @@ from missdp.session import Merged, Session
 from missdp.session.training import SAMPLING_SLACK
 from missdp.synth.all_pairs import check_gaussian, marginal_parts
 from missdp.synth.family import Family, Learned, Request
-from missdp.synth.parameters import check_share, is_number, is_whole
+from missdp.synth.parameters import check_share, is_integer, is_number
 from missdp.synth.shared_steps import counted, open_rows, release_one_way, sample_rows
 from missdp.synth.split import BudgetPlan, Part
 
@@ -135,7 +135,7 @@ def _check(parameters: Any, phases: Callable[[Any], Phases]) -> None:
         raise ParameterError(
             f"sampling_rate must be a number from 0.000001 to 1, not {rate!r}; .02 is usual"
         )
-    if steps is not None and not (is_whole(steps) and 1 <= steps <= _MAX_STEPS):
+    if steps is not None and not (is_integer(steps) and 1 <= steps <= _MAX_STEPS):
         raise ParameterError(f"steps must be a whole number from 1 to {_MAX_STEPS:,}")
     if parameters.first_share is not None:
         check_share(parameters, "first_share")
@@ -148,7 +148,7 @@ def _budget(request: Request[Any]) -> Filter:
     share = request.parameters.first_share
     share = _FIRST_SHARE if share is None else float(share)
     whole = Cost.worth("gdp", float(request.parameters.epsilon), request.delta_to_spend)
-    first = replace(whole, amount=min(MOST_GDP, share * whole.amount))
+    first = replace(whole, amount=min(MAX_GDP, share * whole.amount))
     return Filter.from_cost(first, delta=request.delta_to_spend)
 
 

@@ -38,9 +38,10 @@ class DPMisGAN(Synthesizer):
     One critic sees a row's observed values, the other its mask, as in MisGAN (Li et al. 2019). The
     published training of DP-MisGAN adds noise where it does not protect (see
     ``docs/synthesizers.md``). Here one private training clips the gradients of both critics
-    together, and generators see critics only. For comparison: families that measure marginals are closer to the truth at usual
-    epsilons. Accounted by privacy loss distributions, add-remove adjacency. Fitting needs PyTorch
-    and Opacus (``pip install 'missdp[neural]'``), sampling does not.
+    together, and generators see critics only. For comparison: families that measure
+    marginals are closer to the truth at usual epsilons. Accounted by privacy loss distributions,
+    add-remove adjacency. Fitting needs PyTorch and Opacus
+    (``pip install 'missdp[neural]'``), sampling does not.
 
     Parameters
     ----------

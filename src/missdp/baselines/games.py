@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import log_softmax, softplus
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from missdp.baselines.networks import LEAK, Layers, NetworkModel, known_margins, log_odds
+from missdp.baselines.networks import LEAK, Layers, NetworkModel, log_odds, public_marginals
 from missdp.baselines.private_training import PrivateTraining, RowLoss
 from missdp.errors import ParameterError
 from missdp.inference.marginals import NoisyMarginals
@@ -52,7 +52,7 @@ class Game(abc.ABC):
         self.stream = torch.Generator().manual_seed(int(self.rng.integers(2**62)))
         self._facts: dict[str, Any] = {"generator": self.stream, "dtype": torch.float64}
         self.always = model_facts(request.modelled, one_way.levels, selective=False).always
-        self.marginals, observed, self.may_miss = known_margins(one_way)
+        self.marginals, observed, self.may_miss = public_marginals(one_way)
         self.sizes = [len(marginal) for marginal in self.marginals]
         self.observed, self.rates = torch.from_numpy(observed), 1 - observed[[*self.may_miss]]
         self.width, self.out = sum(self.sizes), np.log(np.concatenate(self.marginals))

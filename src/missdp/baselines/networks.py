@@ -188,7 +188,7 @@ def _spread(shares: Floats, rng: np.random.Generator) -> Ints:
     return np.asarray((uniform[:, None] >= upto[:, :-1]).sum(axis=1))
 
 
-def known_margins(one_way: NoisyMarginals) -> tuple[list[Floats], Floats, tuple[int, ...]]:
+def public_marginals(one_way: NoisyMarginals) -> tuple[list[Floats], Floats, tuple[int, ...]]:
     """Return marginals of observed cells, shares of observed cells, and which may be missing."""
     sizes = [level.n_groups for level in one_way.levels]
     pairs = [*zip(one_way.margins, sizes, strict=True)]

@@ -35,8 +35,17 @@ from missdp.synth.impute_first import (
     impute,
 )
 from missdp.synth.noisy_counts import least_squares_total, row_count
-from missdp.synth.parameters import check_share, is_declared, is_number, is_whole
-from missdp.synth.split import CHOICES, EVERY_ROW, ROWS, TABLES, BudgetPlan, Gate, Part, share_of
+from missdp.synth.parameters import check_share, is_declared, is_integer, is_number
+from missdp.synth.split import (
+    CHOICES,
+    EVERY_ROW,
+    ROWS,
+    TABLES,
+    BudgetPlan,
+    Part,
+    RequiredAttributes,
+    share_of,
+)
 from missdp.types import Floats
 
 _MAX_CELLS = 200_000
@@ -59,7 +68,7 @@ class _Plan:
     @property
     def pure(self) -> bool:
         """Whether pure epsilons count."""
-        return self.whole.currency == "pure"
+        return self.whole.privacy_measure == "pure"
 
     def scale(self, cost: float) -> float:
         """Noise scale (Laplace b, Gaussian sigma) of a table that costs so much."""
@@ -414,7 +423,7 @@ def _check(parameters: PrivBayes) -> None:
     if not (is_number(theta) and 0 < theta < float("inf")):
         raise ParameterError("theta must be a positive number")
     check_share(parameters, "structure_share")
-    if degree != "auto" and not (is_whole(degree) and 0 <= degree <= 6):
+    if degree != "auto" and not (is_integer(degree) and 0 <= degree <= 6):
         raise ParameterError("degree must be 'auto' or a whole number from 0 to 6")
     check_imputation(parameters)
 
@@ -427,7 +436,7 @@ def _plan(request: Request[PrivBayes]) -> list[Part]:
     """
     parameters, schema, strategy = request.parameters, request.modelled.schema, request.strategy
     _check_size(request)
-    everything, chosen = request.gates([()]), strategy.gates == "data"
+    everything, chosen = request.required_sets([()]), strategy.required_sets == "data"
     parts = imputation_parts(request)
     if not is_declared(parameters.n_rows) and (share := _count_share(request)):
         parts.append(_counted(request, ROWS, share, (EVERY_ROW,), parts))
@@ -438,7 +447,7 @@ def _plan(request: Request[PrivBayes]) -> list[Part]:
         parts.append(Part(CHOICES, share, everything, kind="selections", count=count))
     pure, largest = request.delta == 0, max(strategy.shape(schema.names, schema))
     pieces = _smallest_piece(len(schema), largest, pure=pure)
-    tables = request.single_gates() if chosen else everything
+    tables = request.single_requirements() if chosen else everything
     rest = Part(TABLES, _ROOM, tables, count=pieces, chosen=chosen, reserved=pure)
     return [*parts, rest]
 
@@ -457,20 +466,24 @@ def _check_size(request: Request[PrivBayes]) -> None:
 
 
 def _counted(
-    request: Request[PrivBayes], name: str, share: float, gates: tuple[Gate, ...], parts: list[Part]
+    request: Request[PrivBayes],
+    name: str,
+    share: float,
+    required_sets: tuple[RequiredAttributes, ...],
+    parts: list[Part],
 ) -> Part:
     """Return the part of a number that is released for a share of epsilon, pure; public."""
     whole, before = request.family.budget(request).left, [*first_parts(request), *parts]
     cost = whole.price(PureEvent(epsilon=share_of(float(request.parameters.epsilon), share)))
     left = BudgetPlan(whole, tuple(before)).after(*(part.name for part in before)).amount
-    return Part(name, float_up(cost) / left, gates, kind="other")
+    return Part(name, float_up(cost) / left, required_sets, kind="other")
 
 
 def _count_share(request: Request[PrivBayes]) -> float:
     """Share of epsilon for the number of rows; public."""
     strategy, schema = request.strategy, request.modelled.schema
     total_implied = strategy.fills or any(
-        strategy.tells_total((name,), schema) for name in schema.names
+        strategy.implies_total((name,), schema) for name in schema.names
     )
     if total_implied and request.parameters.degree != "auto":  # nothing needs it before the tables
         return 0.0
@@ -489,7 +502,7 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[PrivBayes]) -> Lea
         behind = Total(float(session.measure(Marginal(()), noise).value), noise.variance)
     session = impute(session, parameters.imputer, cost=plan.cost(IMPUTATION))
     tables = session
-    if pure and strategy.gates == "data":  # amplified up to a cap that is known before
+    if pure and strategy.required_sets == "data":  # amplified up to a cap that is known before
         tables = session.reserve(plan.cost(TABLES), label="tables")
     costs = _Plan(plan.total, plan.cost(CHOICES).amount, plan.cost(TABLES).amount * _ROOM)
     ruled = request.modelled.impossible
@@ -532,7 +545,7 @@ def _filling(
 ) -> Network | None:
     """Return a model of complete rows, if the network draws missing cells."""
     modelled = request.modelled
-    if not (request.strategy.models_holes and modelled.schema.nullable):
+    if not (request.strategy.models_missingness and modelled.schema.nullable):
         return None
     start = network.observed_part({a.name: a.size for a in modelled.schema})
     return network.filling_model(start.restricted(modelled.impossible, rng), n, rng)
@@ -541,7 +554,9 @@ def _filling(
 def _sample(fitted: Fitted, n: int, rng: np.random.Generator, keep_missing: bool) -> Codes:
     network, filling = fitted.model.network, fitted.model.filling
     schema, complete = fitted.modelled.schema, network if filling is None else filling
-    filled = strategy_named(fitted.parameters["missing"]).models_holes and bool(schema.nullable)
+    filled = strategy_named(fitted.parameters["missing"]).models_missingness and bool(
+        schema.nullable
+    )
     sizes = {a.name: a.extended_size if filled else a.size for a in schema}
     fits = complete.sizes == {a.name: a.size for a in schema} and network.sizes == sizes
     if not fits:

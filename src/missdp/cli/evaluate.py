@@ -100,7 +100,7 @@ def _page(
 
 
 def _missing_values(model: Synthesizer) -> MissingValues:
-    return "keep" if model.applied_strategy.models_holes else "fill"
+    return "keep" if model.applied_strategy.models_missingness else "fill"
 
 
 def _figures(

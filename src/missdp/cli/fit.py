@@ -85,7 +85,7 @@ class Release:
     def print(self, document: dict[str, Any], first: str, second: str) -> None:
         """Print what was written, the charge, what was found, and the guarantee."""
         from missdp.cli.charge import note_unrecorded
-        from missdp.synth.found_words import doubts_in_words, found_in_words
+        from missdp.synth.found_words import doubts_in_words, results_in_words
 
         model, guarantee = self.model, self.model.guarantee_
         bins = {n: {"edges": b.edges, "spikes": b.spikes} for n, b in model.bins_.items()}
@@ -95,7 +95,7 @@ class Release:
         if self.charged is not None:
             document["ledger"] = self.charged.line
             lines.append(self.charged.in_words)
-        lines += [*found_in_words(model.fitted_), ""]
+        lines += [*results_in_words(model.fitted_), ""]
         for doubt in doubts_in_words(model.fitted_):
             RUN.note_warning(doubt)
         if self.assumption is not None:
@@ -180,7 +180,7 @@ def synthesize(data: str, output: Path, rows: int | None, **options: Any) -> Non
     def check(model: Synthesizer, facts: Schema) -> None:
         check_holds(output, facts)
         check_rows(rows, len(facts), output=output, together=model.draws_together)
-        if keep and not model.family.strategy(model.missing).models_holes:
+        if keep and not model.family.strategy(model.missing).models_missingness:
             raise ParameterError("--keep-missing requires --strategy joint, which models them")
 
     release = fit_release(data, place, options, (output, label_of(output)), check)

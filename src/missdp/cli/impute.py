@@ -47,7 +47,7 @@ def impute(data: str, model: Path, output: Path, copies: int | None, **how: Any)
     from missdp.cli.sample import MISSING, copies_of
     from missdp.pricing.model_imputer import STAYS_PRIVATE, DPImputer
     from missdp.synth import load
-    from missdp.table.written import check_holds, holes_in, output_format, write_blocks
+    from missdp.table.written import check_holds, missing_form_of, output_format, write_blocks
 
     output_format(output)
     outputs, rows = copies_of(output, copies), rows_at(data, how["table"])
@@ -62,7 +62,7 @@ def impute(data: str, model: Path, output: Path, copies: int | None, **how: Any)
         imputer = DPImputer(model=released, filling=how["fill"], random_state=how["seed"]).fit()
         progress("filling and writing", None)
         filled = imputer.transform_blocks(rows, draws=len(outputs))
-        codes = holes_in(output, MISSING[how["missing_as"]])
+        codes = missing_form_of(output, MISSING[how["missing_as"]])
         tables = (pair for block in filled for pair in enumerate(block))
         blocks = ((place, table.to_arrow(holes=codes)) for place, table in tables)
         write_blocks(outputs, blocks, schema=facts)

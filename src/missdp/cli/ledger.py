@@ -41,7 +41,7 @@ def _opened(url: str | None) -> Any:
 @option(
     "--delta total_delta", "Default: 0, for pure releases only.", "Privacy", type=float, default=0.0
 )
-@choice("--currency", "What it counts in, for good.", "Privacy", of=("pure", "zcdp", "gdp"))
+@choice("--privacy-measure", "What it counts in, for good.", "Privacy", of=("pure", "zcdp", "gdp"))
 @option("--failure", "For open levels: 1e-6, say. zcdp only.", "Privacy", type=float, default=0.0)
 @choice("--adjacency", "What neighbors differ in.", "Privacy", of=("add-remove", "replace-one"))
 @option("--schema", "Its unit is what the account protects; else rows.", "Data", type=FILE)
@@ -107,7 +107,7 @@ def _account_in_words(one: Mapping[str, Any]) -> Iterator[str]:
     facts = f"{one['adjacency']}, each {one['unit']}"
     yield f"{one['account']}: epsilon {one['epsilon']:g}{at}, {facts}"
     bar = "#" * round(30 * share)
-    yield f"  [{bar:<30}] {share:.1%} of {total:.6g} {one['cost']['currency']}"
+    yield f"  [{bar:<30}] {share:.1%} of {total:.6g} {one['cost']['privacy_measure']}"
     if (more := one["releases_of_epsilon_1"]) is not None:
         words = {0: "no release", 1: "1 more release"}.get(more, f"{more:,} more releases")
         at = f" at delta {one['delta']:g}" if one["delta"] else ""

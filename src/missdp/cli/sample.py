@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from missdp.progress import Progress
     from missdp.synth.base import MissingValues, Synthesizer
     from missdp.synth.sampling import Selection
-    from missdp.table import Holes, Values
+    from missdp.table import MissingForm, Values
 
 MAX_TABLES = 1000  # of one command
 # Bytes that a cell takes in a file, at the least.
@@ -42,7 +42,7 @@ _AT_ONCE = "in which a file of this kind is made"
 _TOGETHER = "and constraints between two rows need all of them together"
 _BYTES_PER_CELL = 32  # of rows that are drawn together: a code, a value and a text at once
 LEVELS: dict[str, Values] = {"code": "codes", "label": "labels"}
-MISSING: dict[str | None, Holes | None] = {None: None, "null": "nulls", "code": "codes"}
+MISSING: dict[str | None, MissingForm | None] = {None: None, "null": "nulls", "code": "codes"}
 
 
 @click.command(cls=Command)
@@ -158,7 +158,7 @@ def draw(
         If the rows do not fit, or none are there that were not asked for.
     """
     from missdp.cli.provenance import STAMP, write_label
-    from missdp.table.written import holes_in, write_blocks
+    from missdp.table.written import missing_form_of, write_blocks
     from missdp.words import in_a_line
 
     number = _number_of_rows(model, outputs[0], rows, tables=len(outputs))
@@ -171,7 +171,7 @@ def draw(
     facts = {b"missdp.synthetic": b"yes", b"missdp.guarantee": in_a_line(model.guarantee_).encode()}
     facts |= {STAMP: model.release_.encode()} if model.release_ else {}
     total = max(1, number * len(outputs))
-    missing = holes_in(outputs[0], MISSING[missing_as])
+    missing = missing_form_of(outputs[0], MISSING[missing_as])
 
     def drawn() -> Iterator[tuple[int, pa.Table]]:
         done, drawing = 0, None if several else seed

@@ -53,7 +53,7 @@ def simulate(data: str, schema: Path, output: Path, rate: float, **how: Any) -> 
     from missdp.cli.sample import MISSING
     from missdp.evaluate import MAR, MCAR, MNAR, SelfMasking
     from missdp.schema import Schema
-    from missdp.table.written import check_holds, holes_in, output_format, write_blocks
+    from missdp.table.written import check_holds, missing_form_of, output_format, write_blocks
 
     rows, place, mechanism = rows_at(data), how["output_schema"], how["mechanism"]
     outputs = [path for path in (output, place) if path is not None]
@@ -70,7 +70,7 @@ def simulate(data: str, schema: Path, output: Path, rate: float, **how: Any) -> 
     facts.refuse_units("a simulation")
     check_holds(output, facts)
     blocks = _blocks(rows, facts, mechanism)
-    found, codes = facts, holes_in(output, MISSING[how["missing_as"]])
+    found, codes = facts, missing_form_of(output, MISSING[how["missing_as"]])
 
     def written() -> Iterator[tuple[int, pa.Table]]:
         nonlocal found

@@ -24,9 +24,9 @@ from missdp.session.counting import CHUNK_ROWS, Clique, Counter
 from missdp.session.frequent_values import occurring
 from missdp.session.row_weights import RowWeight
 from missdp.synth.base import MissingValues, Synthesizer
-from missdp.synth.parameters import is_whole, sampling_generator
+from missdp.synth.parameters import is_integer, sampling_generator
 from missdp.synth.sampling import block_sizes
-from missdp.table import Holes, check_holes
+from missdp.table import MissingForm, check_missing_form
 from missdp.table.encode import Column, Encoder
 from missdp.table.follow import follow_rules
 
@@ -189,7 +189,7 @@ def sample_spark(
     *,
     missing_values: MissingValues = "fill",
     random_state: int | None = None,
-    holes: Holes = "nulls",
+    holes: MissingForm = "nulls",
 ) -> DataFrame:
     """Return synthetic rows as a Spark data frame, drawn where it is computed; costs no privacy.
 
@@ -217,9 +217,9 @@ def sample_spark(
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    check_holes(holes)
+    check_missing_form(holes)
     next(model.sample_blocks(0, missing_values=missing_values))  # refuses what sampling would
-    if n is not None and not (is_whole(n) and n >= 0):
+    if n is not None and not (is_integer(n) and n >= 0):
         raise ParameterError("n must be a whole number of rows, at least 0")
     rng = sampling_generator(model.random_state if random_state is None else random_state)
     rows = model.n_rows_ if n is None else int(n)

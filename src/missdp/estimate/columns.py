@@ -55,7 +55,7 @@ class Column:
 
     def check_missing(self, model: Synthesizer) -> None:
         """Raise if the model has no missing values of the attribute."""
-        if not model.applied_strategy.models_holes:
+        if not model.applied_strategy.models_missingness:
             raise ParameterError(
                 f"missing={model.missing!r} does not model what is missing; fit with "
                 "missing='joint'"

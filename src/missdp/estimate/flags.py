@@ -14,7 +14,7 @@ from missdp.estimate.columns import Column
 from missdp.estimate.estimands import Estimand
 from missdp.estimate.interval_estimates import decimals
 from missdp.estimate.released import Released
-from missdp.estimate.table_statistics import LEAST
+from missdp.estimate.table_statistics import MIN_DIVISOR
 from missdp.estimate.tail_intervals import value_range
 from missdp.schema import Numeric
 from missdp.synth.base import Synthesizer
@@ -106,7 +106,7 @@ def _hidden_rows(
     moved, share = estimand.groups(released.extremes[column.at])
     moved = np.abs(moved - estimand.groups(released.point)[0])
     if estimand.question.contrast:  # all of these rows may be in one group
-        moved = (moved * share.sum() / np.maximum(share, LEAST))[1:]
+        moved = (moved * share.sum() / np.maximum(share, MIN_DIVISOR))[1:]
     if estimand.possible:
         moved = np.minimum(moved, estimand.possible[1] - estimand.possible[0])
     moves = [
@@ -128,7 +128,7 @@ def _missing_values(model: Synthesizer, estimand: Estimand) -> Iterator[str]:
     nullable = [column.name for column in estimand.columns if model.modelled_[column.name].nullable]
     if estimand.question.what == "missing":
         yield from (f"Rates are those of rows in which {x} is observed." for x in nullable[1:])
-    elif nullable and model.applied_strategy.models_holes:
+    elif nullable and model.applied_strategy.models_missingness:
         yield (
             "Missing values: what depends on observed attributes one by one is corrected for, and "
             "a third of that taken for doubtful; what values themselves, or combinations of "

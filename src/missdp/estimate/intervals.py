@@ -133,11 +133,11 @@ def answer(model: Synthesizer, estimand: Estimand, confidence: float) -> Estimat
     ParameterError
         If the confidence is not between 0 and 1, or the model has no answer.
     """
-    released, moves = released_with_moves(model, estimand, confidence)
+    released, moves = released_with_shifts(model, estimand, confidence)
     return estimates_of(model, estimand, released, confidence, moves=moves)
 
 
-def released_with_moves(
+def released_with_shifts(
     model: Synthesizer, estimand: Estimand, confidence: float
 ) -> tuple[Released, Floats]:
     """Return the released tables of a question, and the moves of its values to rows of the model.

@@ -19,7 +19,7 @@ import numpy as np
 
 from missdp.estimate.within_bins import ReleasedSums, WithinBins
 from missdp.inference.completion import Completed, ModelFacts, PairTables, complete_by, completed
-from missdp.inference.product_sums import NumberMoments, Taken, complete_numbers
+from missdp.inference.product_sums import ClippingBias, NumberMoments, complete_numbers
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.coordinates import finely_drawn
 from missdp.synth.learn_pairs import PairRelease, ordered_levels
@@ -106,7 +106,7 @@ class Replicates:
         self._rows = fitted.law.sample(_ROWS, self._rng)
         self._holes = self._masks.draw(self._rows, self._rng)
         self._seen = np.where(self._holes, [x.n_groups for x in self.levels], self._rows)
-        self._taken: Taken | None = self._measured.taken(self._seen)
+        self._taken: ClippingBias | None = self._measured.taken(self._seen)
         self._retained = self._measured.left(self._seen)  # shares of sums, after clipping
         self._seen = self._seen[:_FEWER]
         finer = finely_drawn(self._measured.numbered, self._rows[:_FEWER], self._rng)
@@ -131,7 +131,7 @@ class Replicates:
             pairs = {(i, j): (of[i], of[j]) for i, j in combinations(range(len(of)), 2)}
             numbers = enumerate(self._measured.numbered, len(self.levels))
             single = [*of, *(place for place, a in numbers if a in of)]
-            taken = Taken(
+            taken = ClippingBias(
                 [taken.single[place] for place in single],
                 {pair: taken.pairs[named] for pair, named in pairs.items()},
                 {p: taken.gains[named] for p, named in pairs.items() if named in taken.gains},
@@ -310,7 +310,7 @@ class Replicates:
         for (i, j), excess in completion.pairs.items():
             complete_cells[i, j] = excess + np.outer(*(completion.margins[k] for k in (i, j)))
         larger = {c: self.n_rows * table for c, table in cells.items() if len(c) > 2}
-        complete_cells |= completed(larger, {}, completion.masks, drawn, tables.sizes, leaned=False)
+        complete_cells |= completed(larger, {}, completion.masks, drawn, tables.sizes, shrink=False)
         return Statistics(
             {**complete_cells, **self._sums_of_all(cells, completion, drawn)}, observed.missing
         )

@@ -16,7 +16,7 @@ from missdp.errors import ParameterError
 from missdp.estimate.columns import Column
 from missdp.estimate.estimands import Estimand, match_text
 from missdp.estimate.interval_estimates import Estimates
-from missdp.estimate.intervals import estimates_of, released_with_moves
+from missdp.estimate.intervals import estimates_of, released_with_shifts
 from missdp.estimate.released import Released
 from missdp.files import new_figure, picture_format, write_picture
 from missdp.serialization import Record
@@ -154,7 +154,7 @@ def sensitivity(
     steps = _checked(shifts)
     estimand = match_text(model, question, by=by)
     column = _column_of(model, estimand, attribute)
-    released, moves = released_with_moves(model, estimand, confidence)
+    released, moves = released_with_shifts(model, estimand, confidence)
     deviation = _deviation(released, column)
     chances = released.chances_missing(column.at, column.width)
     estimand = replace(estimand, prepare=lambda tables: tables.separated(column.at, chances))

@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 from scipy.special import logit
 
-from missdp.estimate.tail_intervals import LEAST_SHARE
+from missdp.estimate.tail_intervals import MIN_SHARE
 from missdp.types import Floats, Ints
 
 _LEAST_RANK = 1e-6  # distance of a rank from 0 and from 1
@@ -61,14 +61,14 @@ class WithinBinSlopes:
         in_order = mass.ravel()[order]
         rank: Floats = np.empty(mass.size)
         rank[order] = np.cumsum(in_order) - in_order / 2
-        rank = rank.reshape(mass.shape) / max(in_order.sum(), LEAST_SHARE)
+        rank = rank.reshape(mass.shape) / max(in_order.sum(), MIN_SHARE)
         score = logit(np.clip(rank, _LEAST_RANK, 1 - _LEAST_RANK))
-        total = np.maximum(np.bincount(home, mass.sum(axis=1), size), LEAST_SHARE)
+        total = np.maximum(np.bincount(home, mass.sum(axis=1), size), MIN_SHARE)
         middle = np.bincount(home, (mass * score).sum(axis=1), size) / total
         bins = np.flatnonzero((np.ptp(points[:size], axis=1) > 0) & (total > noise))
         bins = bins[np.argsort(middle[bins], kind="stable")]
         below, above = np.append(bins[:1], bins[:-1]), np.append(bins[1:], bins[-1:])
-        gap = np.maximum(middle[above] - middle[below], LEAST_SHARE)
+        gap = np.maximum(middle[above] - middle[below], MIN_SHARE)
         return cls(score - middle[home][:, None], home, bins, below, above, gap, total / 2)
 
     def code_means(self, values: Floats, weights: Floats, shares: Floats, *, lean: float) -> Floats:

@@ -20,7 +20,7 @@ from missdp.types import Floats, Ints
 
 Values = tuple[Floats, Floats]
 
-LEAST = 1e-9  # share by which is divided at least
+MIN_DIVISOR = 1e-9  # share by which is divided at least
 _STEADY = 0.05  # standard deviations by which slopes move a mean, if they are not bent to meet it
 
 
@@ -34,7 +34,7 @@ def _cells(tables: Tables, first: Column, groups: Sequence[Column]) -> Floats:
 
 def _ratio(sums: Floats, cells: Floats) -> Values:
     share = cells.sum(axis=0)
-    return sums / np.maximum(share, LEAST), share
+    return sums / np.maximum(share, MIN_DIVISOR), share
 
 
 def _mean(tables: Tables, _: Question, columns: Sequence[Column]) -> Values:
@@ -109,10 +109,10 @@ def _values_by_group(tables: Tables, columns: Sequence[Column], cells: Floats) -
     if len(groups) == 1 and first.score is not None:
         means = _group_means(tables, columns, cells)[0]
         flat, gain = (_ratio(np.einsum("cp,cpg->g", values, x), cells)[0] for x in (even, tilt))
-        shares = even.sum(axis=2) / max(float(cells.sum()), LEAST)
+        shares = even.sum(axis=2) / max(float(cells.sum()), MIN_DIVISOR)
         variance = float((np.square(values) * shares).sum() - np.square((values * shares).sum()))
         residual = means - flat - lean * gain
-        lean = lean + residual * gain / (np.square(gain) + _STEADY**2 * max(variance, LEAST))
+        lean = lean + residual * gain / (np.square(gain) + _STEADY**2 * max(variance, MIN_DIVISOR))
     return values, _nonnegative(even, even + lean * tilt, cells, len(first.home))
 
 
@@ -127,11 +127,11 @@ def _nonnegative(even: Floats, tilted: Floats, cells: Floats, codes: int) -> Flo
     straight, flat = (x.reshape(shape).sum(axis=0) for x in (tilted, even))
     shares = np.maximum(straight, np.minimum(flat, 0.0))
     above = np.maximum(shares, 0.0)
-    excess = (shares - flat).sum(axis=2) / np.maximum(above.sum(axis=2), LEAST)
+    excess = (shares - flat).sum(axis=2) / np.maximum(above.sum(axis=2), MIN_DIVISOR)
     shares -= above * np.clip(excess, 0.0, 1.0)[:, :, None]
     total = parts.sum(axis=0)
     shares = np.where(total == 0, 0.0, shares)  # a tilt gives no rows to a cell without rows
-    shares *= total.sum(axis=(0, 1)) / np.maximum(shares.sum(axis=(0, 1)), LEAST)
+    shares *= total.sum(axis=(0, 1)) / np.maximum(shares.sum(axis=(0, 1)), MIN_DIVISOR)
     part = parts / np.where(total == 0, 1.0, total)
     return np.asarray((shares * part).reshape(even.shape))
 
@@ -139,7 +139,7 @@ def _nonnegative(even: Floats, tilted: Floats, cells: Floats, codes: int) -> Flo
 def _missing(tables: Tables, _: Question, columns: Sequence[Column]) -> Values:
     missing, applicable = tables.missing[tuple(column.at for column in columns)]
     share = _cells(tables, columns[0], columns[1:]).sum(axis=0)  # rows as of any question
-    return missing[: len(share)] / np.maximum(applicable[: len(share)], LEAST), share
+    return missing[: len(share)] / np.maximum(applicable[: len(share)], MIN_DIVISOR), share
 
 
 def _sd(tables: Tables, _: Question, columns: Sequence[Column]) -> Values:
@@ -164,7 +164,7 @@ def _quantile(tables: Tables, question: Question, columns: Sequence[Column]) -> 
 
 def _correlation(tables: Tables, _: Question, columns: Sequence[Column]) -> Values:
     covariance, share = _moments(tables, columns)[1:]
-    scale = np.sqrt(np.maximum(np.diag(covariance), LEAST))
+    scale = np.sqrt(np.maximum(np.diag(covariance), MIN_DIVISOR))
     return np.clip([covariance[0, 1] / scale[0] / scale[1]], -1.0, 1.0), np.array([share])
 
 

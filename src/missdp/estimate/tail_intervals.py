@@ -16,7 +16,7 @@ from missdp.schema import Numeric
 from missdp.synth.base import Synthesizer
 from missdp.types import Flags, Floats, Ints
 
-LEAST_SHARE = 1e-9  # share of the rows or of a scale by which is divided at least
+MIN_SHARE = 1e-9  # share of the rows or of a scale by which is divided at least
 _POINTS = 128  # values that represent a bin
 _PLACES = (np.arange(_POINTS) + 0.5) / _POINTS
 _EMPTY = 1e-5  # share of the rows in a piece without rows, at most
@@ -117,12 +117,12 @@ class TailIntervals:
         ends, (counts, noise) = np.clip(released[:, :2], *far), released[:, 2:].T
         centre = ends.mean(axis=1)
         above = centre > median
-        scale = np.maximum(np.where(above, high - median, median - low), LEAST_SHARE)
+        scale = np.maximum(np.where(above, high - median, median - low), MIN_SHARE)
         near, away = np.sort(np.abs(ends - median) / scale[:, None], axis=1).T
         near, away = np.maximum(near, 1.0) ** -_DECAY, np.maximum(away, 1.0) ** -_DECAY
         of_side = np.array([(near - away)[above].sum(), (near - away)[~above].sum()])
-        part = (near - away) / np.maximum(np.where(above, *of_side), LEAST_SHARE)
-        usual = np.maximum(_USUAL * noise * part, LEAST_SHARE)
+        part = (near - away) / np.maximum(np.where(above, *of_side), MIN_SHARE)
+        usual = np.maximum(_USUAL * noise * part, MIN_SHARE)
         distance = np.abs(centre - np.where(above, high, low))
         effect = (usual + _SPIKE_CHANCE[0] * noise) * distance
         chosen = np.sort(np.argsort(-effect)[:_MAX_INTERVALS])
@@ -162,7 +162,7 @@ class TailIntervals:
         low, median, high = values[np.searchsorted(mass, mass[-1] * np.array([0.25, 0.5, 0.75]))]
         ends = np.where(self.above, values[-1], values[0]) - median
         quartile = np.where(self.above, high, low) - median
-        length = np.abs(ends) / np.maximum(np.abs(quartile), LEAST_SHARE)
+        length = np.abs(ends) / np.maximum(np.abs(quartile), MIN_SHARE)
         return np.asarray(np.interp(length, _LONG_TAIL, _SPIKE_CHANCE))
 
     def draw_rows(

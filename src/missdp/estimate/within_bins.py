@@ -14,7 +14,7 @@ import numpy as np
 
 from missdp.accounting import LaplaceEvent
 from missdp.estimate.tail_intervals import (
-    LEAST_SHARE,
+    MIN_SHARE,
     TailIntervals,
     as_counted,
     representative_values,
@@ -118,7 +118,7 @@ class WithinBins:
         piece = np.searchsorted(attribute.binning.subintervals, points, side="right")
         std = _tree_std(model, name) if attribute.binning.subintervals else 0.0
         std *= _TREE / (n_rows * observed)
-        shares = np.maximum(marginal[: attribute.size], max(LEAST_SHARE, _LEAST_STD * std))
+        shares = np.maximum(marginal[: attribute.size], max(MIN_SHARE, _LEAST_STD * std))
         tails = TailIntervals.of(model, attribute)
         tails = tails.with_falling_tails(points, marginal, n_rows * observed)
         sums = sums or ReleasedSums.none(shares)

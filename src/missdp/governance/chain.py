@@ -72,7 +72,7 @@ class BudgetFacts:
 
     def to_json(self) -> str:
         """Return the facts as canonical JSON."""
-        cost = {name: getattr(self.cost, name) for name in ("currency", "amount")}
+        cost = {name: getattr(self.cost, name) for name in ("privacy_measure", "amount")}
         return canonical({**vars(self), "cost": cost})
 
     @classmethod
@@ -82,15 +82,15 @@ class BudgetFacts:
         return cls(**{**document, "cost": Cost(**document["cost"])})
 
     def price(self, events: Iterable[Event]) -> tuple[Fraction, Fraction]:
-        """Return what events cost in the currency of this budget, and their chance to fail."""
+        """Return the cost of events in the budget's privacy measure, and their chance to fail."""
         cost = failure = Fraction(0)
         for part, times in Counter(under(self.adjacency, flatten(events))).items():
             chance = exact(approximate_delta(part))
-            if chance and self.cost.currency != "zcdp":
+            if chance and self.cost.privacy_measure != "zcdp":
                 # Approximate zCDP filters: Whitehouse et al. 2023, Theorem 1.
                 raise UnprovenError(
                     f"{type(part).__name__} holds but for a delta, which only a ledger budget in "
-                    "the currency 'zcdp' adds up"
+                    "the privacy measure 'zcdp' adds up"
                 )
             each = zcdp_cost(part) if chance else self._price(part)
             cost = total((cost, times * each))
@@ -98,7 +98,7 @@ class BudgetFacts:
         return cost, failure
 
     def _price(self, event: Event) -> Fraction:
-        if self.cost.currency != "pure":
+        if self.cost.privacy_measure != "pure":
             return self.cost.price(event)
         lacking = UnprovenError(
             f"the account {self.name!r} has no delta, and this release needs one. Create an "

@@ -107,7 +107,7 @@ class ModelSummary:
         self.model = model
         self.schema: Schema = model.schema_
         self.names = model.modelled_.names
-        self.keeps_gaps = model.applied_strategy.models_holes
+        self.keeps_gaps = model.applied_strategy.models_missingness
         self.rows = max(1.0, float(model.n_rows_))
         tables = getattr(model, "tables_", None)
         self._release = None if tables is None else PairRelease.of(tables)

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from missdp.accounting import Adjacency, Condition, Cost, Currency, Event
+from missdp.accounting import Adjacency, Condition, Cost, Event, PrivacyMeasure
 from missdp.accounting.events import ROW, check_adjacency
 from missdp.accounting.exact import exact, float_down, float_up, total
 from missdp.errors import (
@@ -165,7 +165,7 @@ class Ledger:
         *,
         epsilon: float,
         delta: float = 0.0,
-        currency: Currency | None = None,
+        privacy_measure: PrivacyMeasure | None = None,
         failure: float = 0.0,
         adjacency: Adjacency = "add-remove",
         unit: str | None = None,
@@ -181,7 +181,7 @@ class Ledger:
             Public: letters, digits, dots and dashes.
         epsilon, delta : float
             Total epsilon and delta of the budget.
-        currency : {"pure", "zcdp", "gdp"}, optional
+        privacy_measure : {"pure", "zcdp", "gdp"}, optional
             What it counts in, fixed for good; "pure" at delta 0, else "zcdp" by default. A part
             takes all but its name and epsilon from the budget of its table.
         failure : float, default 0.0
@@ -208,7 +208,7 @@ class Ledger:
             raise ParameterError("name must be letters, digits, dots and dashes, as in table/part")
         root, table = name.partition("/")[0], table or name.partition("/")[0]
         epsilon = number("epsilon", epsilon, most=1e6, open_end=True)
-        chosen: Currency = currency or ("zcdp" if delta > 0 else "pure")
+        chosen: PrivacyMeasure = privacy_measure or ("zcdp" if delta > 0 else "pure")
         made = BudgetFacts(
             name=name,
             table=_text("table", table, least=1),
@@ -221,7 +221,7 @@ class Ledger:
             disjoint_epochs=bool(disjoint_epochs),
         )
         if made.failure and chosen != "zcdp":
-            raise ParameterError("failure is for budgets in the currency 'zcdp'")
+            raise ParameterError("failure is for budgets in the privacy measure 'zcdp'")
         if made.failure and made.unit != ROW:
             raise ParameterError("failure is for budgets that protect rows: nothing else may fail")
         if schema is not None and not made.failure:
@@ -400,7 +400,7 @@ class Ledger:
         Returns
         -------
         list of dict
-            The facts of each account, and ``spent``, ``failed`` and ``left`` in its currency.
+            The facts of each account, with ``spent``, ``failed`` and ``left`` in its measure.
             ``releases_of_epsilon_1`` is how many of these fit into the rest. ``lines`` and ``head``
             are of its chain. ``charges`` are by person and purpose. ``started`` and ``abandoned``
             are ids of releases that did not end; they are spent.
@@ -569,9 +569,9 @@ def _charged(
 
 
 def _too_much(after: Row, before: Row) -> BudgetExceededError:
-    """Say by how much a charge is more than what is left, in the budget's own currency."""
+    """Say by how much a charge is more than what is left, in the budget's own privacy measure."""
     facts = after.facts
-    sums = str(facts.cost.currency), exact(facts.cost.amount), after.spent, before.spent
+    sums = str(facts.cost.privacy_measure), exact(facts.cost.amount), after.spent, before.spent
     if after.spent <= sums[1]:
         sums = "failure", exact(facts.failure), after.failed, before.failed
     what, cap, wanted, spent = sums
@@ -660,7 +660,7 @@ def _unit_of(schema: Schema | None, unit: str | None) -> str:
 def _under(above: BudgetFacts, name: str, epsilon: float) -> BudgetFacts:
     """Return the facts of a budget under another one: its own cap, and all else the same."""
     of, delta = above.cost, above.delta
-    cost = _for_one_release(Cost.worth(of.currency, epsilon, delta), epsilon, delta)
+    cost = _for_one_release(Cost.worth(of.privacy_measure, epsilon, delta), epsilon, delta)
     return replace(above, name=name, cost=cost, epsilon=epsilon)
 
 

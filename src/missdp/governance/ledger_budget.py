@@ -66,7 +66,7 @@ class LedgerBudget(Filter):
             facts.epsilon,
             facts.total_delta,
             adjacency=facts.adjacency,
-            measure=facts.cost.currency,
+            measure=facts.cost.privacy_measure,
             failure=facts.failure,
         )
         self._cap_at(facts.cost)
@@ -84,7 +84,7 @@ class LedgerBudget(Filter):
 
     @property
     def left(self) -> Cost:
-        """What can still be charged, in the budget's currency."""
+        """What can still be charged, in the budget's privacy measure."""
         return replace(self._facts.cost, amount=max(0.0, float_down(self._exactly_left())))
 
     @property
@@ -94,7 +94,7 @@ class LedgerBudget(Filter):
         Of a pure budget exactly what is left; else ask `can_afford`.
         """
         left = self.left
-        if left.currency == "pure":
+        if left.privacy_measure == "pure":
             return left.amount
         spent = exact(self._facts.cost.amount) - exact(left.amount)
         running = replace(left, amount=float_up(spent))
@@ -136,14 +136,14 @@ class LedgerBudget(Filter):
         Returns
         -------
         int or None
-            None if the currency of the budget does not price this.
+            None if the privacy measure of the budget does not price this.
 
         Examples
         --------
         >>> import tempfile
         >>> from missdp.governance import Ledger
         >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db", who="ada")
-        >>> ledger.create("patients-2026", epsilon=3.0, delta=1e-6, currency="gdp")
+        >>> ledger.create("patients-2026", epsilon=3.0, delta=1e-6, privacy_measure="gdp")
         >>> ledger.budget("patients-2026").releases_left()
         7
         """

@@ -123,8 +123,10 @@ def _registry(facts: ModelSummary, about: Mapping[str, str]) -> dict[str, Any]:
     # Its fields are those of github.com/opendp/deployments-registry-data.
     events = facts.model.guarantee_.events
     words = "".join(c if c.isascii() and c.isalnum() else " " for c in about["title"].lower())
-    currency = getattr(getattr(events[0], "cost", None), "currency", "") if events else ""
-    return {"slug": "-".join(words.split())[:80] or "todo", "currency": currency}
+    privacy_measure = (
+        getattr(getattr(events[0], "cost", None), "privacy_measure", "") if events else ""
+    )
+    return {"slug": "-".join(words.split())[:80] or "todo", "privacy_measure": privacy_measure}
 
 
 def _report(

@@ -20,9 +20,9 @@ from missdp.progress import Progress, reported
 from missdp.schema import Numeric, Schema
 from missdp.serialization import Record
 
-__all__ = ["Margins", "Plan", "Planned", "plan"]
+__all__ = ["Marginals", "Plan", "Planned", "plan"]
 
-Margins: TypeAlias = Literal["uniform", "zipf"]
+Marginals: TypeAlias = Literal["uniform", "zipf"]
 """How often the levels or bins of an attribute are taken to occur: evenly, or as 1, 1/2, 1/3..."""
 _FITS = 3  # whose mean width is told: noise moves where bins end, and widths with it
 # Seconds that a fit and its estimate take on one processor, from the number of columns: a rule of
@@ -110,7 +110,7 @@ class Plan(Record):
     missing: dict[str, float] = field(default_factory=dict)
     spreads: dict[str, float] = field(default_factory=dict)
     means: dict[str, float] = field(default_factory=dict)
-    margins: Margins = "uniform"
+    margins: Marginals = "uniform"
     counted: float = 1.0
     bound: int = 1
     remedies: tuple[str, ...] = ()
@@ -134,7 +134,7 @@ class Plan(Record):
         clears = [f"{p.clear:.2f}" if p.clear < 1 else "none" for p in of]
         if any(p.clear for p in of):
             lines.append(("Cramér's V that stands out from noise", *clears))
-        for m in get_args(Margins):
+        for m in get_args(Marginals):
             said = f"two-way cells below twice the noise, {m}"
             lines.append(line(said, ".0%", (p.swamped[m] for p in of)))
         for name in of[0].widths:
@@ -195,7 +195,7 @@ def plan(
     rows: int,
     missing: Mapping[str, float] | None = None,
     spreads: Mapping[str, float] | None = None,
-    margins: Margins = "uniform",
+    margins: Marginals = "uniform",
     mean_weight: float | None = None,
     epsilons: Iterable[float] = (0.5, 1.0, 2.0),
     method: str | None = None,

@@ -26,10 +26,16 @@ from missdp.accounting import (
     RDPEvent,
     ZCDPEvent,
 )
-from missdp.errors import ParameterError, UnprovenError, check_fraction, check_positive, check_whole
+from missdp.errors import (
+    ParameterError,
+    UnprovenError,
+    check_bounded_integer,
+    check_fraction,
+    check_positive,
+)
 from missdp.estimate.intervals import estimate_quickly
 from missdp.evaluate import MCAR, marginal_distance
-from missdp.governance.plan import Margins, Planned, fits_of, peak_memory
+from missdp.governance.plan import Marginals, Planned, fits_of, peak_memory
 from missdp.ground_truth import planned_ground_truth
 from missdp.progress import Progress
 from missdp.schema import AnyAttribute, Numeric, OpenCategorical, Schema
@@ -61,7 +67,7 @@ _DRAWS, _FEW_DRAWS, _FEW_COLUMNS = 100, 20, 8
 _WIDTH = 2 * NormalDist().inv_cdf(0.975)  # of a 95 % interval, in standard errors
 
 
-def _shares(size: int, margins: Margins) -> Floats:
+def _shares(size: int, margins: Marginals) -> Floats:
     """Return how often each of so many levels is taken to occur.
 
     >>> _shares(2, "zipf").round(2).tolist()
@@ -73,7 +79,7 @@ def _shares(size: int, margins: Margins) -> Floats:
 
 def _law_of(
     attribute: AnyAttribute,
-    margins: Margins,
+    margins: Marginals,
     spread: float | None = None,
     mean: float | None = None,
 ) -> Floats:
@@ -153,7 +159,7 @@ class Declared:
     missing: Mapping[str, float] = field(default_factory=dict)
     spreads: Mapping[str, float] = field(default_factory=dict)
     means: Mapping[str, float] = field(default_factory=dict)
-    margins: Margins = "uniform"
+    margins: Marginals = "uniform"
     mean_weight: float | None = None
 
     @property
@@ -164,13 +170,13 @@ class Declared:
         return self.mean_weight / self.schema.weight.upper
 
     def __post_init__(self) -> None:
-        check_whole("rows", self.rows)
+        check_bounded_integer("rows", self.rows)
         for attribute in self.schema:
             if isinstance(attribute, OpenCategorical):
                 raise ParameterError(f"the levels of {attribute.name!r} are open: declare some")
         self._check_mean_weight()
-        if self.margins not in get_args(Margins):
-            raise ParameterError(f"margins must be one of {', '.join(get_args(Margins))}")
+        if self.margins not in get_args(Marginals):
+            raise ParameterError(f"margins must be one of {', '.join(get_args(Marginals))}")
         for name in (*self.missing, *self.spreads, *self.means):
             if name not in self.schema.names:
                 raise ParameterError(f"the schema has no attribute {name!r}")
@@ -210,11 +216,11 @@ class Declared:
             if name not in self.spreads:
                 raise ParameterError(f"declare the spread of {name!r} as well: a mean is no law")
 
-    def laws(self, margins: Margins) -> dict[str, Floats]:
+    def laws(self, margins: Marginals) -> dict[str, Floats]:
         """Return the share of each level or bin of each attribute."""
         return {name: self._law(name, margins) for name in self.schema.names}
 
-    def _law(self, name: str, margins: Margins) -> Floats:
+    def _law(self, name: str, margins: Marginals) -> Floats:
         return _law_of(self.schema[name], margins, *self._spread_and_mean(name))
 
     def _spread_and_mean(self, name: str) -> tuple[float | None, float | None]:
@@ -262,7 +268,7 @@ class Declared:
             made._sums = unit_sums(np.arange(len(made)), weights, bound)
         return made
 
-    def swamped(self, noise: float, margins: Margins) -> float:
+    def swamped(self, noise: float, margins: Marginals) -> float:
         """Return the share of cells of two-way tables with fewer rows than twice the noise.
 
         Of independent attributes, and rows in which both are observed.
@@ -518,7 +524,7 @@ class Rehearsal:
             two_way=two_way,
             fitted=float(found.fitted),
             clear=clear,
-            swamped={m: declared.swamped(two_way, m) for m in get_args(Margins)},
+            swamped={m: declared.swamped(two_way, m) for m in get_args(Marginals)},
             widths={name: width for name, width in widths if not math.isnan(width)},
             ground_truth=declared.true_epsilon(model),
             seconds=float(found.seconds),

@@ -23,9 +23,9 @@ from missdp.ground_truth.mixture import gated_delta as gated_delta
 from missdp.ground_truth.mixture import gated_epsilon as gated_epsilon
 from missdp.ground_truth.mixture import largest_gate_probability as largest_gate_probability
 from missdp.ground_truth.mixture import mask_mixture as mask_mixture
-from missdp.required_attributes import ChosenGates as ChosenGates
-from missdp.required_attributes import DataChosenGates as DataChosenGates
-from missdp.required_attributes import FixedGates as FixedGates
-from missdp.required_attributes import Gate as Gate
+from missdp.required_attributes import ChosenRequirements as ChosenRequirements
+from missdp.required_attributes import DataChosenRequirements as DataChosenRequirements
+from missdp.required_attributes import FixedRequirements as FixedRequirements
+from missdp.required_attributes import RequiredAttributes as RequiredAttributes
 
 __all__ = exported(globals())

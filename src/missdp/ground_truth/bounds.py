@@ -43,7 +43,12 @@ from missdp.ground_truth.replicas import (
     replica_epsilon,
 )
 from missdp.profiles import delta_of
-from missdp.required_attributes import ChosenGates, DataChosenGates, FixedGates, Structure
+from missdp.required_attributes import (
+    ChosenRequirements,
+    DataChosenRequirements,
+    FixedRequirements,
+    Structure,
+)
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -91,20 +96,20 @@ def _proven(
         # p_max bounds the union of all gates that might be chosen, and so each of them, which is
         # all that Hölder's inequality needs.
         p = assumption.p_max
-        if isinstance(structure, DataChosenGates):
+        if isinstance(structure, DataChosenRequirements):
             yield _any_structure(events, delta, partial(_hoelder, p)), delta
         else:
             yield _one_gate(events, delta, p), delta
     elif not isinstance(assumption, MissingCompletelyAtRandom):
         return
-    elif isinstance(structure, ChosenGates):
+    elif isinstance(structure, ChosenRequirements):
         yield _chosen(events, delta, structure, dict(assumption.observed)), delta
-    elif isinstance(structure, FixedGates):
+    elif isinstance(structure, FixedRequirements):
         rates = dict(assumption.observed)
         yield _mixture(events, delta, rates)
         yield _many_gates(events, delta, rates), delta
-        gates = [event.gate for event in events if event.gate]
-        shared = frozenset[str]().union(*gates).intersection(*gates)
+        required_sets = [event.required for event in events if event.required]
+        shared = frozenset[str]().union(*required_sets).intersection(*required_sets)
         yield _one_gate(events, delta, gate_probability(shared, rates)), delta
     else:
         rates, always = dict(assumption.observed), structure.always
@@ -126,8 +131,8 @@ def _mixture(events: Events, delta: float, observed: Rates) -> tuple[float, floa
     simple = all(proven(pure_cost, event) for event in events)
     plain = [event for event in events if simple or is_pure(event)]
     rest = [event for event in events if not (simple or is_pure(event))]
-    gates, slips = [event.gate for event in plain], [*map(approximate_delta, plain)]
-    mixture = mask_mixture(gates, [*map(pure_epsilon, plain)], slips, observed=observed)
+    required_sets, slips = [event.required for event in plain], [*map(approximate_delta, plain)]
+    mixture = mask_mixture(required_sets, [*map(pure_epsilon, plain)], slips, observed=observed)
     if mixture.delta > delta:
         return math.inf, delta
     # A zero delta is reserved for pure events, even where an impure one never reads a row.
@@ -147,7 +152,7 @@ def _many_gates(events: Events, delta: float, observed: Rates) -> float:
     return float(loss.get_epsilon_for_delta(delta))
 
 
-def _chosen(events: Events, delta: float, structure: ChosenGates, observed: Rates) -> float:
+def _chosen(events: Events, delta: float, structure: ChosenRequirements, observed: Rates) -> float:
     """Bound marginals that the data chose, each part up to its cap."""
     if not all(proven(zcdp_cost, e) and not approximate_delta(e) for e in events):
         return math.inf
@@ -224,7 +229,7 @@ def _any_structure(
 
 def _by_gate(events: Events) -> tuple[list[Event], list[Event]]:
     """Return the events that have a gate, and those that read every row."""
-    return [e for e in events if e.gate], [e for e in events if not e.gate]
+    return [e for e in events if e.required], [e for e in events if not e.required]
 
 
 def _ungated(events: Events, delta: float) -> float:

@@ -30,7 +30,12 @@ from missdp.conditions import (
 )
 from missdp.errors import ParameterError, UnprovenError, did_you_mean, number
 from missdp.ground_truth.bounds import amplify, or_infinite
-from missdp.required_attributes import ChosenGates, DataChosenGates, FixedGates, Structure
+from missdp.required_attributes import (
+    ChosenRequirements,
+    DataChosenRequirements,
+    FixedRequirements,
+    Structure,
+)
 from missdp.schema import Schema
 
 if TYPE_CHECKING:
@@ -58,16 +63,16 @@ class AmplifiedEvent(Event):
         What was released, under add-remove adjacency, with gates.
     assumption : MissingCompletelyAtRandom or BoundedObservation
         How values went missing.
-    structure : FixedGates, DataChosenGates or ChosenGates
+    structure : FixedRequirements, DataChosenRequirements or ChosenRequirements
         Who chose the gates.
 
     Examples
     --------
     >>> from missdp.accounting import BoundedObservation, PureEvent
     >>> event = AmplifiedEvent(
-    ...     events=[PureEvent(epsilon=1.0, gate={"a"})],
+    ...     events=[PureEvent(epsilon=1.0, required={"a"})],
     ...     assumption=BoundedObservation(0.5),
-    ...     structure=FixedGates(),
+    ...     structure=FixedRequirements(),
     ... )
     >>> round(event.epsilon_bound(0.0, adjacency="add-remove", protects="ground-truth"), 4)
     0.6201
@@ -116,14 +121,14 @@ def ground_truth_guarantee(
     Parameters
     ----------
     source : fitted synthesizer, Guarantee, Event, or iterable of Event
-        What was released. Events say by their ``gate`` which rows they read. For a guarantee, its
-        events, delta, adjacency and conditions are used; a fit knows them all.
+        What was released. Events say by their ``required`` which rows they read. For a
+        guarantee, its events, delta, adjacency and conditions are used; a fit knows them all.
     assumption : Condition
         How values went missing. ``RowIndependentMissingness()``: no amplification, ε̄ <= ε.
         ``MissingCompletelyAtRandom(observed)``: the best valid bound for independent masks.
         ``BoundedObservation(p_max)``: whatever its values, a row opens at least one of all these
         gates with probability at most ``p_max`` (MAR, MNAR).
-    structure : FixedGates, DataChosenGates or ChosenGates
+    structure : FixedRequirements, DataChosenRequirements or ChosenRequirements
         Whether gates were fixed in advance. Required as soon as an event has a gate and the
         assumption can amplify; it becomes a condition of the result.
     delta : float, default 0.0
@@ -159,9 +164,9 @@ def ground_truth_guarantee(
     --------
     >>> from missdp.accounting import LaplaceEvent, MissingCompletelyAtRandom
     >>> marginals = [{"State"}, {"Occupation"}, {"Gender"}, {"Gender", "Income"}]
-    >>> events = [LaplaceEvent(sensitivity=1, scale=4.0, gate=gate) for gate in marginals]
+    >>> events = [LaplaceEvent(sensitivity=1, scale=4.0, required=names) for names in marginals]
     >>> mcar = MissingCompletelyAtRandom({"State": 0.75, "Gender": 0.75, "Income": 0.75})
-    >>> guarantee = ground_truth_guarantee(events, mcar, structure=FixedGates())
+    >>> guarantee = ground_truth_guarantee(events, mcar, structure=FixedRequirements())
     >>> round(guarantee.epsilon, 6), guarantee.protects
     (0.792473, 'ground-truth')
     """
@@ -183,7 +188,7 @@ def ground_truth_guarantee(
     found, proof = (plain.epsilon, plain.delta), plain.events
     extra = [assumption, *conditions]
     can_amplify = isinstance(assumption, MissingCompletelyAtRandom | BoundedObservation)
-    if can_amplify and any(event.gate for event in events):
+    if can_amplify and any(event.required for event in events):
         who = _checked(structure, events)
         better = amplify(events, plain.delta, assumption, who, plain.adjacency, plain=plain.epsilon)
         if better[0] < plain.epsilon and _explained(plain):
@@ -338,13 +343,13 @@ def _refuse_limits_on_the_masked_table(conditions: Iterable[Condition]) -> None:
 
 
 def _checked(structure: Structure | None, events: Sequence[Event]) -> Structure:
-    if not isinstance(structure, FixedGates | DataChosenGates | ChosenGates):
+    if not isinstance(structure, FixedRequirements | DataChosenRequirements | ChosenRequirements):
         raise ParameterError(
-            "say whether the gates were fixed in advance: structure=FixedGates() or "
-            "structure=DataChosenGates(...)"
+            "say whether the gates were fixed in advance: structure=FixedRequirements() or "
+            "structure=DataChosenRequirements(...)"
         )
-    if isinstance(structure, DataChosenGates):
-        structure.check([event.gate for event in events if event.gate])
+    if isinstance(structure, DataChosenRequirements):
+        structure.check([event.required for event in events if event.required])
     return structure
 
 
@@ -401,8 +406,8 @@ def joint(
     Examples
     --------
     >>> from missdp.accounting import BoundedObservation, PureEvent
-    >>> known, fixed = BoundedObservation(0.5), FixedGates()
-    >>> event = PureEvent(epsilon=1.0, gate={"a"})
+    >>> known, fixed = BoundedObservation(0.5), FixedRequirements()
+    >>> event = PureEvent(epsilon=1.0, required={"a"})
     >>> one = ground_truth_guarantee(event, known, structure=fixed)
     >>> round(one.epsilon, 2), round(joint([one, one], known).epsilon, 2)
     (0.62, 1.43)
@@ -439,7 +444,7 @@ def _release(release: Synthesizer | Guarantee, assumption: Condition) -> Release
         raise UnprovenError("amplification is proven under add-remove adjacency only")
     if guarantee.protects == "ground-truth":
         return _taken_apart(guarantee, assumption)
-    if structure is None and any(event.gate for event in flatten(guarantee.events)):
+    if structure is None and any(event.required for event in flatten(guarantee.events)):
         raise ParameterError(
             "who chose the gates is not known of a guarantee for the incomplete table; pass what "
             "ground_truth_guarantee made of it"
@@ -456,8 +461,8 @@ def _taken_apart(guarantee: Guarantee, assumption: Condition) -> Release:
     event = events[0] if len(events) == 1 else None
     if isinstance(event, AmplifiedEvent):
         events, structure, known = event.events, event.structure, event.assumption
-    elif any(e.gate for e in flatten(events)):  # nobody says who chose them
-        events = tuple(replace(e, gate=None) for e in flatten(events))
+    elif any(e.required for e in flatten(events)):  # nobody says who chose them
+        events = tuple(replace(e, required=None) for e in flatten(events))
     alike = known == assumption or {type(known), type(assumption)} == {BoundedObservation}
     if not (rests and alike and events):
         raise UnprovenError(
@@ -472,13 +477,13 @@ def _gates(guarantee: Guarantee, structure: Structure | None) -> frozenset[froze
     """Return sets of attributes: a row that a release reads behind a gate is observed on one."""
     if structure is None:
         return frozenset()
-    if isinstance(structure, DataChosenGates):
+    if isinstance(structure, DataChosenRequirements):
         if structure.smallest == 1 and not structure.always:
             return frozenset(frozenset({name}) for name in structure.attributes)
         return frozenset({frozenset({str(structure)})})  # shared with the same choice only
-    among = structure.among if isinstance(structure, ChosenGates) else ()
-    gates = {event.gate for event in flatten(guarantee.events) if event.gate}
-    return frozenset({*gates, *map(frozenset, filter(None, among))})
+    among = structure.among if isinstance(structure, ChosenRequirements) else ()
+    required_sets = {event.required for event in flatten(guarantee.events) if event.required}
+    return frozenset({*required_sets, *map(frozenset, filter(None, among))})
 
 
 def _of_all(found: Sequence[Release], structure: Structure) -> tuple[BoundedObservation, Structure]:
@@ -489,40 +494,42 @@ def _of_all(found: Sequence[Release], structure: Structure) -> tuple[BoundedObse
     each gate has its bound.
     """
     known = [assumed for _, _, assumed in found if isinstance(assumed, BoundedObservation)]
-    gates = [_gates(guarantee, structure) for guarantee, structure, _ in found]
-    kept = sorted(zip(known, gates, strict=True), key=lambda one: one[0].p_max)
+    required_sets = [_gates(guarantee, structure) for guarantee, structure, _ in found]
+    kept = sorted(zip(known, required_sets, strict=True), key=lambda one: one[0].p_max)
     for i in reversed(range(len(kept))):
-        others = {gate for _, gates in kept[:i] + kept[i + 1 :] for gate in gates}
-        if all(any(other <= gate for other in others) for gate in kept[i][1]):
+        others = {
+            required for _, required_sets in kept[:i] + kept[i + 1 :] for required in required_sets
+        }
+        if all(any(other <= required for other in others) for required in kept[i][1]):
             del kept[i]
     largest = kept[-1][0] if kept else known[0]
-    if len(kept) < 2 or isinstance(structure, DataChosenGates):
+    if len(kept) < 2 or isinstance(structure, DataChosenRequirements):
         return largest, structure
-    gated = [e for guarantee, _, _ in found for e in flatten(guarantee.events) if e.gate]
-    if isinstance(structure, FixedGates) and all(map(is_pure, gated)):
-        names = tuple({name for event in gated for name in event.gate or ()})
-        return largest, DataChosenGates(attributes=names, smallest=1)
+    gated = [e for guarantee, _, _ in found for e in flatten(guarantee.events) if e.required]
+    if isinstance(structure, FixedRequirements) and all(map(is_pure, gated)):
+        names = tuple({name for event in gated for name in event.required or ()})
+        return largest, DataChosenRequirements(attributes=names, smallest=1)
     total = float_up(sum((exact(bound.p_max) for bound, _ in kept), exact(0.0)))
     return BoundedObservation(min(1.0, total), together=True), structure
 
 
 def _merged(found: Sequence[Release]) -> tuple[tuple[Event, ...], Structure]:
     """Return all events, and one structure that is true of all of them."""
-    if any(isinstance(structure, ChosenGates) for _, structure, _ in found):
+    if any(isinstance(structure, ChosenRequirements) for _, structure, _ in found):
         return _all_chosen(found)
     events = tuple(event for guarantee, _, _ in found for event in guarantee.events)
-    chosen = [who for _, who, _ in found if isinstance(who, DataChosenGates)]
+    chosen = [who for _, who, _ in found if isinstance(who, DataChosenRequirements)]
     if not chosen:
-        return events, FixedGates()
-    names = {name for event in flatten(events) for name in event.gate or ()}
-    return events, DataChosenGates(
+        return events, FixedRequirements()
+    names = {name for event in flatten(events) for name in event.required or ()}
+    return events, DataChosenRequirements(
         attributes=tuple(names.union(*(who.attributes for who in chosen))),
         smallest=min([1, *(who.smallest for who in chosen)]),
     )
 
 
-def _all_chosen(found: Sequence[Release]) -> tuple[tuple[Event, ...], ChosenGates]:
-    """Return events labelled as `ChosenGates` wants them, and the family of all releases.
+def _all_chosen(found: Sequence[Release]) -> tuple[tuple[Event, ...], ChosenRequirements]:
+    """Return events labelled as `ChosenRequirements` wants them, and the family of all releases.
 
     Where a marginal may get the whole cap of its release, it may get what selections leave, too.
     """
@@ -533,33 +540,36 @@ def _all_chosen(found: Sequence[Release]) -> tuple[tuple[Event, ...], ChosenGate
         own, family, share = _labelled(guarantee.events, structure)
         events += own
         among += family
-        cap = sum(_rho(e) for e in own if e.label == ChosenGates.chosen)
-        left = sum(_rho(e) for e in own if e.label == ChosenGates.selections)
+        cap = sum(_rho(e) for e in own if e.label == ChosenRequirements.chosen)
+        left = sum(_rho(e) for e in own if e.label == ChosenRequirements.selections)
         chosen += cap
         largest = max(largest, share * cap if share < 1 else cap + left)
     known = math.isfinite(chosen) and 0 < largest < chosen
     share = min(1.0, largest / chosen * (1 + 1e-9)) if known else 1.0
-    return tuple(events), ChosenGates(among=tuple(among), largest_share=share)
+    return tuple(events), ChosenRequirements(among=tuple(among), largest_share=share)
 
 
 def _labelled(
     events: Sequence[Event], structure: Structure | None
 ) -> tuple[list[Event], tuple[tuple[str, ...], ...], float]:
     """Return the events of one release, its family, and the largest share of a marginal."""
-    if isinstance(structure, ChosenGates):
+    if isinstance(structure, ChosenRequirements):
         return list(events), structure.among, structure.largest_share
-    if isinstance(structure, DataChosenGates) and structure.smallest:
-        own = [_relabelled(e, ChosenGates.chosen if e.gate else "", e.gate) for e in events]
+    if isinstance(structure, DataChosenRequirements) and structure.smallest:
+        own = [
+            _relabelled(e, ChosenRequirements.chosen if e.required else "", e.required)
+            for e in events
+        ]
         return own, tuple((name,) for name in structure.attributes), 1.0
-    fixed = isinstance(structure, FixedGates)
-    return [_relabelled(e, "", e.gate if fixed else None) for e in events], (), 0.0
+    fixed = isinstance(structure, FixedRequirements)
+    return [_relabelled(e, "", e.required if fixed else None) for e in events], (), 0.0
 
 
-def _relabelled(event: Event, label: str, gate: frozenset[str] | None) -> Event:
+def _relabelled(event: Event, label: str, required: frozenset[str] | None) -> Event:
     """Return the event under a label that accountants see: a capacity may have one of its own."""
     if isinstance(event, FilterEvent):
         event = replace(event, capacity=replace(event.capacity, label=label))
-    return replace(event, label=label, gate=gate)
+    return replace(event, label=label, required=required)
 
 
 def _rho(event: Event) -> float:

@@ -22,7 +22,7 @@ import numpy as np
 from missdp.accounting.exact import boundary
 from missdp.errors import ParameterError, UnprovenError, number, whole
 from missdp.ground_truth.elimination import elimination_order, log_total
-from missdp.required_attributes import Gate, as_gate
+from missdp.required_attributes import RequiredAttributes, as_required_attributes
 from missdp.types import Clique, Floats
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ def check_observed(observed: Mapping[str, float]) -> dict[str, float]:
     return {a: number("an observed probability", p, most=1.0) for a, p in observed.items()}
 
 
-def gate_probability(gate: Gate, observed: Mapping[str, float]) -> float:
+def gate_probability(required: RequiredAttributes, observed: Mapping[str, float]) -> float:
     """Return the probability that all attributes of a gate are observed, under independent masks.
 
     Parameters
     ----------
-    gate : collection of str, or None
+    required : collection of str, or None
     observed : mapping of str to float
         Attributes without a stated probability count as always observed (no amplification).
 
@@ -51,7 +51,7 @@ def gate_probability(gate: Gate, observed: Mapping[str, float]) -> float:
     >>> gate_probability({"age", "income", "sex"}, {"age": 0.5, "income": 0.5})
     0.25
     """
-    return math.prod(observed.get(name, 1.0) for name in sorted(as_gate(gate)))
+    return math.prod(observed.get(name, 1.0) for name in sorted(as_required_attributes(required)))
 
 
 def amplified_epsilon(probability: float, epsilon: float) -> float:
@@ -118,8 +118,8 @@ def largest_gate_probability(
     >>> largest_gate_probability({"a", "b", "c", "d"}, rates, smallest=2)
     0.75
     """
-    fixed, rates = as_gate(always), check_observed(observed)
-    others = as_gate(attributes) - fixed
+    fixed, rates = as_required_attributes(always), check_observed(observed)
+    others = as_required_attributes(attributes) - fixed
     if not 0 <= smallest <= len(fixed | others):
         raise ParameterError("smallest must be between 0 and the number of attributes")
     free = sorted((rates.get(name, 1.0) for name in others), reverse=True)
@@ -196,7 +196,7 @@ class MaskMixture:
 
 
 def mask_mixture(
-    gates: Sequence[Gate],
+    required_sets: Sequence[RequiredAttributes],
     epsilons: Sequence[float],
     deltas: Sequence[float] | None = None,
     *,
@@ -212,7 +212,7 @@ def mask_mixture(
 
     Parameters
     ----------
-    gates : sequence of (collection of str, or None)
+    required_sets : sequence of (collection of str, or None)
         S_j. Fixed in advance: not chosen by looking at the data. ``None``: every row is read.
     epsilons : sequence of float
         ε_j >= 0, one for each gate.
@@ -245,17 +245,20 @@ def mask_mixture(
     >>> round(bound.epsilon, 6), bound.exact
     (0.792473, True)
     """
-    sets, rates = [as_gate(gate) for gate in gates], check_observed(observed)
+    sets, rates = (
+        [as_required_attributes(required) for required in required_sets],
+        check_observed(observed),
+    )
     costs = [number("epsilons", cost) for cost in epsilons]
     slips = [number("deltas", slip, most=1.0) for slip in deltas or [0.0] * len(sets)]
     if not len(sets) == len(costs) == len(slips):
         raise ParameterError("epsilons and deltas need one value for each gate")
     limit = whole("treewidth_limit", treewidth_limit)
-    chances = [gate_probability(gate, rates) for gate in sets]
+    chances = [gate_probability(required, rates) for required in sets]
     weights: defaultdict[frozenset[str], float] = defaultdict(float)
-    for gate, cost, chance in zip(sets, costs, chances, strict=True):
+    for required, cost, chance in zip(sets, costs, chances, strict=True):
         if chance > 0.0:
-            weights[frozenset(name for name in gate if rates.get(name, 1.0) < 1.0)] += cost
+            weights[frozenset(name for name in required if rates.get(name, 1.0) < 1.0)] += cost
     every_row = weights.pop(frozenset(), 0.0)
     mean, relaxed = _log_mean(weights, rates, limit) if weights else (0.0, ())
     epsilon = every_row + mean + (_OUTWARD * (1.0 + 0.01 * math.fsum(costs)) if weights else 0.0)
@@ -275,7 +278,7 @@ def _log_mean(
     """
     alike: dict[frozenset[int], list[str]] = defaultdict(list)
     for name in sorted(frozenset[str]().union(*weights)):
-        alike[frozenset(i for i, gate in enumerate(weights) if name in gate)].append(name)
+        alike[frozenset(i for i, required in enumerate(weights) if name in required)].append(name)
     names, costs = list(alike.values()), list(weights.values())
     chance = [math.prod(rates[name] for name in group) for group in names]
     scopes = [tuple(v for v, at in enumerate(alike) if i in at) for i in range(len(costs))]

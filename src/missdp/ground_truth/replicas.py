@@ -27,7 +27,7 @@ from missdp.accounting.renyi import epsilon_from_rdp, rdp_curve
 from missdp.calibration import gdp_selection
 from missdp.errors import ParameterError
 from missdp.ground_truth.mixture import check_observed, gate_probability
-from missdp.required_attributes import ChosenGates
+from missdp.required_attributes import ChosenRequirements
 from missdp.types import Floats
 
 ORDERS = np.array([*range(2, 65), *range(68, 129, 4), *range(136, 257, 8), *range(272, 513, 16)])
@@ -50,11 +50,13 @@ def behind_disjoint_gates(
     other one stays whole; of others it is the attribute that is observed least, and shared least.
     """
     found: dict[frozenset[str], list[Event]] = defaultdict(list)
-    live = [frozenset(a for a in e.gate or () if observed.get(a, 1.0) < 1) for e in events]
-    uses = Counter(name for gate in set(live) for name in gate)
-    for event, gate in zip(events, live, strict=True):
-        least = sorted(gate, key=lambda a: (observed[a], uses[a], a))[:1]
-        found[gate if all(uses[name] == 1 for name in gate) else frozenset(least)].append(event)
+    live = [frozenset(a for a in e.required or () if observed.get(a, 1.0) < 1) for e in events]
+    uses = Counter(name for required in set(live) for name in required)
+    for event, required in zip(events, live, strict=True):
+        least = sorted(required, key=lambda a: (observed[a], uses[a], a))[:1]
+        found[required if all(uses[name] == 1 for name in required) else frozenset(least)].append(
+            event
+        )
     return found
 
 
@@ -79,7 +81,7 @@ def _replica_curve(events: Sequence[Event], observed: Mapping[str, float]) -> Fl
     alike: Counter[tuple[float, tuple[Event, ...]]] = Counter()
     for part, gated in behind.items():
         p = math.prod(observed[name] for name in part)
-        alike[p, tuple(replace(event, label="", gate=None) for event in gated)] += 1
+        alike[p, tuple(replace(event, label="", required=None) for event in gated)] += 1
     for (p, those), times in alike.items():
         costs = np.append(0.0, _curve(those, every[1:]))
         moments = [_moment(costs[:n], int(n), p) / (n - 1) for n in ORDERS]
@@ -116,8 +118,9 @@ def _log_expm1(x: Floats) -> Floats:
 class _ChosenCosts:
     """What a fit that chooses its marginals costs at most, in zCDP.
 
-    ``gates`` is the family: what a row must have observed to enter each marginal that may be
-    chosen; an empty one reads every row, and marginals with equal gates count each.
+    ``required_sets`` lists, for each marginal that may be chosen, the attributes that a row
+    must have observed to be counted. An empty set reads every row.
+    Marginals with equal sets count each.
     """
 
     ungated: float = 0.0  # of all that reads every row, but for the selections
@@ -125,7 +128,7 @@ class _ChosenCosts:
     unselected: float = 0.0  # of marginals, if they spend what the selections may
     fixed: Mapping[str, float] = field(default_factory=dict)  # behind one attribute, in advance
     chosen: float = 0.0  # of the marginals that are chosen
-    gates: Iterable[Iterable[str]] = ()
+    required_sets: Iterable[Iterable[str]] = ()
     largest_share: float = 1.0  # of ``chosen``, that a marginal gets at most, on any path
 
     def __post_init__(self) -> None:
@@ -135,11 +138,13 @@ class _ChosenCosts:
     @cached_property
     def counted(self) -> Counter[frozenset[str]]:
         """How many marginals each gate has."""
-        return Counter(map(frozenset, self.gates))
+        return Counter(map(frozenset, self.required_sets))
 
 
 def chosen_costs(
-    events: Sequence[Event], structure: ChosenGates, observed: Mapping[str, float] | None = None
+    events: Sequence[Event],
+    structure: ChosenRequirements,
+    observed: Mapping[str, float] | None = None,
 ) -> _ChosenCosts:
     """Return what events cost in zCDP, by who chose their gates.
 
@@ -154,15 +159,15 @@ def chosen_costs(
         rho = zcdp_rho_of(event)
         if event.label == structure.chosen:
             found["chosen"] += rho
-        elif event.label == structure.selections and not event.gate:
+        elif event.label == structure.selections and not event.required:
             found["unselected"] += rho
             found["selections"] += min(rho, _selected(event))
-        elif event.gate:
-            fixed[min(event.gate, key=lambda a: (rates.get(a, 1.0), a))] += rho
+        elif event.required:
+            fixed[min(event.required, key=lambda a: (rates.get(a, 1.0), a))] += rho
         else:
             found["ungated"] += rho
     share = structure.largest_share
-    return _ChosenCosts(**found, fixed=fixed, gates=structure.among, largest_share=share)
+    return _ChosenCosts(**found, fixed=fixed, required_sets=structure.among, largest_share=share)
 
 
 def _selected(cap: Event) -> float:
@@ -226,7 +231,7 @@ def _backwards(costs: _ChosenCosts, observed: Mapping[str, float], n: int) -> fl
     def gated(cost: float, p: float) -> float:
         return cost * p * (1 + (n - 1) * p)
 
-    p = max((gate_probability(gate, observed) for gate in costs.counted), default=0.0)
+    p = max((gate_probability(required, observed) for required in costs.counted), default=0.0)
     chosen = gated(costs.chosen, p) + max(n * costs.selections, gated(costs.unselected, p))
     fixed = (gated(cost, observed.get(name, 1.0)) for name, cost in costs.fixed.items())
     return n * costs.ungated + chosen + math.fsum(fixed)
@@ -241,8 +246,8 @@ def _reached(
 ) -> Floats:
     """Return, for each k, a bound on the chance that as many copies observe one set."""
     alike: Counter[tuple[_Class, ...]] = Counter()
-    for gate, times in costs.counted.items():
-        alike[tuple(sorted(kinds[name] for name in gate))] += times
+    for required, times in costs.counted.items():
+        alike[tuple(sorted(kinds[name] for name in required))] += times
     laws_of: dict[tuple[_Class, ...], Floats] = {}
 
     def law(group: tuple[_Class, ...]) -> Floats:

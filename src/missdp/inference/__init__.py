@@ -6,9 +6,10 @@ Plain numbers in, plain numbers out: nothing here is private, and nothing is cha
 * `model`: levels that are modelled together, and how rows are sampled.
 * `marginals`: noisy marginals of any order, what they tell of pairs, and a quick model of rows.
 * `counts`: noisy counts made plausible.
-* `products`: what clipping takes from sums over rows, and what they tell of numbers.
-* `heads`: rows drawn by one regression after the other; `fit_heads`: its fit to tables of pairs.
-* `completion`: tables of complete rows, from those with holes; `smooth`: what noise hides.
+* `product_sums`: what clipping takes from sums over rows, and what they tell of numbers.
+* `conditional_models`: rows drawn by one regression after the other.
+* `fit_conditional_models`: the fit of these regressions to tables of pairs.
+* `completion`: tables of complete rows, from those with holes; `smoothing`: what noise hides.
 * `models`: what is released of all this, and others like it.
 * `conditionals`: laws by which missing values are filled.
 * `raking`: rows of a model re-weighted so that tables hold; noisy tables leaned on a model.

@@ -454,7 +454,7 @@ def completed(
     rows: Ints,
     sizes: Sequence[int],
     *,
-    leaned: bool = True,
+    shrink: bool = True,
 ) -> dict[Clique, Floats]:
     """Return what noisy tables with missing values say of complete rows, leaned on a model's rows.
 
@@ -472,7 +472,7 @@ def completed(
         Rows of the model of complete rows.
     sizes : sequence of int
         Levels of each attribute.
-    leaned : bool, default True
+    shrink : bool, default True
         Whether tables are shrunk towards the model. If not, noise makes some shares negative.
 
     Returns
@@ -494,10 +494,10 @@ def completed(
         total = max(1.0, float(observed.sum() / max(float(seen.mean()), _LEAST_CHANCE)))
         whole = _whole(observed / total, chance, model, _ENOUGH)
         noisy[clique] = whole / max(float(whole.sum()), _LEAST_CHANCE)
-        if not leaned:
+        if not shrink:
             continue
         noise[clique] = stds[clique] / total / chance
         margins = [np.bincount(columns[a], minlength=sizes[a]) / len(rows) for a in clique]
         base = np.maximum(model, _LEAST_BASE * reduce(np.multiply.outer, margins))
         models[clique] = base / base.sum()
-    return shrunk(noisy, models, noise) if leaned else noisy
+    return shrunk(noisy, models, noise) if shrink else noisy

@@ -1,7 +1,8 @@
 """Models of rows that draw one attribute after the other, each by one regression on the others.
 
-A model of all pairs at once does not fit a junction tree. `Heads` is a sequence of regressions
-instead: every attribute has a law given the earlier ones, multinomial logistic in their levels,
+A model of all pairs at once does not fit a junction tree. `ConditionalModels` is a sequence of
+regressions instead: every attribute has a law given the earlier ones, multinomial logistic in their
+levels,
 
     P(x_a = j | earlier) ∝ exp(b_j + Σ_c W_ac[j, x_c]),
 
@@ -42,7 +43,7 @@ _ROWS_ALIKE = 8  # rows that agree on the attributes by which they are sorted, a
 
 
 @dataclass(frozen=True, eq=False)
-class Heads(Record):
+class ConditionalModels(Record):
     """A law of complete rows, drawn attribute by attribute; released values only.
 
     * ``order``: The attributes in the order in which they are drawn.

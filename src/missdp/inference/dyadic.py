@@ -36,7 +36,7 @@ _SPLIT = 4.0  # standard deviations that a count must reach to be divided
 _NEAR = 0.5  # standard deviations that the mass at either end must reach to be believed,
 _FAR = 3.5  # and where it is so many ranges away from what stands out by as much
 _RANGES = 3.0
-HEAP = 4.5  # the same, of one interval alone, or of a cell in one: noise does not hide it
+SPIKE = 4.5  # the same, of one interval alone, or of a cell in one: noise does not hide it
 _SURE = 2.0  # the same, to be sure that there are rows
 _OCCUPIED = 3.0  # the same for a first look; what lies outside of it is not looked at again
 _UNSEEN = 0.05  # of all rows, that may at most be outside without standing out
@@ -152,7 +152,7 @@ def fit_histogram(
     size: int,
     levels: Sequence[int],
     reach: tuple[Floats, Floats] | None = None,
-    heap: float = HEAP,
+    heap: float = SPIKE,
 ) -> Histogram:
     """Return the distribution of a column over a grid of ``size`` cells.
 
@@ -336,7 +336,7 @@ def _untold(
     """
     nodes = [*zip(counts, variances, strict=True)]
     back = [(count[::-1], variance[::-1]) for count, variance in nodes]
-    heap = mass > HEAP * math.sqrt(float(variances[-1].max()))
+    heap = mass > SPIKE * math.sqrt(float(variances[-1].max()))
     scores = (
         np.where(heap, np.inf, _scores(starts[1:], nodes)),
         np.where(heap[::-1], np.inf, _scores(len(counts[-1]) - starts[:-1][::-1], back)),

@@ -29,7 +29,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.conditional_models import Features, Heads, Pair, barrier, blocks, reachable
+from missdp.inference.conditional_models import (
+    ConditionalModels,
+    Features,
+    Pair,
+    barrier,
+    blocks,
+    reachable,
+)
 from missdp.inference.model import cell_index
 from missdp.types import Clique, Flags, Floats, Ints
 
@@ -45,7 +52,7 @@ _TOLERANCE = 1e-7
 _STEEP = 1e-5
 
 
-def fit_heads(
+def fit_conditional_models(
     margins: Sequence[Floats],
     moments: Mapping[Pair, Floats],
     variances: Mapping[Pair, Floats | float],
@@ -56,7 +63,7 @@ def fit_heads(
     together: Mapping[Clique, Floats] | None = None,
     strengths: Mapping[Pair, float] | None = None,
     ridge: float = 8.0,
-) -> Heads:
+) -> ConditionalModels:
     """Fit multinomial logistic regressions to noisy tables of pairs, and of more ``together``.
 
     Parameters
@@ -95,9 +102,9 @@ def fit_heads(
     effects: dict[Clique, Floats] = {}
     drawn = np.zeros((_ROWS, len(margins)), dtype=np.int64)
 
-    def known() -> Heads:
+    def known() -> ConditionalModels:
         parts = tuple(margins), tuple(biases), dict(weights), dict(allowed or {}), dict(effects)
-        return Heads(sequence, *parts)
+        return ConditionalModels(sequence, *parts)
 
     for place, a in enumerate(sequence):
         seen = [c for c in sequence[:place] if clear.get((a, c), 0.0) > 0]
@@ -122,7 +129,7 @@ def fit_heads(
 def fit_tree(
     margins: Sequence[Floats],
     tables: Mapping[Pair, Floats],
-) -> Heads:
+) -> ConditionalModels:
     """Fit the quick alternative: a maximum spanning tree of shrunk tables of pairs."""
     tables = dict(tables)
     tables |= {(c, a): table.T for (a, c), table in tables.items()}
@@ -138,7 +145,7 @@ def fit_tree(
             c = max(known, key=lambda c: told[a, c])
             base = np.outer(margins[a], margins[c])
             weights[a, c] = np.log(np.maximum(tables[a, c], _NEVER) / np.maximum(base, _NEVER))
-    return Heads(order, tuple(margins), _logs(margins), weights)
+    return ConditionalModels(order, tuple(margins), _logs(margins), weights)
 
 
 def fit_given_all(

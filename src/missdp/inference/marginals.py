@@ -209,7 +209,7 @@ class NoisyMarginals(Record):
 
     def _margin(self, a: int) -> Floats:
         """Return the margin of an attribute by all marginals, nowhere below zero; it sums to 1."""
-        return combined_margin(self._margins_of(a), self.sizes[a], number=self.numbers[a])
+        return combined_marginal(self._margins_of(a), self.sizes[a], number=self.numbers[a])
 
     def _missing_by_two(self) -> dict[Clique, RatesByLevel]:
         """How often an attribute is missing by the levels of two others measured with it."""
@@ -249,7 +249,7 @@ class NoisyMarginals(Record):
         return found
 
 
-def combined_margin(
+def combined_marginal(
     released: Sequence[tuple[Floats, Floats]], size: int, *, number: bool
 ) -> Floats:
     """Return the margin of an attribute by all that was released of it.

@@ -130,7 +130,7 @@ class RatesByLevel:
         return rates
 
 
-def leaned(values: Floats, stds: Floats) -> Floats:
+def shrunk(values: Floats, stds: Floats) -> Floats:
     """Return noisy values, leaning on their mean as far as they are noise.
 
     Values that differ plainly from the mean stay. Without evidence of a mean, all others are 0.

@@ -40,7 +40,7 @@ from typing import TypeAlias
 import numpy as np
 from pydantic.dataclasses import dataclass
 
-from missdp.inference.missing_rates import EVIDENCE, RatesByLevel, leaned
+from missdp.inference.missing_rates import EVIDENCE, RatesByLevel, shrunk
 from missdp.inference.model import cell_index
 from missdp.serialization import Record
 from missdp.types import Clique, Flags, Floats, Ints
@@ -332,7 +332,7 @@ class MissingnessModel(Record):
         for i in ruled:
             expected[i] = self.both(rows, *pairs[i], missing).mean()
         noise = np.sqrt(stds**2 + np.maximum(expected * (1 - expected) / n_rows, _MIN_RATE**2))
-        correlations = leaned((counts - expected) / scale, noise / scale)
+        correlations = shrunk((counts - expected) / scale, noise / scale)
         targets, together = expected + correlations * scale, np.flatnonzero(correlations).tolist()
         # Where rules decide, a pair depends on other pairs, so that these come first.
         groups = [[i for i in together if i not in ruled], *([i] for i in together if i in ruled)]

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
 from missdp.inference.completion import Completed
-from missdp.inference.conditional_models import Heads
+from missdp.inference.conditional_models import ConditionalModels
 from missdp.inference.missingness import MissingnessModel
 from missdp.inference.model import Draws, Levels, cell_index, split_rows
 from missdp.inference.raking import raked_rows, scaled_to, shrunk
@@ -27,7 +27,7 @@ class PairModel(Record):
     """
 
     levels: tuple[Levels, ...]
-    law: Heads
+    law: ConditionalModels
     tables: dict[Clique, Floats]
     masks: MissingnessModel
     n_rows: float

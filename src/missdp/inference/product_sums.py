@@ -113,7 +113,7 @@ def clip_norm(margins: Sequence[Floats], vectors: RowVectors, signal: float) -> 
     return max(found, _SHORTEST)
 
 
-class Taken(NamedTuple):
+class ClippingBias(NamedTuple):
     """What to add to released means so that clipping is undone, once they are multiplied by gains.
 
     * ``single``: To the means of each block; after these, to those of ``further`` numbers.
@@ -130,7 +130,7 @@ class Taken(NamedTuple):
         return np.asarray(self.gains.get(pair, 1.0) * mean + self.pairs[pair])
 
 
-def clipped_away(rows: Ints, vectors: RowVectors, clip: float) -> Taken:
+def clipped_away(rows: Ints, vectors: RowVectors, clip: float) -> ClippingBias:
     """Return what clipping takes from the mean of the blocks, and of their products.
 
     Parameters
@@ -164,7 +164,7 @@ def clipped_away(rows: Ints, vectors: RowVectors, clip: float) -> Taken:
     pairs = {(a, b): whole[spans[a], spans[b]] for a, b in combinations(range(len(blocks)), 2)}
     rest = [table[rows[touched, a]].T @ lost[touched] for a, table in further.items()]
     gains = _gains(rows, blocks, lost, pairs, further)
-    return Taken([*(single[span] for span in spans), *rest], pairs, gains)
+    return ClippingBias([*(single[span] for span in spans), *rest], pairs, gains)
 
 
 def _gains(

@@ -34,7 +34,7 @@ from missdp.schema.modelled import Modelled
 from missdp.schema.numeric import code_dtype
 from missdp.session.row_kernel import ROWS_AT_ONCE
 from missdp.sources.filling import Filling, completed, modelled_codes
-from missdp.table import Holes, Table, check_holes
+from missdp.table import MissingForm, Table, check_missing_form
 from missdp.table.encode import Column
 from missdp.table.rows import is_streamed
 from missdp.table.table import in_sizes, read_columns
@@ -147,7 +147,9 @@ class DPImputer(StableTransformer):
         _laws_of(self._released())
         return self
 
-    def transform(self, X: Any, *, multiple: int | None = None, holes: Holes = "nulls") -> Any:
+    def transform(
+        self, X: Any, *, multiple: int | None = None, holes: MissingForm = "nulls"
+    ) -> Any:
         """Return the rows with their missing cells filled. They are as private as they were.
 
         Parameters
@@ -169,7 +171,7 @@ class DPImputer(StableTransformer):
             frame keeps its index. The schema of a Table says of what may have been missing that it
             may have been filled (``settled``).
         """
-        check_holes(holes)
+        check_missing_form(holes)
         draws = 1 if multiple is None else whole("multiple", multiple, least=2)
         fill = self._filled(X, holes)
         filled = [fill(draw) for draw in range(draws)]
@@ -208,7 +210,7 @@ class DPImputer(StableTransformer):
         laws = _laws_of(self._released())
         return partial(completed, laws=laws, entropy=entropy, filling=self.filling)
 
-    def _filled(self, X: Any, holes: Holes) -> Callable[[int], Any]:
+    def _filled(self, X: Any, holes: MissingForm) -> Callable[[int], Any]:
         """Return what fills the rows, by the number of the draw."""
         import pandas as pd
 
@@ -369,8 +371,8 @@ def _laws_of(model: Any) -> Conditionals:
     drawn = model.sample_table(_ROWS, random_state=_SEED).coded_as(model.schema_)
     rows = modelled_codes(drawn)
     rows = rows[(rows < np.array(sizes, dtype=np.int64)).all(axis=1)]
-    place, known_cells = modelled.schema.names.index, modelled.impossible.items()
-    impossible = {(place(p[0]), place(p[1])): cells for p, cells in known_cells if len(p) == 2}
+    place, completed_cells = modelled.schema.names.index, modelled.impossible.items()
+    impossible = {(place(p[0]), place(p[1])): cells for p, cells in completed_cells if len(p) == 2}
     laws = fit_conditionals(rows, sizes, impossible=impossible)
     if kept:
         _LAWS[model] = (model.guarantee_, laws)

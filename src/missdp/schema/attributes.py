@@ -32,7 +32,7 @@ from missdp.serialization import Record
 from missdp.validation import plain
 
 LONGEST: Final = 4096  # characters of a text that is read
-MAX_WHOLE: Final = 2**53  # from here on, floating-point numbers skip whole ones
+MAX_INTEGER: Final = 2**53  # from here on, floating-point numbers skip whole ones
 MISSING: Final = -1
 OUTSIDE: Final = -2
 
@@ -62,7 +62,7 @@ def read_number(text: str) -> float | None:
 
 def number_text(number: float) -> str:
     """Return the shortest text of a number; a whole one has no decimal point."""
-    if number.is_integer() and abs(number) < MAX_WHOLE:
+    if number.is_integer() and abs(number) < MAX_INTEGER:
         return str(int(number))
     return repr(number)
 
@@ -141,7 +141,7 @@ class LevelReader:
 
 def _is_exact(number: float) -> bool:
     """Whether no other whole number is read as this one."""
-    return not MAX_WHOLE <= abs(number) < math.inf
+    return not MAX_INTEGER <= abs(number) < math.inf
 
 
 Level: TypeAlias = str | int | bool  #: A level is text, a whole number, or true or false.
@@ -387,7 +387,7 @@ class Attribute(Column, abstract=True):
                 continue
             if kind != "not_applicable" and not self.nullable:
                 yield f"{fact} need{'' if kind == 'missing' else 's'} nullable = true"
-            if not all(abs(code) < MAX_WHOLE for code in codes if not isinstance(code, str)):
+            if not all(abs(code) < MAX_INTEGER for code in codes if not isinstance(code, str)):
                 yield f"{fact} that are numbers must be finite and below 2**53 in size"
             null = "missing" if self.nullable else "not_applicable"  # which an empty cell is
             if kind not in ("missing", null) and "" in {str(code).strip() for code in codes}:
@@ -437,7 +437,7 @@ class _Levelled(Attribute, abstract=True):
             yield f"at most {MAX_LEVELS} levels are supported"
         if len(set(levels)) != len(levels):
             yield "levels must be distinct"
-        if any(isinstance(level, int) and abs(level) >= MAX_WHOLE for level in levels):
+        if any(isinstance(level, int) and abs(level) >= MAX_INTEGER for level in levels):
             yield "levels that are whole numbers must be below 2**53 in size"
         if any(isinstance(level, str) and level != level.strip() for level in levels):
             yield "levels must not begin or end with blanks: they are dropped on reading"

@@ -112,7 +112,7 @@ def completed_years(earlier: Floats, later: Floats, units: tuple[Resolution, Res
     return np.floor((last - first) / _YEAR)
 
 
-def moved_by_years(values: Floats, years: Floats, unit: Resolution) -> Floats:
+def plus_years(values: Floats, years: Floats, unit: Resolution) -> Floats:
     """Return dates moved by whole years; 29 February becomes 1 March in years without that day.
 
     Parameters
@@ -154,7 +154,7 @@ class DateFormat:
     def problem(self, resolution: Resolution) -> str | None:
         """Say why dates of this unit cannot be written like this; None if they can."""
         if self.format is None or self.format in ORIGINS:
-            lossy = self.format in ("%ty", "%tm") and not self.is_whole(resolution)
+            lossy = self.format in ("%ty", "%tm") and not self.is_integer(resolution)
             return "format has no place for the step" if lossy else None
         parts = [part for part in self._split if part.startswith("%")]
         names = [part[-1].replace("b", "m") for part in parts]
@@ -224,7 +224,7 @@ class DateFormat:
         moments = values.astype(np.int64).astype(f"datetime64[{resolution}]")
         if self.format in ORIGINS:
             unit, origin = ORIGINS[str(self.format)]
-            if unit == "D" and not self.is_whole(resolution):
+            if unit == "D" and not self.is_integer(resolution):
                 since = moments.astype("datetime64[ms]") - np.datetime64(origin, "ms")
                 return [*(since.astype(np.int64) / _DAY).tolist()]
             since = moments.astype(f"datetime64[{unit}]") - np.datetime64(origin, unit)
@@ -234,7 +234,7 @@ class DateFormat:
         template = "".join(parts)
         return [template.format(**_named(moment)) for moment in moments.tolist()]
 
-    def is_whole(self, resolution: Resolution) -> bool:
+    def is_integer(self, resolution: Resolution) -> bool:
         """Whether dates of this unit are whole numbers since the origin."""
         order = get_args(Resolution)
         return order.index(resolution) <= order.index(ORIGINS[str(self.format)][0])

@@ -40,7 +40,7 @@ class Modelled:
         self.schema = schema if same and not schema.rules else Schema(plain)
 
     @property
-    def is_whole(self) -> bool:
+    def is_integer(self) -> bool:
         """Whether everything is modelled as it is."""
         return self.schema is self.whole
 

@@ -16,8 +16,8 @@ from pydantic.dataclasses import dataclass
 
 from missdp.schema.attributes import (
     CODE_FIELDS,
+    MAX_INTEGER,
     MAX_LEVELS,
-    MAX_WHOLE,
     Attribute,
     Categorical,
     Kind,
@@ -98,7 +98,7 @@ class Numeric(Attribute):
             yield "lower must be below upper"
         if self.integer and not all(bound.is_integer() for bound in bounds):
             yield "integer attributes need whole-number bounds"
-        if max(map(abs, bounds)) >= MAX_WHOLE:
+        if max(map(abs, bounds)) >= MAX_INTEGER:
             yield "lower and upper must be below 2**53 in size, where numbers are still told apart"
         yield from self._wrong_step()
         yield from self._wrong_bins()
@@ -133,7 +133,7 @@ class Numeric(Attribute):
         if self.integer and not step.is_integer():
             yield "the step of an integer attribute must be a whole number"
         steps = (self.upper - self.lower) / step
-        if not (steps < MAX_WHOLE and abs(steps - round(steps)) < _NEAR * max(1.0, steps)):
+        if not (steps < MAX_INTEGER and abs(steps - round(steps)) < _NEAR * max(1.0, steps)):
             yield "upper must be lower plus a whole multiple of step"
 
     def _wrong_bins(self) -> Iterator[str]:

@@ -163,7 +163,7 @@ def open_attributes(schema: Schema) -> tuple[OpenCategorical, ...]:
     return wanted
 
 
-def check_found(attributes: Iterable[Attribute]) -> None:
+def check_levels_known(attributes: Iterable[Attribute]) -> None:
     """Refuse open levels where all levels must be known."""
     for attribute in attributes:
         if isinstance(attribute, OpenCategorical):

@@ -18,7 +18,7 @@ from pydantic.dataclasses import dataclass
 
 from missdp.errors import SchemaError, did_you_mean, replacing
 from missdp.schema import expressions
-from missdp.schema.attributes import MAX_WHOLE, Level, is_number
+from missdp.schema.attributes import MAX_INTEGER, Level, is_number
 from missdp.schema.bound_rules import BoundRule, Derived, Forbidden, Routing
 from missdp.schema.dates import Date, Resolution
 from missdp.schema.differences import Difference, EitherDate
@@ -373,7 +373,7 @@ def _check_sizes(numbers: Iterable[Numeric], multiples: tuple[float, ...], start
     """Refuse numbers that floating point cannot add, or that vanish."""
     largest = (max(abs(a.lower), abs(a.upper)) for a in numbers)
     size = sum(abs(times) * most for times, most in zip(multiples, largest, strict=True))
-    if not all(map(math.isfinite, multiples)) or not abs(start) + size < MAX_WHOLE:
+    if not all(map(math.isfinite, multiples)) or not abs(start) + size < MAX_INTEGER:
         raise RuleError("its numbers are too large: what follows must be below 2**53 in size")
     if not all(multiples):
         raise RuleError("its numbers differ so much in size that some of them vanish")

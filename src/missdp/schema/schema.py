@@ -19,7 +19,7 @@ from pydantic.dataclasses import dataclass
 
 from missdp.errors import MissDPError, SchemaError, SchemaWarning, did_you_mean, replacing
 from missdp.files import write_atomically
-from missdp.schema.attributes import KINDS, MAX_WHOLE, Attribute, Column, Ignored, Key, Unread
+from missdp.schema.attributes import KINDS, MAX_INTEGER, Attribute, Column, Ignored, Key, Unread
 from missdp.schema.binning import Binning
 from missdp.schema.bound_rules import Derived, Routing
 from missdp.schema.differences import Computed, Difference, EitherDate
@@ -220,7 +220,7 @@ class Schema(Record):
     @cached_property
     def written(self) -> Schema:
         """The schema of the columns that are written: those that a table has, after fresh keys."""
-        keys = (Numeric(name=n, lower=1, upper=MAX_WHOLE - 1, integer=True) for n in self.keys)
+        keys = (Numeric(name=n, lower=1, upper=MAX_INTEGER - 1, integer=True) for n in self.keys)
         return Schema((*keys, *self.stored))
 
     @property

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from missdp.conditions import (
+    BinsFromRelease,
     Condition,
-    CutsFromRelease,
     DataDependentDomain,
     LevelsFromRelease,
     PublicDomain,
@@ -61,6 +61,6 @@ def _released_conditions(schema: Schema) -> list[Condition]:
         if isinstance(a, Numeric) and (bins := a.binning).source is BinSource.RELEASE:
             release = f"release {bins.release}" if bins.release else "an earlier fit"
             names_by_release.setdefault(release, []).append(a.name)
-    cuts = [CutsFromRelease(tuple(names), release) for release, names in names_by_release.items()]
+    cuts = [BinsFromRelease(tuple(names), release) for release, names in names_by_release.items()]
     levels = tuple(a.name for a in schema if isinstance(a, ReleasedCategorical))
     return [*cuts, *([LevelsFromRelease(levels)] if levels else [])]

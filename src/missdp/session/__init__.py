@@ -23,7 +23,7 @@ from missdp.session.counted_queries import Marginal as Marginal
 from missdp.session.counted_queries import Tree as Tree
 from missdp.session.counted_rows import CountedFacts as CountedFacts
 from missdp.session.counted_rows import CountedRows as CountedRows
-from missdp.session.counted_rows import FinerCodes as FinerCodes
+from missdp.session.counted_rows import FineCodes as FineCodes
 from missdp.session.counted_rows import Merged as Merged
 from missdp.session.counted_rows import Recoded as Recoded
 from missdp.session.counting import Clique as Clique

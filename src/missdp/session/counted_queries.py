@@ -55,7 +55,7 @@ class CountQuery:
         """Return how the query is answered, and its price; refuse it, by public facts alone."""
         self.check(rows)
         if isinstance(mechanism, Cost):
-            norm = 1 if mechanism.currency == "pure" else 2
+            norm = 1 if mechanism.privacy_measure == "pure" else 2
             mechanism = Noise.worth(mechanism, sensitivity=self.sensitivity(norm))
         if type(mechanism) is not self.answered_by:
             raise ParameterError(
@@ -65,7 +65,9 @@ class CountQuery:
         if isinstance(mechanism, Noise):
             mechanism = replace(mechanism, steps=self.steps(rows))
         sensitivity = self.sensitivity(mechanism.norm)
-        event = mechanism.event(sensitivity, gate=rows.gate(self.reads) or None, label=self.label)
+        event = mechanism.event(
+            sensitivity, required=rows.required(self.reads) or None, label=self.label
+        )
         return Release(event, mechanism, partial(self.exact, rows))
 
     def steps(self, rows: CountedRows) -> int:

@@ -66,7 +66,7 @@ class CountedFacts:
     declared_rows : int or None
         Number of rows, if it was declared public.
     has_finer_codes : bool
-        Whether `FinerCodes` can be asked for.
+        Whether `FineCodes` can be asked for.
     """
 
     schema: Schema
@@ -83,7 +83,7 @@ class CountedFacts:
 
     def sums_to_row_count(self, clique: Clique) -> bool:
         """Whether the clique's counts add up to the number of all rows."""
-        return self.strategy.tells_total(clique, self.schema)
+        return self.strategy.implies_total(clique, self.schema)
 
     @property
     def same_total(self) -> bool:
@@ -117,7 +117,7 @@ class Recoded:
         By attribute whose codes differ, the new code of each old one: single attributes that were
         counted before need not be counted again.
     finer : Schema, optional
-        What `FinerCodes` changes to.
+        What `FineCodes` changes to.
     """
 
     schema: Schema
@@ -126,7 +126,7 @@ class Recoded:
 
 
 @dataclass(frozen=True)
-class FinerCodes:
+class FineCodes:
     """Code the same rows by the finer schema that `Recoded` named."""
 
 
@@ -183,7 +183,7 @@ class CountedRows:
         source.schema.refuse_units("a session that is opened by hand")
         modelled = Modelled(source.schema)
         came = source
-        if not modelled.is_whole:
+        if not modelled.is_integer:
             source = modelled_source(source, modelled)
         names = source.schema.names
         sizes = dict(zip(names, strategy.shape(names, source.schema), strict=True))
@@ -236,18 +236,18 @@ class CountedRows:
         if unknown := {*clique} - {*self.facts.schema.names}:
             raise ParameterError(f"there is no attribute {min(unknown)!r}")
 
-    def gate(self, clique: Clique | None) -> frozenset[str]:
+    def required(self, clique: Clique | None) -> frozenset[str]:
         """Return what a counted row must have had observed, before rules filled any cell."""
         if clique is None:
             return frozenset()
         facts = self.facts
-        return facts.strategy.gate(clique, facts.schema) - facts.modelled.filled
+        return facts.strategy.required(clique, facts.schema) - facts.modelled.filled
 
     @property
     def codes_of_rows(self) -> dict[str, int]:
         """Number of codes that each attribute of the rows may have; public."""
         facts = self.facts
-        missing = not facts.strategy.complete_only and not facts.strategy.models_holes
+        missing = not facts.strategy.complete_only and not facts.strategy.models_missingness
         return {a.name: facts.sizes[a.name] + (a.nullable and missing) for a in facts.schema}
 
     # What queries compute; private
@@ -288,7 +288,7 @@ class CountedRows:
             return self._merged(change)
         if type(change) is Recoded:
             return self._recoded(change)
-        if type(change) is FinerCodes:
+        if type(change) is FineCodes:
             return self._finer()
         check_registered(change)
         return filled(self, change, rng())

@@ -107,7 +107,7 @@ class OpenRows:
             raise ParameterError(f"{query.name!r} has no open levels")
         if exact(mechanism.failure) * len(self.facts) > exact(self.failure):
             raise ParameterError("a rare value may leave with more probability than was charged")
-        event = mechanism.event(1.0, gate=None, label=f"levels of {query.name}")
+        event = mechanism.event(1.0, required=None, label=f"levels of {query.name}")
         return Release(event, mechanism, partial(self._counts_of, query.name))
 
     def changed(self, change: Any, rng: Any) -> OpenRows:  # noqa: ARG002
@@ -165,9 +165,10 @@ class FrequentValues:
         object.__setattr__(self, "sigma", check_scale("sigma", self.sigma))
         _least_count(self.sigma, self.failure)
 
-    def event(self, sensitivity: float, *, gate: Iterable[str] | None, label: str) -> Event:
+    def event(self, sensitivity: float, *, required: Iterable[str] | None, label: str) -> Event:
         """Return the Gaussian release; its failure is charged beside it."""
-        return GaussianEvent(sensitivity=sensitivity, sigma=self.sigma, gate=gate, label=label)  # type: ignore[arg-type]
+        names: Any = required  # the event makes a set of it
+        return GaussianEvent(sensitivity=sensitivity, sigma=self.sigma, required=names, label=label)
 
     def draw(self, exact: Mapping[str, int], source: NoiseSource) -> tuple[str, ...]:
         """Return the values that are kept, sorted by their text."""

@@ -90,13 +90,13 @@ class Noise:
 
         The sensitivity is in L1 norm for a cost in pure epsilon, else in L2 norm.
 
-        >>> Noise.worth(Cost(currency="zcdp", amount=0.125)).scale > 2
+        >>> Noise.worth(Cost(privacy_measure="zcdp", amount=0.125)).scale > 2
         True
         """
-        if cost.currency == "pure":
+        if cost.privacy_measure == "pure":
             scale = scale_for(sensitivity, cost.amount) if cost.amount else math.inf
             return cls("laplace", scale * _ROOM)
-        if cost.currency == "gdp":
+        if cost.privacy_measure == "gdp":
             return cls("gaussian", gdp_noise(cost.amount, sensitivity=sensitivity) * _ROOM)
         # Gaussian noise has rho = sensitivity^2 / (2 sigma^2).
         sigma = sensitivity * math.sqrt(1 / (2 * cost.amount)) if cost.amount else math.inf
@@ -137,10 +137,10 @@ class Noise:
         found = np.asarray(counts + draw(self._scale, counts.shape), dtype=np.int64)
         return found if self.steps == 1 else np.rint(found / self.steps).astype(np.int64)
 
-    def event(self, sensitivity: float, *, gate: Iterable[str] | None, label: str) -> Event:
+    def event(self, sensitivity: float, *, required: Iterable[str] | None, label: str) -> Event:
         """Return the fact that numbers which a row moves so far are released with this noise."""
         moved = sensitivity * self.steps
-        facts: dict[str, Any] = {"gate": gate, "label": label, "sensitivity": moved}
+        facts: dict[str, Any] = {"gate": required, "label": label, "sensitivity": moved}
         if self.kind == "laplace":
             return LaplaceEvent(scale=self._scale, **facts)
         return GaussianEvent(sigma=self._scale, **facts)
@@ -187,12 +187,12 @@ class Selection:
         """Of the noise, rounded up: it keeps the promise."""
         return scale_for(self.sensitivity, self.epsilon, count=2)
 
-    def event(self, sensitivity: float, *, gate: Iterable[str] | None, label: str) -> Event:
+    def event(self, sensitivity: float, *, required: Iterable[str] | None, label: str) -> Event:
         """Return the fact that one of several candidates is selected, whose scores move so far."""
         if sensitivity > self.sensitivity:
             raise UnprovenError("a score is more sensitive than its selection")
         kind = SelectionEvent if self.method == "exponential" else PureEvent
-        return kind(epsilon=self.epsilon, gate=gate, label=label)  # type: ignore[arg-type]
+        return kind(epsilon=self.epsilon, required=required, label=label)  # type: ignore[arg-type]
 
     def draw(self, exact: Floats, source: NoiseSource) -> int:
         """Return the position of the candidate that is selected."""

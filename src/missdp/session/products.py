@@ -111,7 +111,7 @@ class RowProducts(Record):
         sums = self.on_grid(rows.codes_of_rows, mechanism, steps=rows.facts.steps)
         event = sums.noise.event(
             float(sums.bound),
-            gate=rows.gate(()) or None,
+            required=rows.required(()) or None,
             label="products of all pairs of attributes",
         )
         return Release(event, sums.noise, partial(sums.exact, rows), read=sums.read)
@@ -123,7 +123,7 @@ class RowProducts(Record):
         rows count different amounts, factors are on a finer grid than blocks: what a row counts is
         rounded down to it.
         """
-        if cost.currency == "pure":
+        if cost.privacy_measure == "pure":
             raise ParameterError("the noise of products is Gaussian, which is never pure DP")
         known = {name: len(block) for name, block in self.blocks.items()}
         if known != dict(codes) or not known.items() >= {

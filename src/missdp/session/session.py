@@ -306,7 +306,7 @@ class Session:
         """
         made = []
         for part in parts:
-            delta = 0.0 if part.cost.currency == "pure" else self._budget.delta
+            delta = 0.0 if part.cost.privacy_measure == "pure" else self._budget.delta
             made.append(Filter.from_cost(part.cost, delta=delta, adjacency=part.adjacency))
         labels = [part.label for part in parts]
         self._filter.reserve_each(made, labels=labels, conditions=self._conditions)
@@ -425,7 +425,7 @@ class Session:
             )
         codes = cache(self._rows.codes_for_training())  # type: ignore[attr-defined]
         self._trainings.take(event)
-        step, mechanism = replace(event, steps=1, gate=None, label=""), SampledSum.of(event)
+        step, mechanism = replace(event, steps=1, required=None, label=""), SampledSum.of(event)
         # A training hands each step what computes the gradients of the rows that were sampled.
         return TrainingRows(event, codes, self._paid(event.steps, step, mechanism, operator.call))
 

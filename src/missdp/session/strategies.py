@@ -33,13 +33,13 @@ class Strategy:
         Whether rows with any missing cell are dropped before anything is counted.
     fills : bool
         Whether missing cells are filled, row by row, before anything is modelled.
-    gates : {"none", "schema", "parameters", "data"}
+    required_sets : {"none", "schema", "parameters", "data"}
         Who chose which attributes a row must have observed to be read: nobody, since every row is
         read; the schema; the parameters of the fit; or what was released before.
 
     Examples
     --------
-    >>> strategy_named("joint").models_holes, strategy_named("complete-rows").needs_rows
+    >>> strategy_named("joint").models_missingness, strategy_named("complete-rows").needs_rows
     (True, True)
     """
 
@@ -47,10 +47,10 @@ class Strategy:
     rows: Rows
     complete_only: bool = False
     fills: bool = False
-    gates: GateChoice = "none"
+    required_sets: GateChoice = "none"
 
     @property
-    def models_holes(self) -> bool:
+    def models_missingness(self) -> bool:
         """Whether missing values are modelled, so that samples have missing values, too."""
         return self.rows == "extended"
 
@@ -59,25 +59,25 @@ class Strategy:
         """Whether it works on rows: those in memory, or of a source that changes them itself."""
         return self.complete_only or self.fills
 
-    def gate(self, clique: Iterable[str], schema: Schema) -> frozenset[str]:
+    def required(self, clique: Iterable[str], schema: Schema) -> frozenset[str]:
         """Return the attributes that a row must have observed to enter a clique's counts."""
         nullable = frozenset(schema.nullable)
         if self.complete_only:
             return nullable
         return nullable & frozenset(clique) if self.rows == "observed" else frozenset()
 
-    def tells_total(self, clique: Iterable[str], schema: Schema) -> bool:
+    def implies_total(self, clique: Iterable[str], schema: Schema) -> bool:
         """Whether a clique's counts add up to the number of all rows."""
-        return not self.gate(clique, schema)
+        return not self.required(clique, schema)
 
     def every_row_counts(self, schema: Schema) -> bool:
         """Whether all cliques have the same total, whatever is missing."""
-        return self.models_holes or self.complete_only or not schema.nullable
+        return self.models_missingness or self.complete_only or not schema.nullable
 
     def shape(self, clique: Iterable[str], schema: Schema) -> tuple[int, ...]:
         """Return the shape of a clique's counts."""
         names = tuple(clique)
-        return schema.extended_shape(names) if self.models_holes else schema.shape(names)
+        return schema.extended_shape(names) if self.models_missingness else schema.shape(names)
 
     def check(self, source: MarginalSource) -> None:
         """Raise ParameterError if a source cannot be counted by this strategy.
@@ -99,9 +99,9 @@ STRATEGIES = {
     strategy.name: strategy
     for strategy in (
         Strategy(name="joint", rows="extended"),
-        Strategy(name="observed", rows="observed", gates="data"),
-        Strategy(name="complete-rows", rows="observed", complete_only=True, gates="schema"),
-        Strategy(name="impute-first", rows="observed", fills=True, gates="parameters"),
+        Strategy(name="observed", rows="observed", required_sets="data"),
+        Strategy(name="complete-rows", rows="observed", complete_only=True, required_sets="schema"),
+        Strategy(name="impute-first", rows="observed", fills=True, required_sets="parameters"),
     )
 }
 

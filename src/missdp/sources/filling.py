@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from missdp.errors import ParameterError
 from missdp.inference.conditionals import Conditionals
 from missdp.schema import AnyAttribute, Date, Numeric, Schema
-from missdp.schema.dates import completed_years, moved_by_years
+from missdp.schema.dates import completed_years, plus_years
 from missdp.schema.modelled import Modelled, complete_schema
 from missdp.schema.numeric import code_dtype
 from missdp.session.modelled_rows import ModelledRow
@@ -37,7 +37,7 @@ from missdp.session.row_kernel import (
 )
 from missdp.table import Table
 from missdp.table.encode import Column
-from missdp.table.follow import Rows, known_cells
+from missdp.table.follow import Rows, completed_cells
 from missdp.threads import one_blas_thread
 from missdp.types import Flags, Floats, Ints
 
@@ -400,7 +400,7 @@ class _Block:
     def _already_broken(self, rows: Ints) -> Flags:
         """Tell which rows break a rule by what was observed, whatever their holes are."""
         part, found = self._table.take(rows), np.zeros(len(rows), dtype=bool)
-        known = known_cells(part.schema, {n: part.column(n) for n in part.schema.names})
+        known = completed_cells(part.schema, {n: part.column(n) for n in part.schema.names})
         for rule in part.schema.rule_set.bound:
             found |= rule.broken(known, len(rows)).is_true
         return found
@@ -484,7 +484,7 @@ def _at_observed_years(part: Table, columns: dict[str, Column]) -> dict[str, Col
         for name, values, years in zip(rule.by, (first, last), (excess, -excess), strict=True):
             date = schema[name]
             assert isinstance(date, Date)
-            moved = date.stepped(moved_by_years(values, years, date.unit))
+            moved = date.stepped(plus_years(values, years, date.unit))
             take = there & (part.codes(name) >= date.missing_code)
             there &= ~take
             take &= (date.lower <= moved) & (moved <= date.upper)  # others are filled again

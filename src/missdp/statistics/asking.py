@@ -177,11 +177,11 @@ class Part:
         Noise that follows a private bound has a pure event, and other noise for rho is Gaussian. A
         cap in rho would forget either.
         """
-        if self.cost.currency == "pure":
+        if self.cost.privacy_measure == "pure":
             return self.cost
         if isinstance(self.event, PureEvent):
-            return Cost(currency="pure", amount=self.event.epsilon)
-        return Cost(currency="gdp", amount=2 * self.cost.amount)
+            return Cost(privacy_measure="pure", amount=self.event.epsilon)
+        return Cost(privacy_measure="gdp", amount=2 * self.cost.amount)
 
 
 @dataclass(frozen=True, eq=False)
@@ -468,7 +468,7 @@ class Asking:
             # Noise for filled cells falls with the square of epsilon, about: so does its scale.
             enough = math.sqrt(enough)
         spent = math.fsum(part.cost.amount for part in self._parts)
-        name, power = ("rho", 2) if self.cost.currency == "zcdp" else ("epsilon", 1)
+        name, power = ("rho", 2) if self.cost.privacy_measure == "zcdp" else ("epsilon", 1)
         needed, had = (float(f"{spent * times**power:.2g}") for times in (enough, 1.0))
         return f"It would be half as wide with an {name} of about {needed:g} instead of {had:g}"
 

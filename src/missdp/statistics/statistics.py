@@ -12,7 +12,7 @@ from missdp.accounting import Cost, Filter, PureEvent
 from missdp.errors import BudgetExceededError, DataError, MissDPError, ParameterError, number
 from missdp.schema import Numeric, OpenCategorical, Schema
 from missdp.schema.expressions import parse_names
-from missdp.schema.open_categorical import check_found
+from missdp.schema.open_categorical import check_levels_known
 from missdp.schema.question_text import OF_ROWS, Question, parse_question
 from missdp.statistics.answers import answered, check_width
 from missdp.statistics.asking import BOUNDED, WRITTEN, Asking, Statistic, Uncertainty
@@ -218,7 +218,7 @@ def _cost_of(epsilon: float | None, rho: float | None) -> Cost:
     if (epsilon is None) == (rho is None):
         raise ParameterError("give epsilon, or rho, and not both")
     amount = number("epsilon or rho", epsilon if rho is None else rho, most=1e9, open_end=True)
-    return Cost(currency="zcdp" if rho is not None else "pure", amount=amount)
+    return Cost(privacy_measure="zcdp" if rho is not None else "pure", amount=amount)
 
 
 def run_queries(
@@ -520,7 +520,7 @@ def close_levels(
     opened = [a.name for a in schema if isinstance(a, OpenCategorical)]
     if not opened:
         return schema
-    check_found(needed_attributes(imputation, questions, schema.declare_public())[0])
+    check_levels_known(needed_attributes(imputation, questions, schema.declare_public())[0])
     closed = schema.subset(name for name in schema.names if name not in opened)
     ignore, file = (*schema.ignore, *opened), schema.file
     unread = schema.undeclared_columns

@@ -272,9 +272,9 @@ class TableRows:
         # The exact answer of a release is of the rows that are handed over.
         noise, unit = _plain_noise(query, mechanism), float(query.unit)
         # Nothing is claimed of cells that rules may have filled.
-        gate = self.facts.observed - self.facts.schema.rule_set.filled
+        required = self.facts.observed - self.facts.schema.rule_set.filled
         return Release(
-            noise.event(query.own_sensitivity, gate=gate or None, label=label),
+            noise.event(query.own_sensitivity, required=required or None, label=label),
             noise,
             lambda rows: query.exact(rows.cells),
             read=lambda released: np.asarray(released * unit, dtype=np.float64),
@@ -364,7 +364,7 @@ def open_table(
     ...     return rows.codes("gender") == code
     >>> session = open_table(yrbss().table(), budget=Filter(1.0))
     >>> query = RowCounts(function=female, reads={"gender"}, given=(0,), label="female")
-    >>> answer = session.measure(query, Cost(currency="pure", amount=0.5))
+    >>> answer = session.measure(query, Cost(privacy_measure="pure", amount=0.5))
     >>> bool(abs(answer.values[0] - 6600) < 200), session.left.amount
     (True, 0.5)
     """
@@ -385,9 +385,9 @@ def smooth_epsilon(cost: Cost) -> float:
     cost : Cost
         Pure epsilon, or rho.
     """
-    if cost.currency == "pure":
+    if cost.privacy_measure == "pure":
         return cost.amount
-    if cost.currency != "zcdp":
+    if cost.privacy_measure != "zcdp":
         raise UnprovenError("cells filled from other rows are paid for in pure epsilon or rho")
     epsilon = math.sqrt(2 * cost.amount)
     while exactly_written(epsilon) ** 2 > 2 * exactly_written(cost.amount):
@@ -418,12 +418,12 @@ def _plain_noise(query: RowQuery, mechanism: Cost | Noise) -> Noise:
     """Return the noise of whole numbers that a row moves by the query's own sensitivity."""
     if isinstance(mechanism, Noise):
         return mechanism
-    name = {"pure": "epsilon", "zcdp": "rho", "gdp": "mu squared"}[mechanism.currency]
+    name = {"pure": "epsilon", "zcdp": "rho", "gdp": "mu squared"}[mechanism.privacy_measure]
     little = (
         f"{name} {mechanism.amount:.2g} is too little for {query.label!r}: no noise so large can "
         "be drawn"
     )
     with replacing(ParameterError, by=ParameterError(little)):
-        if mechanism.currency == "pure":
+        if mechanism.privacy_measure == "pure":
             return Noise("laplace", scale_for(query.own_sensitivity, mechanism.amount))
         return Noise.worth(mechanism, sensitivity=query.own_sensitivity)

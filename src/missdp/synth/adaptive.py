@@ -221,18 +221,18 @@ def _parts(request: Request[Any], how: SelectionPlan) -> list[Part]:
     parts = one_way_parts(request, first, count_share=_count_share(request, how.one_way_share))
     if not how.workload:
         return parts
-    anything, masks = request.gates([()]), math.comb(len(schema.nullable), 2)
-    if request.strategy.models_holes and masks and several:
+    anything, masks = request.required_sets([()]), math.comb(len(schema.nullable), 2)
+    if request.strategy.models_missingness and masks and several:
         parts.append(Part(MASKS, MASKS_SHARE, anything, count=masks))
     if several:
         choices = how.selection_share * ROUNDED
         parts.append(Part(CHOICES, choices, anything, kind="selections", count=how.rounds))
     rest = Part(TABLES, 1.0, anything, count=how.rounds * _PIECES)
-    if request.strategy.gates == "data":
+    if request.strategy.required_sets == "data":
         cliques = dict.fromkeys([*how.workload, *pairs_of(how.workload)])
-        among = request.gates([schema.names[a] for a in clique] for clique in cliques)
+        among = request.required_sets([schema.names[a] for a in clique] for clique in cliques)
         largest = how.largest_share(math.prod(1 - part.share for part in parts))
-        rest = replace(rest, gates=among, chosen=True, largest=largest)
+        rest = replace(rest, required_sets=among, chosen=True, largest=largest)
     return [*parts, rest]
 
 
@@ -249,7 +249,7 @@ def _count_share(request: Request[Any], one_way_share: float) -> float:
     sizes = [
         strategy.shape((name,), schema)[0]
         for name in schema.names
-        if strategy.fills or strategy.tells_total((name,), schema)
+        if strategy.fills or strategy.implies_total((name,), schema)
     ]
     known = one_way_share * math.fsum(1 / size for size in sizes) / len(schema)
     lacking = _COUNT_SHARE - known
@@ -290,7 +290,7 @@ def _fit(
 
 def _facts(request: Request[Any], marginals: NoisyMarginals) -> ModelFacts:
     """Public facts about complete rows, on groups of levels."""
-    selective = request.strategy.models_holes
+    selective = request.strategy.models_missingness
     return model_facts(request.modelled, marginals.levels, selective=selective)
 
 

@@ -13,7 +13,7 @@ from missdp.synth.adaptive import AdaptiveFit, SelectionPlan, adaptive_family
 from missdp.synth.base import Synthesizer
 from missdp.synth.family import Family, Request
 from missdp.synth.impute_first import Imputer, check_imputation
-from missdp.synth.parameters import check_share, is_whole
+from missdp.synth.parameters import check_share, is_integer
 from missdp.synth.workload import Workload, candidates
 
 # Fewer in pure DP: with n rounds noise grows by n there, and by the root of n otherwise.
@@ -88,7 +88,7 @@ def _check(parameters: AIM) -> None:
     check_imputation(parameters)
     check_share(parameters, "first_share", "selection_share")
     rounds = parameters.rounds
-    if rounds != "auto" and not (is_whole(rounds) and 1 <= rounds <= _MOST_ROUNDS):
+    if rounds != "auto" and not (is_integer(rounds) and 1 <= rounds <= _MOST_ROUNDS):
         raise ParameterError(f"rounds must be 'auto' or a whole number from 1 to {_MOST_ROUNDS:,}")
 
 

@@ -113,13 +113,13 @@ def marginal_parts(
 
 def pairs_part(request: Request[Any]) -> Part:
     """Return the part of all pairs: of one answer that every row enters, whatever it lacks."""
-    return Part(_PAIRS, 1.0, request.gates([()]), kind="other")
+    return Part(_PAIRS, 1.0, request.required_sets([()]), kind="other")
 
 
 def _count_share(request: Request[Any]) -> float:
     """Share of the budget for the number of rows: none where all margins tell it; public."""
     strategy, schema = request.strategy, request.modelled.schema
-    total_implied = strategy.fills or all(strategy.tells_total((a.name,), schema) for a in schema)
+    total_implied = strategy.fills or all(strategy.implies_total((a.name,), schema) for a in schema)
     return 0.0 if total_implied or is_declared(request.parameters.n_rows) else _COUNT_SHARE
 
 
@@ -142,10 +142,10 @@ def _plan(request: Request[AllPairs]) -> list[Part]:
     if len(schema) == 1:
         return parts
     if named := _named(request, schema):
-        gates = request.gates([schema.names[a] for a in clique] for clique in named)
-        parts.append(Part(TOP_UP, TOP_UP_SHARE, gates, weights=tuple(named.values())))
-    if request.strategy.models_holes and (masks := math.comb(len(schema.nullable), 2)):
-        parts.append(Part(MASKS, MASKS_SHARE, request.gates([()]), count=masks))
+        required_sets = request.required_sets([schema.names[a] for a in clique] for clique in named)
+        parts.append(Part(TOP_UP, TOP_UP_SHARE, required_sets, weights=tuple(named.values())))
+    if request.strategy.models_missingness and (masks := math.comb(len(schema.nullable), 2)):
+        parts.append(Part(MASKS, MASKS_SHARE, request.required_sets([()]), count=masks))
     return [*parts, pairs_part(request)]
 
 
@@ -165,7 +165,7 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[AllPairs]) -> Lear
         cost=cost_of_pairs(session, plan),
     )
     request.report("fitting", 0.3)
-    selective = session.facts.strategy.models_holes
+    selective = session.facts.strategy.models_missingness
     model = fit_pairs(
         release,
         model_facts(request.modelled, one_way.levels, selective=selective),

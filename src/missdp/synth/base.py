@@ -48,7 +48,7 @@ from missdp.synth.parameters import (
     check_parameters,
     chosen_delta,
     is_declared,
-    is_whole,
+    is_integer,
     sampling_generator,
 )
 from missdp.synth.sampling import (
@@ -60,7 +60,7 @@ from missdp.synth.sampling import (
     with_related_values,
 )
 from missdp.synth.split import Parts, ground_truth_parts, of_parts
-from missdp.table import Holes, Table, Values, check_holes
+from missdp.table import MissingForm, Table, Values, check_missing_form
 from missdp.threads import one_blas_thread
 from missdp.validation import is_instance_of
 
@@ -355,7 +355,7 @@ class Synthesizer(Estimator):
             strategy=request.strategy,
             modelled=self.fitted_.modelled,
             limits=self.fitted_.limits,
-            training_gate=request.training_gate(),
+            training_requirement=request.training_requirement(),
         )
 
     def _check_unweighted(self) -> None:
@@ -421,7 +421,7 @@ class Synthesizer(Estimator):
         if request.opened:
             events = (*whole.events, *request.failures)
             whole = replace(whole, delta=request.delta, events=events)
-        return whole, of_parts(whole, plan.limits, trainings, request.training_gate())
+        return whole, of_parts(whole, plan.limits, trainings, request.training_requirement())
 
     def _public(self) -> dict[str, Any]:
         return {n: v for n, v in self.get_params(deep=False).items() if n not in _NOT_PUBLIC}
@@ -484,7 +484,7 @@ class Synthesizer(Estimator):
         missing_values: MissingValues = "fill",
         random_state: int | None = None,
         multiple: int | None = None,
-        holes: Holes = "nulls",
+        holes: MissingForm = "nulls",
         values: Values = "codes",
         where: Where | None = None,
     ) -> Any:
@@ -523,7 +523,7 @@ class Synthesizer(Estimator):
         frame, or list of frames if ``multiple`` is given
             As was fitted, with the schema's columns and dtypes.
         """
-        check_holes(holes, values)
+        check_missing_form(holes, values)
         if multiple is not None:
             n = round(self.effective_size_) if n is None else n
             models = self.uncertain_models(multiple, random_state=random_state)
@@ -598,7 +598,7 @@ class Synthesizer(Estimator):
         ParameterError
             If the family has no such models: all but AllPairs, AIM and MST.
         """
-        if not (is_whole(multiple) and multiple >= 2):
+        if not (is_integer(multiple) and multiple >= 2):
             raise ParameterError("multiple must be a whole number of tables, at least 2")
         fitted, resample = self.fitted_, self.family.resample
         rng = sampling_generator(self.random_state if random_state is None else random_state)
@@ -665,11 +665,11 @@ class Synthesizer(Estimator):
             If a parameter has no valid value, or too few rows of the model meet ``where``.
         """
         fitted = self.fitted_
-        if n is not None and not (is_whole(n) and n >= 0):
+        if n is not None and not (is_integer(n) and n >= 0):
             raise ParameterError("n must be a whole number of rows, at least 0")
         if missing_values not in ("fill", "keep"):
             raise ParameterError("missing_values must be 'fill' or 'keep'")
-        if missing_values == "keep" and not self.applied_strategy.models_holes:
+        if missing_values == "keep" and not self.applied_strategy.models_missingness:
             raise ParameterError(
                 f"missing={self.applied_strategy.name!r} does not model holes; to keep them, fit "
                 "with missing='joint', or a family that offers it"
@@ -719,7 +719,7 @@ class Synthesizer(Estimator):
     def _drawn(self, missing_values: MissingValues, rows: int, rng: np.random.Generator) -> Table:
         """Draw rows from the model, each by itself."""
         fitted, keep_missing = self.fitted_, missing_values == "keep"
-        if fitted.modelled.is_whole:
+        if fitted.modelled.is_integer:
             codes = self.sample_codes(rows, rng, keep_missing=keep_missing)
             drawn = Table.from_codes(fitted.schema, codes, kind=fitted.frame)
             return with_related_values(drawn, rng)

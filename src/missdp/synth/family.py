@@ -27,7 +27,7 @@ from missdp.session.strategies import Strategy, strategy_named
 from missdp.synth.first_parts import first_parts
 from missdp.synth.parameters import chosen_delta
 from missdp.synth.search_grid import before_fit, with_pending_bins
-from missdp.synth.split import BudgetPlan, Gate, Part
+from missdp.synth.split import BudgetPlan, Part, RequiredAttributes
 
 if TYPE_CHECKING:
     from missdp.synth.base import Synthesizer
@@ -156,22 +156,25 @@ class Request(Generic[P]):
         parts = self.family.plan(self)
         return BudgetPlan(self.budget.left, (*first_parts(self), *parts), amplified=plain)
 
-    def observed_gate(self, names: Iterable[str]) -> Gate:
+    def observed_requirement(self, names: Iterable[str]) -> RequiredAttributes:
         """Return the attributes that a row must have observed to be counted, before filling."""
-        return self.strategy.gate(names, self.modelled.schema) - self.modelled.filled
+        return self.strategy.required(names, self.modelled.schema) - self.modelled.filled
 
-    def gates(self, cliques: Iterable[Iterable[str]]) -> tuple[Gate, ...]:
+    def required_sets(self, cliques: Iterable[Iterable[str]]) -> tuple[RequiredAttributes, ...]:
         """Return the required attributes of counts over sets of attributes, after filling."""
         filled = self.strategy.fills
-        return tuple(Gate() if filled else self.observed_gate(clique) for clique in cliques)
+        return tuple(
+            RequiredAttributes() if filled else self.observed_requirement(clique)
+            for clique in cliques
+        )
 
-    def single_gates(self) -> tuple[Gate, ...]:
+    def single_requirements(self) -> tuple[RequiredAttributes, ...]:
         """Return the required attributes of each one-way marginal, after filling."""
-        return self.gates((name,) for name in self.modelled.schema.names)
+        return self.required_sets((name,) for name in self.modelled.schema.names)
 
-    def training_gate(self) -> Gate:
+    def training_requirement(self) -> RequiredAttributes:
         """Return the attributes that a row must have observed for a training to read it."""
-        return Gate() if self.strategy.fills else self.observed_gate(())
+        return RequiredAttributes() if self.strategy.fills else self.observed_requirement(())
 
     def report(self, stage: str, done: float) -> None:
         """Report the share of the work that is done."""
@@ -243,7 +246,7 @@ def plain_budget(request: Request[Any]) -> Filter:
 def budget_of_counts(request: Request[Any]) -> Filter:
     """Return a filter in the privacy measure that is best for counts: pure if delta is 0."""
     epsilon = request.parameters.epsilon
-    measure = Cost.for_counts(float(epsilon), request.delta).currency
+    measure = Cost.for_counts(float(epsilon), request.delta).privacy_measure
     return Filter(epsilon, request.delta_to_spend, measure=measure)
 
 
@@ -314,7 +317,7 @@ class Family:
         """Return the strategy that a word of ``strategies`` stands for in this family."""
         strategy = strategy_named(missing)
         if self.reads_masks and strategy.name == "observed":
-            return replace(strategy, rows="extended", gates="none")
+            return replace(strategy, rows="extended", required_sets="none")
         return strategy
 
     def __post_init__(self) -> None:

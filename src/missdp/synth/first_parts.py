@@ -32,7 +32,7 @@ from missdp.accounting.events import ROW
 from missdp.accounting.exact import exact, float_down
 from missdp.errors import ParameterError, UnprovenError, replacing
 from missdp.inference.dyadic import (
-    HEAP,
+    SPIKE,
     Histogram,
     beyond,
     depth_of,
@@ -46,8 +46,8 @@ from missdp.schema.binning import Binning, BinSource
 from missdp.serialization import Record
 from missdp.session import Kinds, Marginal, Noise, Session, Tree, UnitSums
 from missdp.session.frequent_values import FrequentValues, OccurringValues
-from missdp.synth.search_grid import MOST_CODES, is_pending
-from missdp.synth.split import BINS, KINDS, BudgetPlan, Gate, Part
+from missdp.synth.search_grid import MAX_CODES, is_pending
+from missdp.synth.split import BINS, KINDS, BudgetPlan, Part, RequiredAttributes
 from missdp.types import Ints
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ _CUTS_SHARE = 0.3  # of the budget, for the trees of all attributes that are to 
 _SIZES_SHARE = 0.02
 _OPEN_SHARE, _MOST_OPEN_SHARE = 0.12, 0.3  # for one attribute, and for all
 _KIND_SHARE, _MOST_KINDS_SHARE = 0.02, 0.06  # likewise
-_PURE_HEAP = 8.4  # for `HEAP`: Laplace noise goes as far as often
+_PURE_HEAP = 8.4  # for `SPIKE`: Laplace noise goes as far as often
 _FADES = 0.25  # from one piece to the next, where no mass stands out
 _LEAST = 1e-6
 _LOOK = 4  # level of the tree by which the range is found
@@ -81,19 +81,23 @@ def first_parts(request: Request[Any]) -> list[Part]:
     opened, unit, schema = request.opened, request.unit, request.modelled.schema
     unequal = request.weight is not None or (unit is not None and unit.bound > 1)
     pending = (a.name for a in request.schema if is_pending(a) and a.name in schema)
-    cut = tuple(request.observed_gate((name,)) for name in pending)
-    kinds = request.modelled.kinds if request.strategy.models_holes else ()
+    cut = tuple(request.observed_requirement((name,)) for name in pending)
+    kinds = request.modelled.kinds if request.strategy.models_missingness else ()
     levels = min(_MOST_OPEN_SHARE, _OPEN_SHARE * len(opened))
     parts = [
-        Part(OPEN, levels, (Gate(),) * len(opened)),
+        Part(OPEN, levels, (RequiredAttributes(),) * len(opened)),
         Part(SIZES, _SIZES_SHARE),
         Part(BINS, _CUTS_SHARE, cut, kind="other"),
-        Part(KINDS, min(_MOST_KINDS_SHARE, _KIND_SHARE * len(kinds)), (Gate(),) * len(kinds)),
+        Part(
+            KINDS,
+            min(_MOST_KINDS_SHARE, _KIND_SHARE * len(kinds)),
+            (RequiredAttributes(),) * len(kinds),
+        ),
     ]
     return list(compress(parts, map(bool, (opened, unequal, cut, kinds))))
 
 
-def release_cuts(
+def release_bins(
     session: Session, grid: Schema, schema: Schema, plan: BudgetPlan
 ) -> tuple[Schema, dict[str, NDArray[np.float64]]]:
     """Release bins of the numeric attributes that have none, and the intervals that noise hides.
@@ -145,7 +149,7 @@ def _histogram(
     session: Session, name: str, grid: Numeric, cost: Cost
 ) -> tuple[Histogram, NDArray[np.float64]]:
     """Return how an attribute is distributed, by a tree where rows are, and what is outside."""
-    every, share = (3, 0.2) if cost.currency == "pure" else (2, 0.1)
+    every, share = (3, 0.2) if cost.privacy_measure == "pure" else (2, 0.1)
     size = grid.size
     within, outside = (0, size), np.zeros((0, 4))
     if depth_of(size) > _LOOK + 2:
@@ -159,7 +163,7 @@ def _histogram(
     whole = Tree(name=name, size=size, levels=levels, within=within)
     tree, noise = _measured(session, whole, cost)
     least, greatest = (ends[slice(*within)] for ends in grid.reach)
-    heap = _PURE_HEAP if cost.currency == "pure" else HEAP
+    heap = _PURE_HEAP if cost.privacy_measure == "pure" else SPIKE
     reach = least, greatest
     histogram = fit_histogram(
         tree, std=noise.std, size=inside, levels=levels, reach=reach, heap=heap
@@ -255,7 +259,7 @@ def find_bins(grid: Numeric, histogram: Histogram, *, unit: float) -> Binning:
     Returns
     -------
     Binning
-        At most ``MOST_CODES`` bins and spikes.
+        At most ``MAX_CODES`` bins and spikes.
 
     Examples
     --------
@@ -271,7 +275,7 @@ def find_bins(grid: Numeric, histogram: Histogram, *, unit: float) -> Binning:
         return Binning(edges=_even(grid), source=BinSource.PENDING)
     first, last = grid.reach[0][histogram.starts[:-1]], grid.reach[1][histogram.starts[1:] - 1]
     heavy = np.flatnonzero((first == last) & (histogram.mass > 1 / (2 * _BINS)))
-    heavy = heavy[np.argsort(-histogram.mass[heavy], kind="stable")][: MOST_CODES - 1]
+    heavy = heavy[np.argsort(-histogram.mass[heavy], kind="stable")][: MAX_CODES - 1]
     spikes = np.sort(first[heavy])
     rest = histogram.mass.copy()
     rest[heavy] = 0.0
@@ -279,9 +283,9 @@ def find_bins(grid: Numeric, histogram: Histogram, *, unit: float) -> Binning:
     share = float(rest.sum())
     large = min(_MOST_BINS, share * histogram.rows / unit / _LARGE)
     bins = max(1, round(max(_BINS * share, large)))
-    edges = _quantiles(pieces, shares, min(bins, MOST_CODES - len(spikes)))
+    edges = _quantiles(pieces, shares, min(bins, MAX_CODES - len(spikes)))
     apart = _apart(edges, pieces, shares, spikes[np.isin(spikes, pieces)])  # to the last bit
-    edges = apart if len(apart) + len(spikes) <= MOST_CODES + 1 else edges
+    edges = apart if len(apart) + len(spikes) <= MAX_CODES + 1 else edges
     narrow = _narrow_spikes(grid, pieces, shares)
     of = np.searchsorted(edges, pieces[:-1], side="right") - 1  # the bin of each piece
     known = np.bincount(of, weights=shares)[of] > 0
@@ -548,7 +552,7 @@ def _check_shared(budget: Filter | Composition, request: Request[Any]) -> None:
     (failure,) = request.failures
     other = f"Filter(..., failure=...) with a failure of at least {failure.delta:g}"
     if budget.charged_first:
-        other = "one of a ledger in the currency 'zcdp', made with a delta and failure=..."
+        other = "one of a ledger in the privacy measure 'zcdp', made with a delta and failure=..."
     refused = ParameterError(
         f"the levels of {request.opened[0]!r} are open, and a rare one may leave with a small "
         f"probability, which this budget does not count: declare the levels, or use {other}"

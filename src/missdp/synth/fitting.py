@@ -48,13 +48,13 @@ from missdp.synth.coordinates import finely
 from missdp.synth.family import Learned, Request
 from missdp.synth.first_parts import (
     check_open,
-    release_cuts,
+    release_bins,
     release_kinds,
     release_levels,
     release_sizes,
 )
 from missdp.synth.fitted import Fitted
-from missdp.synth.noisy_counts import SmallTableWarning, warn_if_hardly_complete, whole_rows
+from missdp.synth.noisy_counts import SmallTableWarning, rounded_rows, warn_if_hardly_complete
 from missdp.synth.parameters import is_declared
 from missdp.synth.relations import mostly_noise_of
 from missdp.synth.search_grid import (
@@ -109,7 +109,7 @@ def fit(
     # Refuse, charge, read, release, learn: in this order.
     learned, guarantee = fit_in_order(steps, budget=budget, random_state=random_state)
     total = steps.total(learned)
-    rows = whole_rows(
+    rows = rounded_rows(
         total,
         epsilon=synthesizer.epsilon,
         declarable=not (steps.request.unit or steps.request.weight),
@@ -264,7 +264,7 @@ class _Fitting:
         if not pending:
             return session
         request.report("finding bins", 0.0)
-        schema, self._tails = release_cuts(session, self._grid, schema, self._budget_plan)
+        schema, self._tails = release_bins(session, self._grid, schema, self._budget_plan)
         self.request = request.with_schema(schema)
         cells = {
             a.name: a.encode_values(old.reach[0])
@@ -410,7 +410,11 @@ def _remedy(shared: Filter | Composition, plan: FitPlan) -> str:
             f"This fit needs a delta of {delta:g}, and the budget has none: give it a larger one, "
             "or fit with delta=0, as AIM, MST and PrivBayes can"
         )
-    if delta == 0 < shared.delta and isinstance(shared, Filter) and shared.cost.currency != "pure":
+    if (
+        delta == 0 < shared.delta
+        and isinstance(shared, Filter)
+        and shared.cost.privacy_measure != "pure"
+    ):
         return (
             "This fit is pure, and pure epsilons cost much in another measure: use "
             "Filter(..., measure='pure'), or fit with a delta above 0"

@@ -12,7 +12,7 @@ from missdp.synth.learn_pairs import PairRelease
 MAX_MISSING = 0.95  # share of missing cells, above which a column is probably read in a wrong way
 
 
-def found_in_words(fitted: Fitted) -> Iterator[str]:
+def results_in_words(fitted: Fitted) -> Iterator[str]:
     """Yield a line about the bins and a line about the levels that a fit found.
 
     Parameters

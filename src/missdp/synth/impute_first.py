@@ -55,8 +55,8 @@ def imputation_parts(request: Request[Any]) -> list[Part]:
     filled = request.modelled.schema.nullable if request.strategy.fills else ()
     if parameters.imputer == "random" or not filled:
         return []
-    gates = tuple(request.observed_gate((name,)) for name in filled)
-    return [Part(IMPUTATION, parameters.imputer_share, gates)]
+    required_sets = tuple(request.observed_requirement((name,)) for name in filled)
+    return [Part(IMPUTATION, parameters.imputer_share, required_sets)]
 
 
 def impute(session: Session, imputer: Imputer = "marginal", *, cost: Cost) -> Session:

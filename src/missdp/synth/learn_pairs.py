@@ -28,16 +28,16 @@ from missdp.inference.completion import (
 )
 from missdp.inference.conditional_models import Pair
 from missdp.inference.counts import falling_ends, project_to_simplex
-from missdp.inference.fit_conditional_models import fit_heads
-from missdp.inference.marginals import NoisyMarginals, combined_margin
+from missdp.inference.fit_conditional_models import fit_conditional_models
+from missdp.inference.marginals import NoisyMarginals, combined_marginal
 from missdp.inference.missing_rates import both_missing
 from missdp.inference.model import Levels, Zeros, level_kinds, merge_zeros
 from missdp.inference.models import PairModel, targets
 from missdp.inference.product_sums import (
+    ClippingBias,
     NumberMoments,
     Numbers,
     RowVectors,
-    Taken,
     clip_norm,
     clipped_away,
     clipped_share,
@@ -49,7 +49,7 @@ from missdp.schema import AnyAttribute, Numeric, Ordinal
 from missdp.schema.modelled import Modelled
 from missdp.serialization import Record
 from missdp.session import (
-    FinerCodes,
+    FineCodes,
     Marginal,
     Merged,
     Noise,
@@ -204,7 +204,7 @@ def _plan_products(
         if number is not None:
             parts[a], margins[a] = number.lifted(parts[a]), number.margin(margins[a])
             further[a] = number.further(len(parts[a]))
-    squared_mu = cost.amount * (2.0 if cost.currency == "zcdp" else 1.0)
+    squared_mu = cost.amount * (2.0 if cost.privacy_measure == "zcdp" else 1.0)
     signal = marginals.rows * math.sqrt(squared_mu)
     alone = (_ALONE_NUMBERED if further else _ALONE) * min(
         max(1.0, math.sqrt(_MARGINS_FIRST / signal)), _MOST_ALONE
@@ -253,7 +253,7 @@ def release_pairs(
     used = tuple(numbers) if session.facts.has_finer_codes and any(numbers) else ()
     plan = _plan_products(names, marginals, cost, clip=clip, numbers=used)
     if used:
-        session = session.on(FinerCodes())
+        session = session.on(FineCodes())
         fine = zip(session.facts.schema, used, strict=True)
         groups |= {n.name: np.arange(n.size) for n, number in fine if number is not None}
     released = session.on(Merged(groups)).measure(plan, cost).value
@@ -381,9 +381,11 @@ class PairRelease(Record):
         left, both = self.left(independent_rows(self.marginals.margins, _POINTS))
         single = [s / self.rows * (1 / k - 1) for s, k in zip(self._single, left, strict=True)]
         pairs = {c: t / self.rows * (1 / both[c] - 1) for c, t in self._pairs.items()}
-        return self.tables(Taken(single, pairs), {pair: 1 / share for pair, share in both.items()})
+        return self.tables(
+            ClippingBias(single, pairs), {pair: 1 / share for pair, share in both.items()}
+        )
 
-    def taken(self, rows: Ints) -> Taken | None:
+    def taken(self, rows: Ints) -> ClippingBias | None:
         """Return what clipping takes from the means of blocks and products over a model's rows.
 
         Numbers included: they come last in blocks, and their squares after all blocks.
@@ -428,7 +430,7 @@ class PairRelease(Record):
 
     def tables(
         self,
-        taken: Taken | None,
+        taken: ClippingBias | None,
         factors: Mapping[Pair, float] | None = None,
     ) -> PairTables:
         """Return the tables of all pairs, with the noise of every cell.
@@ -482,7 +484,7 @@ class PairRelease(Record):
             found.append(first * second / np.hypot(first, second))
         return found
 
-    def moments(self, taken: Taken | None) -> NumberMoments | None:
+    def moments(self, taken: ClippingBias | None) -> NumberMoments | None:
         """Return what was released of numbers, or None if nothing was; see `taken`."""
         products, n, sizes = self.products, self.rows, self.marginals.sizes
         if products is None or taken is None or not self.numbered:
@@ -524,7 +526,7 @@ class PairRelease(Record):
                 found = self.with_tails(found.taken(seen))
         return found
 
-    def with_tails(self, taken: Taken | None) -> PairRelease:
+    def with_tails(self, taken: ClippingBias | None) -> PairRelease:
         """Return the release with as much beyond the outermost bins as moments of numbers tell."""
         moments = self.moments(taken)
         if moments is None:
@@ -582,7 +584,7 @@ class PairRelease(Record):
         raw = one_way - (one_way.sum() - 1) / len(one_way)
         first, second = ((std / known.rows) ** 2 for std in (known.std, released.single_std))
         parts = (raw, np.full(len(raw), first)), (again, second * np.square(back).sum(axis=1))
-        return combined_margin(parts, known.sizes[a], number=known.numbers[a])
+        return combined_marginal(parts, known.sizes[a], number=known.numbers[a])
 
     @property
     def _single(self) -> list[Floats]:
@@ -631,7 +633,7 @@ def fit_pairs(
     known, smoothing = _smoothed(complete(tables, facts, rng=rng, rounds=rounds), facts)
     move = math.inf
     for turn in range(1, release.turns + 1):
-        law = fit_heads(
+        law = fit_conditional_models(
             known.margins,
             known.pairs,
             known.variances,
@@ -684,7 +686,7 @@ def _smoothed(
 
 def numbers_of(
     release: PairRelease,
-    taken: Taken | None,
+    taken: ClippingBias | None,
     known: Completed,
     rows: Ints,
     holes: NDArray[np.bool_],

@@ -20,7 +20,7 @@ _HARDLY, _FEW = 0.05, 0.2  # share of complete rows; the same, where noise says 
 
 
 TOO_FEW_ROWS = "the table is too small for epsilon"
-"""Pattern of the warning of `whole_rows`."""
+"""Pattern of the warning of `rounded_rows`."""
 
 
 class SmallTableWarning(MissDPWarning):
@@ -66,7 +66,7 @@ def least_squares_total(totals: Iterable[Total], floors: Iterable[Total] = ()) -
     return Total(weighted / weight, variance if known else 1 / weight)
 
 
-def whole_rows(total: Total, *, epsilon: float, declarable: bool = True) -> int:
+def rounded_rows(total: Total, *, epsilon: float, declarable: bool = True) -> int:
     """Return how many rows to draw by default, at least one; warn if there may be none.
 
     Parameters

@@ -18,7 +18,7 @@ _MOST_ROWS = 2**53
 _SAMPLING = (7, 1, 3)  # any stream but those that SeededNoise spawns
 
 
-def is_whole(value: Any) -> TypeGuard[int]:
+def is_integer(value: Any) -> TypeGuard[int]:
     """Whether a parameter is a whole number."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
@@ -94,7 +94,7 @@ def check_parameters(parameters: Synthesizer) -> Mapping[str, Any]:
         raise ParameterError("cuts must be 'private' or 'equal'")
     _check_budget(parameters)
     declared = parameters.n_rows
-    if is_declared(declared) and not (is_whole(declared) and 1 <= declared <= _MOST_ROWS):
+    if is_declared(declared) and not (is_integer(declared) and 1 <= declared <= _MOST_ROWS):
         raise ParameterError("n_rows must be 'noisy' or a whole number from 1 to 2**53")
     if parameters.random_state is not None:
         _check_seed(parameters.random_state)
@@ -117,5 +117,5 @@ def _check_budget(parameters: Synthesizer) -> None:
 
 
 def _check_seed(seed: Any) -> None:
-    if not (is_whole(seed) and seed >= 0):
+    if not (is_integer(seed) and seed >= 0):
         raise ParameterError("random_state must be None or a whole number, at least 0")

@@ -36,7 +36,7 @@ from missdp.synth.first_parts import KindShares
 from missdp.table import Table
 from missdp.table.encode import Column
 from missdp.table.follow import Rows
-from missdp.table.memory import batch_room
+from missdp.table.memory import batch_capacity
 from missdp.threads import in_order
 from missdp.types import Flags, FrameKind
 
@@ -76,7 +76,7 @@ def drawn_in_blocks(
         yield draw(sizes[0], rng)
         return
     blocks = zip(sizes, rng.spawn(len(sizes)), strict=True)
-    if (_JOBS + 2) * _BYTES_PER_CELL * columns * sizes[0] > batch_room():
+    if (_JOBS + 2) * _BYTES_PER_CELL * columns * sizes[0] > batch_capacity():
         yield from (draw(*block) for block in blocks)
         return
     yield from in_order(lambda block: draw(*block), blocks, n_jobs=_JOBS)

@@ -21,7 +21,7 @@ from missdp.schema.numeric import decimals
 from missdp.types import Floats
 
 #: Most bins and spikes of an attribute that are found privately.
-MOST_CODES = 20
+MAX_CODES = 20
 
 _SINGLY = 12  # numbers, each of which is a bin of its own, so that nothing is to be found
 _NUMBERS = 4096  # that are cells of their own, and cells of equal width
@@ -56,7 +56,7 @@ def with_pending_bins(schema: Schema, names: Iterable[str]) -> Schema:
 def _pending(a: Numeric) -> Numeric:
     numbers = _numbers(a)
     source = BinSource.EACH_NUMBER if numbers <= _SINGLY else BinSource.PENDING
-    edges = np.linspace(a.lower, a.upper, int(min(MOST_CODES, numbers)) + 1)
+    edges = np.linspace(a.lower, a.upper, int(min(MAX_CODES, numbers)) + 1)
     return replace(a, bins=Binning(edges=tuple(edges.tolist()), source=source))
 
 

@@ -19,7 +19,7 @@ from missdp.synth.impute_first import IMPUTATION, imputation_parts, impute
 from missdp.synth.learn_pairs import impossible_pairs, measure_one_way
 from missdp.synth.noisy_counts import row_count
 from missdp.synth.parameters import is_declared
-from missdp.synth.split import MARGINS, MASKS, ROWS, BudgetPlan, Part
+from missdp.synth.split import MARGINALS, MASKS, ROWS, BudgetPlan, Part
 from missdp.types import Floats
 
 _SEEN = 3.0  # standard deviations of noise: with fewer missing cells, an attribute has none
@@ -43,7 +43,11 @@ def one_way_parts(request: Request[Any], share: float, *, count_share: float) ->
     list of Part
     """
     count = [Part(ROWS, count_share)] if count_share else []
-    return [*imputation_parts(request), *count, Part(MARGINS, share, request.single_gates())]
+    return [
+        *imputation_parts(request),
+        *count,
+        Part(MARGINALS, share, request.single_requirements()),
+    ]
 
 
 def release_row_count(session: Session, plan: BudgetPlan, request: Request[Any]) -> Total | None:
@@ -126,7 +130,7 @@ def release_one_way(
         The estimated number of counted rows.
     """
     zeros = impossible_pairs(request.modelled.impossible, session.facts.schema.names)
-    return measure_one_way(session, plan.noise(MARGINS), zeros, count, rare=rare, later=later)
+    return measure_one_way(session, plan.noise(MARGINALS), zeros, count, rare=rare, later=later)
 
 
 def release_masks(

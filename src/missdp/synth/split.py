@@ -36,10 +36,15 @@ from missdp.accounting import (
 )
 from missdp.accounting.events import ROW
 from missdp.accounting.exact import exact, float_down, float_up
-from missdp.accounting.measures import Currency
+from missdp.accounting.measures import PrivacyMeasure
 from missdp.calibration import selection_epsilon
 from missdp.errors import BudgetExceededError, ParameterError, check_nonnegative, replacing
-from missdp.required_attributes import ChosenGates, DataChosenGates, FixedGates, Structure
+from missdp.required_attributes import (
+    ChosenRequirements,
+    DataChosenRequirements,
+    FixedRequirements,
+    Structure,
+)
 from missdp.serialization import Record
 from missdp.session import Noise
 from missdp.session.noise import check_scale
@@ -50,7 +55,7 @@ if TYPE_CHECKING:
     from missdp.session.strategies import Strategy
 
 
-Gate = frozenset[str]
+RequiredAttributes = frozenset[str]
 
 _ROUNDED = 1 + 1e-9
 
@@ -106,7 +111,7 @@ class BudgetLimits(Record):
     another set for the second. The ``structure`` says who chose the gates.
     """
 
-    currency: Currency
+    privacy_measure: PrivacyMeasure
     amount: NonNegative
     events: tuple[FilterEvent, ...]
     structure: Structure
@@ -115,7 +120,7 @@ class BudgetLimits(Record):
     def of(cls, total: Cost, events: Sequence[FilterEvent], structure: Structure) -> BudgetLimits:
         """Return the caps of parts whose costs add up to a total."""
         facts = {"events": tuple(events), "structure": structure}
-        return cls(currency=total.currency, amount=total.amount, **facts)  # type: ignore[arg-type]
+        return cls(privacy_measure=total.privacy_measure, amount=total.amount, **facts)  # type: ignore[arg-type]
 
     def _coheres(self) -> bool:
         return bool(self.events)
@@ -123,7 +128,7 @@ class BudgetLimits(Record):
     @property
     def total(self) -> Cost:
         """What all parts cost together, at most."""
-        return Cost(currency=self.currency, amount=self.amount)
+        return Cost(privacy_measure=self.privacy_measure, amount=self.amount)
 
     def cover(self, whole: FilterEvent) -> bool:
         """Whether a fit was capped as a whole by this, and what it released is within the parts."""
@@ -137,7 +142,7 @@ class Spending:
     """What a fit has spent of each part: releases beyond a cap are refused before they are made.
 
     >>> parts = Part("number of rows", 0.2), Part("pairs", 1.0, (frozenset("a"),))
-    >>> limits = BudgetPlan(Cost(currency="gdp", amount=0.05), parts).limits
+    >>> limits = BudgetPlan(Cost(privacy_measure="gdp", amount=0.05), parts).limits
     >>> spending = Spending(limits)
     >>> spending.charge(GaussianEvent(sensitivity=1, sigma=11.0))
     >>> spending.charge(GaussianEvent(sensitivity=1, sigma=11.0))
@@ -148,17 +153,20 @@ class Spending:
 
     def __init__(self, limits: BudgetLimits) -> None:
         self._total = limits.total
-        self._among, self._share = Counter[Gate](), 1.0  # how many marginals each gate has
-        if isinstance(limits.structure, ChosenGates):
-            self._among = Counter(map(Gate, limits.structure.among))
+        self._among, self._share = (
+            Counter[RequiredAttributes](),
+            1.0,
+        )  # how many marginals each gate has
+        if isinstance(limits.structure, ChosenRequirements):
+            self._among = Counter(map(RequiredAttributes, limits.structure.among))
             self._share = limits.structure.largest_share
         self._limits: dict[Place, Fraction] = defaultdict(Fraction)
         for event in limits.events:
             labelled = event.label in (_SELECTIONS, _CHOSEN)
-            place = event.label if labelled else event.gate or _EVERY
+            place = event.label if labelled else event.required or _EVERY
             self._limits[place] += exact(event.cost.amount)
         self._spent: dict[Place, Fraction] = defaultdict(Fraction)
-        self._alone: dict[Gate, Fraction] = defaultdict(Fraction)
+        self._alone: dict[RequiredAttributes, Fraction] = defaultdict(Fraction)
 
     def charge(self, event: Event) -> None:
         """Count a release that is about to be made, or refuse it if its part has no room for it."""
@@ -171,17 +179,17 @@ class Spending:
     def fits(self, event: Event) -> bool:
         """Count a release, and return whether it stays within its part of the budget."""
         cost, place = self._total.price(event), self._place(event)
-        member = self._member(event.gate or Gate())
+        member = self._member(event.required or RequiredAttributes())
         if isinstance(place, frozenset):
             inside = min(cost, max(Fraction(0), self._left(place)))
             self._spent[place] += inside
             # What reads rows observed on a set of the family may count as one of the chosen.
             cost, place = cost - inside, _EVERY if member is None else _CHOSEN
-        elif place == _EVERY and cost > self._left(_EVERY) and Gate() in self._among:
+        elif place == _EVERY and cost > self._left(_EVERY) and RequiredAttributes() in self._among:
             place = _CHOSEN  # which reads every row
         self._spent[place] += cost
         if place == _CHOSEN:
-            self._alone[member or Gate()] += cost
+            self._alone[member or RequiredAttributes()] += cost
         return self._within()
 
     def _left(self, place: Place) -> Fraction:
@@ -196,23 +204,23 @@ class Spending:
         shared = all(cost <= most * self._among[member] for member, cost in alone)
         return shared and min(*left[:2], sum(left)) >= 0
 
-    def _member(self, gate: Gate) -> Gate | None:
+    def _member(self, required: RequiredAttributes) -> RequiredAttributes | None:
         """Return the set of the family that a release behind the gate is counted as, if any."""
-        inside = (known for known in self._among if known <= gate)
+        inside = (known for known in self._among if known <= required)
         return max(inside, key=lambda known: (len(known), sorted(known)), default=None)
 
     def _place(self, event: Event) -> Place:
         """Return the part that an event is charged to."""
-        gate = event.gate or Gate()
+        required = event.required or RequiredAttributes()
         if not self._among:
-            wider = [p for p in self._limits if isinstance(p, frozenset) and p <= gate]
-            return gate if gate in wider else min(wider, key=sorted, default=_EVERY)
+            wider = [p for p in self._limits if isinstance(p, frozenset) and p <= required]
+            return required if required in wider else min(wider, key=sorted, default=_EVERY)
         if isinstance(event, SelectionEvent):
             return _SELECTIONS
-        if gate in self._limits and _is_single(event, gate):
-            return gate
+        if required in self._limits and _is_single(event, required):
+            return required
         # An event on the empty set counts for every row, until `fits` finds no room for it there.
-        return _CHOSEN if self._member(gate) else _EVERY
+        return _CHOSEN if self._member(required) else _EVERY
 
 
 def limit_of(limits: BudgetLimits | None) -> Callable[[Event], None] | None:
@@ -220,23 +228,23 @@ def limit_of(limits: BudgetLimits | None) -> Callable[[Event], None] | None:
 
     Parts of networks in pure epsilon are reserved, which is as good.
     """
-    reserved = limits is not None and isinstance(limits.structure, DataChosenGates)
+    reserved = limits is not None and isinstance(limits.structure, DataChosenRequirements)
     return None if limits is None or reserved else Spending(limits).charge
 
 
-Place: TypeAlias = Gate | str
-_EVERY, _SELECTIONS, _CHOSEN = "every row", ChosenGates.selections, ChosenGates.chosen
+Place: TypeAlias = RequiredAttributes | str
+_EVERY, _SELECTIONS, _CHOSEN = "every row", ChosenRequirements.selections, ChosenRequirements.chosen
 
 
-def _is_single(event: Event, gate: Gate) -> bool:
+def _is_single(event: Event, required: RequiredAttributes) -> bool:
     """Whether a release is the margin, or tree, of the one attribute of its gate, by its label."""
-    name = next(iter(gate))
-    return len(gate) == 1 and event.label in (f"marginal {name}", f"tree {name}")
+    name = next(iter(required))
+    return len(required) == 1 and event.label in (f"marginal {name}", f"tree {name}")
 
 
-EVERY_ROW = Gate()
+EVERY_ROW = RequiredAttributes()
 BINS, KINDS, ROWS = "bins", "kinds of missing", "the number of rows"
-MARGINS, CHOICES, TABLES = "single attributes", "selections", "tables"
+MARGINALS, CHOICES, TABLES = "single attributes", "selections", "tables"
 MASKS = "cells missing together"
 
 _ALL = 1 - 1e-6
@@ -249,11 +257,11 @@ _SELECTED = 16.0  # scale of the noise of a selection, times its epsilon, at mos
 class Part:
     """One part of the budget of a fit: what is released, and its share of what parts before leave.
 
-    * ``gates``: The releases, each as the attributes that a row must have observed to be read.
+    * ``required_sets``: Of each release, the attributes that a row must have observed to be read.
     * ``kind``: Noisy counts, selections, or what its releaser checks.
     * ``weights``: How much of the part each release gets; evenly, if empty.
     * ``count``: Into how many pieces a release is divided at most, for the check.
-    * ``chosen``: Whether the data choose what is released, any of ``gates``, and its noise.
+    * ``chosen``: Whether the data choose what is released, any of ``required_sets``, and its noise.
     * ``largest``: Share of the part that no chosen release exceeds.
     * ``reserved``: Whether the part is set aside as a whole before any of it is spent.
 
@@ -263,7 +271,7 @@ class Part:
 
     name: str
     share: float
-    gates: tuple[Gate, ...] = (EVERY_ROW,)
+    required_sets: tuple[RequiredAttributes, ...] = (EVERY_ROW,)
     kind: Literal["counts", "selections", "other"] = "counts"
     weights: tuple[float, ...] = ()
     count: float = 1.0
@@ -274,7 +282,7 @@ class Part:
     @property
     def shares(self) -> list[float]:
         """Share of the part that each release gets."""
-        weights = self.weights or (1.0,) * len(self.gates)
+        weights = self.weights or (1.0,) * len(self.required_sets)
         return [weight / sum(weights) for weight in weights]
 
 
@@ -282,11 +290,11 @@ class Part:
 class BudgetPlan:
     """The budget of a fit, and its parts; the last one gets what the others leave.
 
-    >>> whole = Cost(currency="gdp", amount=0.08)
+    >>> whole = Cost(privacy_measure="gdp", amount=0.08)
     >>> plan = BudgetPlan(whole, (Part("margins", 0.25), Part("pairs", 1.0, (frozenset("ab"),))))
     >>> plan.cost("margins").amount, plan.cost("pairs").amount
     (0.02, 0.06)
-    >>> [sorted(event.gate or ()) for event in plan.limits.events]
+    >>> [sorted(event.required or ()) for event in plan.limits.events]
     [[], ['a', 'b']]
     """
 
@@ -347,15 +355,17 @@ class BudgetPlan:
         if not (self.amplified and self.parts) or self.parts[-1].share < _ALL:
             return None
         last = self.parts[-1]
-        chosen = last if last.chosen and any(last.gates) else None
-        if chosen and self.total.currency == "pure":
-            return self._reserved(chosen) if chosen.reserved and all(chosen.gates) else None
-        if (chosen and len(chosen.gates) > _MOST_MARGINALS) or self._leaves_more_than_told():
+        chosen = last if last.chosen and any(last.required_sets) else None
+        if chosen and self.total.privacy_measure == "pure":
+            return self._reserved(chosen) if chosen.reserved and all(chosen.required_sets) else None
+        if (
+            chosen and len(chosen.required_sets) > _MOST_MARGINALS
+        ) or self._leaves_more_than_told():
             return None
-        amounts, rest = defaultdict[Place, float](float), None if chosen else last.gates[-1]
+        amounts, rest = defaultdict[Place, float](float), None if chosen else last.required_sets[-1]
         for part in self.parts[:-1] if chosen else self.parts:
-            for gate, share in zip(part.gates, part.shares, strict=True):
-                place = _SELECTIONS if chosen and part.kind == "selections" else gate
+            for required, share in zip(part.required_sets, part.shares, strict=True):
+                place = _SELECTIONS if chosen and part.kind == "selections" else required
                 amounts[place] += self._amounts[part.name] * share
         events = [self._cap(a, place) for place, a in amounts.items() if a > 0 and place != rest]
         known = [event.cost.amount for event in events]
@@ -365,8 +375,8 @@ class BudgetPlan:
         if rest is None:
             return self._with_chosen(events, left, last)
         events.append(self._cap(left, rest))
-        gated = any(event.gate for event in events)
-        return BudgetLimits.of(self.total, events, FixedGates()) if gated else None
+        gated = any(event.required for event in events)
+        return BudgetLimits.of(self.total, events, FixedRequirements()) if gated else None
 
     def _with_chosen(
         self, events: Sequence[FilterEvent], left: float, chosen: Part
@@ -374,32 +384,34 @@ class BudgetPlan:
         largest = min(1.0, chosen.largest)
         if largest < 1 and _costs_less(self.total, largest * left):
             largest = 1.0
-        smallest = min(chosen.gates, key=lambda gate: (len(gate), sorted(gate)))
-        structure = ChosenGates(among=tuple(map(tuple, chosen.gates)), largest_share=largest)
+        smallest = min(chosen.required_sets, key=lambda required: (len(required), sorted(required)))
+        structure = ChosenRequirements(
+            among=tuple(map(tuple, chosen.required_sets)), largest_share=largest
+        )
         cap = self._cap(left, smallest, _CHOSEN)
         return BudgetLimits.of(self.total, (*events, cap), structure)
 
     def _reserved(self, part: Part) -> BudgetLimits:
         """Return the caps of pure releases, each behind an attribute that the data chose."""
-        names = tuple(name for gate in part.gates for name in gate)
+        names = tuple(name for required in part.required_sets for name in required)
         amount = difference(self.total.amount, self._amounts[part.name], up=True)
         rest = self._cap(amount, EVERY_ROW)
         behind = difference(self.total.amount, rest.cost.amount)
-        events = (rest, self._cap(behind, Gate(names[:1]), part.name))
-        structure = DataChosenGates(attributes=names, smallest=1)
+        events = (rest, self._cap(behind, RequiredAttributes(names[:1]), part.name))
+        structure = DataChosenRequirements(attributes=names, smallest=1)
         return BudgetLimits.of(self.total, events, structure)
 
     def _leaves_more_than_told(self) -> bool:
         """Whether counts leave more than was planned to what is not behind their gates."""
         *parts, last = self.parts
-        if len(last.gates) == 1 and last.gates[0]:
+        if len(last.required_sets) == 1 and last.required_sets[0]:
             return False
-        parts += [last] if len(last.gates) > 1 and not last.chosen else []
+        parts += [last] if len(last.required_sets) > 1 and not last.chosen else []
         gated = (
             cost.amount
             for part in parts
-            for cost, gate in zip(self.costs(part.name), part.gates, strict=True)
-            if part.kind == "counts" and (gate or last.chosen)
+            for cost, required in zip(self.costs(part.name), part.required_sets, strict=True)
+            if part.kind == "counts" and (required or last.chosen)
         )
         return _costs_less(self.total, *gated)
 
@@ -409,7 +421,7 @@ class BudgetPlan:
         if isinstance(place, str):
             return FilterEvent(capacity=capacity, label=place)
         label = label or ("fixed in advance" if place else _EVERY)
-        return FilterEvent(capacity=capacity, gate=place or None, label=label)
+        return FilterEvent(capacity=capacity, required=place or None, label=label)
 
 
 def _check(part: Part, cost: Cost, steps: int) -> None:
@@ -427,7 +439,7 @@ def _costs_less(whole: Cost, *amounts: float) -> bool:
         sigma = Noise.worth(replace(whole, amount=amount)).scale
         return whole.price(GaussianEvent(sensitivity=1, sigma=sigma))
 
-    if whole.currency == "pure":
+    if whole.privacy_measure == "pure":
         return False
     return any(cost(a) < exact(a) * exact(1 - _CLEARLY) for a in {*amounts} if a > 0)
 
@@ -441,7 +453,7 @@ def ground_truth_parts(
     strategy: Strategy,
     modelled: Modelled,
     limits: BudgetLimits | None = None,
-    training_gate: Gate = frozenset(),
+    training_requirement: RequiredAttributes = frozenset(),
 ) -> Parts:
     """Return a fit as the caps of its parts, and who chose their gates; None if there are none.
 
@@ -455,7 +467,7 @@ def ground_truth_parts(
         The modelled attributes, and those of them that rules may fill.
     limits : BudgetLimits or None
         The most that each part may cost, by parameters and public facts alone.
-    training_gate : frozenset of str
+    training_requirement : frozenset of str
         Attributes that a row must have observed for a training to read it.
 
     Returns
@@ -469,18 +481,20 @@ def ground_truth_parts(
     if not isinstance(whole, FilterEvent):
         return guarantee, None
     # Parts that are reserved are in the log.
-    known = limits is not None and not isinstance(limits.structure, DataChosenGates)
+    known = limits is not None and not isinstance(limits.structure, DataChosenRequirements)
     trained = all(isinstance(event, SampledGaussianEvent) for event in rest)
     if limits is not None and known and trained and limits.cover(whole):
-        return of_parts(guarantee, limits, rest, training_gate)
-    if rest or whole.cost.currency != "pure":
+        return of_parts(guarantee, limits, rest, training_requirement)
+    if rest or whole.cost.privacy_measure != "pure":
         return guarantee, None
     gated, chosen = _gated(whole, strategy)
     names = modelled.schema.names
     always = {*names} - {*modelled.schema.nullable} | modelled.filled & {*names}
     if not gated or (chosen and always):
         return guarantee, None
-    structure = DataChosenGates(attributes=names, smallest=1) if chosen else FixedGates()
+    structure = (
+        DataChosenRequirements(attributes=names, smallest=1) if chosen else FixedRequirements()
+    )
     return replace(guarantee, events=_with_the_rest(whole.cost.amount, gated)), structure
 
 
@@ -488,7 +502,7 @@ def of_parts(
     guarantee: Guarantee,
     limits: BudgetLimits | None,
     trainings: Sequence[Event] = (),
-    gate: Gate = EVERY_ROW,
+    required: RequiredAttributes = EVERY_ROW,
 ) -> Parts:
     """Return the guarantee of a fit as that of the caps of its parts and of its trainings.
 
@@ -505,16 +519,16 @@ def of_parts(
         amplified.
     trainings : sequence of Event, default ()
         The trainings of the fit, as they were charged.
-    gate : frozenset of str
+    required : frozenset of str
         Attributes that a row must have observed for a training to read it.
 
     Returns
     -------
     Parts
     """
-    if limits is None or (trainings and not isinstance(limits.structure, FixedGates)):
+    if limits is None or (trainings and not isinstance(limits.structure, FixedRequirements)):
         return guarantee, None
-    events = (*limits.events, *(replace(event, gate=gate or None) for event in trainings))
+    events = (*limits.events, *(replace(event, required=required or None) for event in trainings))
     parts = Guarantee.from_events(events, delta=guarantee.delta)  # by rounding, a little more
     epsilon = max(guarantee.epsilon, parts.epsilon)
     return replace(guarantee, epsilon=epsilon, events=events), limits.structure
@@ -522,32 +536,32 @@ def of_parts(
 
 def _gated(whole: FilterEvent, strategy: Strategy) -> tuple[list[FilterEvent], bool]:
     """Return what may be amplified, by caps, and whether the data chose the gates."""
-    if strategy.gates == "parameters":
-        margins = [e for e in whole.log if e.gate and not isinstance(e, FilterEvent)]
+    if strategy.required_sets == "parameters":
+        margins = [e for e in whole.log if e.required and not isinstance(e, FilterEvent)]
         caps = [Guarantee.from_events(event).epsilon for event in margins]
-        return [_cap(e, c, e.gate) for e, c in zip(margins, caps, strict=True)], False
-    if strategy.gates == "none":
+        return [_cap(e, c, e.required) for e, c in zip(margins, caps, strict=True)], False
+    if strategy.required_sets == "none":
         return [], False
-    found, chosen = [], strategy.gates == "data"
+    found, chosen = [], strategy.required_sets == "data"
     for part in whole.log:
-        gates = [release.gate for release in releases(part)]
-        known = [gate for gate in gates if gate]
-        if isinstance(part, FilterEvent) and known and len(known) == len(gates):
+        required_sets = [release.required for release in releases(part)]
+        known = [required for required in required_sets if required]
+        if isinstance(part, FilterEvent) and known and len(known) == len(required_sets):
             # Data-chosen: one of the smallest, as good as any. Fixed: what all of them have.
             smallest = min(known, key=lambda names: (len(names), sorted(names)))
-            gate = smallest if chosen else frozenset.intersection(*known)
-            found.append(_cap(part, part.cost.amount, gate))
-    return [part for part in found if part.gate], chosen
+            required = smallest if chosen else frozenset.intersection(*known)
+            found.append(_cap(part, part.cost.amount, required))
+    return [part for part in found if part.required], chosen
 
 
-def _cap(event: Event, epsilon: float, gate: frozenset[str] | None) -> FilterEvent:
-    return FilterEvent(capacity=PureEvent(epsilon=epsilon), label=event.label, gate=gate)
+def _cap(event: Event, epsilon: float, required: frozenset[str] | None) -> FilterEvent:
+    return FilterEvent(capacity=PureEvent(epsilon=epsilon), label=event.label, required=required)
 
 
 def _with_the_rest(cap: float, gated: Sequence[FilterEvent]) -> tuple[Event, ...]:
     """Return the gated parts, and one event of all that the cap leaves, less what rounding adds."""
     caps = [event.cost.amount for event in gated]
     rest = difference(cap, *caps, up=True)
-    last = _cap(gated[-1], difference(cap, rest, *caps[:-1]), gated[-1].gate)
+    last = _cap(gated[-1], difference(cap, rest, *caps[:-1]), gated[-1].required)
     everything_else = FilterEvent(capacity=PureEvent(epsilon=rest), label="everything else")
     return (*gated[:-1], last, everything_else)

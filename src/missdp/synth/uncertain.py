@@ -22,7 +22,7 @@ import numpy as np
 from missdp.errors import ParameterError
 from missdp.inference.completion import ModelFacts, PairTables, complete_by
 from missdp.inference.conditional_models import Pair
-from missdp.inference.fit_conditional_models import fit_heads
+from missdp.inference.fit_conditional_models import fit_conditional_models
 from missdp.inference.models import PairModel, targets
 from missdp.inference.smoothing import Smoothing
 from missdp.session.strategies import strategy_named
@@ -59,7 +59,7 @@ def resample_pairs(fitted: Fitted, rng: np.random.Generator) -> Iterator[PairMod
             "missing='impute-first' fills values before anything is counted, and tables cannot "
             "vary by what that leaves unknown; fit with missing='joint'"
         )
-    release, selective = PairRelease.of(fitted.tables), strategy.models_holes
+    release, selective = PairRelease.of(fitted.tables), strategy.models_missingness
     facts = model_facts(fitted.modelled, release.levels, selective=selective)
     return varied_pairs(release, fitted.model, facts, rng, design=fitted.design)
 
@@ -122,7 +122,7 @@ def varied_pairs(
         drawn = replace(other, pairs=pairs, variances=smoothing.remaining_variance)
         together = again.marginals.of_several(drawn.masks, rows)
         parts = drawn.margins, pairs, drawn.variances
-        law = fit_heads(
+        law = fit_conditional_models(
             *parts,
             rng=rng,
             allowed=possible,

@@ -11,9 +11,9 @@ import importlib
 import typing
 
 from missdp.exports import exported
-from missdp.table.decode import Holes as Holes
+from missdp.table.decode import MissingForm as MissingForm
 from missdp.table.decode import Values as Values
-from missdp.table.decode import check_holes as check_holes
+from missdp.table.decode import check_missing_form as check_missing_form
 from missdp.table.memory import memory_limit as memory_limit
 from missdp.table.rows import Rows as Rows
 from missdp.table.table import Table as Table

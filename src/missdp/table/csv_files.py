@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 from missdp.errors import DataError, replacing
 from missdp.schema import Layout
 from missdp.schema.layout import PLAIN
-from missdp.table.memory import batch_room
+from missdp.table.memory import batch_capacity
 
 if TYPE_CHECKING:
     import duckdb
@@ -233,8 +233,8 @@ def _database() -> duckdb.DuckDBPyConnection:
     """Return a new database in memory, within the limit of memory of this thread."""
     import duckdb
 
-    threads = min(os.cpu_count() or 1, max(1, batch_room() // _THREAD_BYTES))
-    limits = {"threads": str(threads), "memory_limit": f"{2 * batch_room()}B"}
+    threads = min(os.cpu_count() or 1, max(1, batch_capacity() // _THREAD_BYTES))
+    limits = {"threads": str(threads), "memory_limit": f"{2 * batch_capacity()}B"}
     return duckdb.connect(config={**NO_EXTENSIONS, **limits})
 
 

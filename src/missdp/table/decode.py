@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 #: How a cell without a value is written.
-Holes: TypeAlias = Literal["nulls", "codes"]
+MissingForm: TypeAlias = Literal["nulls", "codes"]
 _Code: TypeAlias = str | float
 
 
@@ -30,7 +30,7 @@ _Code: TypeAlias = str | float
 Values: TypeAlias = Literal["codes", "labels"]
 
 
-def check_holes(holes: str, values: str = "codes") -> None:
+def check_missing_form(holes: str, values: str = "codes") -> None:
     """Refuse what is no way to write cells, without a value or with one."""
     if holes not in ("nulls", "codes"):
         raise ParameterError(f"holes must be 'nulls' or 'codes', not {holes!r}")
@@ -56,7 +56,11 @@ def _codes_to_write(attribute: AnyAttribute) -> dict[Kind, _Code]:
 
 
 def decode(
-    attribute: AnyAttribute, column: Column, *, holes: Holes = "nulls", values: Values = "codes"
+    attribute: AnyAttribute,
+    column: Column,
+    *,
+    holes: MissingForm = "nulls",
+    values: Values = "codes",
 ) -> pa.Array:
     """Return the cells of a column in a type that depends on the attribute alone.
 
@@ -132,7 +136,7 @@ def _dates(attribute: Date, values: Floats, missing: Flags) -> pa.Array:
     different, rows = np.unique(values, return_inverse=True)
     cells = attribute.in_text.write(different, attribute.unit)
     if attribute.format in ORIGINS:
-        whole = attribute.in_text.is_whole(attribute.unit)
+        whole = attribute.in_text.is_integer(attribute.unit)
         kind = pa.int64() if whole else pa.float64()
     else:
         kind = pa.string()

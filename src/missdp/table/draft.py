@@ -32,7 +32,7 @@ from missdp.schema import (
     Ordinal,
     Schema,
 )
-from missdp.schema.attributes import CODE_FIELDS, MAX_WHOLE, Kind, read_number
+from missdp.schema.attributes import CODE_FIELDS, MAX_INTEGER, Kind, read_number
 from missdp.schema.dates import code_text
 from missdp.schema.layout import PLAIN
 from missdp.table.distinct_cells import DistinctCells, distinct_cells
@@ -547,7 +547,7 @@ def _draft_numeric(known: DistinctCells, facts: dict[str, Any]) -> AnyAttribute 
     finite = known.numbers[np.isfinite(known.numbers)]
     if not len(finite):
         return _Unread("has no finite numbers")
-    if np.max(np.abs(finite)) >= MAX_WHOLE - 1:
+    if np.max(np.abs(finite)) >= MAX_INTEGER - 1:
         why = "has numbers too large to be told apart"
         if _mostly_different(known) or is_key_name(facts["name"]):
             return _Unread(f"{why}: it looks like an identifier", "key", _FRESH)
@@ -570,7 +570,7 @@ def _step(numbers: Floats) -> float | None:
     if len(numbers) < _FEWEST or digits is None:
         return None
     units = np.rint((numbers - numbers[0]) * 10**digits)
-    if units[-1] >= MAX_WHOLE:
+    if units[-1] >= MAX_INTEGER:
         return None
     if digits > 0:
         return float(np.gcd.reduce(units.astype(np.int64)) / 10.0**digits)

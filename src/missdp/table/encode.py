@@ -19,7 +19,7 @@ from missdp.schema.attributes import KIND_MARKS, KINDS, MISSING, OUTSIDE, LevelR
 from missdp.schema.dates import Date, code_text
 from missdp.schema.layout import PLAIN
 from missdp.schema.numeric import code_dtype
-from missdp.schema.open_categorical import check_found, composed, level_text
+from missdp.schema.open_categorical import check_levels_known, composed, level_text
 from missdp.table.cells import (
     Cell,
     Status,
@@ -98,7 +98,7 @@ class Encoder:
 
     def encode(self, data: Any) -> Column:
         """Return the codes of a column, and its values if the attribute is numeric."""
-        check_found((self._attribute,))
+        check_levels_known((self._attribute,))
         data = in_arrow(data)
         if isinstance(self._attribute, Date):
             return self._numeric(*read_dates(data, self._attribute, self._texts))

@@ -24,7 +24,7 @@ from missdp.table.encode import Column, Encoder
 from missdp.types import Flags, Floats
 
 
-def known_cells(schema: Schema, columns: Mapping[str, Column]) -> dict[str, Cells]:
+def completed_cells(schema: Schema, columns: Mapping[str, Column]) -> dict[str, Cells]:
     """Return what columns tell about their cells."""
     return {n: Cells.of(schema[n], c.codes.astype(np.int64), c.values) for n, c in columns.items()}
 
@@ -102,7 +102,7 @@ class Rows:
         self._schema, self._columns = schema, dict(columns)
         read = {name for rule in schema.rule_set.bound for name in rule.names}
         #: What is known of the cells that rules read.
-        self.known = known_cells(schema, {n: c for n, c in columns.items() if n in read})
+        self.known = completed_cells(schema, {n: c for n, c in columns.items() if n in read})
         self.n = len(next(iter(columns.values())).codes)
 
     def has(self, names: Iterable[str]) -> bool:
@@ -212,4 +212,4 @@ class Rows:
 
     def _set(self, name: str, column: Column) -> None:
         self._columns[name] = column
-        self.known |= known_cells(self._schema, {name: column})
+        self.known |= completed_cells(self._schema, {name: column})

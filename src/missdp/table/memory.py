@@ -28,7 +28,7 @@ _BATCHES = 0.15e9  # of the base, for batches of rows
 _LEFT = 1 / 3  # of what is above the base, which rows that are held leave until they are joined
 
 
-def batch_room() -> int:
+def batch_capacity() -> int:
     """Return how many bytes a reader may take for batches of rows, beside rows that are held."""
     return int(_BATCHES + _LEFT * (memory_in_force() - _BASE))
 

@@ -21,7 +21,7 @@ from missdp.schema import Layout
 from missdp.schema.layout import PLAIN
 from missdp.table.cells import without_long_cells
 from missdp.table.csv_files import CsvFile, Header
-from missdp.table.memory import batch_room, memory_in_force
+from missdp.table.memory import batch_capacity, memory_in_force
 from missdp.table.packages import EXCEL, STAT, STAT_FILES, Described, FileFormat, described
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ class DataFile:
             chunks = map(group.column, range(group.num_columns))
             sizes = (max(c.total_uncompressed_size, 8 * c.num_values) for c in chunks)
             long = sum(max(0, size - _SHORT * group.num_rows) for size in sizes)
-            if long > batch_room() / _COPIES:
+            if long > batch_capacity() / _COPIES:
                 raise DataError(
                     f"cannot read {str(self.path)!r}: a cell is longer than the limit of memory "
                     "has room for; shorten it, or raise the limit (--memory, memory_limit)"
@@ -257,7 +257,7 @@ class DataFile:
         texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
         width = sum(leaf.length for leaf in leaves)
         file = pa.parquet.ParquetFile(place, metadata=about, read_dictionary=texts)
-        rows = max(1, min(BATCH_ROWS, int(batch_room() / _COPIES / max(1, width))))
+        rows = max(1, min(BATCH_ROWS, int(batch_capacity() / _COPIES / max(1, width))))
         batches: Iterator[pa.RecordBatch] = file.iter_batches(rows, columns=list(names))
         return batches
 

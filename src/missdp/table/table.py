@@ -16,7 +16,7 @@ from missdp.schema.attributes import KINDS, Kind
 from missdp.schema.layout import PLAIN
 from missdp.schema.numeric import code_dtype
 from missdp.schema.schema import check_schema
-from missdp.table.decode import Holes, Values, check_holes, decode
+from missdp.table.decode import MissingForm, Values, check_missing_form, decode
 from missdp.table.encode import Column
 from missdp.table.follow import computed
 from missdp.table.frames import frame_kind, native_from_arrow
@@ -328,7 +328,7 @@ class Table:
         return Table.of_block(schema, map_rows(recoded, self.block(), len(self)), kind=self.kind)
 
     def to_arrow(
-        self, *, holes: Holes = "nulls", values: Values = "codes", first_key: int = 1
+        self, *, holes: MissingForm = "nulls", values: Values = "codes", first_key: int = 1
     ) -> pa.Table:
         """Return an Arrow table whose types depend on the schema alone.
 
@@ -357,7 +357,7 @@ class Table:
         """
         import pyarrow as pa
 
-        check_holes(holes, values)
+        check_missing_form(holes, values)
         keys = self.schema.keys
         fresh = pa.array(np.arange(first_key, first_key + len(self)) if keys else [], pa.int64())
         stored = self.schema.stored
@@ -368,7 +368,7 @@ class Table:
         self,
         kind: FrameKind | None = None,
         *,
-        holes: Holes = "nulls",
+        holes: MissingForm = "nulls",
         values: Values = "codes",
     ) -> Any:
         """Return a frame of the kind that came in, or of the kind asked for.

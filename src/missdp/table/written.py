@@ -18,7 +18,7 @@ from missdp.errors import MissDPError, OutputError, replacing
 from missdp.files import atomic_path, refusal
 from missdp.schema import Date, Numeric, Schema
 from missdp.schema.layout import PLAIN
-from missdp.table.decode import Holes, Values, decode
+from missdp.table.decode import MissingForm, Values, decode
 from missdp.table.encode import Column
 from missdp.table.packages import STAT_WRITABLE, SheetWriter, write_stat
 
@@ -49,7 +49,7 @@ def output_format(path: Path) -> Literal["text", "columns", "whole"]:
     return "text" if suffix in _TEXT else "columns" if suffix in _COLUMNS else "whole"
 
 
-def holes_in(path: Path, holes: Holes | None) -> Holes:
+def missing_form_of(path: Path, holes: MissingForm | None) -> MissingForm:
     """Return how cells without a value are written: as asked for, or as suits a kind of file."""
     return holes or ("codes" if _suffix(path) in (".sav", ".dta") else "nulls")
 

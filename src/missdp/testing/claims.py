@@ -351,7 +351,7 @@ class _Attacker:
         seed = int(mixed.generate_state(1, np.uint64)[0] >> 1)
         noise = RecordingNoise(seed, scale=self.scale, stop_after=self.stop_after)
         self._answered(noise, side)
-        bare = Counter(replace(answer.event, label="", gate=None) for answer in noise.answers)
+        bare = Counter(replace(answer.event, label="", required=None) for answer in noise.answers)
         self.compositions.add(frozenset(bare.items()))
         return noise
 

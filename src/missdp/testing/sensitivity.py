@@ -207,13 +207,13 @@ class _Compared:
 
 
 def _check_gate(before: Answer, after: Answer, table: Table, row: Codes) -> None:
-    gate, schema = before.event.gate or frozenset(), table.schema
-    holes = [row[n] >= schema[n].missing_code for n in gate if n in schema]
+    required, schema = before.event.required or frozenset(), table.schema
+    holes = [row[n] >= schema[n].missing_code for n in required if n in schema]
     if holes and np.any(holes, axis=0).all():
         expect(
             same(before.exact, after.exact),
-            f"{_name(before.event)} declares the gate {sorted(gate)}, and reads a row with a hole "
-            "in it: count fully observed rows only, or charge without the gate",
+            f"{_name(before.event)} requires {sorted(required)}, and reads a row where one is "
+            "missing: count rows that observe all of them, or charge without the requirement",
         )
 
 
@@ -248,7 +248,7 @@ def _events_of(result: Any) -> tuple[Event, ...]:
 def _steps(event: Event) -> list[Event]:
     """Return what answers state of a charge: training is charged once and answered step by step."""
     if isinstance(event, SampledGaussianEvent):
-        return [replace(event, steps=1, gate=None, label="")] * event.steps
+        return [replace(event, steps=1, required=None, label="")] * event.steps
     # The chance that a bound fails costs, and has no answer.
     return [] if isinstance(event, ApproximateEvent) and event.epsilon == 0 else [event]
 
