@@ -27,8 +27,8 @@ def undecided(root: Path = ROOT) -> list[str]:
     ]
     urls = tomllib.loads(text["pyproject.toml"])["project"].get("urls", {})
     found += [f"pyproject.toml: no address {name}" for name in URLS if not urls.get(name)]
-    unreleased = text["CHANGELOG.md"].partition("## Unreleased")[2].partition("\n## ")[0]
-    return found + ["CHANGELOG.md: Unreleased is not empty"] * bool(unreleased.strip())
+    undated = re.findall(r"^## (?!\d[\d.]* - \d{4}-\d\d-\d\d$).*", text["CHANGELOG.md"], re.M)
+    return found + [f"CHANGELOG.md: {heading} has no date" for heading in undated]
 
 
 if __name__ == "__main__":

@@ -110,7 +110,8 @@ def test_there_is_one_version_and_extras_that_are_named_exist():
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     version, day = re.findall(r"^## (\d[\d.]*) - (\S+)$", changes, flags=re.M)[0]
-    assert f"\nversion: {version}\ndate-released: {day}\n" in citation
+    released = "" if day == "unreleased" else f"date-released: {day}\n"
+    assert f"\nversion: {version}\n{released}license" in citation
     assert missdp.__version__ == version
     extras = set(tomllib.loads(PROJECT)["project"]["optional-dependencies"])
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -134,7 +135,7 @@ def test_nothing_is_uploaded_while_an_owner_has_something_to_decide(tmp_path):
     for name in (*check.MARKED, "RELEASING.md", "CHANGELOG.md"):
         text = (ROOT / name).read_text(encoding="utf-8")
         text = text.replace(check.MARK, "decided").replace("- [ ]", "- [x]")
-        text = re.sub(r"(?s)(## Unreleased\n).*?(?=## \d)", r"\1", text)
+        text = re.sub(r"(?m)^(## .*) - unreleased$", r"\1 - 2026-01-31", text)
         urls = "".join(f'\n{url} = "https://forge.example"' for url in check.URLS)
         text = text.replace("[project.urls]", f"[project.urls]{urls}")
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -144,7 +145,7 @@ def test_nothing_is_uploaded_while_an_owner_has_something_to_decide(tmp_path):
         "CODE_OF_CONDUCT.md": ("decided", check.MARK),
         "RELEASING.md": ("- [x]", "- [ ]"),
         "pyproject.toml": ("\nSource = ", "\nHome = "),
-        "CHANGELOG.md": ("## Unreleased\n", "## Unreleased\n- New\n"),
+        "CHANGELOG.md": (" - 2026-01-31\n", " - unreleased\n"),
     }
     for name, fault in faults.items():
         kept = (tmp_path / name).read_text(encoding="utf-8")
