@@ -31,23 +31,26 @@ PAGES = [
     ROOT / "README.md",
     *sorted(DOCS.glob("*.md")),
     *sorted((DOCS / "referees").glob("*.md")),
+    *sorted((DOCS / "developers").glob("*.md")),
     *sorted((ROOT / "tests" / "claims").glob("*.md")),
     *sorted((ROOT / "bench" / "papers").glob("*.md")),
 ]
 NAMES = [str(page.relative_to(ROOT)).removeprefix("docs/") for page in PAGES]
 FLAGS = ELLIPSIS | NORMALIZE_WHITESPACE
-# Pages without Python: tables of contents, lists, the plan of the house, what was measured.
+# Pages without Python: tables of contents, lists, the architecture, measurements.
 SILENT = {
     *("referees/index.md", "referees/claims.md", "referees/measured.md", "referees/papers.md"),
     *("referees/references.md", "referees/papers-knn.md", "bench/papers/prices.md"),
-    *("index.md", "changelog.md", "commands.md", "architecture.md", "glossary.md"),
+    *("index.md", "changelog.md", "commands.md", "glossary.md"),
+    *("developers/architecture.md", "developers/index.md", "developers/style.md"),
+    *("referees/how-claims-are-tested.md", "referees/known-limitations.md", "referees/methods.md"),
     *("comparison.md", "referees/threat-model.md", "referees/read-this.md"),
 }
 # The last section of a page, about what an extra and Java bring.
 SPARK = "## Spark"
 # Pages that take more than two seconds.
 SLOW = (
-    *("testing.md", "imputation.md", "ground-truth.md", "analysis-tutorial.md"),
+    *("developers/testing.md", "imputation.md", "ground-truth.md", "analysis-tutorial.md"),
     *("table-to-estimate.md", "tutorial.md", "gallery.md"),
     *("ledger.md", "synthesizers.md", "curator-report.md", "estimates.md", "guarantee.md"),
     *("combining.md", "surveys.md", "planning.md"),
