@@ -245,7 +245,8 @@ def test_open_dp_agrees_on_the_price():
     "bad",
     [
         {"epsilon": 0}, {"epsilon": float("nan")}, {"sensitivity": 0},
-        {"sensitivity": float("inf")}, {"sensitivity": 1e30}, {"method": "best"}, {"required": "age"},
+        {"sensitivity": float("inf")}, {"sensitivity": 1e30}, {"method": "best"},
+        {"required": "age"},
     ],
 )  # fmt: skip
 def test_bad_selections_are_refused(bad):
