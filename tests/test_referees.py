@@ -93,3 +93,27 @@ def test_pages_for_referees_name_files_that_exist():
         named = re.findall(r"`((?:tests|bench|docs|src|\.ci)/[\w/]+\.\w+)`", text)
         lost += [f"{page.name}: {name}" for name in named if not (ROOT / name).is_file()]
     assert lost == []
+
+
+def test_works_cited_for_referees_are_in_the_references():
+    references = read("references.md")
+    entries = references.split("\n* ")
+    word = r"[A-ZÁÉÖÜŁÄ][\wÀ-ž’\-]+"
+    work = rf"({word}(?:, {word})*(?: and {word}| et al\.)?),? \(?((?:19|20)\d\d)\b"
+    for page in ("methods.md", "how-claims-are-tested.md"):
+        text = re.sub(r"\s+", " ", read(page)).replace("De Cristofaro", "Cristofaro")
+        cited = [(set(re.findall(word, who)), year) for who, year in re.findall(work, text)]
+        assert len(cited) > 1
+        unknown = [
+            (names, year)
+            for names, year in cited
+            if not any(f"({year})" in e and all(n in e for n in names) for e in entries)
+        ]
+        assert unknown == [], page
+    pages = {p: p.read_text(encoding="utf-8") for p in (ROOT / "docs").rglob("*.md")}
+    numbers = {p: set(re.findall(r"arXiv[: ](\d{4}\.\d{4,5})", text)) for p, text in pages.items()}
+    listed = numbers.pop(REFEREES / "references.md")
+    assert set().union(*numbers.values()) <= listed
+    newest = "2604.18352 2602.17454 2205.14485 2602.05674 2511.13893 2504.14061 2411.04236"
+    newest += " 2206.15063 2504.06923 2603.02010 2606.08259"
+    assert {*newest.split()} <= set().union(*numbers.values())
