@@ -19,7 +19,7 @@ from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
 from missdp.cli.app import COMMANDS as COMMAND_NAMES
 from missdp.cli.app import command_named
-from missdp.cli.main import main
+from missdp.cli.main import EXIT_CODES, main
 from missdp.cli.options import EVERYWHERE
 from missdp.errors import MissDPError
 from refusals_met import CASES
@@ -41,22 +41,25 @@ SILENT = {
     *("referees/index.md", "referees/claims.md", "referees/measured.md", "referees/papers.md"),
     *("referees/references.md", "referees/papers-knn.md", "bench/papers/prices.md"),
     *("index.md", "changelog.md", "commands.md", "architecture.md", "glossary.md"),
-    *("comparison.md", "referees/threat-model.md", "referees/read-this.md"),
+    *("troubleshooting.md", "referees/threat-model.md", "referees/read-this.md"),
 }
 # The last section of a page, about what an extra and Java bring.
 SPARK = "## Spark"
 # Pages that take more than two seconds.
 SLOW = (
     *("testing.md", "imputation.md", "ground-truth.md", "analysis-tutorial.md"),
-    *("table-to-estimate.md", "tutorial.md", "gallery.md"),
-    *("ledger.md", "synthesizers.md", "curator-report.md", "estimates.md", "guarantee.md"),
-    *("combining.md", "surveys.md", "planning.md"),
+    *("table-to-estimate.md", "tutorial.md"),
+    *("ledger.md", "synthesizers.md", "publishing.md", "estimates.md", "guarantee.md"),
+    *("combining.md", "units-and-weights.md", "planning.md"),
     *("tests/claims/synthesis.md", "referees/proofs.md"),
 )
 
 
 def read(name):
     return (DOCS / name).read_text(encoding="utf-8")
+
+
+TROUBLE = read("troubleshooting.md")
 
 
 def run_commands(example):
@@ -86,7 +89,7 @@ COMMANDS = (
     "analysis-tutorial.md",
     "table-to-estimate.md",
     "ledger.md",
-    "gallery.md",
+    "preprocessing.md",
 )
 
 
@@ -115,8 +118,8 @@ def test_snippets(page, name, tmp_path, monkeypatch):
     assert bool(found) == (name not in SILENT)
     for example in found:
         example.evaluate()
-    drawn = {path.name for path in tmp_path.glob("gallery-*")}
-    assert drawn == set(re.findall(r"\(img/(gallery-.*?)\)", text))
+    drawn = {path.name for path in tmp_path.glob("example-*")}
+    assert drawn == set(re.findall(r"\(img/(example-.*?)\)", text))
 
 
 def test_threat_model_names_tests_that_exist():
@@ -232,23 +235,31 @@ CELLS = ("140", "female", "Ann", "\xe9")  # of private rows, in the cases
 
 
 @pytest.mark.filterwarnings("ignore::missdp.errors.MissDPWarning")
-def test_every_refusal_is_met_as_the_page_has_it(tmp_path, monkeypatch):
+def test_messages_of_errors_start_as_listed(tmp_path, monkeypatch):
+    """Also that no message quotes a cell, and that exit codes are those of the page."""
     monkeypatch.chdir(tmp_path)
-    rows = re.findall(r"^\| `(.*?)` \| [^|]* \|$", read("troubleshooting.md"), re.MULTILINE)
-    before_warnings = read("troubleshooting.md").split("## Warnings")[0]
-    assert len(re.findall(r"^\| `", before_warnings, re.MULTILINE)) == len(CASES)
+    rows = r"^\| `(.*?)` \| (\d) \| [^|]+ \|$"
+    codes = {start: int(code) for start, code in re.findall(rows, TROUBLE, re.MULTILINE)}
     wrong = {}
-    for start, case in zip(rows, CASES, strict=False):
+    for start, case in CASES.items():
         for path in tmp_path.iterdir():
             path.unlink()
         with refuses(MissDPError) as raised:
             case()
         error, message = raised.value, str(raised.value)
-        told = any(cell in message for cell in CELLS) or "\n" in message
-        kept = error.__cause__ or error.__context__
-        if not message.startswith(start) or told or kept:
-            wrong[start] = message
+        quoted = any(cell in message for cell in CELLS) or "\n" in message
+        attached = error.__cause__ or error.__context__
+        code = next((c for kind, c in EXIT_CODES.items() if isinstance(error, kind)), None)
+        if not message.startswith(start) or quoted or attached or codes.get(start, code) != code:
+            wrong[start] = message, code
     assert wrong == {}
+
+
+def test_troubleshooting_quotes_messages_that_are_raised():
+    messages = TROUBLE.partition("## Warnings")[0]
+    shown = re.findall(r"^\| `(.*?)` \|", messages, re.MULTILINE)
+    assert len(shown) == len(set(shown)) == 25
+    assert set(shown) <= set(CASES)
 
 
 # What pages state was measured, and the scripts run.
@@ -279,10 +290,9 @@ def test_the_tables_of_pages_are_the_kept_results(script):
     scripts = {path.name for path in PAPERS.glob("[a-c]_*.py")}
     named = set(re.findall(r"`([abc]_\w+\.py)`", read("referees/papers.md")))
     assert {f"{name}.py" for name in PRICES} <= named <= scripts
-    others = compare.shown(json.loads(compare.RESULTS.read_text(encoding="utf-8")))
-    page = read("comparison.md").replace("**", "")
-    assert "\n\n".join(others) in page
-    assert page.count("|---") == sum(table.count("|---") for table in others)
+    others = json.loads(compare.RESULTS.read_text(encoding="utf-8"))
+    assert compare.summary(others) in read("comparison.md")
+    assert "\n\n".join(compare.shown(others)) in read("referees/measured.md")
     measured = json.loads(RESULTS.read_text(encoding="utf-8"))
     pages = read("epsilon-and-rows.md") + read("referees/measured.md")
     assert [table for table in tables(measured) if table not in pages] == []
