@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
@@ -66,22 +67,31 @@ def table(header: tuple[str, str], rows: Rows, *, literal: bool = False) -> node
     group = nodes.tgroup(cols=2)
     group += [nodes.colspec(colwidth=35), nodes.colspec(colwidth=65)]
     head, body = nodes.thead(), nodes.tbody()
-    head += row(nodes.Text(header[0]), nodes.Text(header[1]))
+    head += row([nodes.Text(header[0])], [nodes.Text(header[1])])
     for first, second in rows:
-        text = nodes.literal(text=second) if literal else nodes.Text(second)
-        body += row(nodes.literal(text=first), text)
+        text = [nodes.literal(text=second)] if literal else written(second)
+        body += row([nodes.literal(text=first)], text)
     group += [head, body]
-    whole = nodes.table(classes=["command-options"])
-    whole += group
-    return whole
+    result = nodes.table(align="left")
+    result += group
+    return result
 
 
-def row(*cells: nodes.Node) -> nodes.row:
+def row(*cells: list[nodes.Node]) -> nodes.row:
     """Return a row of a table."""
     line = nodes.row()
     for cell in cells:
-        line += nodes.entry("", nodes.paragraph("", "", cell))
+        line += nodes.entry("", nodes.paragraph("", "", *cell))
     return line
+
+
+def written(text: str) -> list[nodes.Node]:
+    """Return a help text with options and words in backticks in type-writer letters."""
+    parts = re.split(r"(`[^`]+`|--[a-z-]+)", text)
+    return [
+        nodes.literal(text=part.strip("`")) if i % 2 else nodes.Text(part)
+        for i, part in enumerate(parts)
+    ]
 
 
 class CommandOptions(SphinxDirective):
@@ -91,9 +101,9 @@ class CommandOptions(SphinxDirective):
     final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
-        """Return the table, or nothing for a command without options of its own."""
-        rows = option_rows(self.arguments[0])
-        return [table(("option", "meaning"), rows)] if rows else []
+        """Return the table."""
+        name = self.arguments[0]
+        return [table((f"options of {name}", "meaning"), option_rows(name))]
 
 
 class MethodParameters(SphinxDirective):

@@ -3,7 +3,6 @@
 import inspect
 import json
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
