@@ -47,7 +47,7 @@ from scipy.stats import t as student
 
 WORTH = 1.02
 CHANCE = 0.05
-MIN_DIVISOR = 3  # seeds of which there is a bound
+MIN_SEEDS = 3  # seeds of which there is a bound
 INTERVALS = "intervals"  # in place of bins: a cell whose score is that of intervals of means
 SAMPLED, PENALTY = 5_000, 40.0  # rows that intervals are made from; 2 / .05, of the interval score
 FIGURES = ("pairs", "rank", "slope", "sd", "missing", "values", "interval")
@@ -508,7 +508,7 @@ def comparisons(runs, epsilons) -> Iterator[Found]:
             without, with_it = (runs.values(cell, one, epsilon, figure) for one in (name, ""))
             common = sorted(without.keys() & with_it.keys())
             logs = [error(figure, without[s]) - error(figure, with_it[s]) for s in common]
-            if len(common) >= MIN_DIVISOR and any(logs):
+            if len(common) >= MIN_SEEDS and any(logs):
                 means = (statistics.fmean(side[s] for s in common) for side in (with_it, without))
                 yield Found(name, cell, epsilon, figure, logs, tuple(means))
 

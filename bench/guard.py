@@ -69,7 +69,7 @@ SLOWER, LARGER = 1.10, 1.25
 SLOWER_OF = {"MST": 3.0}  # it fits the model of AllPairs now, which is closer and takes longer
 SEEDS = 10  # at first, and as many again if something looks worse
 TURNS, MORE_TURNS = 3, 8
-MIN_DIVISOR = 3  # seeds of which a bound can be had
+MIN_SEEDS = 3  # seeds of which a bound can be had
 TOGETHER = 0.5  # correlation over seeds from which values are compared in pairs
 FLOORS = {"pairs": 0.0, "width": 0.0, "slope": 1.0, "sd": 0.05, "missing": 0.01}
 ROWS = dict.fromkeys(FAMILIES, 5_000) | {"AllPairs": None}  # of a table; None: all
@@ -125,7 +125,7 @@ def as_error(figure, value):
 def loss(now, then):
     """Mean difference of two mappings of seeds to logarithms, and its lower bound."""
     here, there = (np.array([values[s] for s in sorted(values)]) for values in (now, then))
-    if min(len(here), len(there)) < MIN_DIVISOR:
+    if min(len(here), len(there)) < MIN_SEEDS:
         return math.nan, math.nan
     difference = float(here.mean() - there.mean())
     common = sorted(now.keys() & then.keys())

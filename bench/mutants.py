@@ -1,4 +1,4 @@
-"""Whether the tests find deliberate breaks: noise x .7, a flipped mask, a forgotten required, ...
+"""Whether the tests find deliberate breaks: noise x .7, a flipped mask, a forgotten requirement, ...
 
     python bench/mutants.py [--only PACKAGE ...] [--one-per-file] [--list] [--jobs 2]
 
@@ -240,7 +240,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/estimate/test_estimate.py"),
     ("synth", "tables of a workload spend more than was planned", "noise = Noise.worth(cost)\n            counts = session", "noise = Noise(\"gaussian\", Noise.worth(cost).scale / 2)\n            counts = session",
      "tests/synth/test_all_pairs.py"),
-    ("synth", "caps count tables of a workload behind too large a required", "required_sets = request.required_sets([schema.names[a] for a in clique] for clique in named)", "required_sets = request.required_sets(schema.names for _ in named)",
+    ("synth", "caps count tables of a workload behind too large a requirement", "required_sets = request.required_sets([schema.names[a] for a in clique] for clique in named)", "required_sets = request.required_sets(schema.names for _ in named)",
      "tests/synth/test_all_pairs.py"),
     ("inference", "functions of another column are not kept", "return {**known, **{c: t & known.get(c, True) for c, t in found.items()}}", "return {**known}",
      "tests/inference/test_smooth.py"),
@@ -301,7 +301,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/sources/test_kernel.py::test_the_kit_passes"),
     ("session", "complete rows that are not", "source.observed_on(source.schema.nullable)", "source",
      "tests/session/test_counted_rows.py::test_marginals_are_the_counts_behind_the_gate_in_the_order_of_the_names"),
-    ("session", "required of all nullable attributes", "return nullable & frozenset(clique) if self.rows == \"observed\"", "return nullable if self.rows == \"observed\"",
+    ("session", "nullable attributes are all required", "return nullable & frozenset(clique) if self.rows == \"observed\"", "return nullable if self.rows == \"observed\"",
      "tests/session/test_counted_rows.py::test_marginals_are_the_counts_behind_the_gate_in_the_order_of_the_names"),
     ("session", "only the first kind of hole is counted", "counts[(*first, slice(attribute.size, None))]", "counts[(*first, slice(attribute.size, attribute.size + 1))]",
      "tests/sources/test_modelled.py::test_memory_and_streams_count_alike"),
@@ -396,7 +396,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/ground_truth/test_numbers.py"),
     ("ground_truth", "replace-one amplified as add-remove", "return (2.0 * epsilon if epsilon <= plain", "return (epsilon if epsilon <= plain",
      "tests/ground_truth/test_guarantees.py"),
-    ("ground_truth", "the least likely required", "for name in others), reverse=True)", "for name in others))",
+    ("ground_truth", "the least likely required attribute", "for name in others), reverse=True)", "for name in others))",
      "tests/ground_truth/test_small_world.py"),
     # statistics: donors and smooth sensitivity
     ("statistics", "smooth sensitivity x .5", "return max(best, tail if tail > best else 0.0) * _ROUND_UP", "return max(best, tail if tail > best else 0.0) * 0.5",
@@ -479,7 +479,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/synth/test_conformance.py::test_what_a_fit_shows_was_released_and_charged_for"),
     ("synth", "all pairs get what trees left", "if plan.limits is None or session", "if plan.parts or session",
      "tests/synth/test_cuts.py"),
-    ("synth", "counts of filled rows behind required_sets", "RequiredAttributes() if filled else self.observed_requirement(clique)", "self.observed_requirement(clique)",
+    ("synth", "counts of filled rows with requirements", "RequiredAttributes() if filled else self.observed_requirement(clique)", "self.observed_requirement(clique)",
      "tests/synth/test_cuts.py"),
     ("synth", "imputation spends more than its share", "amount=cost.amount / len(nullable)", "amount=cost.amount",
      "tests/synth/test_budgets.py"),
@@ -489,7 +489,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/test_serialization.py"),
     ("synth", "rows drawn from the numbers of the noise", "np.random.SeedSequence(int(seed), spawn_key=_SAMPLING)", "np.random.SeedSequence(int(seed))",
      "tests/synth/test_conformance.py::test_synthetic_rows_do_not_reuse_the_noise"),
-    ("synth", "required_sets of all releases taken for one", "required = smallest if chosen else frozenset.intersection(*known)", "required = frozenset.union(*known)",
+    ("synth", "requirements of all releases taken for one", "required = smallest if chosen else frozenset.intersection(*known)", "required = frozenset.union(*known)",
      "tests/synth/test_ground_truth.py"),
     ("session", "Laplace noise of half its price", "return cls(\"laplace\", scale * _ROOM)", "return cls(\"laplace\", scale * _ROOM / 2)",
      "tests/synth/test_budgets.py"),
@@ -631,7 +631,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/testing/test_doors.py"),
     ("session", "a source that a caller made draws the noise", "        if random_state is None:\n            return SecureNoise()\n", "        if isinstance(random_state, NoiseSource):\n            return random_state\n        if random_state is None:\n            return SecureNoise()\n",
      "tests/session/test_mechanisms.py::test_a_seed_picks_seeded_noise_and_nothing_picks_the_operating_systems"),
-    ("testing", "a required that is not looked at", "_check_gate(before, after, table, row[0])", "pass",
+    ("testing", "a requirement that is not checked", "_check_gate(before, after, table, row[0])", "pass",
      "tests/testing/test_kit.py"),
     ("testing", "an audit that refutes nothing", "flagged=low > claim.most_hits(high)", "flagged=False",
      "tests/testing/test_audits.py"),

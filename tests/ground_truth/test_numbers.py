@@ -31,7 +31,7 @@ S, O, G, I = ({name} for name in EXAMPLE)  # noqa: E741
 
 
 @pytest.mark.parametrize(
-    ("gates", "linear", "sound", "exact"),
+    ("required_sets", "linear", "sound", "exact"),
     [
         ([set(EXAMPLE)] * 4, 0.421875, 0.545169, 0.545169),  # 5.5
         ([S, O, G | I], 0.770833, 0.794087, 0.794087),  # 5.7
@@ -167,7 +167,7 @@ def test_chosen_curves_by_the_formula():
     """Two sets, all terms one number of masks at a time; the way back where little is spent."""
     rates, n, mean = {"a": 0.5, "b": 0.3}, 4, 0.0
     costs = {"ungated": 0.01, "selections": 0.02, "unselected": 0.05, "chosen": 0.1}
-    costs |= {"gates": ["a", "b"], "fixed": {"a": 0.2}}
+    costs |= {"required_sets": ["a", "b"], "fixed": {"a": 0.2}}
     for k, m in itertools.product(range(n + 1), repeat=2):
         chance = stats.binom.pmf(k, n, 0.5) * stats.binom.pmf(m, n, 0.3)
         most = max(k, m)

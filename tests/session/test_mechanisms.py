@@ -245,14 +245,15 @@ def test_open_dp_agrees_on_the_price():
     "bad",
     [
         {"epsilon": 0}, {"epsilon": float("nan")}, {"sensitivity": 0},
-        {"sensitivity": float("inf")}, {"sensitivity": 1e30}, {"method": "best"}, {"gate": "age"},
+        {"sensitivity": float("inf")}, {"sensitivity": 1e30}, {"method": "best"},
+        {"required": "age"},
     ],
 )  # fmt: skip
 def test_bad_selections_are_refused(bad):
-    made = {name: value for name, value in bad.items() if name != "gate"}
+    made = {name: value for name, value in bad.items() if name != "required"}
     with pytest.raises(ParameterError):
         Selection(**{"epsilon": 1.0, "sensitivity": 1.0, **made}).event(
-            1.0, required=bad.get("gate"), label=""
+            1.0, required=bad.get("required"), label=""
         )
     with pytest.raises(UnprovenError, match="more sensitive"):
         Selection(1.0, 1.0).event(1.5, required=None, label="")

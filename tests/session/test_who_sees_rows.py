@@ -20,7 +20,7 @@ BEFORE_THE_SESSION = {"__init__", "base", "fitting", "registry"}
 AFTER_RELEASE = {"denial_constraints", "placing", "sampling"}
 TRUSTED = {"private_training"}  # computes gradients of private rows
 # Trusted files of statistics: the kind of rows, its queries and its noise.
-OF_ROWS = ("table_rows", "row_queries", "imputed_rows", "smooth", "groups")
+OF_ROWS = ("table_rows", "row_queries", "imputed_rows", "smooth_sensitivity", "groups")
 SHUT = ("missdp.sources", "missdp.table", "missdp.session")
 SHUT += tuple(f"missdp.statistics.{name}" for name in OF_ROWS)
 # What may be imported of modules that themselves import what must not be seen.

@@ -53,7 +53,7 @@ def without_years(rows):
 
 
 @pytest.mark.parametrize(
-    ("gate", "claimed", "read"),
+    ("required", "claimed", "read"),
     [
         ({"years"}, None, 200), ({"years", "age"}, {"age"}, 200), ({"hours", "years"}, None, 100),
         ({"degree"}, {"degree"}, 200), ({"age"}, {"age"}, 200),

@@ -333,7 +333,7 @@ WHOLE = Cost(privacy_measure="gdp", amount=0.06)
 
 
 def one(amount, label="", required=None):
-    facts = {"discrete": False, "label": label, "gate": required}
+    facts = {"discrete": False, "label": label, "required": required}
     return GaussianEvent(sensitivity=1.0, sigma=amount**-0.5, **facts)
 
 

@@ -134,7 +134,7 @@ class ForgettingTheGate(examples.Histograms):
         (examples.ReadingTwice, "were charged for"),
         (examples.WideScore, "one row moves"),
         (Peeking, "outside of an answer"),
-        (ForgettingTheGate, "a row with a hole in it"),
+        (ForgettingTheGate, "a row where one is missing"),
     ],
 )
 def test_a_family_that_leaks_is_found_by_what_ours_are_checked_with_daily(leaky, seen):

@@ -55,7 +55,7 @@ class Priced(tuple[Event, ...]):
     """The log of a live filter, which priced each event as it charged it: no other check follows.
 
     >>> FilterEvent(capacity=PureEvent(epsilon=0.1), log=Priced([PureEvent(epsilon=0.1)])).log
-    (PureEvent(label='', gate=None, adjacency='add-remove', epsilon=0.1),)
+    (PureEvent(label='', required=None, adjacency='add-remove', epsilon=0.1),)
     """
 
     __slots__ = ()

@@ -270,7 +270,7 @@ class Cost:
     Examples
     --------
     >>> Cost(privacy_measure="zcdp", amount=0.02).event()
-    ZCDPEvent(label='', gate=None, adjacency='add-remove', rho=0.02)
+    ZCDPEvent(label='', required=None, adjacency='add-remove', rho=0.02)
     """
 
     privacy_measure: PrivacyMeasure

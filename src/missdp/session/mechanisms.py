@@ -140,7 +140,7 @@ class Noise:
     def event(self, sensitivity: float, *, required: Iterable[str] | None, label: str) -> Event:
         """Return the fact that numbers which a row moves so far are released with this noise."""
         moved = sensitivity * self.steps
-        facts: dict[str, Any] = {"gate": required, "label": label, "sensitivity": moved}
+        facts: dict[str, Any] = {"required": required, "label": label, "sensitivity": moved}
         if self.kind == "laplace":
             return LaplaceEvent(scale=self._scale, **facts)
         return GaussianEvent(sigma=self._scale, **facts)
