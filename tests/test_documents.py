@@ -47,10 +47,10 @@ SILENT = {
 SPARK = "## Spark"
 # Pages that take more than two seconds.
 SLOW = (
-    *("testing.md", "imputation.md", "ground-truth.md", "analysis-tutorial.md"),
+    *("testing.md", "missing-values.md", "ground-truth.md", "analysis-tutorial.md"),
     *("table-to-estimate.md", "tutorial.md"),
     *("ledger.md", "synthesizers.md", "publishing.md", "estimates.md", "guarantee.md"),
-    *("combining.md", "units-and-weights.md", "planning.md"),
+    *("multiple-tables.md", "units-and-weights.md", "planning.md"),
     *("tests/claims/synthesis.md", "referees/proofs.md"),
 )
 
@@ -294,7 +294,7 @@ def test_the_tables_of_pages_are_the_kept_results(script):
     assert compare.summary(others) in read("comparison.md")
     assert "\n\n".join(compare.shown(others)) in read("referees/measured.md")
     measured = json.loads(RESULTS.read_text(encoding="utf-8"))
-    pages = read("epsilon-and-rows.md") + read("referees/measured.md")
+    pages = read("planning.md") + read("referees/measured.md")
     assert [table for table in tables(measured) if table not in pages] == []
 
 
