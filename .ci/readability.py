@@ -442,10 +442,11 @@ GENERATED = ("bench/results",)  # written by scripts
 LIMITS = "readability.toml"  # beside this file: limits of groups that miss a target
 
 # A relative clause without a noun: "what clipping takes", "who skips a question". Indirect
-# questions about a named kind or share, and direct questions, have their noun.
+# questions about a named kind or share, and direct questions, have their noun. "Whatever the limit"
+# is an adverb.
 HEADLESS = re.compile(
-    r"(?<![\w-])(?:what(?!-if\b)(?! (?:if|kinds?|shares?|sorts?|parts?)\b)|whatever|whoever)"
-    r"(?![\w-])|^\W*who\b",
+    r"(?<![\w-])(?:what(?!-if\b)(?! (?:if|kinds?|shares?|sorts?|parts?)\b)"
+    r"|whatever(?! (?:the|its|their|an?)\b)|whoever)(?![\w-])|^\W*who\b",
     re.I,
 )
 QUOTED = re.compile(r"[\"“][^\"“”]*[\"”]|\*\*?(?:what|who|whatever)\*\*?", re.I)

@@ -232,6 +232,7 @@ def test_clause_without_a_noun_is_headless(sentence):
         "It states what share of the rows is missing.",
         'Never write "what clipping takes" for a bias.',
         "The analysis `what` is a what-if.",
+        "A file holds all rows, whatever the limit.",
         "See [Who may use it?](page.md) for the rules.",
     ],
 )
