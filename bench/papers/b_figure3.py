@@ -42,10 +42,10 @@ from sklearn.datasets import make_classification
 
 from missdp.accounting import SampledGaussianEvent, epsilon_of, zcdp_rho
 from missdp.pricing import (
+    FailedTest,
     PCARankReducer,
     PricedPipeline,
     PrivateLogisticRegression,
-    Refused,
     RowClipper,
     calibrated,
     price,
@@ -197,7 +197,7 @@ def soundly(shape: Shape) -> Found:
         "radius": sound.radius,
         "least_loss": least,
         "turns_by": price(whole).steps[0].movement,
-        "propose_test_release": "refused" if isinstance(outcome, Refused) else "released",
+        "propose_test_release": "refused" if isinstance(outcome, FailedTest) else "released",
         "runs": rows,
     }
 

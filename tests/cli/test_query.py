@@ -395,7 +395,7 @@ def test_a_step_that_fills_by_a_saved_model_moves_no_row(model, told, tmp_path, 
 
     described(columns, model)
     found = price_in(told("price", path))
-    assert (found.steps[0].transformer, found.steps[0].rows_moved) == ("DPImputer", 0)
+    assert (found.steps[0].transformer, found.steps[0].shifted_rows) == ("DPImputer", 0)
     assert found.epsilon == found.naive_epsilon
     described(columns + 1, model)
     fails(2, f"makes {columns} columns", "price", path)

@@ -210,13 +210,13 @@ def test_only_declared_parameters_make_rows_independent():
         assert same == mechanism.row_independent
         if not same:
             with pytest.raises(UnprovenError):
-                mechanism.observed_at_most(SCHEMA)
+                mechanism.max_observation_rates(SCHEMA)
 
 
 def test_the_bound_on_being_observed_is_the_worst_row_of_the_domain():
     grid = np.array(list(np.ndindex(SCHEMA.shape(SCHEMA.names))))
     every = Table.from_codes(SCHEMA, {n: grid[:, i] for i, n in enumerate(SCHEMA.names)})
-    bound = DECLARED.observed_at_most(SCHEMA)
+    bound = DECLARED.max_observation_rates(SCHEMA)
     for name, chance in DECLARED.probabilities(every, random_state=0).items():
         worst = float((1 - chance).max())
         assert bound[name] >= worst - 1e-15
@@ -227,10 +227,10 @@ def test_the_bound_on_being_observed_is_the_worst_row_of_the_domain():
 def test_mcar_states_its_rates_but_of_what_rules_may_fill():
     assert MCAR(rate=0.25, columns=("x",)).observed(SCHEMA)["x"] == 0.75
     given = MCAR(rate={"c": 0.5, "z": 0.1})
-    assert given.observed(SCHEMA) == {"x": 1, "c": 0.5, "y": 1, "z": 0.9}
+    assert given.observation_rates(SCHEMA) == {"x": 1, "c": 0.5, "y": 1, "z": 0.9}
     assert given.apply(TABLE, random_state=0).schema.nullable == ("c", "z")
     with pytest.raises(UnprovenError):
-        MCAR(rate=0.25, rates="exact").observed(SCHEMA)
+        MCAR(rate=0.25, rates="exact").observation_rates(SCHEMA)
     years = (
         Numeric(name="age", lower=0, upper=9, integer=True),
         Numeric(name="born", lower=2015, upper=2024, integer=True),
@@ -366,13 +366,13 @@ def test_what_follows_from_holes_is_nullable_too():
 
 
 def test_no_bound_is_claimed_of_what_may_be_known_without_a_value():
-    claimed = MCAR(rate=0.3).observed(SURVEY)
+    claimed = MCAR(rate=0.3).observation_rates(SURVEY)
     assert claimed == {"work": 0.7, "degree": 0.7, "years": 1.0, "hours": 1.0, "shift": 1.0}
     declared = DeclaredMechanism(
         intercepts={"degree": 0.0, "work": 0.0, "hours": 5.0},
         weights={"degree": {"shift": {1: 2.0, 2: 3.0, 3: 4.0}}},
     )
-    bounds = declared.observed_at_most(SURVEY)
+    bounds = declared.max_observation_rates(SURVEY)
     assert bounds == {"degree": 0.5, "work": 0.5, "years": 1.0, "hours": 1.0, "shift": 1.0}
     seen = 1 - np.array(declared.probabilities(SPARED, random_state=0)["degree"])
     assert seen.max() == pytest.approx(0.5)  # a shift that is not applicable weighs 0

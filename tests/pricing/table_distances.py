@@ -29,17 +29,17 @@ def distance_between(first, second, *, replaced=1):
 
     No more rows than these may have changed which of their cells are missing.
 
-    >>> distance_between([[0.0], [1.0]], [[0.5], [9.0]]).moved_l12
+    >>> distance_between([[0.0], [1.0]], [[0.5], [9.0]]).shift_l12
     0.5
     """
     rest = other_movements(first, second, replaced)
     assert np.isfinite(rest).all()
     return TableDistance(
         replaced=replaced,
-        moved_rows=int(np.count_nonzero(rest)),
-        moved_max=float(rest.max(initial=0.0)),
-        moved_l12=float(rest.sum()),
-        moved_frobenius=float(np.sqrt((rest**2).sum())),
+        shifted_rows=int(np.count_nonzero(rest)),
+        max_shift=float(rest.max(initial=0.0)),
+        shift_l12=float(rest.sum()),
+        shift_frobenius=float(np.sqrt((rest**2).sum())),
     )
 
 
@@ -52,10 +52,10 @@ def covers(bound, first, second):
     False
     """
     rest = other_movements(first, second, bound.replaced)
-    room = TOLERANCE * (1 + bound.moved_max)
+    room = TOLERANCE * (1 + bound.max_shift)
     return bool(
-        np.count_nonzero(rest > room) <= bound.moved_rows
-        and rest.max(initial=0.0) <= bound.moved_max + room
-        and rest.sum() <= bound.moved_l12 + room * max(1, rest.size)
-        and np.sqrt((rest**2).sum()) <= bound.moved_frobenius + room * max(1, rest.size)
+        np.count_nonzero(rest > room) <= bound.shifted_rows
+        and rest.max(initial=0.0) <= bound.max_shift + room
+        and rest.sum() <= bound.shift_l12 + room * max(1, rest.size)
+        and np.sqrt((rest**2).sum()) <= bound.shift_frobenius + room * max(1, rest.size)
     )

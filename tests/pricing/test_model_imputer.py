@@ -274,10 +274,10 @@ FACTS = {"rows": N, "columns": 6, "radius": DOMAIN.radius}
 def test_a_step_of_it_is_a_map_of_single_rows():
     for distance in (mp.NEIGHBOURS, mp.TableDistance(replaced=7)):
         assert IMPUTER.stability(distance, DOMAIN) == distance
-    moved = mp.TableDistance(replaced=1, moved_rows=4, moved_max=0.1, moved_l12=0.4)
+    moved = mp.TableDistance(replaced=1, shifted_rows=4, max_shift=0.1, shift_l12=0.4)
     assert IMPUTER.stability(moved, DOMAIN) == mp.TableDistance(replaced=5)
     with pytest.raises(UnprovenError, match="put it first"):
-        IMPUTER.stability(mp.TableDistance(replaced=1, moved_rows=N - 1, moved_max=0.1), DOMAIN)
+        IMPUTER.stability(mp.TableDistance(replaced=1, shifted_rows=N - 1, max_shift=0.1), DOMAIN)
     whole = mp.RowDomain(rows=N, columns=6, radius=DOMAIN.radius)
     assert IMPUTER.output_domain(DOMAIN) == whole == IMPUTER.output_domain(whole)
     fresh = DPImputer(model=MODEL)
@@ -295,7 +295,7 @@ def test_a_pipeline_pays_nothing_for_it_and_says_that_the_model_is_paid_apart():
     found = price(pipeline)
     assert found.epsilon == price(mp.PricedPipeline([], END, **FACTS)).epsilon
     assert "wrong here" not in str(found)
-    assert found.steps[0].rows_moved == 0
+    assert found.steps[0].shifted_rows == 0
     fitted = pipeline.fit(Table.read(holey(N), SCHEMA))
     assert fitted.estimator_.mean_.shape == (6,)
     scaled = [("fill", IMPUTER), ("scale", mp.StandardScaler(min_std=0.1))]

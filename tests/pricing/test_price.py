@@ -294,9 +294,9 @@ def test_good_tables_pass_and_bad_ones_are_refused(name):
     good, bad = (
         propose_test_release(pipeline(name, budget=b), x, test_epsilon=2.0) for b, x in both
     )
-    assert isinstance(good, mp.Released)
+    assert isinstance(good, mp.PassedTest)
     assert np.isfinite(good.estimator.mean_).all()
-    assert isinstance(bad, mp.Refused)
+    assert isinstance(bad, mp.FailedTest)
     assert not hasattr(bad, "estimator")
     assert good.guarantee == bad.guarantee
     assert paid[0].events == paid[1].events  # a refusal costs what a release costs

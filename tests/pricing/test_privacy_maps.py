@@ -48,7 +48,7 @@ def larger_way(alpha, *laws):
 
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_gaussian_curve_equals_the_divergence_and_laplace_bounds_it(alpha):
-    moved = mp.TableDistance(replaced=1, moved_rows=10, moved_max=0.1)
+    moved = mp.TableDistance(replaced=1, shifted_rows=10, max_shift=0.1)
     unit = Sensitivity(replaced=1.0, l12=0.5, frobenius=1.0)
     shift = 1 + min(0.5 * 1.0, math.sqrt(10) * 0.1)
     assert unit.shift(moved) == pytest.approx(shift)
@@ -75,7 +75,7 @@ def test_subsampling_stays_within_its_map(seed):
     y[replaced : replaced + moved] += rng.choice([-1, 1], size=moved) * 0.2
     samples = [list(j) for j in combinations(range(n), batch)]
     laws = [[norm.logpdf(GRID, t[j].mean(), sigma) for j in samples] for t in (x, y)]
-    distance = mp.TableDistance(replaced=replaced, moved_rows=moved, moved_max=0.2)
+    distance = mp.TableDistance(replaced=replaced, shifted_rows=moved, max_shift=0.2)
     facts = {"lipschitz": 1.2, "smoothness": 1.0, "rows": n, "batch": batch}
     sgd, true = PrivacyMap.subsampled(sigma=sigma, steps=1, **facts), larger_way(alpha, *laws)
     assert true <= sgd.curve(alpha, distance) + 1e-8
@@ -88,8 +88,8 @@ def test_maps_are_tight_where_all_rows_move_alike_and_for_a_single_step(alpha):
     many = PrivacyMap.subsampled(rows=6, batch=2, sigma=1.0, steps=1, **facts)
     one = iteration_map(rows=1, sigma=2.0, **facts)
     for sgd, sigma, distance, shift in (
-        (many, 1.0, mp.TableDistance(replaced=0, moved_rows=6, moved_max=0.3), 0.3),
-        (one, 2.0, mp.TableDistance(replaced=0, moved_rows=1, moved_max=0.3), 0.3),
+        (many, 1.0, mp.TableDistance(replaced=0, shifted_rows=6, max_shift=0.3), 0.3),
+        (one, 2.0, mp.TableDistance(replaced=0, shifted_rows=1, max_shift=0.3), 0.3),
         (one, 2.0, mp.NEIGHBOURS, 2.0),
     ):
         true = renyi(alpha, *(norm.logpdf(GRID, mean, sigma) for mean in (0, shift)))
@@ -240,7 +240,7 @@ def test_a_sample_of_very_many_rows_costs_no_less_than_is_proven(rows):
     sgd = PrivacyMap.subsampled(
         lipschitz=1.0, smoothness=0.25, rows=rows, batch=batch, sigma=sigma, steps=1
     )
-    moved = mp.TableDistance(replaced=1, moved_rows=10, moved_max=1e-12)
+    moved = mp.TableDistance(replaced=1, shifted_rows=10, max_shift=1e-12)
     proven = math.log1p(batch / rows * math.expm1((2 / (batch * sigma)) ** 2))
     assert proven <= sgd.curve(2.0, moved) <= proven * (1 + 1e-6) + 2e-9
 
@@ -260,7 +260,7 @@ TAUS = {
 def test_published_rows_of_gaussian_noise_and_gradient_descent(step):
     """1.05 alpha e^2 (1 + tau^2) and 1.05 alpha e^2 (4 + tau^2): Theorem 2 at c = 2, rounded up."""
     alpha, tau = 11.0, TAUS[step]
-    moved = mp.TableDistance(replaced=1, moved_rows=N - 1, moved_l12=tau)
+    moved = mp.TableDistance(replaced=1, shifted_rows=N - 1, shift_l12=tau)
     rest, unit = replace(moved, replaced=0), Sensitivity(replaced=1.0, l12=1.0)
     gaussian = PrivacyMap.gaussian(sensitivity=unit, sigma=1 / EPSILON)
     gradient, sigma = Sensitivity(replaced=2 / N, l12=1 / N), math.sqrt(7) / (EPSILON * N)

@@ -122,7 +122,7 @@ def test_chains_without_a_proof_are_refused_by_name():
     ):
         with pytest.raises(error, match=told):
             trace(steps, rows)
-    far = mp.TableDistance(replaced=1, moved_rows=99, moved_max=0.1)
+    far = mp.TableDistance(replaced=1, shifted_rows=99, max_shift=0.1)
     with pytest.raises(UnprovenError):
         mp.NeighbourImputer(max_incomplete=5).stability(far, holes)
 
@@ -139,7 +139,7 @@ def test_gaps_between_values_that_are_all_replaced_prove_nothing():
     pipeline = mp.PricedPipeline([("impute", step)], end, **vars(domain), delta=0.0)
     assert pipeline.guarantee().epsilon == pytest.approx(10, rel=1e-4)
     nearly = mp.MedianImputer(max_incomplete=48, central_gap=0.0)
-    assert nearly.stability(mp.NEIGHBOURS, domain).moved_rows == 0
+    assert nearly.stability(mp.NEIGHBOURS, domain).shifted_rows == 0
 
 
 # Distances to failure: 1-Lipschitz, zero where the condition fails, refused where unknown
@@ -274,7 +274,7 @@ def one_donor(pair):
 def test_adversarial_neighbours_come_close(name):
     case, pair, least = WORST[name]
     true, bound = apart(case, pair)
-    assert true.moved_max >= least * bound.moved_max
+    assert true.max_shift >= least * bound.max_shift
 
 
 def turned_rows(n=200, angle=0.01):
@@ -299,15 +299,15 @@ LEFT = replaced([[0.9, 0.4], [0.0, -0.4], *HOLED], [-0.9, 0.4])
 @pytest.mark.parametrize(
     ("case", "pair", "moved", "least"),
     [
-        (cases.pca_case, turned_rows(), (0, "moved_l12"), 0.24),
-        (cases.pca_case, FAR, (0, "moved_l12"), 0.99),
-        (cases.pca_second_case, turned_rows(), (0, "moved_l12"), 0.49),
-        (cases.mean_one_cell_case, LIFTED, (0, "moved_l12"), 0.99),
-        (cases.mean_case, LIFTED, (0, "moved_l12"), 0.99),
-        (cases.median_case, LIFTED, (0, "moved_l12"), 0.99),
-        (cases.trimmed_case, LIFTED, (0, "moved_l12"), 0.98),
-        (cases.min_max_case, AGAINST, (0, "moved_max"), 0.99),
-        (one_donor, LEFT, (1, "moved_rows"), 1.0),
+        (cases.pca_case, turned_rows(), (0, "shift_l12"), 0.24),
+        (cases.pca_case, FAR, (0, "shift_l12"), 0.99),
+        (cases.pca_second_case, turned_rows(), (0, "shift_l12"), 0.49),
+        (cases.mean_one_cell_case, LIFTED, (0, "shift_l12"), 0.99),
+        (cases.mean_case, LIFTED, (0, "shift_l12"), 0.99),
+        (cases.median_case, LIFTED, (0, "shift_l12"), 0.99),
+        (cases.trimmed_case, LIFTED, (0, "shift_l12"), 0.98),
+        (cases.min_max_case, AGAINST, (0, "max_shift"), 0.99),
+        (one_donor, LEFT, (1, "shifted_rows"), 1.0),
     ],
 )
 def test_moving_every_row_alike_comes_close(case, pair, moved, least):
@@ -335,4 +335,4 @@ def test_three_replaced_rows_move_a_trimmed_mean_by_more_than_three_ranges():
     step = mp.TrimmedMeanImputer(max_incomplete=1, trim=1, trimmed_range=0.1)
     facts = step, mp.RowDomain(rows=10, columns=1, complete=False)
     true, _ = apart(lambda pair: facts, (narrow, np.abs(narrow)), 3)
-    assert true.moved_max > 3 * 0.1 / 7
+    assert true.max_shift > 3 * 0.1 / 7

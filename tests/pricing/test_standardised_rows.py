@@ -75,8 +75,8 @@ def other_entry(rows):
     return rows[:1, 1]
 
 
-def handed(rows, given):
-    return given
+def handed(rows, arguments):
+    return arguments
 
 
 def weighted(rows, weights, text):
@@ -136,7 +136,7 @@ def steps(**more):
 @given(st.integers(0, 99))
 def test_a_log_ratio_is_that_of_the_probabilities(kind, whole, seed):
     rng = np.random.default_rng(seed)
-    law = VectorNoise(kind, 3.0, sensitivity=1.0, whole=whole)
+    law = VectorNoise(kind, 3.0, sensitivity=1.0, integer=whole)
     exact, other = rng.integers(-3, 4, (2, 3)).astype(int if whole else float)
     answer = law.draw(exact, SeededNoise(seed))
     power = 1 if kind == "laplace" else 2
@@ -157,7 +157,7 @@ def test_a_query_is_answered_with_the_noise_that_was_charged():
     assert event == FACTS.bounds(mean(DOMAIN, multiplier=1e-4))[0].event
     assert event.adjacency == "replace-one"
     assert set(budget.spent.conditions) >= {DeclaredRowCount(40), PublicDomain(), ExplicitSeed()}
-    asked = query(weighted, 2, given=(np.array([1, -1]), "public"))
+    asked = query(weighted, 2, arguments=(np.array([1, -1]), "public"))
     expected = DOMAIN.enforce(ROWS).sum(axis=0) * [1, -1]
     np.testing.assert_allclose(measured(asked), expected, atol=1e-3)
 
@@ -175,11 +175,11 @@ def test_rows_are_forgotten_at_the_end_also_by_what_was_handed_out():
             pickle.dumps(kept)
 
 
-def test_given_values_are_copied():
+def test_arguments_are_copied():
     weights, levels = np.array([1.0, -1.0]), [1, [2]]
-    asked = query(weighted, 2, given=[weights, levels])
+    asked = query(weighted, 2, arguments=[weights, levels])
     weights[:], levels[1][0] = 9.0, 9
-    copied, tupled = asked.given
+    copied, tupled = asked.arguments
     assert copied.tolist() == [1.0, -1.0]
     assert tupled == (1, (2,))
     with pytest.raises(ValueError, match="read-only"):
@@ -198,7 +198,7 @@ def test_steps_changed_after_they_are_priced_are_not_run():
 
 
 def test_released_arrays_are_fresh():
-    counts = query(handed, whole=True, multiplier=1e-6, given=(np.array([40]),))
+    counts = query(handed, integer=True, multiplier=1e-6, arguments=(np.array([40]),))
     rows = np.ones((40, 2))
     with StandardisedRows(rows, FACTS, target=TARGET) as private:
         session = open_session(private, counts, budget=rich(), noise=SeededNoise(0))

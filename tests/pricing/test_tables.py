@@ -91,10 +91,10 @@ def test_setting_the_worst_rows_aside_minimises_every_norm(seed, replaced):
     found, moves = distance_between(x, y, replaced=replaced), row_movements(x, y)
     for aside in combinations(range(7), replaced):
         rest = np.delete(moves, aside)
-        assert np.count_nonzero(rest) >= found.moved_rows
-        assert rest.max() >= found.moved_max - 1e-12
-        assert rest.sum() >= found.moved_l12 - 1e-12
-        assert np.sqrt((rest**2).sum()) >= found.moved_frobenius - 1e-12
+        assert np.count_nonzero(rest) >= found.shifted_rows
+        assert rest.max() >= found.max_shift - 1e-12
+        assert rest.sum() >= found.shift_l12 - 1e-12
+        assert np.sqrt((rest**2).sum()) >= found.shift_frobenius - 1e-12
     assert covers(found, x, y)
 
 
@@ -131,26 +131,26 @@ def test_an_odd_cell_changes_its_own_row_only(odd, frame):
 def test_a_smaller_distance_does_not_cover(seed):
     x, y = complete_pair(seed, moving=True)
     found = distance_between(x, y, replaced=1)
-    norms = {n: getattr(found, n) for n in ("moved_l12", "moved_frobenius", "moved_max")}
-    if found.moved_rows > 1 and found.moved_l12 > 1e-3:
+    norms = {n: getattr(found, n) for n in ("shift_l12", "shift_frobenius", "max_shift")}
+    if found.shifted_rows > 1 and found.shift_l12 > 1e-3:
         for shrink in norms:
             less = replace(found, **norms | {shrink: 0.9 * norms[shrink]})
             assert not covers(less, x, y)
-        wide = {"moved_max": 2.0, "moved_l12": 1e3}
-        fewer = mp.TableDistance(replaced=1, moved_rows=found.moved_rows - 1, **wide)
+        wide = {"max_shift": 2.0, "shift_l12": 1e3}
+        fewer = mp.TableDistance(replaced=1, shifted_rows=found.shifted_rows - 1, **wide)
         assert not covers(fewer, x, y)
     x[0, 0] = np.nan  # a changed mask is a replaced row
     assert np.isinf(row_movements(x, y)[0])
-    wide = mp.TableDistance(replaced=0, moved_rows=50, moved_max=9.0)
+    wide = mp.TableDistance(replaced=0, shifted_rows=50, max_shift=9.0)
     assert not covers(wide, x, y)
 
 
 def test_norms_imply_each_other():
-    d = mp.TableDistance(replaced=1, moved_rows=9, moved_frobenius=3.0)
-    assert (d.moved_max, d.moved_l12) == (3.0, 9.0)
-    assert mp.TableDistance(replaced=0, moved_rows=5, moved_max=0.0).moved_rows == 0
-    assert mp.NEIGHBOURS.moved_l12 == 0
-    for bad in ({"replaced": -1}, {"moved_rows": 2}, {"moved_rows": 1, "moved_max": np.nan}):
+    d = mp.TableDistance(replaced=1, shifted_rows=9, shift_frobenius=3.0)
+    assert (d.max_shift, d.shift_l12) == (3.0, 9.0)
+    assert mp.TableDistance(replaced=0, shifted_rows=5, max_shift=0.0).shifted_rows == 0
+    assert mp.NEIGHBOURS.shift_l12 == 0
+    for bad in ({"replaced": -1}, {"shifted_rows": 2}, {"shifted_rows": 1, "max_shift": np.nan}):
         with pytest.raises(ParameterError):
             mp.TableDistance(**{"replaced": 1, **bad})
     required = mp.RowDomain(rows=3, columns=2).enforce([[np.inf, 0.5], [np.nan] * 2, [30.0, 40.0]])

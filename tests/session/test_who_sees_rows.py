@@ -46,7 +46,7 @@ OF_FAMILIES = {
 }  # fmt: skip
 OF_STATISTICS = {
     "missdp.statistics.row_queries": ("QUANTA", "RowCounts", "RowQuery", "RowSums", "frozen"),
-    "missdp.statistics.imputed_rows": ("ImputedCells", "Rows", "Ways"),
+    "missdp.statistics.imputed_rows": ("ImputedCells", "RowView", "Ways"),
     "missdp.session.measurement": ("Measurement", "Radius"),
     "missdp.session.session": ("Reservation", "Session"),
     "missdp.statistics.table_rows": ("EachLevel", "open_table", "smooth_epsilon"),

@@ -175,11 +175,11 @@ def profile(rows, k, j, group=False):
     possible = [
         Row(grade, sex, 3, "no", -1, work) for grade, sex, work in product(grades, SEXES, works)
     ]
-    donees, donors = ([x for x in rows if x.takes], [t for t in rows if t.gives])
+    recipients, donors = ([x for x in rows if x.takes], [t for t in rows if t.gives])
     return max(
         sum(
             share(x, distance(x, t, group), [y for y in donors if y is not t], k, j, group)
-            for x in donees
+            for x in recipients
         )
         for t in [*possible, *donors]
     )

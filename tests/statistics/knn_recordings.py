@@ -11,8 +11,8 @@ import numpy as np
 from missdp.accounting import Filter, Guarantee, PureEvent, releases
 from missdp.session import Session
 from missdp.statistics import ImputedStatistics
-from missdp.statistics.groups import OfEachGroup
-from missdp.statistics.imputed_rows import ImputedRows, Rows, with_one_kind_of_missing
+from missdp.statistics.groups import ParallelGroups
+from missdp.statistics.imputed_rows import ImputedRows, RowView, with_one_kind_of_missing
 from missdp.statistics.row_queries import QUANTA
 from missdp.statistics.smooth_sensitivity import Bounded
 from missdp.statistics.table_rows import ChosenRows
@@ -22,7 +22,7 @@ from missdp.testing import Answer, RecordingNoise, undercharges
 def prepared(knn, table):
     """Return the ways to fill the rows, with the profile of an imputation."""
     how = knn.change(table.schema)
-    return how.fill(Rows(ImputedRows(with_one_kind_of_missing(table)), how.reads))
+    return how.fill(RowView(ImputedRows(with_one_kind_of_missing(table)), how.reads))
 
 
 def filled(knn, table):
@@ -52,12 +52,12 @@ class Same(RecordingNoise):
     """Answer the same whatever is behind, and keep what is behind."""
 
     def drawn(self, law, behind):
-        if isinstance(law, OfEachGroup):
+        if isinstance(law, ParallelGroups):
             return tuple(self.drawn(law.mechanism, each) for each in behind)
         event, size = self.event, np.size(getattr(behind, "totals", behind))
-        # A fifth of the bound of a sum; five rows; a bound of at least 7 donees.
-        own = getattr(law, "own", getattr(event, "sensitivity", 1))
-        fixed = QUANTA // 5 if own >= QUANTA else 5
+        # A fifth of the bound of a sum; five rows; a bound of at least 7 recipients.
+        row_weight = getattr(law, "row_weight", getattr(event, "sensitivity", 1))
+        fixed = QUANTA // 5 if row_weight >= QUANTA else 5
         if isinstance(behind, Bounded):
             return (Fraction(fixed),) * size
         return np.full(size, fixed, dtype=np.int64)
@@ -75,7 +75,7 @@ class Exact(RecordingNoise):
 
     def answer(self, event, law, exact):
         self.answers.append(Answer(event, law, exact(), None))
-        if isinstance(law, OfEachGroup):
+        if isinstance(law, ParallelGroups):
             return tuple(map(as_released, self.answers[-1].exact))
         return as_released(self.answers[-1].exact)
 

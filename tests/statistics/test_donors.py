@@ -31,8 +31,8 @@ def prepare(rows, k, group=False, schema=PLAIN, **more):
     return prepared(imputation(k, group, **more), as_table(rows, schema))
 
 
-def is_at_least(found, exact, donees):
-    return 0 <= found - exact <= donees * 2.0**-20
+def is_at_least(found, exact, recipients):
+    return 0 <= found - exact <= recipients * 2.0**-20
 
 
 @pytest.mark.long
@@ -41,9 +41,9 @@ def is_at_least(found, exact, donees):
 def test_filled_cells_equal_brute_force(world, k, group):
     schema, rows = world
     ways = prepare(rows, k, group, schema)
-    donees = {i: x for i, x in enumerate(brute.in_order(rows)) if x.takes}
-    assert ways.rows.tolist() == list(donees)
-    for number, (x, one) in enumerate(zip(donees.values(), ways.lists, strict=True)):
+    recipients = {i: x for i, x in enumerate(brute.in_order(rows)) if x.takes}
+    assert ways.rows.tolist() == list(recipients)
+    for number, (x, one) in enumerate(zip(recipients.values(), ways.lists, strict=True)):
         some = slice(*ways.start[one : one + 2])
         incomes, cars = (ways.columns[name] for name in ("income", "car"))
         found = list(zip(incomes.where(some).values, cars.codes[some], strict=True))
@@ -115,7 +115,10 @@ def test_bound_moves_by_one_step_between_neighbours(world, k, group, chance):
     def bounds(table, terms):
         found = prepare(table, k, group, schema).profile
         exact = found.served(terms)
-        smooth = [found.smooth_bound(own=1.0, donee=2.0, beta=b) for b in (0.05, 0.4, 3.0)]
+        smooth = [
+            found.smooth_bound(row_weight=1.0, recipient_weight=2.0, beta=b)
+            for b in (0.05, 0.4, 3.0)
+        ]
         return _change_bounds(exact), smooth
 
     here, smooth_here = bounds(rows, 6)
@@ -144,14 +147,16 @@ def test_smooth_bound_is_the_maximum_over_all_terms():
     reach = _change_bounds(full.served(300))
     for beta in (0.01, 0.05, 0.2, 1.0):
         expected = np.max(np.exp(-beta * np.arange(300)) * (3 + 2 * reach))
-        found = lazy.smooth_bound(own=3.0, donee=2.0, beta=beta)
+        found = lazy.smooth_bound(row_weight=3.0, recipient_weight=2.0, beta=beta)
         assert expected <= found <= expected * (1 + 2.0**-40)
-    # Terms beyond the limit are bounded by the number of donees.
+    # Terms beyond the limit are bounded by the number of recipients.
     found = prepare(random_rows(50, 4), 1).profile
-    found.max_terms, donees = 4, len(found._layout.donees.rows)
-    j = 1 / 0.01 - donees
-    expected = math.exp(-0.01 * j) * (j + donees)
-    assert found.smooth_bound(own=0.0, donee=1.0, beta=0.01) == pytest.approx(expected)
+    found.max_terms, recipients = 4, len(found._layout.recipients.rows)
+    j = 1 / 0.01 - recipients
+    expected = math.exp(-0.01 * j) * (j + recipients)
+    assert found.smooth_bound(row_weight=0.0, recipient_weight=1.0, beta=0.01) == pytest.approx(
+        expected
+    )
 
 
 def test_tables_without_donors_donees_or_rows():
@@ -160,7 +165,7 @@ def test_tables_without_donors_donees_or_rows():
     assert prepare(nobody, 2).profile.served(1) == [5]
     assert prepare(random_rows(5, 0, holes=0.0), 2).profile.served(8).max() == 0
     empty = prepared(imputation(1), as_table(nobody).take(np.zeros(5, dtype=bool))).profile
-    assert empty.smooth_bound(own=1.0, donee=1.0, beta=1.0) == pytest.approx(1.0)
+    assert empty.smooth_bound(row_weight=1.0, recipient_weight=1.0, beta=1.0) == pytest.approx(1.0)
     for thing in (empty, prepare(nobody, 1)):  # and no repr shows anything private
         assert not any(character.isdigit() for character in repr(thing).split(" at 0x")[0])
 
@@ -197,13 +202,16 @@ def test_no_table_near_by_is_more_sensitive_than_the_bound_of_this_one(examples,
                 for _ in range(j):
                     there = spaced(chance.choice(brute.neighbours(schema, there)))
                 some = brute.neighbours(schema, there)
-                for of, own, donee in ((high, 1.0, 1.0), (centred, 4.0, 8.0 / k)):
+                for of, row_weight, recipient_weight in (
+                    (high, 1.0, 1.0),
+                    (centred, 4.0, 8.0 / k),
+                ):
                     here = brute.average(there, k, of)
                     moved = max(
                         abs(brute.average(other, k, of) - here)
                         for other in chance.sample(some, min(12, len(some)))
                     )
-                    assert moved <= own + donee * changed[j] + 1e-9
+                    assert moved <= row_weight + recipient_weight * changed[j] + 1e-9
 
     check()
 

@@ -25,7 +25,7 @@ from missdp.statistics import (
     open_table,
     run_queries,
 )
-from missdp.statistics.groups import OfEachGroup
+from missdp.statistics.groups import ParallelGroups
 from missdp.statistics.noisy import noisy_numbers
 from missdp.statistics.table_rows import ChosenRows
 from missdp.testing import check_sensitivity
@@ -102,7 +102,7 @@ def test_a_group_has_the_bound_of_its_own_rows():
     others = [Row(0, "m", 8, "yes", 6), *(Row(0, "m", None, "yes", 8 + 2 * i) for i in range(20))]
     mean = {"mean": BY_SEX["mean"]}
     alone, both = (behind(as_table(r), KNN, asks=mean)[0] for r in (few, [*few, *others]))
-    assert isinstance(both.law, OfEachGroup)
+    assert isinstance(both.law, ParallelGroups)
     f, m = both.exact
     assert f.bound == alone.exact[0].bound
     assert m.bound > 3 * f.bound

@@ -21,7 +21,7 @@ from missdp.errors import DataError, MissDPError, ParameterError
 from missdp.session import SecureNoise, SeededNoise, Session
 from missdp.statistics import ImputedStatistics, RowCounts
 from missdp.statistics.imputation import NearestNeighbours, _Profile
-from missdp.statistics.imputed_rows import ImputedRows, Rows, Ways
+from missdp.statistics.imputed_rows import ImputedRows, RowView, Ways
 from missdp.statistics.table_rows import ChosenRows, TableRows
 from missdp.testing import check_non_interference
 from refusing import refuses
@@ -125,7 +125,7 @@ def held(thing):
 
 
 PRIVATE = (Table, np.ndarray, np.random.Generator, SecureNoise, SeededNoise)
-PRIVATE += (_Profile, Rows, TableRows, ChosenRows, ImputedRows, Ways)
+PRIVATE += (_Profile, RowView, TableRows, ChosenRows, ImputedRows, Ways)
 
 
 def private(thing):

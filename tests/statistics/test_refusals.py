@@ -16,16 +16,16 @@ from missdp.accounting import Cost, Filter, PureEvent
 from missdp.errors import BudgetExceededError, MissDPError, UnprovenError
 from missdp.statistics import (
     CustomQuery,
-    Histogram,
     ImputedStatistics,
     KNNImputation,
+    LevelEstimates,
     Statistic,
     open_table,
     read_imputation,
     read_questions,
     run_queries,
 )
-from missdp.statistics.asking import share
+from missdp.statistics.asking import cost_share
 from missdp.statistics.statistics import _cost_of
 from refusing import refuses
 
@@ -181,7 +181,7 @@ def test_a_function_of_the_whole_table_reads_no_filled_cells_and_costs_nothing()
     with pytest.raises(UnprovenError, match=said):
         filled.measure(query, ONE)
     assert budget.events == ()
-    part = filled.reserve(share(ONE, 0.5), label="income")
+    part = filled.reserve(cost_share(ONE, 0.5), label="income")
     with pytest.raises(UnprovenError, match=said):
         part.measure(query, part.left)
     assert part.left.amount == 0.5 * (1 - 2.0**-40)
@@ -241,7 +241,7 @@ def test_every_statistic_spends_its_epsilon_or_nothing():
         answer = asks_in_text(budget, **facts)
         assert answer.guarantee.epsilon == pytest.approx(1.0)
         assert budget.remaining_epsilon == pytest.approx(0.0, abs=1e-9)
-        assert answer.intervals if isinstance(answer, Histogram) else answer.interval
+        assert answer.intervals if isinstance(answer, LevelEstimates) else answer.interval
         worst = getattr(answer, "imputation_interval", None)
         assert (worst is not None) == ("uncertainty" in facts)
 
@@ -249,7 +249,7 @@ def test_every_statistic_spends_its_epsilon_or_nothing():
 @given(epsilon=st.floats(1e-9, 1e9), parts=st.lists(st.floats(1e-3, 1.0), min_size=1, max_size=6))
 def test_shares_never_add_up_to_more_than_the_whole(epsilon, parts):
     total = math.fsum(parts)
-    shares = [share(_cost_of(epsilon, None), part / total).amount for part in parts]
+    shares = [cost_share(_cost_of(epsilon, None), part / total).amount for part in parts]
     assert sum(map(Fraction, shares)) <= Fraction(epsilon)
     assert math.fsum(shares) == pytest.approx(epsilon, rel=1e-9)
 

@@ -29,7 +29,7 @@ from missdp.session import Noise
 from missdp.statistics import Estimate, ImputedStatistics, KNNImputation, RowCounts, RowSums
 from missdp.statistics import imputation as profiles
 from missdp.statistics.answers import _product_change
-from missdp.statistics.asking import Asking
+from missdp.statistics.asking import StatisticTask
 from missdp.statistics.imputation import _Profile
 from missdp.statistics.imputed_rows import ImputedRows, with_one_kind_of_missing
 from missdp.statistics.row_queries import RowQuery
@@ -109,19 +109,21 @@ def labelled(label, answers):
 
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_the_bound_is_attained(k):
-    # Removing a donor moves every donee: neither a smaller weight nor a smaller M_0 would do.
+    # Removing a donor moves every recipient: neither a smaller weight nor a smaller M_0 would do.
     knn, rows = KNNImputation(**FILLED, k=k), one_donor(k)
     full, less = (labelled("centred sum of income", kept(r, knn)) for r in (rows, rows[1:]))
     assert prepared(knn, as_table(rows)).profile.served(1) == [4]
     # A mean of k donors divides the weight.
-    assert full.law.donee == pytest.approx(2 * full.law.own / k, abs=8)
+    assert full.law.recipient_weight == pytest.approx(2 * full.law.row_weight / k, abs=8)
     change = abs(totals(full)[0] - totals(less)[0])
-    # The donor (8) is worth +1 after centring; each donee exchanges 8 for the default 4, out of
-    # a range of 8: half of the donee weight.
-    assert change == pytest.approx(full.law.own + full.law.donee * 4 / 2, rel=1e-4)
+    # The donor (8) is worth +1 after centring; each recipient exchanges 8 for the default 4, out of
+    # a range of 8: half of the recipient weight.
+    assert change == pytest.approx(
+        full.law.row_weight + full.law.recipient_weight * 4 / 2, rel=1e-4
+    )
 
 
-# Two of three donors say yes; without one of them all donees, whose income is known, leave.
+# Two of three donors say yes; without one of them all recipients, whose income is known, leave.
 LEAVING = [
     *(Row(0, "f", 8, car, 2 + 2 * i) for i, car in enumerate(("yes", "yes", "no"))),
     *(Row(0, "f", 8, None, 20 + 2 * i) for i in range(12)),
@@ -158,23 +160,28 @@ def stating(**wrong):
     right = RowQuery._state
 
     def state(self, **facts):
-        right(self, **(facts | wrong if "own_sensitivity" in facts else facts))
+        right(self, **(facts | wrong if "row_sensitivity" in facts else facts))
 
     return state
 
 
 MUTANTS = {
-    "donees of counts": (RowCounts, "_state", stating(recipient_sensitivity=0), "count"),
-    "donees of sums": (
+    "recipients of counts": (RowCounts, "_state", stating(recipient_sensitivity=0), "count"),
+    "recipients of sums": (
         RowSums,
         "_state",
         stating(recipient_sensitivity=0),
         "centred sum of income",
     ),
-    "rows of sums": (RowSums, "_state", stating(own_sensitivity=1), "mean by car"),
-    "leaving": (Asking, "depends", lambda self: False, "centred sum of income"),
-    "moving": (Asking, "moved", lambda self, name: 0.0, "squares of income"),
-    "bound": (_Profile, "smooth_bound", lambda self, *, own, donee, beta: own + donee, "count"),
+    "rows of sums": (RowSums, "_state", stating(row_sensitivity=1), "mean by car"),
+    "leaving": (StatisticTask, "depends", lambda self: False, "centred sum of income"),
+    "moving": (StatisticTask, "moved", lambda self, name: 0.0, "squares of income"),
+    "bound": (
+        _Profile,
+        "smooth_bound",
+        lambda self, *, row_weight, recipient_weight, beta: row_weight + recipient_weight,
+        "count",
+    ),
     "profile": (profiles, "_share", lambda nearer, tied, k, j: 0 * nearer, "count"),
     "a row counted twice": (RowCounts, "_totals", counted_twice, "rows"),
 }
@@ -188,11 +195,11 @@ def test_a_wrong_bound_is_caught(name, monkeypatch):
 
 
 def split_circle(size):
-    """Neighbours between which the number of donees nearly doubles: two donors, and one."""
-    donees = [Row(0, "f", None, "no", 10 + 2 * i) for i in range(size)]
+    """Neighbours between which the number of recipients nearly doubles: two donors, and one."""
+    recipients = [Row(0, "f", None, "no", 10 + 2 * i) for i in range(size)]
     later = [Row(0, "f", None, "no", 10_010 + 2 * i) for i in range(size)]
     donors = [Row(0, "f", 8, "no", 9_000), Row(0, "f", 0, "no", 20_000)]
-    return [*donees, *later, *donors], [*donees, *later, donors[0]]
+    return [*recipients, *later, *donors], [*recipients, *later, donors[0]]
 
 
 def values_near(here, there):
@@ -230,7 +237,7 @@ def test_audit_on_neighbouring_tables(epsilon, size):
     noise, answers = calibrate_smooth_noise(epsilon), []
     for rows in split_circle(size):
         found = prepared(IMPUTATIONS["nearest"], as_table(rows)).profile
-        bound = found.smooth_bound(own=1, donee=1, beta=noise.beta)
+        bound = found.smooth_bound(row_weight=1, recipient_weight=1, beta=noise.beta)
         high = brute.average(rows, 1, lambda income, _: income > 4)
         answers.append((high, bound, 1 + float(found.served(1)[0])))
     (q, here, _), (r, there, _) = answers
@@ -245,13 +252,16 @@ def test_audit_on_neighbouring_tables(epsilon, size):
 
 
 @pytest.mark.parametrize("imputed", [("income", "car"), ("car",)])
-def test_donees_that_leave_a_subpopulation_take_their_whole_value(imputed):
-    """Also where no value is filled, only who belongs: a donee takes its whole square with it."""
+def test_recipients_that_leave_a_subpopulation_take_their_whole_value(imputed):
+    """A recipient takes its whole square with it, also where only the membership is filled."""
     who = KNNImputation(impute=imputed, match_on=("grade", "sex"), k=3)
     left = set()
     for a, b in zip(kept(LEAVING, who), kept(LEAVING[1:], who), strict=True):
         assert not moves_too_far(a, b), a.event.label
-        if isinstance(a.law, SmoothNoise) and np.abs(totals(a) - totals(b)).sum() > 2 * a.law.own:
+        if (
+            isinstance(a.law, SmoothNoise)
+            and np.abs(totals(a) - totals(b)).sum() > 2 * a.law.row_weight
+        ):
             left.add(a.event.label)
     # Moments on a subpopulation that imputed values decide.
     assert {"squares of income", "centred sum of income"} <= left

@@ -37,11 +37,11 @@ def test_reference_bound_is_the_supremum():
 
 @pytest.mark.parametrize("dimension", [1, 2, 12, 60])
 def test_plans_hold_what_they_state_or_say_what_it_takes(dimension):
-    with pytest.raises(UnprovenError, match=r"at epsilon 1e-06: it takes about (\S+)") as refused:
+    with pytest.raises(UnprovenError, match=r"at epsilon 1e-06. They need about epsilon (\S+)") as refused:
         calibrate_smooth_noise(1e-6, dimension=dimension)
     enough = 1.05 * float(str(refused.value).rpartition(" ")[2])
     for epsilon in (enough, 1e-3, 1e-2, 0.1, 0.5, 1.0, 2.0, 4.0):
-        noise = calibrate_smooth_noise(epsilon, donee=2.0, dimension=dimension)
+        noise = calibrate_smooth_noise(epsilon, recipient_weight=2.0, dimension=dimension)
         assert 0.99 * epsilon < noise._loss(noise.beta) < epsilon
     with pytest.raises(UnprovenError):
         calibrate_smooth_noise(0.9 * enough, dimension=dimension)
@@ -55,7 +55,10 @@ def test_what_is_not_proven_is_refused():
         (ParameterError, lambda: SmoothNoise(shape=0, beta=0.125, epsilon=1.0, alpha=0.01)),
         (ParameterError, lambda: smooth(shape=2, dimension=2)),
         (ParameterError, lambda: calibrate_smooth_noise(0.0)),
-        (ParameterError, lambda: calibrate_smooth_noise(1.0, own=0.0, donee=0.0)),
+        (
+            ParameterError,
+            lambda: calibrate_smooth_noise(1.0, row_weight=0.0, recipient_weight=0.0),
+        ),
         (ParameterError, lambda: smooth().draw(Bounded((1,), 1.0), SecureNoise())),
         (ParameterError, lambda: smooth().draw(Bounded((1, 0), math.inf), SecureNoise())),
         (ParameterError, lambda: smooth().quantile(1.0)),
@@ -73,7 +76,7 @@ class Strange:
 
 
 def test_output_lies_on_the_public_grid_whatever_the_bound():
-    law = calibrate_smooth_noise(1.0, own=1, donee=2)
+    law = calibrate_smooth_noise(1.0, row_weight=1, recipient_weight=2)
     assert law.grid == Fraction(2) ** -7
     for bound in (0.1, math.pi, 1e6):
         out = law.draw(Bounded((7, 0), bound), Strange())
@@ -154,8 +157,8 @@ def test_plans_are_good_wherever_a_profile_starts(epsilon):
         typical = reference_bound(noise.beta, 1.0, 2.0, level)
         return noise.quantile(0.95) * typical / noise.alpha
 
-    chosen = calibrate_smooth_noise(epsilon, donee=2.0)
-    plans = list(_plans(epsilon, own=1.0, donee=2.0, dimension=1))
+    chosen = calibrate_smooth_noise(epsilon, recipient_weight=2.0)
+    plans = list(_plans(epsilon, 1.0, 2.0, 1))
     for level in (0.5, 1.0, 2.0, 4.0):
         assert width(chosen, level) < 7 / 6 * min(width(plan, level) for plan in plans)
     assert chosen.beta * chosen.shape > 0.999 * epsilon

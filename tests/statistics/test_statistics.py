@@ -152,7 +152,7 @@ def test_seeds_and_undeclared_schemas_become_conditions():
 def test_noise_of_a_count_has_the_smooth_scale():
     noise, asked = calibrate_smooth_noise(1.0), statistics(random_state=3)
     profile, exact = prepared(KNN, TABLE).profile, truth()["count"]
-    bound = profile.smooth_bound(own=1, donee=1, beta=noise.beta)
+    bound = profile.smooth_bound(row_weight=1, recipient_weight=1, beta=noise.beta)
     how = {"epsilon": 1.0, "where": "income > 40", "uncertainty": "noise"}
     errors = np.array([asked.count(**how).value - exact for _ in range(400)])
     source = SeededNoise(4)

@@ -37,7 +37,7 @@ from missdp.statistics import (
     open_table,
 )
 from missdp.statistics.imputation import NearestNeighbours
-from missdp.statistics.imputed_rows import ImputedCells, ImputedRows, Rows, Ways
+from missdp.statistics.imputed_rows import ImputedCells, ImputedRows, RowView, Ways
 from missdp.statistics.row_queries import QUANTA, frozen
 from missdp.statistics.smooth_sensitivity import Bounded, calibrate_smooth_noise
 from missdp.statistics.table_rows import ChosenRows, smooth_epsilon
@@ -104,7 +104,7 @@ def test_answers_are_those_of_the_rows():
     rows = table()
     counts = np.bincount(rows.codes("age"), minlength=6)[:5]
     assert opened(rows).measure(COUNT, QUIET).values.tolist() == counts.tolist()
-    question = RowSums(function=incomes, reads={"income"}, given=(1.0,), bound=10.0)
+    question = RowSums(function=incomes, reads={"income"}, arguments=(1.0,), bound=10.0)
     found = opened(rows).measure(question, Noise("laplace", 1.0)).values[0]
     assert found == pytest.approx(np.clip(rows.values("income"), -10, 10).sum(), abs=1e-3)
     nobody = CustomQuery(function=of_nobody, reads={"age", "income"}, sensitivity=1)
@@ -121,12 +121,12 @@ def test_whatever_a_function_returns_a_row_adds_at_most_the_bound(weights, data)
     bound = data.draw(st.floats(1e-3, 1e6))
     question = RowSums(
         function=shares if len(weights) > 1 else incomes, reads={"income"}, bound=bound,
-        given=(np.array(weights),) if len(weights) > 1 else (weights[0],), numbers=len(weights),
+        arguments=(np.array(weights),) if len(weights) > 1 else (weights[0],), numbers=len(weights),
     )  # fmt: skip
     rows = table(6, data.draw(st.integers(0, 99)))
     all_but_one = rows.take(np.arange(6) != data.draw(st.integers(0, 5)))
     change = np.abs(question.exact(rows) - question.exact(all_but_one)).sum()
-    assert change <= question.own_sensitivity == QUANTA
+    assert change <= question.row_sensitivity == QUANTA
 
 
 @pytest.mark.filterwarnings("error")
@@ -172,7 +172,7 @@ def test_what_a_donee_moves_has_room_for_rounding_at_both_ends():
     columns["income"] = Column(known.codes("income"), np.ones(1))
     one, ask = Table(SCHEMA, columns), {"function": incomes, "reads": {"income"}, "bound": 1.0}
     before, after = (
-        RowSums(given=(units / QUANTA,), change=1 / QUANTA, **ask) for units in (0.5, 1.5)
+        RowSums(arguments=(units / QUANTA,), change=1 / QUANTA, **ask) for units in (0.5, 1.5)
     )
     assert after.exact(one) - before.exact(one) == 2 <= after.recipient_sensitivity
 
@@ -230,7 +230,7 @@ def test_a_part_answers_what_its_cap_covers_and_no_more():
         second.measure(SIZE, Cost(privacy_measure="pure", amount=1.0001))
     # A query that is made from an earlier answer is charged to its own cap.
     centre = float(opened().measure(COUNT, PURE).values[0])
-    query = RowSums(function=incomes, reads={"income"}, given=(centre,), bound=1e3)
+    query = RowSums(function=incomes, reads={"income"}, arguments=(centre,), bound=1e3)
     second.measure(query, PURE)
     assert budget.left.amount == 0
     assert [len(event.log) for event in budget.events] == [1, 1]
@@ -383,16 +383,16 @@ def test_closures_methods_and_mutable_things_are_refused():
             RowCounts(function=bad)
     fixed, writable = frozen((np.arange(3),))[0], np.arange(3)
     good = (1, "a", None, Fraction(1, 2), writable, (2.0, frozenset({"b"})), SCHEMA, Held(fixed))
-    query = RowCounts(function=ages, given=good)
-    assert len(query.given) == len(good)
+    query = RowCounts(function=ages, arguments=good)
+    assert len(query.arguments) == len(good)
     writable[0] = 7  # the query has a copy
-    assert query.given[4].tolist() == [0, 1, 2]
+    assert query.arguments[4].tolist() == [0, 1, 2]
     holder = np.array([kept, None], dtype=object)
     holder.flags.writeable = False
     loose = (Text("a"), (Text("a"),), [1], {"a": 1}, (1, [2]), Method(), kept, Loose(1), holder)
     for bad in (*loose, Held(writable), Held([1]), Held(holder)):
         with pytest.raises(ParameterError, match="can be given"):
-            RowCounts(function=ages, given=(bad,))
+            RowCounts(function=ages, arguments=(bad,))
     with pytest.raises(ValueError, match="read-only"):
         fixed[0] = 1
 
@@ -420,8 +420,8 @@ class Loose:
 class Known:
     """One row moves at most three others."""
 
-    def smooth_bound(self, *, own, donee, beta):
-        return own + donee * 3
+    def smooth_bound(self, *, row_weight, recipient_weight, beta):
+        return row_weight + recipient_weight * 3
 
 
 def fills_in_ways(self, rows):
@@ -451,8 +451,12 @@ def test_imputed_cells_get_noise_by_the_private_bound_and_others_plain_noise(mon
         asked.measure(sexes, PURE)
     ages, sexes = noise.answers
     assert ages.event == PureEvent(epsilon=1.0, label="ages")
-    own, donee = QUANTA + 2 * 5, 2 * QUANTA
-    assert (ages.law.own, ages.law.donee, ages.law.dimension) == (own, donee, 5)
+    row_weight, recipient_weight = QUANTA + 2 * 5, 2 * QUANTA
+    assert (ages.law.row_weight, ages.law.recipient_weight, ages.law.dimension) == (
+        row_weight,
+        recipient_weight,
+        5,
+    )
     rows = table()
     counts = np.bincount(np.delete(rows.codes("age"), [3, 4]), minlength=6)[:5] * QUANTA
     missing = [row for row in (3, 4) if rows.codes("age")[row] == 5]
@@ -461,7 +465,7 @@ def test_imputed_cells_get_noise_by_the_private_bound_and_others_plain_noise(mon
             counts[2 * (row - 3) : 2 * (row - 3) + 2] += QUANTA // 2
         else:
             counts[rows.codes("age")[row]] += QUANTA
-    assert ages.exact == Bounded((*counts.tolist(), 0), own + 3 * donee)
+    assert ages.exact == Bounded((*counts.tolist(), 0), row_weight + 3 * recipient_weight)
     assert sexes.event == LaplaceEvent(sensitivity=1, scale=1.0, label="sexes")
     assert sexes.law == Noise("laplace", 1.0)
 
@@ -491,7 +495,7 @@ def test_some_of_the_rows_have_their_filled_cells():
     codes = SCHEMA["income"].encode_values(wanted)
     cells = ImputedRows(rows, {"income": ImputedCells(holes, codes[holes], wanted[holes])})
     for some, part in ((slice(None), cells), (slice(7, 31), cells.part(7, 31))):
-        view = Rows(part, frozenset({"income"}))
+        view = RowView(part, frozenset({"income"}))
         assert view.values("income").tolist() == wanted[some].tolist()
         assert view.codes("income").tolist() == codes[some].tolist()
 
@@ -505,9 +509,9 @@ REFUSED = [
     ("budget", lambda _: opened(budget=None)),
     ("undeclared", lambda _: opened(undeclared="perhaps")),
     ("bound", lambda _: RowSums(function=ages, bound=0.0)),
-    ("named", lambda _: Rows(table(), frozenset({"age"})).codes("income")),
-    ("named", lambda _: Rows(table(), frozenset({"age"})).values("income")),
-    ("named", lambda _: Rows(table(), frozenset({"age"})).mask("income")),
+    ("named", lambda _: RowView(table(), frozenset({"age"})).codes("income")),
+    ("named", lambda _: RowView(table(), frozenset({"age"})).values("income")),
+    ("named", lambda _: RowView(table(), frozenset({"age"})).mask("income")),
     ("how far a row moves", lambda _: CustomQuery(function=ages, sensitivity=0.5)),
     ("how far a row moves", lambda _: CustomQuery(function=ages, sensitivity=float("nan"))),
     ("epsilon 1e-20 is too little", lambda asked: asked.measure(LITTLE, TINY["pure"])),
@@ -530,7 +534,7 @@ def test_what_is_refused_is_told_in_one_line_and_charged_nothing(words, ask):
 
 def test_a_session_and_its_rows_show_public_facts_only():
     assert repr(opened()) == "Session(TableRows(age, sex, income))"
-    assert repr(Rows(table(), frozenset({"age"}))) == "Rows(private)"
+    assert repr(RowView(table(), frozenset({"age"}))) == "Rows(private)"
 
 
 @pytest.mark.parametrize(
@@ -564,5 +568,5 @@ def test_several_numbers_that_fill_the_bound_move_no_further_than_stated(first):
     """A number that grows leaves less of the bound to later ones: the row moves twice as far."""
     cells = as_they_came(table().take(np.arange(40) == 0))
     ask = {"function": two_numbers, "reads": {"age"}, "bound": 1.0, "numbers": 2, "change": 0.2}
-    one, other = (RowSums(given=(value,), **ask) for value in first)
+    one, other = (RowSums(arguments=(value,), **ask) for value in first)
     assert np.abs(one.exact(cells) - other.exact(cells)).sum() <= one.recipient_sensitivity

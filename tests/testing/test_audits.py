@@ -31,13 +31,13 @@ def test_log_ratios_of_noise_are_those_of_its_mass(kind):
 def test_claims_of_pure_and_gaussian_mechanisms_are_their_trade_offs():
     pure = Claim.of([PureEvent(epsilon=1.0)])
     corner = math.e / (1 + math.e)
-    assert pure.most_hits(1 - corner) == pytest.approx(corner, rel=1e-3)
-    assert pure.most_hits(0.01) == pytest.approx(0.01 * math.e, rel=1e-3)
+    assert pure.max_hits(1 - corner) == pytest.approx(corner, rel=1e-3)
+    assert pure.max_hits(0.01) == pytest.approx(0.01 * math.e, rel=1e-3)
     gaussian = Claim.of([GaussianEvent(sensitivity=1.0, sigma=0.5, discrete=False)])
     for alarms in (0.001, 0.1, 0.5, 0.9):
-        assert gaussian.most_hits(alarms) == pytest.approx(norm.cdf(2 + norm.ppf(alarms)), rel=1e-3)
+        assert gaussian.max_hits(alarms) == pytest.approx(norm.cdf(2 + norm.ppf(alarms)), rel=1e-3)
     filtered = Claim.of([ZCDPEvent(rho=2.0)])
-    assert filtered.most_hits(0.1) > gaussian.most_hits(0.1)  # of which less is known
+    assert filtered.max_hits(0.1) > gaussian.max_hits(0.1)  # of which less is known
 
 
 @pytest.mark.parametrize("sigma", [0.3, 0.7, 1.0, 3.0, 40.0])

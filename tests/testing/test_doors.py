@@ -15,7 +15,7 @@ from missdp.accounting import (
 )
 from missdp.errors import CheckFailedError, ParameterError
 from missdp.pricing import PrivateLogisticRegression, PrivateMean, TestPlan
-from missdp.pricing.private_test import MarginAndAnswer, TestedNoise
+from missdp.pricing.private_test import ConditionalAnswer, TestedNoise
 from missdp.pricing.queries import SampledNoise, VectorNoise
 from missdp.session import Noise
 from missdp.session.mechanisms import Selection
@@ -78,7 +78,11 @@ def test_statistics_keep_their_promises_and_what_breaks_them_is_found(monkeypatc
     assert check_non_interference(answers, pairs=["one hole", "full and empty"])
     for leak, seen in ((telling, "differs with the rows: result[1]"), (hiding, ".KEPT")):
         assert seen in failure(check_non_interference, leak, pairs=["two tables"])
-    monkeypatch.setattr(_Profile, "smooth_bound", lambda self, *, own, donee, beta: own / 2)
+    monkeypatch.setattr(
+        _Profile,
+        "smooth_bound",
+        lambda self, *, row_weight, recipient_weight, beta: row_weight / 2,
+    )
     assert "its private bound is" in failure(check_sensitivity, charged, trials=8)
 
 
@@ -177,7 +181,7 @@ TESTED = TestedNoise(PLAN, VECTOR)
 
 
 def behind_test(margin, value):
-    return MarginAndAnswer(margin, lambda: np.array([value]))
+    return ConditionalAnswer(margin, lambda: np.array([value]))
 
 
 def of_rows(*gradients):

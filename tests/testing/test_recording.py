@@ -12,7 +12,7 @@ from missdp.errors import ParameterError
 from missdp.pricing import PricedPipeline, PrivateMean, propose_test_release
 from missdp.session import Noise, NoiseSource, SecureNoise, SeededNoise, Session
 from missdp.statistics import ImputedStatistics, KNNImputation, open_table
-from missdp.statistics.groups import OfEachGroup
+from missdp.statistics.groups import ParallelGroups
 from missdp.testing import (
     SCHEMA,
     RecordingNoise,
@@ -221,7 +221,7 @@ def test_undercharges_subclass_is_checked_as_its_base():
 
 
 def test_unknown_mechanism_raises():
-    groups = OfEachGroup(examples.Unknown(), 1)
+    groups = ParallelGroups(examples.Unknown(), 1)
     for law, part in ((examples.Unknown(), 0), (groups, (0,))):
         with pytest.raises(UnknownMechanismError, match="Unknown"):
             undercharges(law, EVENT, part, part)

@@ -16,7 +16,7 @@ from missdp.synth.learn_pairs import PairRelease
 from missdp.types import Floats
 
 
-class Column:
+class QuestionColumn:
     """An attribute of a question.
 
     Codes of a number are its bins, then the intervals beyond in which rows may be hidden. If rows

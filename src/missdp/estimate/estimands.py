@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from missdp.errors import ParameterError
-from missdp.estimate.columns import Column
+from missdp.estimate.columns import QuestionColumn
 from missdp.estimate.released import Tables, with_statistics
 from missdp.estimate.table_statistics import STATISTICS, Values
 from missdp.schema import Date, Numeric
@@ -25,7 +25,7 @@ class Estimand:
 
     text: str
     question: Question
-    columns: Sequence[Column]
+    columns: Sequence[QuestionColumn]
     cliques: Sequence[tuple[str, ...]]  # attributes whose tables are read
     labels: Sequence[str]
     possible: tuple[float, ...] = ()  # see `Estimates`
@@ -112,7 +112,7 @@ def match_question(model: Synthesizer, text: str, question: Question) -> Estiman
         If the model has no answer to such a question.
     """
     with_statistics(model)
-    columns = [Column(model, name) for name in (*question.of, *question.by)]
+    columns = [QuestionColumn(model, name) for name in (*question.of, *question.by)]
     if question.what == "regression":
         return _match_regression(text, question, columns)
     if question.what == "missing":
@@ -129,7 +129,7 @@ def match_question(model: Synthesizer, text: str, question: Question) -> Estiman
     return Estimand(text, question, columns, cliques, labels, _possible(question, columns[0]))
 
 
-def _possible(question: Question, first: Column) -> tuple[float, ...]:
+def _possible(question: Question, first: QuestionColumn) -> tuple[float, ...]:
     """Return the smallest and the greatest possible answer; public."""
     if question.what == "correlation":
         return (-1.0, 1.0)
@@ -146,7 +146,7 @@ def _possible(question: Question, first: Column) -> tuple[float, ...]:
     return (low - high, high - low) if question.contrast else (low, high)
 
 
-def _match_regression(text: str, question: Question, columns: Sequence[Column]) -> Estimand:
+def _match_regression(text: str, question: Question, columns: Sequence[QuestionColumn]) -> Estimand:
     labels = ["intercept"]
     for column in columns[1:]:
         by_levels = column.name in question.by_levels

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from missdp.estimate.columns import Column
+from missdp.estimate.columns import QuestionColumn
 from missdp.estimate.estimands import Estimand
-from missdp.estimate.interval_estimates import decimals
-from missdp.estimate.released import Released
+from missdp.estimate.interval_estimates import decimals_of_error
+from missdp.estimate.released import ReleasedTables
 from missdp.estimate.table_statistics import MIN_DIVISOR
 from missdp.estimate.tail_intervals import value_range
 from missdp.schema import Numeric
@@ -28,7 +28,7 @@ _LEAST_TAIL = 0.1  # share of the rows
 def flags_of(
     model: Synthesizer,
     estimand: Estimand,
-    released: Released,
+    released: ReleasedTables,
     values: Floats,
     share_std: Floats,
     half_widths: Floats,
@@ -76,7 +76,7 @@ def _labels(estimand: Estimand, chosen: Sequence[bool] | Any) -> str:
 
 
 def _unknown_tails(
-    estimand: Estimand, released: Released, values: Floats, share: Floats
+    estimand: Estimand, released: ReleasedTables, values: Floats, share: Floats
 ) -> Iterator[str]:
     """Name quantiles and shares in tails that are hardly larger than the noise of a count."""
     first, question = estimand.columns[0], estimand.question
@@ -97,7 +97,7 @@ def _unknown_tails(
 
 
 def _hidden_rows(
-    estimand: Estimand, released: Released, column: Column, half_widths: Floats
+    estimand: Estimand, released: ReleasedTables, column: QuestionColumn, half_widths: Floats
 ) -> Iterator[str]:
     """Name estimates that rows hidden by noise beyond a number would move out of their interval."""
     attribute, extreme = column.attribute, released.within[column.at].extreme
@@ -110,7 +110,7 @@ def _hidden_rows(
     if estimand.possible:
         moved = np.minimum(moved, estimand.possible[1] - estimand.possible[0])
     moves = [
-        f"{label} by {move:,.{decimals(move)}f}"
+        f"{label} by {move:,.{decimals_of_error(move)}f}"
         for label, move, half in zip(estimand.labels, moved.tolist(), half_widths, strict=True)
         if move > half
     ]

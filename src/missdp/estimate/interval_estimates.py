@@ -106,7 +106,7 @@ class Estimates(Record):
     def shown(self) -> pd.DataFrame:
         """Return `to_frame` as people write numbers: two digits of each error, and whole rows."""
         frame = self.to_frame()
-        digits = [decimals(error) for error in self.errors]
+        digits = [decimals_of_error(error) for error in self.errors]
         for name in frame.columns[:-2]:
             unit = self.dates if name in ("estimate", "low", "high") else ""
             frame[name] = [_shown(*pair, unit) for pair in zip(frame[name], digits, strict=True)]
@@ -133,6 +133,6 @@ def _shown(value: float, digits: int, unit: Any) -> str:
     return f"{value:,.{digits}f}"
 
 
-def decimals(error: float) -> int:
+def decimals_of_error(error: float) -> int:
     """Return how many decimals an error of two significant digits has."""
     return min(max(0, 1 - math.floor(math.log10(error))), 12) if 0 < error < math.inf else 4

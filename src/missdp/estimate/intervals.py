@@ -12,8 +12,8 @@ from missdp.errors import ParameterError
 from missdp.estimate.estimands import Estimand, match_question, match_text
 from missdp.estimate.flags import flags_of
 from missdp.estimate.interval_estimates import Estimates
-from missdp.estimate.model_rows import answer_by_rows, rows_of
-from missdp.estimate.released import Released, Tables, released_by
+from missdp.estimate.model_rows import answer_by_rows, rows_of_model
+from missdp.estimate.released import ReleasedTables, Tables, released_by
 from missdp.schema import Numeric
 from missdp.schema.question_text import parse_formula, parse_question
 from missdp.synth.base import Synthesizer
@@ -139,7 +139,7 @@ def answer(model: Synthesizer, estimand: Estimand, confidence: float) -> Estimat
 
 def released_with_shifts(
     model: Synthesizer, estimand: Estimand, confidence: float
-) -> tuple[Released, Floats]:
+) -> tuple[ReleasedTables, Floats]:
     """Return the released tables of a question, and the moves of its values to rows of the model.
 
     Parameters
@@ -177,13 +177,13 @@ def released_with_shifts(
     is_share = question.what == "share" and not isinstance(estimand.columns[0].attribute, Numeric)
     if not (is_share or question.what in ("mean", "correlation", "regression")):
         return released, np.zeros_like(direct)
-    return released, np.nan_to_num(answer_by_rows(rows_of(model), question) - direct)
+    return released, np.nan_to_num(answer_by_rows(rows_of_model(model), question) - direct)
 
 
 def estimates_of(
     model: Synthesizer,
     estimand: Estimand,
-    released: Released,
+    released: ReleasedTables,
     confidence: float,
     *,
     moves: Floats,
@@ -247,7 +247,7 @@ def estimates_of(
 
 
 def _noise_variance(
-    estimand: Estimand, released: Released, values: Floats, noisy: Floats
+    estimand: Estimand, released: ReleasedTables, values: Floats, noisy: Floats
 ) -> Floats:
     """Return the variance by noise, of a normal number that reaches as far as the draws do."""
     reach = np.quantile(np.abs(noisy - values), _REACH, axis=0)
@@ -258,7 +258,7 @@ def _noise_variance(
     return np.asarray(np.square(reach / _REACH_STD))
 
 
-def _largest_error(estimand: Estimand, released: Released, values: Floats) -> Floats:
+def _largest_error(estimand: Estimand, released: ReleasedTables, values: Floats) -> Floats:
     """Return how far noise may move a quantile: not beyond pieces that counts rule out."""
     column, question = estimand.columns[0], estimand.question
     within = released.within.get(column.at)
@@ -275,7 +275,7 @@ def _largest_error(estimand: Estimand, released: Released, values: Floats) -> Fl
 
 
 def _row_variances(
-    model: Synthesizer, estimand: Estimand, released: Released
+    model: Synthesizer, estimand: Estimand, released: ReleasedTables
 ) -> tuple[Floats, Floats]:
     """Return the variances by the sampling of rows, and by missing values."""
 

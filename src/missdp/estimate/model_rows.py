@@ -22,7 +22,7 @@ _ROWS = 100_000
 _ROWS_OF: WeakKeyDictionary[Fitted, Table] = WeakKeyDictionary()
 
 
-def rows_of(model: Synthesizer) -> Table:
+def rows_of_model(model: Synthesizer) -> Table:
     """Return complete rows that a model draws, the same ones at every call."""
     fitted = model.fitted_
     if fitted not in _ROWS_OF:  # public: any seed does

@@ -59,7 +59,7 @@ class Tables:
         return replace(self, cells=cells)
 
 
-class Released:
+class ReleasedTables:
     """Tables that were released, and draws around them.
 
     Codes of a number are its bins, then the intervals beyond in which rows may be hidden, then "not
@@ -175,7 +175,7 @@ _CACHE: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 @one_blas_thread()
 def released_by(
     model: Synthesizer, cliques: Iterable[tuple[str, ...]], *, draws: int = N_DRAWS
-) -> Released:
+) -> ReleasedTables:
     """Return the tables of sets of attributes that a fitted model implies.
 
     Parameters
@@ -206,8 +206,8 @@ def released_by(
             cache[()] = Replicates(model)
         for oldest in [key for key in cache if key][: max(0, len(cache) - _CACHED)]:
             del cache[oldest]
-        cache[wanted, draws] = Released(cache[()].about(wanted), model, wanted, draws)
-    result: Released = cache[wanted, draws]
+        cache[wanted, draws] = ReleasedTables(cache[()].about(wanted), model, wanted, draws)
+    result: ReleasedTables = cache[wanted, draws]
     return result
 
 

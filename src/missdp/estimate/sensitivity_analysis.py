@@ -13,11 +13,11 @@ import numpy as np
 from pydantic.dataclasses import dataclass
 
 from missdp.errors import ParameterError
-from missdp.estimate.columns import Column
+from missdp.estimate.columns import QuestionColumn
 from missdp.estimate.estimands import Estimand, match_text
 from missdp.estimate.interval_estimates import Estimates
 from missdp.estimate.intervals import estimates_of, released_with_shifts
-from missdp.estimate.released import Released
+from missdp.estimate.released import ReleasedTables
 from missdp.files import new_figure, picture_format, write_picture
 from missdp.serialization import Record
 from missdp.synth.base import Synthesizer
@@ -176,7 +176,7 @@ def _checked(shifts: Sequence[float]) -> tuple[float, ...]:
     return steps
 
 
-def _column_of(model: Synthesizer, estimand: Estimand, attribute: str) -> Column:
+def _column_of(model: Synthesizer, estimand: Estimand, attribute: str) -> QuestionColumn:
     """Return the column of an attribute; raise if nothing can be added to its missing values."""
     columns = {column.name: column for column in estimand.columns}
     if attribute not in columns:
@@ -196,7 +196,7 @@ def _column_of(model: Synthesizer, estimand: Estimand, attribute: str) -> Column
     return column
 
 
-def _deviation(released: Released, column: Column) -> float:
+def _deviation(released: ReleasedTables, column: QuestionColumn) -> float:
     """Return the standard deviation of a column, as released."""
     shares = released.point.of(column.at)[: column.width]
     mean, square = (

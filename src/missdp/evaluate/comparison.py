@@ -22,7 +22,7 @@ from missdp.table.units import rows_of_units
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TableComparison:
     """Figures that are computed from private rows without noise.
 
     Parameters
@@ -47,7 +47,7 @@ def compare_tables(
     control: str | None = None,
     plot: Path | None = None,
     progress: Progress | None = None,
-) -> Comparison:
+) -> TableComparison:
     """Compare a synthetic table with the private one.
 
     Parameters
@@ -69,7 +69,7 @@ def compare_tables(
 
     Returns
     -------
-    Comparison
+    TableComparison
         Private figures, for the curator.
 
     Raises
@@ -105,7 +105,9 @@ def compare_tables(
     document["fidelity"] = kept.to_dict()
     if plot is not None:
         plot_columns(truth, other, plot, schema=facts)
-    return Comparison(document, [*texts, str(kept), f"{kept.verdict} {missing.verdict}".rstrip()])
+    return TableComparison(
+        document, [*texts, str(kept), f"{kept.verdict} {missing.verdict}".rstrip()]
+    )
 
 
 def check_rows_fit(data: Any, schema: Schema) -> None:

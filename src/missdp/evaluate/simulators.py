@@ -63,7 +63,7 @@ class MissingMechanism(Record, abstract=True):
         """
         return False
 
-    def observed_at_most(self, schema: Schema) -> dict[str, float]:
+    def max_observation_rates(self, schema: Schema) -> dict[str, float]:
         """Bound each attribute's probability of being observed, over all rows of the domain."""
         raise UnprovenError(
             f"{type(self).__name__} is fitted to the table or couples its rows: no bound on the "
@@ -75,7 +75,7 @@ class MissingMechanism(Record, abstract=True):
         """Return what a guarantee for the ground truth may assume of rows that lose values so.
 
         Cells go missing independently given their row, each observed with at most the chance that
-        `observed_at_most` states; refused where no bound holds whatever the table is.
+        `max_observation_rates` states; refused where no bound holds whatever the table is.
 
         >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes"), nullable=True),))
         >>> itself = {"smoker": {"smoker": {"yes": 1.0}}}  # smokers answer less often
@@ -83,7 +83,7 @@ class MissingMechanism(Record, abstract=True):
         >>> known.assumption(schema)
         ObservedAtMost(observed=(('smoker', 0.5),))
         """
-        return ObservedAtMost(self.observed_at_most(schema))
+        return ObservedAtMost(self.max_observation_rates(schema))
 
     @abstractmethod
     def _probabilities(self, table: Table, rng: np.random.Generator) -> Probabilities:
@@ -177,7 +177,7 @@ class MCAR(MissingMechanism):
         names = schema.names if self.columns is None else self.columns
         return dict.fromkeys(_check_names(schema, names), float(self.rate))
 
-    def observed(self, schema: Schema) -> dict[str, float]:
+    def observation_rates(self, schema: Schema) -> dict[str, float]:
         """Return each attribute's probability of being observed; refused if counts are exact.
 
         It is 1 for attributes that may be not applicable, or follow from others: they may be
@@ -189,9 +189,9 @@ class MCAR(MissingMechanism):
         found = {name: 1.0 - missing.get(name, 0.0) for name in schema.names}
         return found | dict.fromkeys(schema.rule_set.rule_fillable, 1.0)
 
-    def observed_at_most(self, schema: Schema) -> dict[str, float]:
-        """Bound each attribute's probability of being observed; see :meth:`observed`."""
-        return self.observed(schema)
+    def max_observation_rates(self, schema: Schema) -> dict[str, float]:
+        """Bound each attribute's probability of being observed; see :meth:`observation_rates`."""
+        return self.observation_rates(schema)
 
     def _probabilities(self, table: Table, rng: np.random.Generator) -> Probabilities:
         del rng  # nothing about the mechanism itself is drawn
@@ -225,7 +225,7 @@ class DeclaredMechanism(MissingMechanism):
     >>> mechanism = DeclaredMechanism(
     ...     intercepts={"smoker": -2.0}, weights={"smoker": {"sex": {"male": 1.0}}}
     ... )
-    >>> {name: round(p, 3) for name, p in mechanism.observed_at_most(schema).items()}
+    >>> {name: round(p, 3) for name, p in mechanism.max_observation_rates(schema).items()}
     {'sex': 1.0, 'smoker': 0.881}
     >>> mechanism.row_independent
     True
@@ -245,7 +245,7 @@ class DeclaredMechanism(MissingMechanism):
         """Whether a row's holes depend on that row alone: yes."""
         return True
 
-    def observed_at_most(self, schema: Schema) -> dict[str, float]:
+    def max_observation_rates(self, schema: Schema) -> dict[str, float]:
         """Bound each attribute's probability of being observed, over all rows of the domain.
 
         It is 1 for attributes that may be not applicable, or follow from others.

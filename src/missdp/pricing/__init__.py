@@ -51,9 +51,9 @@ from missdp.pricing.imputers import NeighbourImputer as NeighbourImputer
 from missdp.pricing.imputers import RegressionImputer as RegressionImputer
 from missdp.pricing.imputers import TrimmedMeanImputer as TrimmedMeanImputer
 from missdp.pricing.model_imputer import DPImputer as DPImputer
+from missdp.pricing.pipeline import FailedTest as FailedTest
+from missdp.pricing.pipeline import PassedTest as PassedTest
 from missdp.pricing.pipeline import PricedPipeline as PricedPipeline
-from missdp.pricing.pipeline import Refused as Refused
-from missdp.pricing.pipeline import Released as Released
 from missdp.pricing.pipeline import calibrated as calibrated
 from missdp.pricing.pipeline import plan_test as plan_test
 from missdp.pricing.pipeline import propose_test_release as propose_test_release

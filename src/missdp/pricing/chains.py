@@ -80,7 +80,7 @@ def trace(steps: Iterable[tuple[str, StableTransformer]], domain: RowDomain) -> 
     >>> steps = [("impute", MeanImputer(max_incomplete=10, cells_per_row=1)),
     ...          ("pca", PCARankReducer(n_components=2, min_gap=0.2))]
     >>> last = trace(steps, RowDomain(rows=1000, columns=5, complete=False))[-1]
-    >>> last.distance_after.moved_rows, round(last.distance_after.moved_max, 4)
+    >>> last.distance_after.shifted_rows, round(last.distance_after.max_shift, 4)
     (999, 0.0392)
     """
     stages: list[Stage] = []

@@ -67,7 +67,7 @@ def count(default: Any = MISSING, *, least: int = 1) -> Any:
     return field(default=default, metadata={"check": partial(whole, least=least)})
 
 
-def one_of(*values: str) -> Any:
+def word_of(*values: str) -> Any:
     """Return the metadata of a field that holds one of some words."""
 
     def check(name: str, value: Any) -> Any:
@@ -303,7 +303,7 @@ def clip_rows(table: Floats, radius: float) -> Floats:
 # How far two tables are apart
 
 
-_MOVEMENT = ("moved_rows", "moved_max", "moved_l12", "moved_frobenius")
+_MOVEMENT = ("shifted_rows", "max_shift", "shift_l12", "shift_frobenius")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,17 +311,17 @@ class TableDistance:
     """An upper bound on the distance between two tables with the same number of rows.
 
     Row i of one table is compared with row i of the other. At most ``replaced`` rows are
-    unrelated; among the rest at most ``moved_rows`` differ, each by at most ``moved_max`` in
-    Euclidean norm, by ``moved_l12`` summed, and by ``moved_frobenius`` in root sum of squares. A
+    unrelated; among the rest at most ``shifted_rows`` differ, each by at most ``max_shift`` in
+    Euclidean norm, by ``shift_l12`` summed, and by ``shift_frobenius`` in root sum of squares. A
     row that keeps its values but whose missing cells change counts as replaced.
 
     Parameters
     ----------
     replaced : int
         Rows replaced outright (h), at least 0.
-    moved_rows : int, default 0
+    shifted_rows : int, default 0
         Other rows that moved.
-    moved_max, moved_l12, moved_frobenius : float, default infinity
+    max_shift, shift_l12, shift_frobenius : float, default infinity
         Norms of the movement; each is tightened to the bound that the others imply. With no row
         moved all are 0.
 
@@ -331,37 +331,37 @@ class TableDistance:
 
     Examples
     --------
-    >>> step = TableDistance(replaced=1, moved_rows=4, moved_max=0.5)
-    >>> step.moved_l12, step.moved_frobenius
+    >>> step = TableDistance(replaced=1, shifted_rows=4, max_shift=0.5)
+    >>> step.shift_l12, step.shift_frobenius
     (2.0, 1.0)
     """
 
     replaced: int
-    moved_rows: int = 0
-    moved_max: float = math.inf
-    moved_l12: float = math.inf
-    moved_frobenius: float = math.inf
+    shifted_rows: int = 0
+    max_shift: float = math.inf
+    shift_l12: float = math.inf
+    shift_frobenius: float = math.inf
 
     def __post_init__(self) -> None:
-        rows, norms = self.moved_rows, (self.moved_max, self.moved_l12, self.moved_frobenius)
+        rows, norms = self.shifted_rows, (self.max_shift, self.shift_l12, self.shift_frobenius)
         valid = self.replaced >= 0 and rows >= 0 and all(v >= 0 for v in norms)
         require(valid, "distances are counts and norms, and cannot be negative or NaN")
         largest = min(norms) if rows else 0.0
         require(largest < math.inf, "rows that move need a finite norm of their movement")
         tight = (0, 0.0, 0.0, 0.0)
         if largest > 0:
-            l12 = min(self.moved_l12, rows * largest, math.sqrt(rows) * self.moved_frobenius)
-            tight = rows, largest, l12, min(self.moved_frobenius, math.sqrt(rows) * largest, l12)
+            l12 = min(self.shift_l12, rows * largest, math.sqrt(rows) * self.shift_frobenius)
+            tight = rows, largest, l12, min(self.shift_frobenius, math.sqrt(rows) * largest, l12)
         for name, value in zip(_MOVEMENT, tight, strict=True):
             object.__setattr__(self, name, value)
 
     def forget_movement(self) -> TableDistance:
         """Return the coarser distance in which every moved row counts as replaced.
 
-        >>> TableDistance(replaced=1, moved_rows=3, moved_max=0.1).forget_movement().replaced
+        >>> TableDistance(replaced=1, shifted_rows=3, max_shift=0.1).forget_movement().replaced
         4
         """
-        return TableDistance(replaced=self.replaced + self.moved_rows)
+        return TableDistance(replaced=self.replaced + self.shifted_rows)
 
     def after(
         self, *, rows: int, lipschitz: float, shift: float, shifted_rows: int, diameter: float
@@ -375,10 +375,10 @@ class TableDistance:
         shifted_rows = min(shifted_rows, others) if shift > 0 else 0
         return TableDistance(
             replaced=min(self.replaced, rows),
-            moved_rows=min(others, self.moved_rows + shifted_rows),
-            moved_max=min(diameter, lipschitz * self.moved_max + shift * (shifted_rows > 0)),
-            moved_l12=lipschitz * self.moved_l12 + shifted_rows * shift,
-            moved_frobenius=lipschitz * self.moved_frobenius + math.sqrt(shifted_rows) * shift,
+            shifted_rows=min(others, self.shifted_rows + shifted_rows),
+            max_shift=min(diameter, lipschitz * self.max_shift + shift * (shifted_rows > 0)),
+            shift_l12=lipschitz * self.shift_l12 + shifted_rows * shift,
+            shift_frobenius=lipschitz * self.shift_frobenius + math.sqrt(shifted_rows) * shift,
         )
 
 

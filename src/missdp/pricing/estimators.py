@@ -17,9 +17,9 @@ from missdp.pricing.domain import (
     check_fillable,
     clip_rows,
     count,
-    one_of,
     real,
     require,
+    word_of,
 )
 from missdp.pricing.privacy_maps import Sensitivity
 from missdp.pricing.private_estimator import PrivateEstimator
@@ -66,7 +66,7 @@ class PrivateMean(PrivateEstimator):
     (0.2, 0.9)
     """
 
-    mechanism: NoiseKind = field(default="gaussian", metadata=one_of("gaussian", "laplace"))
+    mechanism: NoiseKind = field(default="gaussian", metadata=word_of("gaussian", "laplace"))
 
     def question(self, domain: RowDomain) -> VectorQuery:
         """Return the query for the mean row."""
@@ -163,7 +163,7 @@ class PrivateHistogram(PrivateEstimator):
 
     edges: Sequence[float]
     column: int = count(0, least=0)
-    mechanism: NoiseKind = field(default="gaussian", metadata=one_of("gaussian", "laplace"))
+    mechanism: NoiseKind = field(default="gaussian", metadata=word_of("gaussian", "laplace"))
 
     def question(self, domain: RowDomain) -> VectorQuery:
         """Return the query for the counts."""
@@ -179,8 +179,8 @@ class PrivateHistogram(PrivateEstimator):
             sensitivity=Sensitivity(replaced=2.0 if self.mechanism == "laplace" else math.sqrt(2)),
             multiplier=self.noise_multiplier,
             noise=self.mechanism,
-            whole=True,
-            given=(self.column, edges.copy()),
+            integer=True,
+            arguments=(self.column, edges.copy()),
         )
 
     def keep(self, question: Question, answer: NDArray[np.int64]) -> None:
@@ -215,7 +215,7 @@ class _LinearModel(PrivateEstimator):
     """Projected noisy gradient descent on a linear model."""
 
     coefficient_norm: float | None = real(1.0, least=1e-100)
-    method: Method = field(default="gd", metadata=one_of("gd", "sgd"))
+    method: Method = field(default="gd", metadata=word_of("gd", "sgd"))
     n_iter: int = count(100)
     batch_size: int = count(100)
     learning_rate: float | None = real(1.0, least=1e-30, most=1e30)

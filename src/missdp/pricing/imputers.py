@@ -176,13 +176,13 @@ class MeanImputer(ColumnImputer):
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
     >>> domain = RowDomain(rows=1000, columns=1, complete=False)
     >>> after = MeanImputer(max_incomplete=10).stability(NEIGHBOURS, domain)
-    >>> after.moved_rows, round(after.moved_l12, 5)
+    >>> after.shifted_rows, round(after.shift_l12, 5)
     (10, 0.0202)
     """
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
         """Return the movement of one row's imputed cells."""
-        n, R, h, tau = domain.rows, domain.radius, distance.replaced, distance.moved_l12
+        n, R, h, tau = domain.rows, domain.radius, distance.replaced, distance.shift_l12
         m = n - self._p(domain)
         if self._cells(domain) == 1:
             replaced = 2 * R * h
@@ -258,7 +258,7 @@ class MedianImputer(ColumnImputer):
         if h > 0 and (h >= self.central_ranks or common < 1):
             # The declared gaps do not reach that far, or lie between values that are all replaced.
             jump = 2 * domain.radius
-        each = min(jump + distance.moved_max, 2 * domain.radius)
+        each = min(jump + distance.max_shift, 2 * domain.radius)
         return math.sqrt(self._cells(domain)) * each
 
     def _statistic(self, table: Floats) -> Floats:
@@ -314,7 +314,7 @@ class TrimmedMeanImputer(ColumnImputer):
         h, full = distance.replaced, 2 * domain.radius
         span = min(self.trimmed_range, full) if h <= 1 else full
         root = math.sqrt(self._cells(domain))
-        return min((h * root * span + distance.moved_l12) / kept, root * full)
+        return min((h * root * span + distance.shift_l12) / kept, root * full)
 
     def _statistic(self, table: Floats) -> Floats:
         ordered, observed = np.sort(table, axis=0), (~np.isnan(table)).sum(axis=0)
@@ -376,9 +376,9 @@ class RegressionImputer(Imputer):
         W = self._coefficient_norm(domain)
         R, stretch = domain.radius, math.sqrt(1 + W * W)
         strength = domain.rows * (self.min_eigenvalue + self.regularization)
-        pull = distance.replaced * R**2 * (W + stretch) + 2 * R * stretch * distance.moved_l12
+        pull = distance.replaced * R**2 * (W + stretch) + 2 * R * stretch * distance.shift_l12
         return Response(
-            lipschitz=stretch if distance.moved_rows else 1.0,
+            lipschitz=stretch if distance.shifted_rows else 1.0,
             shift=R * min(pull / strength, 2 * W),
             shifted_rows=self._p(domain),
         )
@@ -459,7 +459,7 @@ class NeighbourImputer(Imputer):
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
     >>> step = NeighbourImputer(n_neighbors=4, max_incomplete=50, max_donations=3)
     >>> after = step.stability(NEIGHBOURS, RowDomain(rows=500, columns=3, complete=False))
-    >>> after.moved_rows, after.moved_max
+    >>> after.shifted_rows, after.max_shift
     (6, 0.5)
     """
 

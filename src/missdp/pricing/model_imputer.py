@@ -24,9 +24,9 @@ from missdp.pricing.domain import (
     clip_rows,
     column_names,
     count,
-    one_of,
     require,
     rows_of,
+    word_of,
 )
 from missdp.pricing.steps import ModelPaidApart, SeededFilling, StableTransformer
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
@@ -112,7 +112,7 @@ class DPImputer(StableTransformer):
     """  # noqa: E501
 
     model: Any
-    filling: Filling = field(default="random", metadata=one_of("random", "likely", "mean"))
+    filling: Filling = field(default="random", metadata=word_of("random", "likely", "mean"))
     random_state: int | None = count(None, least=0)
 
     _needs_complete, _fills, _each_by_itself = False, True, True

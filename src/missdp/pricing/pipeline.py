@@ -207,7 +207,7 @@ def calibrated(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
 
 
 @dataclass(frozen=True)
-class Released:
+class PassedTest:
     """Outcome of propose-test-release: the test passed, and this is the release."""
 
     estimator: PrivateEstimator
@@ -215,7 +215,7 @@ class Released:
 
 
 @dataclass(frozen=True)
-class Refused:
+class FailedTest:
     """Outcome of propose-test-release: the test did not pass, which is all that is released.
 
     Parameters
@@ -294,7 +294,7 @@ def propose_test_release(
     *,
     test_epsilon: float,
     failure_delta: float | None = None,
-) -> Released | Refused:
+) -> PassedTest | FailedTest:
     """Test the pipeline's conditions privately; release only if they hold by a margin.
 
     The pipeline's budget is charged for test and release before anything is computed, whether or
@@ -312,7 +312,7 @@ def propose_test_release(
 
     Returns
     -------
-    Released or Refused
+    PassedTest or FailedTest
         The fitted estimator with its guarantee; or, if the test did not pass, the guarantee alone.
 
     Raises
@@ -330,13 +330,13 @@ def propose_test_release(
     ...     PrivateMean(noise_multiplier=9.0), rows=4000, columns=1, random_state=0)
     >>> wide, narrow = np.resize([-0.9, 0.9], (4000, 1)), np.zeros((4000, 1))
     >>> type(propose_test_release(pipeline, wide, test_epsilon=0.5)).__name__
-    'Released'
+    'PassedTest'
     >>> type(propose_test_release(pipeline, narrow, test_epsilon=0.5)).__name__
-    'Refused'
+    'FailedTest'
     """
     asked = pipeline.facts_and_query()
     test = _plan(*asked, test_epsilon, failure_delta)
     estimator, guarantee = pipeline._released((X, y), *asked, test)
     if hasattr(estimator, "guarantee_"):
-        return Released(estimator, guarantee)
-    return Refused(guarantee)
+        return PassedTest(estimator, guarantee)
+    return FailedTest(guarantee)

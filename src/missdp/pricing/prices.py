@@ -28,11 +28,11 @@ class PriceStep(Record):
     ----------
     name, transformer : str
         The step's name and class.
-    rows_moved : int
+    shifted_rows : int
         How many other rows the step moves when one row is replaced (Delta infinity).
     movement : float
         By how much each at most (Delta 2).
-    rows_moved_so_far, summed_so_far, frobenius_so_far : int, float, float
+    shifted_rows_so_far, summed_so_far, frobenius_so_far : int, float, float
         Movement of the whole chain up to and including this step.
     radius : float
         Bound on the norm of a row after the step.
@@ -42,9 +42,9 @@ class PriceStep(Record):
 
     name: str
     transformer: str
-    rows_moved: int
+    shifted_rows: int
     movement: float
-    rows_moved_so_far: int
+    shifted_rows_so_far: int
     summed_so_far: float
     frobenius_so_far: float
     radius: float
@@ -123,7 +123,7 @@ class Price(Record):
     @property
     def group_epsilon(self) -> float:
         """Epsilon by group privacy alone; infinite if even that has no finite bound."""
-        if not self.steps or self.steps[-1].rows_moved_so_far == 0:
+        if not self.steps or self.steps[-1].shifted_rows_so_far == 0:
             return self.epsilon
         return dict(self.alternatives).get("group privacy", math.inf)
 
@@ -149,9 +149,9 @@ class Price(Record):
 _SHOWN = {
     "step": "{0.name}",
     "kind": "{0.transformer}",
-    "rows moved": "{0.rows_moved}",
+    "rows moved": "{0.shifted_rows}",
     "each by": "{0.movement:.4g}",
-    "chain: rows": "{0.rows_moved_so_far}",
+    "chain: rows": "{0.shifted_rows_so_far}",
     "summed": "{0.summed_so_far:.4g}",
     "Frobenius": "{0.frobenius_so_far:.4g}",
 }
@@ -191,7 +191,7 @@ def price(pipeline: PricedPipeline, *, delta: float | None = None, suggest: bool
     >>> steps = [("pca", PCARankReducer(n_components=2, min_gap=0.2))]
     >>> end = PrivateMean(noise_multiplier=5.0)
     >>> result = price(PricedPipeline(steps, end, rows=1000, columns=9))
-    >>> result.bound, result.steps[0].rows_moved, round(result.steps[0].movement, 3)
+    >>> result.bound, result.steps[0].shifted_rows, round(result.steps[0].movement, 3)
     ('direct', 999, 0.013)
     """
     require(isinstance(pipeline, PricedPipeline), "only a PricedPipeline has a price")
@@ -259,11 +259,11 @@ def _step(stage: Stage) -> PriceStep:
     return PriceStep(
         name=stage.name,
         transformer=type(stage.step).__name__,
-        rows_moved=single.moved_rows,
-        movement=single.moved_max,
-        rows_moved_so_far=chain.moved_rows,
-        summed_so_far=chain.moved_l12,
-        frobenius_so_far=chain.moved_frobenius,
+        shifted_rows=single.shifted_rows,
+        movement=single.max_shift,
+        shifted_rows_so_far=chain.shifted_rows,
+        summed_so_far=chain.shift_l12,
+        frobenius_so_far=chain.shift_frobenius,
         radius=stage.domain_after.radius,
         conditions=tuple(condition.statement() for condition in stage.conditions),
     )

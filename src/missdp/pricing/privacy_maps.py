@@ -33,7 +33,7 @@ class Sensitivity:
 
     Examples
     --------
-    >>> moved = TableDistance(replaced=1, moved_rows=100, moved_max=0.01)
+    >>> moved = TableDistance(replaced=1, shifted_rows=100, max_shift=0.01)
     >>> Sensitivity(replaced=1.0, l12=1.0, frobenius=1.0).shift(moved)
     1.1
     """
@@ -49,8 +49,8 @@ class Sensitivity:
     def shift(self, distance: TableDistance) -> float:
         """Return the bound for replaced and moved rows together."""
         moved = 0.0
-        if distance.moved_rows:
-            moved = min(self.l12 * distance.moved_l12, self.frobenius * distance.moved_frobenius)
+        if distance.shifted_rows:
+            moved = min(self.l12 * distance.shift_l12, self.frobenius * distance.shift_frobenius)
         return self.replaced * distance.replaced + moved
 
     def largest_shift(self, distance: TableDistance) -> float:
@@ -157,10 +157,10 @@ class PrivacyMap:
             from scipy.special import logsumexp
 
             replaced = min(distance.replaced, rows)
-            moved = min(distance.moved_rows, rows - replaced)
+            moved = min(distance.shifted_rows, rows - replaced)
             a, h, log_weight = _sample_counts(rows, replaced, moved, batch)
             # The summed movement of any sample is at most tau.
-            movement = np.minimum(distance.moved_max * h, distance.moved_l12)
+            movement = np.minimum(distance.max_shift * h, distance.shift_l12)
             shift = (2 * lipschitz * a + smoothness * movement) / (batch * sigma)
             shift = np.where(shift > 0, shift + slack, 0.0)
             exponent = alpha * (alpha - 1) * shift**2 / 2
@@ -168,7 +168,7 @@ class PrivacyMap:
 
         def curve(alpha: float, distance: TableDistance) -> float:
             bound = coupled(alpha, distance)
-            if distance.moved_rows == 0 and distance.replaced == 1:
+            if distance.shifted_rows == 0 and distance.replaced == 1:
                 amplified = _subsampled_gaussian_curve(alpha, batch / rows, 1 / one_row)
                 bound = min(bound, amplified)
             return steps * bound
@@ -331,12 +331,12 @@ def bounds(
     Examples
     --------
     >>> laplace = PrivacyMap.laplace(sensitivity=Sensitivity(replaced=1.0, l12=1.0), scale=1.0)
-    >>> moved = TableDistance(replaced=1, moved_rows=10, moved_max=0.05)
+    >>> moved = TableDistance(replaced=1, shifted_rows=10, max_shift=0.05)
     >>> [(bound.name, bound.epsilon) for bound in bounds(laplace, moved, 0.0)]
     [('direct', 1.5), ('group privacy', 11.0)]
     """
     derived = {"direct": _direct_events(mechanism, distance, label)}
-    if distance.moved_rows:
+    if distance.shifted_rows:
         derived["theorem 2"] = _theorem_events(mechanism, distance, label)
         coarse = distance.forget_movement()
         derived["group privacy"] = _direct_events(mechanism, coarse, label)

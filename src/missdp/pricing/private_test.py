@@ -57,18 +57,18 @@ def noise_of_test(epsilon: float) -> VectorNoise:
 
 
 @dataclass(frozen=True)
-class MarginAndAnswer:
+class ConditionalAnswer:
     """The exact numbers behind a tested answer; private.
 
     Attributes
     ----------
-    margin : float
+    distance_to_failure : float
         The distance to failure of all conditions.
     answer : callable
         Returns the exact numbers of the answer itself. Called only if the test passes.
     """
 
-    margin: float
+    distance_to_failure: float
     answer: Callable[[], Any]
 
 
@@ -92,12 +92,12 @@ class TestedNoise:
     mechanism: VectorNoise | SampledNoise
     outcome: OncePerRun = field(default_factory=OncePerRun, repr=False, compare=False)
 
-    def draw(self, exact: MarginAndAnswer, source: NoiseSource) -> Any:
+    def draw(self, exact: ConditionalAnswer, source: NoiseSource) -> Any:
         """Return a noisy answer; None if the noisy distance does not exceed the threshold."""
-        passed: bool = self.outcome.value(lambda: self._passes(exact.margin, source))
+        passed: bool = self.outcome.value(lambda: self._passes(exact.distance_to_failure, source))
         return self.mechanism.draw(exact.answer(), source) if passed else None
 
-    def _passes(self, margin: float, source: NoiseSource) -> bool:
+    def _passes(self, distance_to_failure: float, source: NoiseSource) -> bool:
         noise = noise_of_test(self.plan.test_epsilon)
-        (noisy,) = noise.draw(np.array([margin]), source)
+        (noisy,) = noise.draw(np.array([distance_to_failure]), source)
         return bool(noisy > self.plan.threshold)

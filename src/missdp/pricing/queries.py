@@ -46,7 +46,7 @@ class VectorQuery:
     domain : RowDomain
         Public facts about the rows, enforced before the function sees them.
     function : callable
-        ``function(rows, *given)`` returns ``size`` finite numbers. The rows are read-only. The
+        ``function(rows, *arguments)`` returns ``size`` finite numbers. The rows are read-only. The
         function must depend on its arguments alone.
     size : int
         Number of entries of the vector; public.
@@ -56,9 +56,9 @@ class VectorQuery:
     multiplier : float
         Noise scale over ``sensitivity.replaced``, from 1e-9 to 1e10.
     noise : {"gaussian", "laplace"}, default "gaussian"
-    whole : bool, default False
+    integer : bool, default False
         Whether the vector holds whole numbers, which get whole noise.
-    given : tuple, default ()
+    arguments : tuple, default ()
         Public or released arrays, numbers and text for the function. They are copied.
     averages : bool, default False
         Whether the function averages a term of each row in floating point, of a norm of at most
@@ -82,8 +82,8 @@ class VectorQuery:
     sensitivity: Sensitivity
     multiplier: float
     noise: NoiseKind = "gaussian"
-    whole: bool = False
-    given: tuple[Any, ...] = ()
+    integer: bool = False
+    arguments: tuple[Any, ...] = ()
     averages: bool = False
 
     steps: ClassVar[int] = 1
@@ -91,7 +91,7 @@ class VectorQuery:
 
     def __post_init__(self) -> None:
         # Copies: a later change by the caller is neither charged for nor handed to the function.
-        object.__setattr__(self, "given", _frozen(tuple(self.given)))
+        object.__setattr__(self, "arguments", _frozen(tuple(self.arguments)))
         require(self.noise in get_args(NoiseKind), "mechanism must be 'gaussian' or 'laplace'")
         _check_multiplier(self.multiplier)
         whole("size", self.size)
@@ -137,14 +137,14 @@ class VectorQuery:
     def noise_for(self, distance: TableDistance) -> VectorNoise:
         """Return the noise of the answer, for neighbours at this distance where it reads."""
         shift = self.sensitivity.largest_shift(distance)
-        return VectorNoise(self.noise, self.scale, sensitivity=shift, whole=self.whole)
+        return VectorNoise(self.noise, self.scale, sensitivity=shift, integer=self.integer)
 
     def exact(self, rows: Floats) -> NDArray[Any]:
         """Return the vector without noise; private."""
         failed = DataError("the function of a query failed")  # its own error may quote a cell
         with replacing(Exception, by=failed):
-            result = self.function(rows, *self.given)
-            vector = np.asarray(result, dtype=None if self.whole else np.float64)
+            result = self.function(rows, *self.arguments)
+            vector = np.asarray(result, dtype=None if self.integer else np.float64)
         if vector.shape != (self.size,) or not np.isfinite(vector).all():
             raise DataError(f"the function of a query must return {self.size} finite numbers")
         return vector
@@ -421,8 +421,8 @@ class GradientQuery:
         Its sensitivity is for one and the same sample of rows.
         """
         n, unit = self._read, self._unit
-        replaced, moved = min(distance.replaced, n), min(distance.moved_rows, n)
-        shift = unit.largest_shift(replace(distance, replaced=replaced, moved_rows=moved))
+        replaced, moved = min(distance.replaced, n), min(distance.shifted_rows, n)
+        shift = unit.largest_shift(replace(distance, replaced=replaced, shifted_rows=moved))
         return VectorNoise("gaussian", self.sigma, sensitivity=min(shift, n * unit.replaced))
 
     def exact(self, rows: Floats, target: Any) -> Callable[[ArrayLike], Any]:
@@ -460,13 +460,13 @@ class VectorNoise:
     ``scale`` is the standard deviation, or the Laplace scale, of the noise on each coordinate.
     ``sensitivity`` bounds the distance of the exact vectors of two neighbouring tables, all steps
     included: in Euclidean norm for Gaussian noise, in L1 norm for Laplace noise.
-    ``whole`` numbers get whole noise, others are rounded to a grid of scale / 2**20 first.
+    ``integer`` numbers get whole noise, others are rounded to a grid of scale / 2**20 first.
     """
 
     kind: NoiseKind
     scale: float
     sensitivity: float
-    whole: bool = False
+    integer: bool = False
 
     def __post_init__(self) -> None:
         valid = 0 < self.scale < math.inf and 0 <= self.sensitivity < math.inf
@@ -475,7 +475,7 @@ class VectorNoise:
     def slack(self, dimension: int) -> float:
         """Return the increase of sensitivity / scale by rounding a vector to the grid."""
         norm = math.sqrt(dimension) if self.kind == "gaussian" else dimension
-        return 0.0 if self.whole else norm * _CELLS / _FINENESS
+        return 0.0 if self.integer else norm * _CELLS / _FINENESS
 
     def draw(self, exact: NDArray[Any], source: NoiseSource) -> NDArray[Any]:
         """Return the vector plus noise.
@@ -484,11 +484,11 @@ class VectorNoise:
         survives. Guarantee: as `PrivacyMap.gaussian` or `PrivacyMap.laplace` with this slack.
         """
         noisy = self._in_cells.draw(self._cells(exact), source)
-        return noisy if self.whole else noisy * self._cell
+        return noisy if self.integer else noisy * self._cell
 
     @property
     def _cell(self) -> float:
-        return 1.0 if self.whole else self.scale / _FINENESS
+        return 1.0 if self.integer else self.scale / _FINENESS
 
     @property
     def _in_cells(self) -> Noise:
@@ -496,7 +496,7 @@ class VectorNoise:
 
     def _cells(self, values: NDArray[Any]) -> NDArray[np.int64]:
         """Return the values as whole numbers of cells; the sum with the noise is then exact."""
-        if self.whole:
+        if self.integer:
             return values
         cells = np.rint(np.asarray(values, dtype=np.float64) / self._cell)
         # Clipping is a contraction; only noise of 1e-12 of the values could get here.

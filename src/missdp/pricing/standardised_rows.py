@@ -20,7 +20,7 @@ from missdp.errors import DataError, ParameterError, replacing
 from missdp.pricing.chains import StandardisedFacts
 from missdp.pricing.domain import Rows, check_fillable, require
 from missdp.pricing.privacy_maps import Bound, Sensitivity
-from missdp.pricing.private_test import MarginAndAnswer, TestedNoise, TestPlan
+from missdp.pricing.private_test import ConditionalAnswer, TestedNoise, TestPlan
 from missdp.pricing.queries import GradientQuery, Loss, Question, SampledNoise, VectorQuery
 from missdp.session.noise import NoiseSource
 from missdp.session.session import Release, Session
@@ -109,7 +109,7 @@ class StandardisedRows:
         the test does not pass. Events of test and answer are charged together.
         """
         self._check(query, mechanism)
-        event, *beside = self.charges(query)
+        event, *additional_charges = self.charges(query)
         noise: Any = query.noise_for(self._facts.distance)
         if query.batch is not None:
             noise = SampledNoise(noise, query.domain.rows, query.batch)
@@ -117,7 +117,7 @@ class StandardisedRows:
         exact: Callable[..., Any] = partial(self._gradient if gradient else self._vector, query)
         if self._test is not None:
             noise, exact = TestedNoise(self._test, noise), partial(self._tested, exact)
-        return Release(event, noise, exact, tuple(beside), steps=query.steps)
+        return Release(event, noise, exact, tuple(additional_charges), steps=query.steps)
 
     def _check(self, query: Any, mechanism: Any) -> None:
         """Raise an error unless all types are exact: a subclass could state other bounds."""
@@ -154,25 +154,26 @@ class StandardisedRows:
             self._made[query] = query.exact(self._prepared(), self._target)
         return self._made[query](at[0])
 
-    def _tested(self, exact: Callable[..., Any], *at: Any) -> MarginAndAnswer:
+    def _tested(self, exact: Callable[..., Any], *at: Any) -> ConditionalAnswer:
         """Return the distance to failure, and the function that computes the answer."""
         self._prepared()
-        return MarginAndAnswer(self._made["margin"], partial(exact, *at))
+        return ConditionalAnswer(self._made["distance"], partial(exact, *at))
 
     def _prepared(self) -> Floats:
         """Return the rows as they leave the steps, which are fitted once and forgotten."""
         require(self._open, "the rows are forgotten: ask before the end of the with block")
         if "rows" not in self._made:
             facts, table = self._facts, self._facts.raw.enforce(self._values)
-            margin = float(facts.raw.rows)
+            distance = float(facts.raw.rows)
             for step in facts.steps:
                 failed = DataError(f"step {step.name!r} failed")  # its own error may quote a cell
                 with replacing(Exception, by=failed):
-                    margin = min(margin, step.distance_to_failure(table)) if self._test else margin
+                    if self._test:
+                        distance = min(distance, step.distance_to_failure(table))
                     table = step.run(table)
             # The bound on row norms after the steps is proven; this guards against rounding only.
             table = facts.domain.enforce(table) if facts.steps else table
-            self._made |= {"margin": margin, "rows": _read_only(table)}
+            self._made |= {"distance": distance, "rows": _read_only(table)}
         rows: Floats = self._made["rows"]
         return rows
 

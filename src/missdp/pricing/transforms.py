@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from missdp.accounting import Condition, EigenGap
 from missdp.errors import ParameterError, UnprovenError, replacing
-from missdp.pricing.domain import RowDomain, TableDistance, count, one_of, real, require
+from missdp.pricing.domain import RowDomain, TableDistance, count, real, require, word_of
 from missdp.pricing.steps import (
     CovarianceGap,
     ExtremeGaps,
@@ -59,12 +59,12 @@ class StandardScaler(StableTransformer):
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
     >>> step = StandardScaler(min_std=0.5)
     >>> after = step.stability(NEIGHBOURS, RowDomain(rows=1000, columns=1))
-    >>> after.moved_rows, round(after.moved_max, 4)
+    >>> after.shifted_rows, round(after.max_shift, 4)
     (999, 0.03)
     """
 
     min_std: float = real(least=1e-100)
-    below: Literal["assume", "floor"] = field(default="assume", metadata=one_of("assume", "floor"))
+    below: Literal["assume", "floor"] = field(default="assume", metadata=word_of("assume", "floor"))
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
         """Return the bound on standard deviations, or nothing with a floor."""
@@ -74,7 +74,7 @@ class StandardScaler(StableTransformer):
         """Return the bound: every other row moves."""
         n, R, s = domain.rows, domain.radius, self.min_std
         width, norm = self._reach(domain)
-        h, tau = distance.replaced, distance.moved_l12
+        h, tau = distance.replaced, distance.shift_l12
         variance = min((h * width**2 + 2 * width * tau) / n, width**2)
         mean = min((2 * R * h + tau) / n, 2 * R)
         shift = norm * variance / (2 * s**3) + mean / s
@@ -95,7 +95,7 @@ class StandardScaler(StableTransformer):
             return math.inf
         variance = float(values.var(axis=0).min())
         R, n = domain.radius, domain.rows
-        step = (4 * R**2 * incoming.replaced + 4 * R * incoming.moved_l12) / n
+        step = (4 * R**2 * incoming.replaced + 4 * R * incoming.shift_l12) / n
         return max(0.0, (variance - self.min_std**2) / max(step, 1e-300))
 
     def _reach(self, domain: RowDomain) -> tuple[float, float]:
@@ -138,7 +138,7 @@ class MinMaxScaler(StableTransformer):
     --------
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
     >>> step = MinMaxScaler(min_range=1.0, extreme_gap=0.01)
-    >>> round(step.stability(NEIGHBOURS, RowDomain(rows=100, columns=4)).moved_max, 6)
+    >>> round(step.stability(NEIGHBOURS, RowDomain(rows=100, columns=4)).max_shift, 6)
     0.02
     """
 
@@ -157,7 +157,7 @@ class MinMaxScaler(StableTransformer):
                 f"extreme_gap covers {self.extreme_ranks} gaps, but {distance.replaced} rows may "
                 "be replaced before min-max scaling; declare more extreme_ranks"
             )
-        r, delta = self.min_range, distance.replaced * self.extreme_gap + distance.moved_max
+        r, delta = self.min_range, distance.replaced * self.extreme_gap + distance.max_shift
         side = math.sqrt(domain.columns)
         return Response(
             lipschitz=1 / r, shift=side * delta / r, shifted_rows=domain.rows, diameter=side
@@ -216,13 +216,13 @@ class PCARankReducer(StableTransformer):
     --------
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
     >>> step = PCARankReducer(n_components=2, min_gap=0.1)
-    >>> round(step.stability(NEIGHBOURS, RowDomain(rows=1000, columns=9)).moved_max, 6)
+    >>> round(step.stability(NEIGHBOURS, RowDomain(rows=1000, columns=9)).max_shift, 6)
     0.025981
     """
 
     n_components: int = count()
     min_gap: float = real(least=1e-100)
-    moment: Moment = field(default="covariance", metadata=one_of("covariance", "second"))
+    moment: Moment = field(default="covariance", metadata=word_of("covariance", "second"))
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
         """Return the bound on the eigen-gap."""
@@ -241,7 +241,7 @@ class PCARankReducer(StableTransformer):
     def _spread(self, distance: TableDistance, domain: RowDomain) -> float:
         """Bound on the spread of the change of the matrix."""
         per_row, per_move = _SPREAD[self.moment]
-        moved = per_row * domain.radius * distance.replaced + per_move * distance.moved_l12
+        moved = per_row * domain.radius * distance.replaced + per_move * distance.shift_l12
         return moved * domain.radius / domain.rows
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
@@ -448,7 +448,7 @@ class Quantizer(StableTransformer):
         for column in np.sort(values, axis=0).T:
             last = np.searchsorted(column, column + width, side="right")
             crowd = min(crowd, int((last - np.arange(column.size)).max()))
-        changes = incoming.replaced + incoming.moved_rows
+        changes = incoming.replaced + incoming.shifted_rows
         return max(0.0, (self.max_cluster + 1 - crowd) / max(1, changes))
 
     def transform(self, X: Any) -> Floats:

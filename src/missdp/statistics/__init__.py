@@ -14,7 +14,7 @@ from missdp.exports import exported
 from missdp.schema.expressions import parse_where as parse_where
 from missdp.statistics.asking import Statistic as Statistic
 from missdp.statistics.estimates import Estimate as Estimate
-from missdp.statistics.estimates import Histogram as Histogram
+from missdp.statistics.estimates import LevelEstimates as LevelEstimates
 from missdp.statistics.imputation import KNNImputation as KNNImputation
 from missdp.statistics.row_queries import CustomQuery as CustomQuery
 from missdp.statistics.row_queries import RowCounts as RowCounts

@@ -21,19 +21,19 @@ from missdp.schema.logic import Predicate
 from missdp.statistics.asking import (
     NOBODY,
     WRITTEN,
-    Asking,
-    Part,
+    PlannedRelease,
+    StatisticTask,
     members,
     middle_and_half,
 )
-from missdp.statistics.estimates import Estimate, Histogram, clip, corners, within
-from missdp.statistics.imputed_rows import Rows
+from missdp.statistics.estimates import Estimate, LevelEstimates, clip, corners, within
+from missdp.statistics.imputed_rows import RowView
 from missdp.statistics.noisy import Noisy
 from missdp.statistics.row_queries import RowCounts, RowQuery, RowSums
 from missdp.statistics.worst_case import Interval
 
 
-def answered(ask: Asking) -> Estimate | Histogram:
+def answered(ask: StatisticTask) -> Estimate | LevelEstimates:
     """Charge for a question, and answer it."""
     levels = ask.names[0] if ask.kind == "histogram" else ask.question.by
     if levels and not ask.apart:
@@ -43,7 +43,7 @@ def answered(ask: Asking) -> Estimate | Histogram:
     return _variance(ask) if ask.kind in ("variance", "standard_deviation") else _quotient(ask)
 
 
-def check_width(ask: Asking) -> None:
+def check_width(ask: StatisticTask) -> None:
     """Raise ParameterError if noise is expected to hide a mean or proportion of large groups.
 
     Decided by public facts, so this is checked before any charge: the cost, the number of levels
@@ -66,7 +66,7 @@ def check_width(ask: Asking) -> None:
         )
 
 
-def _quotient(ask: Asking) -> Estimate | Histogram:
+def _quotient(ask: StatisticTask) -> Estimate | LevelEstimates:
     """Return a count or a sum, or one divided by another: of all rows, or of each group apart.
 
     Missing cells of a group are filled from donors of the group, and noise follows the group's own
@@ -95,7 +95,7 @@ def _quotient(ask: Asking) -> Estimate | Histogram:
     return _per_level(ask, ask.apart, values, intervals, whole=bounds, rows=rows)
 
 
-def _parts_of(ask: Asking) -> tuple[list[Part], Callable[..., float], Interval]:
+def _parts_of(ask: StatisticTask) -> tuple[list[PlannedRelease], Callable[..., float], Interval]:
     """Return what is released for a statistic, how it is made of that, and its public bounds."""
     if ask.kind == "count":
         return [ask.part(ask.count_query("count"))], float, _COUNT
@@ -122,7 +122,7 @@ def _average_around(a: Numeric) -> Callable[[float, float], float]:
     return lambda top, rows: middle + top / max(rows, 1.0)
 
 
-def _variance(ask: Asking) -> Estimate:
+def _variance(ask: StatisticTask) -> Estimate:
     """Return the sample variance: squares around the released mean, over the released size - 1."""
     (name,), fixed = ask.names, not ask.depends()
     a = ask.numeric(name)
@@ -152,7 +152,7 @@ def _variance(ask: Asking) -> Estimate:
     return ask.estimate(value, interval, (0.0, shown(bounds[1])), rows=rows)
 
 
-def _correlation(ask: Asking) -> Estimate:
+def _correlation(ask: StatisticTask) -> Estimate:
     """Return Pearson's correlation from three released moments around released means."""
     first, second = both = (ask.numeric(ask.names[0]), ask.numeric(ask.names[1]))
     pairs = {"squares": ((first, first), (second, second)), "products": (both,)}
@@ -216,7 +216,7 @@ def _correlation_interval(
 
 
 def _mean_of(
-    ask: Asking, a: Numeric, total: Noisy, size: Noisy, pieces: int, times: float = 1.0
+    ask: StatisticTask, a: Numeric, total: Noisy, size: Noisy, pieces: int, times: float = 1.0
 ) -> tuple[float, Interval]:
     """Return a mean from released numbers, and its interval if noise were less."""
     average, bounds = _average_around(a), (a.lower, a.upper)
@@ -225,7 +225,7 @@ def _mean_of(
 
 
 def _moment(
-    ask: Asking,
+    ask: StatisticTask,
     label: str,
     pair: tuple[Numeric, Numeric],
     centres: tuple[float, ...] = (),
@@ -259,7 +259,7 @@ _COUNT: Interval = (0.0, math.inf)
 _Intervals: TypeAlias = Callable[[float], Sequence[Interval]]
 
 
-def _grouped(ask: Asking, by: str) -> Histogram:
+def _grouped(ask: StatisticTask, by: str) -> LevelEstimates:
     """Return a histogram, or a statistic of each group, from one release of a vector.
 
     A row is in one group, where it adds to one number or to two: those that satisfy a condition and
@@ -291,7 +291,7 @@ def _grouped(ask: Asking, by: str) -> Histogram:
     return _per_level(ask, by, values, intervals, whole=bounds, rows=rows)
 
 
-def _group_query(ask: Asking, by: str) -> RowQuery:
+def _group_query(ask: StatisticTask, by: str) -> RowQuery:
     """Return the query whose answer has one number or two of each group."""
     size, kind = ask.schema[by].size, ask.kind
     stays = by not in ask.filled and (kind == "histogram" or not ask.depends())
@@ -304,11 +304,11 @@ def _group_query(ask: Asking, by: str) -> RowQuery:
         a = ask.numeric(ask.names[0])
         centre, half = middle_and_half(a)
         return RowSums(
-            function=_deviations, given=(who, by, a.name, centre, half), bound=2.0,
+            function=_deviations, arguments=(who, by, a.name, centre, half), bound=2.0,
             numbers=2 * size, change=ask.moved(a.name) / half if stays else None, **facts,
         )  # fmt: skip
     return RowCounts(
-        function=_cells, given=(who, by, ask.condition),
+        function=_cells, arguments=(who, by, ask.condition),
         cells=size if ask.condition is None else 2 * size,
         stays=stays and ask.condition is None, **facts,
     )  # fmt: skip
@@ -332,14 +332,14 @@ def _widest(intervals: _Intervals, among: Sequence[int], times: float) -> Interv
 
 
 def _per_level(
-    ask: Asking,
+    ask: StatisticTask,
     name: str,
     values: Sequence[float],
     intervals: _Intervals,
     *,
     whole: Interval,
     rows: Sequence[tuple[Noisy, ...]],
-) -> Histogram:
+) -> LevelEstimates:
     """Put the answers for levels together.
 
     ``intervals(times)`` are the intervals if noise were that many times less; ``rows`` are the
@@ -355,7 +355,7 @@ def _per_level(
     about = [*ask.question.of, *([f"by {name}"] if ask.question.by else [])]
     attribute = ask.schema[name]
     levels = attribute.bin_labels if isinstance(attribute, Numeric) else attribute.levels
-    return Histogram(
+    return LevelEstimates(
         name=f"{WRITTEN.get(ask.kind, ask.kind)}({', '.join(about)})", levels=tuple(levels),
         values=tuple(values), intervals=tuple(found), confidence=ask.confidence, note=note,
         guarantee=ask.guarantee, applicable=ask.applicable,
@@ -366,7 +366,7 @@ def _per_level(
 
 
 def _cells(
-    rows: Rows, who: tuple[Any, ...], by: str, condition: Predicate | None
+    rows: RowView, who: tuple[Any, ...], by: str, condition: Predicate | None
 ) -> NDArray[np.int64]:
     """Return the group of each row, from the number of groups on for those without a property."""
     group, there = rows.codes(by), members(rows, *who)
@@ -376,7 +376,7 @@ def _cells(
 
 
 def _deviations(
-    rows: Rows, who: tuple[Any, ...], by: str, name: str, centre: float, half: float
+    rows: RowView, who: tuple[Any, ...], by: str, name: str, centre: float, half: float
 ) -> NDArray[np.float64]:
     """Return each row's deviation in the place of its group, and its 1 in another one."""
     size, there = rows.schema[by].size, members(rows, *who)

@@ -20,9 +20,9 @@ from missdp.schema import Numeric, Schema
 from missdp.schema.expressions import parse_where
 from missdp.schema.logic import Predicate
 from missdp.session.session import Reservation, Session
-from missdp.statistics.estimates import Beside, Estimate, clip, corners, within
+from missdp.statistics.estimates import Estimate, TotalError, clip, corners, within
 from missdp.statistics.imputation import KNNImputation, NearestNeighbours, check_range
-from missdp.statistics.imputed_rows import Rows
+from missdp.statistics.imputed_rows import RowView
 from missdp.statistics.noisy import Noisy, noisy_numbers
 from missdp.statistics.row_queries import RowCounts, RowQuery, RowSums
 from missdp.statistics.table_rows import EachLevel
@@ -141,7 +141,7 @@ Narrowed: TypeAlias = Callable[[float], Interval]
 """What an interval is if noise were so many times less."""
 
 
-def share(cost: Cost, part: float) -> Cost:
+def cost_share(cost: Cost, part: float) -> Cost:
     """Return a part of a cost; shares never add up to more than the whole."""
     return replace(cost, amount=cost.amount * part * _SHARE)
 
@@ -152,7 +152,7 @@ def middle_and_half(a: Numeric) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Part:
+class PlannedRelease:
     """One release of an answer, planned by public facts before anything is charged.
 
     Attributes
@@ -185,7 +185,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Paid:
+class PaidRelease:
     """A release whose cost is set aside, the session that answers it, and what it may spend."""
 
     session: Session
@@ -203,7 +203,7 @@ class Paid:
         return noisy_numbers(found)
 
 
-class Asking:
+class StatisticTask:
     """One question while it is answered; what public facts refuse is refused before any charge."""
 
     def __init__(
@@ -235,15 +235,17 @@ class Asking:
         self.imputed = self._on_imputed(session)
         about, self._worst_case = self._other_queries(), self._missing_cells()
         hidden = [] if self._worst_case is None else [self._worst_case.query]
-        self._beside = [self._plan(session, query, share(cost, _ABOUT)) for query in about]
-        self._worst = [self._plan(session, query, share(cost, _WORST_CASE)) for query in hidden]
+        self._beside = [self._plan(session, query, cost_share(cost, _ABOUT)) for query in about]
+        self._worst = [
+            self._plan(session, query, cost_share(cost, _WORST_CASE)) for query in hidden
+        ]
         rest = 1 - _ABOUT * len(self._beside) - _WORST_CASE * len(self._worst)
-        self.cost = share(cost, rest) if rest < 1 else cost
-        self._parts: tuple[Part, ...] = ()
+        self.cost = cost_share(cost, rest) if rest < 1 else cost
+        self._parts: tuple[PlannedRelease, ...] = ()
         # Once the cost is set aside:
         self.guarantee: Guarantee
         self._known: dict[str, float] = {}
-        self._paid_worst: Paid
+        self._paid_worst: PaidRelease
 
     # Public facts
 
@@ -268,7 +270,7 @@ class Asking:
         return bool(self.where.names & self.filled)
 
     def moved(self, name: str) -> float:
-        """Return how far the value of one donee that exchanges a donor moves."""
+        """Return how far the value of one recipient that exchanges a donor moves."""
         if self.imputation is None or name not in self.filled:
             return 0.0
         attribute = self.numeric(name)
@@ -280,7 +282,7 @@ class Asking:
         """Return the number of rows of the subpopulation in which the attributes are known."""
         return RowCounts(
             label=label, function=members, reads=self._reads((), *also),
-            given=((self.where, *also), self.missing, self.applicable),
+            arguments=((self.where, *also), self.missing, self.applicable),
             applies=frozenset(self.applicable),
         )  # fmt: skip
 
@@ -288,7 +290,7 @@ class Asking:
         self, label: str, names: Names, centres: tuple[float, ...], limit: float, move: float
     ) -> RowSums:
         """Return the sum over these rows of products of deviations, each within the limit."""
-        # A donee that enters or leaves the subpopulation brings or takes its whole term.
+        # A recipient that enters or leaves the subpopulation brings or takes its whole term.
         change = max(move, limit) if self.depends() else move
         linear = not self.depends() and len([name for name in names if name in self.filled]) < 2
         if self.imputation is not None and self.imputation.k > 1 and not linear:
@@ -297,7 +299,7 @@ class Asking:
         return RowSums(
             label=label, function=_products, reads=self._reads(names),
             applies=frozenset(self.applicable),
-            given=(((self.where,), self.missing, self.applicable), names, centres),
+            arguments=(((self.where,), self.missing, self.applicable), names, centres),
             bound=limit, change=change,
         )  # fmt: skip
 
@@ -331,18 +333,18 @@ class Asking:
         for label, lacking in possible.items():
             yield RowCounts(
                 label=label, function=_possible, reads=where.names.union(lacking),
-                given=(where, lacking, about), applies=frozenset(about),
+                arguments=(where, lacking, about), applies=frozenset(about),
             )  # fmt: skip
         if kind in ("count", "sum"):
             yield RowCounts(
-                label="all rows", function=_applicable, given=(about,), applies=frozenset(about)
+                label="all rows", function=_applicable, arguments=(about,), applies=frozenset(about)
             )
         if kind in ("mean", "sum"):
             (name,) = self.names
             middle, half = middle_and_half(self.numeric(name))
             yield RowSums(
                 label="squares as observed", function=_squares, reads=where.names | {name},
-                bound=half**2, change=0.0, given=(where, name, middle),
+                bound=half**2, change=0.0, arguments=(where, name, middle),
             )  # fmt: skip
 
     def _missing_cells(self) -> MissingCells | None:
@@ -354,13 +356,13 @@ class Asking:
 
     # Releases
 
-    def part(self, query: RowQuery, weight: float | None = None) -> Part:
+    def part(self, query: RowQuery, weight: float | None = None) -> PlannedRelease:
         """Return the release of a query for a part of what the answer costs, or for all of it."""
-        cost = self.cost if weight is None else share(self.cost, weight)
+        cost = self.cost if weight is None else cost_share(self.cost, weight)
         return self._plan(self.imputed, query, cost)
 
-    def _plan(self, session: Session, query: RowQuery, cost: Cost) -> Part:
-        return Part(query, cost, session.preview(query, cost).event)
+    def _plan(self, session: Session, query: RowQuery, cost: Cost) -> PlannedRelease:
+        return PlannedRelease(query, cost, session.preview(query, cost).event)
 
     def for_rows(self, least: float, *, moving: float) -> float:
         """Return the share of a quotient's cost that is for its released number of rows.
@@ -378,7 +380,7 @@ class Asking:
             session = session.on(self._change)
         return session.on(EachLevel(self.apart)) if self.apart else session
 
-    def reserve(self, *parts: Part) -> list[Paid]:
+    def reserve(self, *parts: PlannedRelease) -> list[PaidRelease]:
         """Set aside the cost of all releases of the answer, before anything is read.
 
         A single release is charged when it is measured, for its own price and not for a cap.
@@ -386,11 +388,11 @@ class Asking:
         beside, self._parts = self._beside, (*self._beside, *parts, *self._worst)
         if len(self._parts) == 1:
             self._promise(parts[0].event)
-            return [Paid(self.imputed, parts[0].query, parts[0].cost)]
+            return [PaidRelease(self.imputed, parts[0].query, parts[0].cost)]
         reserved = [Reservation(part.cap, part.event.label) for part in self._parts]
         self._promise(*(each.event for each in reserved))
         sessions = zip(self.session.reserve_each(*reserved), self._parts, strict=True)
-        paid = [Paid(session, part.query, part.cap) for session, part in sessions]
+        paid = [PaidRelease(session, part.query, part.cap) for session, part in sessions]
         for one in paid[: len(beside)]:
             self._known[one.query.label] = max(one.numbers()[0].value, 0.0)
         self._paid_worst = paid[-1]
@@ -430,7 +432,7 @@ class Asking:
         if self._wants_total:
             a = self.numeric(self.names[0]) if self.names else None
             ends = (0.0, 1.0) if a is None else (a.lower, a.upper)
-            beside = Beside(kind=self.kind, bounds=ends, known=self._known, divisor=divisor)
+            beside = TotalError(kind=self.kind, bounds=ends, known=self._known, divisor=divisor)
             total = within(beside.interval(value, numbers[0], self.confidence), bounds)
             found = replace(found, total_interval=total)
         if self._worst_case is None:
@@ -485,7 +487,7 @@ class Asking:
 
 
 def members(
-    rows: Rows, chosen: tuple[Predicate, ...], known: Names, about: Names
+    rows: RowView, chosen: tuple[Predicate, ...], known: Names, about: Names
 ) -> NDArray[np.bool_]:
     """Tell which rows are in all subpopulations, with values, of those to which some apply."""
     found = _applicable(rows, about)
@@ -497,21 +499,21 @@ def members(
 
 
 def _products(
-    rows: Rows, who: tuple[Any, ...], names: Names, centres: tuple[float, ...]
+    rows: RowView, who: tuple[Any, ...], names: Names, centres: tuple[float, ...]
 ) -> NDArray[np.float64]:
     """Return products of deviations from centres, of rows in question."""
     factors = (rows.values(n) - c for n, c in zip(names, centres, strict=True))
     return np.where(members(rows, *who), math.prod(factors), 0.0)
 
 
-def _possible(rows: Rows, where: Predicate, lacking: Names, about: Names) -> NDArray[np.bool_]:
+def _possible(rows: RowView, where: Predicate, lacking: Names, about: Names) -> NDArray[np.bool_]:
     """Tell which rows may be in a subpopulation, and lack one of some attributes, if any."""
-    found = ~decide(where, rows).is_false & _applicable(rows, about)
-    holes = [rows.holes(name) & rows.applies(name).is_true for name in lacking]
-    return np.asarray(found & np.logical_or.reduce(holes) if holes else found)
+    possible = ~decide(where, rows).is_false & _applicable(rows, about)
+    missing = [rows.is_missing(name) & rows.applies(name).is_true for name in lacking]
+    return np.asarray(possible & np.logical_or.reduce(missing) if missing else possible)
 
 
-def _applicable(rows: Rows, about: Names) -> NDArray[np.bool_]:
+def _applicable(rows: RowView, about: Names) -> NDArray[np.bool_]:
     """Tell to which rows all of some attributes surely apply."""
     found = np.ones(len(rows), dtype=bool)
     for name in about:
@@ -519,7 +521,7 @@ def _applicable(rows: Rows, about: Names) -> NDArray[np.bool_]:
     return found
 
 
-def _squares(rows: Rows, where: Predicate, name: str, centre: float) -> NDArray[np.float64]:
+def _squares(rows: RowView, where: Predicate, name: str, centre: float) -> NDArray[np.float64]:
     """Return squared deviations of observed values, of rows that are surely in a subpopulation."""
     there = decide(where, rows).is_true & ~rows.mask(name)
     return np.where(there, np.square(rows.values(name) - centre), 0.0)

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["blocks", "in_portions", "runs"]
+__all__ = ["in_portions", "runs", "slices"]
 
 
-def blocks(size: int, step: int) -> Iterator[slice]:
+def slices(size: int, step: int) -> Iterator[slice]:
     """Yield where some numbers are, one block after the other.
 
-    >>> list(blocks(5, 3))
+    >>> list(slices(5, 3))
     [slice(0, 3, None), slice(3, 5, None)]
     """
     for start in range(0, size, step):

@@ -26,8 +26,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.errors import ParameterError, UnprovenError, number, one_of
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.statistics.blocks import blocks, in_portions, runs
-from missdp.statistics.imputed_rows import Rows
+from missdp.statistics.blocks import in_portions, runs, slices
+from missdp.statistics.imputed_rows import RowView
 
 MetricName = Literal["gower", "euclidean"]
 _UNIT = 1 << 16
@@ -150,7 +150,7 @@ _ABSENT, _OPEN = 1, 2
 _STATES = np.array([[0, FAR, FAR], [FAR, 0, FAR], [0, 0, FAR]], dtype=np.int32)
 
 
-def _state(rows: Rows, name: str) -> NDArray[np.int64]:
+def _state(rows: RowView, name: str) -> NDArray[np.int64]:
     """Tell of each row whether an attribute applies (0), does not (1), or may (2)."""
     applies = rows.applies(name)
     return np.where(applies.is_true, 0, np.where(applies.is_false, _ABSENT, _OPEN))
@@ -184,7 +184,7 @@ _ROWS = 1 << 20  # at once
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Side:
-    """Donors, or donees, sorted by cell. Private."""
+    """Donors, or recipients, sorted by cell. Private."""
 
     rows: IntArray  # numbers in the table; increasing within a cell
     start: IntArray  # where each cell begins, and the last one ends
@@ -196,16 +196,16 @@ class _Side:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Layout:
+class DonorLayout:
     """A private table as the search for donors sees it."""
 
     metric: Metric  # public
     codes: IntArray  # of the distinct matching cells that occur, shape (cells, attributes)
     donors: _Side  # complete rows
-    donees: _Side  # incomplete rows
+    recipients: _Side  # incomplete rows
 
     @classmethod
-    def of(cls, rows: Rows, names: Sequence[str], metric: Metric) -> Layout:
+    def of(cls, rows: RowView, names: Sequence[str], metric: Metric) -> DonorLayout:
         """Group rows by matching cell, and tell who gives and who lacks some attributes.
 
         They are filled together. A donor has no missing cell in any of them, and a value in one at
@@ -214,32 +214,32 @@ class Layout:
         """
         give, take = (np.empty(len(rows), bool) for _ in range(2))
         for where, part in rows.parts():
-            lacks, valued, whole = (np.full(len(part), start) for start in (False, False, True))
+            lacking, valued, complete = (np.full(len(part), x) for x in (False, False, True))
             for name in names:
-                hole = part.holes(name)
-                lacks |= hole & part.applies(name).is_true
+                missing = part.is_missing(name)
+                lacking |= missing & part.applies(name).is_true
                 valued |= ~part.mask(name)
-                whole &= ~hole
-            give[where], take[where] = whole & valued, lacks
-        found, cell = _cells(rows, metric)
-        codes = np.stack(np.unravel_index(found, metric.shape), axis=1).astype(np.int64)
-        donors, donees = (_side(np.flatnonzero(keep), cell, len(found)) for keep in (give, take))
-        return cls(metric, codes, donors, donees)
+                complete &= ~missing
+            give[where], take[where] = complete & valued, lacking
+        occupied, cell = _cells(rows, metric)
+        codes = np.stack(np.unravel_index(occupied, metric.shape), axis=1).astype(np.int64)
+        sides = (_side(np.flatnonzero(keep), cell, len(occupied)) for keep in (give, take))
+        return cls(metric, codes, *sides)
 
-    def near(self, wanted: int) -> NearCells:
+    def near(self, wanted: int) -> NearbyCells:
         """Find, for every cell with recipients, its donor cells up to ``wanted`` donors and ties.
 
         A cell with that many donors of its own has itself as its only neighbour; the matrix of
         distances from the others to the donor cells is built in chunks.
         """
         counts = self.donors.counts
-        cells = np.flatnonzero(self.donees.counts > 0)
+        cells = np.flatnonzero(self.recipients.counts > 0)
         donor_cells = np.flatnonzero(counts > 0)
         dense, sparse = (
             np.flatnonzero(some) for some in (counts[cells] >= wanted, counts[cells] < wanted)
         )
         parts = [(dense, cells[dense], np.zeros(len(dense), dtype=np.int64))]
-        for where in blocks(len(sparse), max(1, _CHUNK // max(1, len(donor_cells)))):
+        for where in slices(len(sparse), max(1, _CHUNK // max(1, len(donor_cells)))):
             chunk = sparse[where]
             index, cell, distance = _nearest(self, cells[chunk], donor_cells, counts, wanted)
             parts.append((chunk[index], cell, distance))
@@ -253,7 +253,7 @@ class Layout:
         radius = np.full(len(cells), FAR - 1, dtype=np.int64)
         last = before[1:] - before[shell_start[shell_owner]] >= wanted
         radius[shell_owner[last]] = shell_distance[last]
-        return NearCells(
+        return NearbyCells(
             cells, np.searchsorted(owner, starts), cell, distance, shell_start,
             shell_owner * (2 * FAR) + shell_distance, shell_pair, before, radius,
         )  # fmt: skip
@@ -299,7 +299,7 @@ def _side(rows: IntArray, cell: NDArray[np.integer], cells: int) -> _Side:
     return _Side(by_cell, start)
 
 
-def _cells(rows: Rows, metric: Metric) -> tuple[IntArray, NDArray[np.integer]]:
+def _cells(rows: RowView, metric: Metric) -> tuple[IntArray, NDArray[np.integer]]:
     """Return the matching cells that occur, and which of them each row is in."""
     keys = np.empty(len(rows), np.int64)
     for where, part in rows.parts():
@@ -309,29 +309,29 @@ def _cells(rows: Rows, metric: Metric) -> tuple[IntArray, NDArray[np.integer]]:
             key = key * levels + codes
         keys[where] = key
     found = np.zeros(0, dtype=np.int64)
-    for where in blocks(len(keys), _ROWS):
+    for where in slices(len(keys), _ROWS):
         found = np.union1d(found, keys[where])
-    for where in blocks(len(keys), _ROWS):
+    for where in slices(len(keys), _ROWS):
         keys[where] = np.searchsorted(found, keys[where])
     return found, keys
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NearCells:
+class NearbyCells:
     """Donor cells around recipient cells, nearest first, in shells of equal distance. Private.
 
     ``radius`` is the distance within which donors are complete: the last shell's if it reaches
     the wanted number of donors, else all that the group allows.
     """
 
-    cells: IntArray  # the donee cells, shape (x,)
-    pair_start: IntArray  # where the donor cells of each donee cell begin, shape (x + 1,)
+    cells: IntArray  # the recipient cells, shape (x,)
+    pair_start: IntArray  # where the donor cells of each recipient cell begin, shape (x + 1,)
     pair_cell: IntArray  # donor cells, by distance
     pair_distance: IntArray
-    shell_start: IntArray  # where the shells of each donee cell begin, shape (x + 1,)
-    shell_key: IntArray  # the donee cell and the distance of each shell, as one number
+    shell_start: IntArray  # where the shells of each recipient cell begin, shape (x + 1,)
+    shell_key: IntArray  # the recipient cell and the distance of each shell, as one number
     shell_pair: IntArray  # where the donor cells of each shell begin, shape (shells + 1,)
-    shell_donors: IntArray  # donors in all shells before, of all donee cells, shape (shells + 1,)
+    shell_donors: IntArray  # number of donors in all shells before, shape (shells + 1,)
     radius: IntArray
 
     def nearer(self, index: IntArray, distance: IntArray) -> tuple[IntArray, IntArray]:
@@ -346,7 +346,7 @@ class NearCells:
 
 
 def _nearest(
-    layout: Layout, cells: IntArray, donor_cells: IntArray, counts: IntArray, wanted: int
+    layout: DonorLayout, cells: IntArray, donor_cells: IntArray, counts: IntArray, wanted: int
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Return positions in ``cells``, donor cells, and distances, up to ``wanted`` donors."""
     matrix = layout.metric.distances(layout.codes[cells], layout.codes[donor_cells])

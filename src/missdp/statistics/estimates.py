@@ -23,7 +23,7 @@ class _Answer(Record, abstract=True):
         return {k: v for k, v in super().to_dict().items() if v or k not in ("applicable", "note")}
 
 
-def _in_words(answer: Estimate | Histogram) -> Iterator[str]:
+def _in_words(answer: Estimate | LevelEstimates) -> Iterator[str]:
     """Yield what is said of any answer below its numbers: for whom it holds, and a note."""
     if answer.applicable:
         verb = "is" if len(answer.applicable) == 1 else "are"
@@ -129,7 +129,7 @@ class Estimate(_Answer):
 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True)
-class Histogram(_Answer):
+class LevelEstimates(_Answer):
     """Released counts per level; ``intervals`` hold all at once with probability ``confidence``.
 
     ``applicable`` and ``note`` as in `Estimate`.
@@ -215,7 +215,7 @@ def _of_mean(rows: float, filled: float, variance: float) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beside:
+class TotalError:
     """What was released beside an answer, so that it can be compared with the population.
 
     ``known`` are released numbers of rows, and sums of squares around the middle of the bounds of

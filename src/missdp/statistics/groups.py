@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class OfEachGroup:
+class ParallelGroups:
     """The same mechanism for each group of a public partition, paid for once.
 
     *Theorem* (parallel composition). Let each row be in at most one group, by its own cells. Let

@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 from missdp.errors import ParameterError, SchemaError, names_of, number, one_of
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
-from missdp.statistics.blocks import blocks
+from missdp.statistics.blocks import slices
 from missdp.statistics.donors import (
+    DonorLayout,
     IntArray,
-    Layout,
     Metric,
     MetricName,
-    NearCells,
+    NearbyCells,
     build_metric,
 )
-from missdp.statistics.imputed_rows import ImputedCells, Rows, Ways
+from missdp.statistics.imputed_rows import ImputedCells, RowView, Ways
 from missdp.statistics.row_queries import frozen
 
 Aggregate = Literal["nearest", "mean", "majority"]
@@ -232,19 +232,19 @@ class NearestNeighbours:
         """The attributes that it reads."""
         return self.imputed | frozenset(self.metric.names)
 
-    def fill(self, rows: Rows) -> Ways:
+    def fill(self, rows: RowView) -> Ways:
         """Return all ways to fill the rows, and how many rows one row moves. Private."""
-        layout = Layout.of(rows, [name for name, _, _ in self.fills], self.metric)
+        layout = DonorLayout.of(rows, [name for name, _, _ in self.fills], self.metric)
         donors, start = layout.ways(self.k)
-        order, counts = np.argsort(layout.donees.rows), layout.donees.counts
+        order, counts = np.argsort(layout.recipients.rows), layout.recipients.counts
         filled, lists = (np.empty(len(order), np.int64) for _ in range(2))
-        filled[:] = layout.donees.rows[order]
+        filled[:] = layout.recipients.rows[order]
         lists[:] = np.repeat(np.arange(np.count_nonzero(counts)), counts[counts > 0])[order]
         columns = {fill[0]: _fill(rows, fill, donors) for fill in self.fills}
         return Ways(filled, lists, start, columns, _Profile(layout, self.k))
 
 
-def _fill(table: Rows, fill: Fill, donors: IntArray) -> ImputedCells:
+def _fill(table: RowView, fill: Fill, donors: IntArray) -> ImputedCells:
     """Return one attribute in all ways, from the donors of each; donor -1 holds the default."""
     name, how, default = fill
     attribute, given = table.schema[name], np.empty(len(table) + 1, np.float64)
@@ -252,7 +252,7 @@ def _fill(table: Rows, fill: Fill, donors: IntArray) -> ImputedCells:
         given[where] = part.values(name) if isinstance(attribute, Numeric) else part.codes(name)
     given[-1] = default
     codes, values = np.empty(len(donors), np.int64), np.empty(len(donors), np.float64)
-    for where in blocks(len(donors), max(1, _AT_ONCE // donors.shape[1])):
+    for where in slices(len(donors), max(1, _AT_ONCE // donors.shape[1])):
         some = given[donors[where]]
         if isinstance(attribute, Numeric):
             ones = some.mean(axis=1) if how == "mean" else some[:, 0]
@@ -298,7 +298,7 @@ class _Profile:
     ``M_j(D) <= M_{j+1}(D')`` if D' has one donor more or less, ``|M_j(D) - M_j(D')| <= 1`` if one
     recipient more or less; rows that are neither move nothing. So, for every beta above 0,
 
-        U_j(D) = own + donee * A_j(D),   A_j(D) = max_{a + b = j} (a + M_b(D))
+        U_j(D) = row_weight + recipient_weight * A_j(D),  A_j(D) = max_{a + b = j} (a + M_b(D))
         S_beta(D) = max_j exp(-beta j) U_j(D)
 
     is a smooth bound: U_0 bounds the local sensitivity, and U_j(D) <= U_{j+1}(D') for neighbours.
@@ -306,7 +306,7 @@ class _Profile:
     M_b is the number of recipients |I|, which moves by at most 1 with an incomplete row, too.
     """
 
-    def __init__(self, layout: Layout, k: int) -> None:
+    def __init__(self, layout: DonorLayout, k: int) -> None:
         self._layout, self._k = layout, k
         # Public: depends on the domain alone.
         self.max_terms = int(min(2048, max(_FIRST_TERMS, _CELLS // layout.metric.sites)))
@@ -321,21 +321,24 @@ class _Profile:
             self._served = _served(self._layout, self._k, terms)
         return self._served[:terms]
 
-    def smooth_bound(self, *, own: float, donee: float, beta: float) -> float:
+    def smooth_bound(self, *, row_weight: float, recipient_weight: float, beta: float) -> float:
         """Return S_beta, rounded up by a factor of at most 1 + 2**-40. Private.
 
-        ``own`` and ``donee`` say how far a row's own contribution, and one recipient that exchanges
-        one donor, move the query. Later terms are skipped once |I| could not beat the maximum.
+        ``row_weight`` bounds the change by a row's own contribution, ``recipient_weight`` the
+        change by one recipient that exchanges one donor. Later terms are skipped once |I| could not
+        beat the maximum.
         """
-        if not (beta > 0 and own >= 0 and donee >= 0):
+        if not (beta > 0 and row_weight >= 0 and recipient_weight >= 0):
             raise ParameterError("beta must be above 0 and the weights at least 0")
-        if donee == 0:
-            return own * _ROUND_UP
+        if recipient_weight == 0:
+            return row_weight * _ROUND_UP
         terms = min(_FIRST_TERMS, self.max_terms)
         while True:
             changed = _change_bounds(self.served(terms))
-            best = float(np.max(np.exp(-beta * np.arange(terms)) * (own + donee * changed)))
-            tail = _tail(own + donee * len(self._layout.donees.rows), donee, beta, terms)
+            bounds = np.exp(-beta * np.arange(terms)) * (row_weight + recipient_weight * changed)
+            best, recipients = float(bounds.max()), len(self._layout.recipients.rows)
+            height = row_weight + recipient_weight * recipients
+            tail = _tail(height, recipient_weight, beta, terms)
             if tail <= best or terms >= self.max_terms:
                 return max(best, tail if tail > best else 0.0) * _ROUND_UP
             terms = min(4 * terms, self.max_terms)
@@ -353,7 +356,7 @@ def _tail(height: float, slope: float, beta: float, start: int) -> float:
     return math.exp(-beta * j) * (height + slope * j)
 
 
-def _served(layout: Layout, k: int, terms: int) -> NDArray[np.float64]:
+def _served(layout: DonorLayout, k: int, terms: int) -> NDArray[np.float64]:
     """Return M_0 .. M_{terms - 1}."""
     near, sites = layout.near(k + terms), layout.metric.sites
     taken = _taken(layout)
@@ -364,7 +367,7 @@ def _served(layout: Layout, k: int, terms: int) -> NDArray[np.float64]:
         order = np.argsort(before, kind="stable")
         site, before, index = site[order], before[order], index[order]
         others = np.maximum(through[order] - before - taken[site], 0)
-        weights = layout.donees.counts[near.cells[index]]
+        weights = layout.recipients.counts[near.cells[index]]
         for j, ends in enumerate(np.searchsorted(before, k + np.arange(terms))):
             shares = _share(before[:ends], others[:ends], k, j) * weights[:ends]
             served[j] += np.bincount(site[:ends], weights=shares, minlength=sites)
@@ -383,7 +386,7 @@ def _share(nearer: IntArray, tied: IntArray, k: int, j: int) -> IntArray:
     return np.asarray(np.minimum(-(-places * _UNIT // among), _UNIT))
 
 
-def _taken(layout: Layout) -> IntArray:
+def _taken(layout: DonorLayout) -> IntArray:
     """Return 1 for the sites where a donor stands, 0 for the others."""
     metric = layout.metric
     taken = np.zeros(metric.sites, dtype=np.int64)
@@ -392,16 +395,16 @@ def _taken(layout: Layout) -> IntArray:
     return taken
 
 
-def _chunks(near: NearCells, sites: int) -> Iterator[IntArray]:
-    """Yield donee cells in portions whose reach fits in memory."""
+def _chunks(near: NearbyCells, sites: int) -> Iterator[IntArray]:
+    """Yield recipient cells in portions whose reach fits in memory."""
     for far, step in ((False, _PAIRS), (True, max(1, _PAIRS // sites))):
         rows = np.flatnonzero((near.radius > 0) == far)
-        for part in blocks(len(rows), step):
+        for part in slices(len(rows), step):
             yield rows[part]
 
 
 def _within_reach(
-    layout: Layout, near: NearCells, rows: IntArray
+    layout: DonorLayout, near: NearbyCells, rows: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Triples (recipient cell, site, distance) up to the cell's radius, built by attribute."""
     metric = layout.metric

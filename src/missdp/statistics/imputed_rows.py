@@ -1,7 +1,7 @@
 """Cells of single rows: as they came, or with imputed cells in the place of missing ones. Private.
 
 An imputation fills each row in equally likely ways (`Ways`). `ImputedRows` holds the table as it
-came, or rows of it with filled cells beside them. `Rows` is the view that a query's function is
+came, or rows of it with filled cells beside them. `RowView` is the view that a query's function is
 given: read-only, and of the attributes that the query names.
 """
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from missdp.errors import DataError, ParameterError
 from missdp.schema import Schema
 from missdp.schema.logic import Cells, Truth
-from missdp.statistics.blocks import blocks, in_portions, runs
+from missdp.statistics.blocks import in_portions, runs, slices
 from missdp.table import Table
 from missdp.table.encode import Column
 from missdp.types import Flags, Floats, Ints
@@ -70,9 +70,10 @@ class Ways:
     columns : mapping of str to ImputedCells
         For each attribute, its filled cells. A row of ``ImputedCells`` is a way here.
     profile : object
-        How many rows one row can move. Its ``smooth_bound(own=, donee=, beta=)`` is a beta-smooth
-        bound of ``own + donee * (rows that one row can move)``, rounded up by a factor of at most
-        1 + 2**-40. A row that is moved in a part of its ways only counts as that part.
+        Bound on the rows that one row can change. Its ``smooth_bound(row_weight=,
+        recipient_weight=, beta=)`` is a beta-smooth bound of
+        ``row_weight + recipient_weight * (rows that one row can change)``, rounded up by a factor
+        of at most 1 + 2**-40. A row that changes in a part of its ways only counts as this part.
     """
 
     rows: NDArray[np.integer]
@@ -89,7 +90,7 @@ def _view(array: Any) -> Any:
     return view
 
 
-class Rows:
+class RowView:
     """The view of private rows that a function gets: read-only, and of the attributes it named."""
 
     def __init__(
@@ -103,12 +104,12 @@ class Rows:
     def __repr__(self) -> str:
         return "Rows(private)"
 
-    def parts(self) -> Iterator[tuple[slice, Rows]]:
+    def parts(self) -> Iterator[tuple[slice, RowView]]:
         """Yield slices of the rows, each with its view, for functions of each row by itself."""
-        for where in blocks(len(self), PART_ROWS):
+        for where in slices(len(self), PART_ROWS):
             whole = where.stop - where.start == len(self)
             cells = self._cells if whole else self._cells.part(where.start, where.stop)
-            yield where, Rows(cells, self._reads, self._asks)
+            yield where, RowView(cells, self._reads, self._asks)
 
     @property
     def schema(self) -> Schema:
@@ -124,7 +125,7 @@ class Rows:
         """Return True where the cell has no value: it is missing, or not applicable."""
         return np.asarray(self.codes(name) >= self.schema[name].size)
 
-    def holes(self, name: str) -> Flags:
+    def is_missing(self, name: str) -> Flags:
         """Return True where the cell is missing. A cell that is not applicable is not missing."""
         return np.asarray(self.codes(name) >= self.schema[name].missing_code)
 
@@ -259,7 +260,7 @@ def with_one_kind_of_missing(table: Table) -> Table:
         column = columns[a.name]
         codes = np.empty(len(table), column.codes.dtype)
         plainly = column.codes.dtype.type(a.missing_code)
-        for where in blocks(len(table), PART_ROWS):
+        for where in slices(len(table), PART_ROWS):
             codes[where] = np.minimum(column.codes[where], plainly)
         columns[a.name] = Column(codes, column.values)
     return Table(schema, columns, kind=table.kind)

@@ -1,18 +1,18 @@
-"""What can be asked of single rows: pure functions of rows, with proven sensitivities.
+"""Queries of single rows: pure functions of rows, with proven sensitivities.
 
-A query holds a function that the session runs on a read-only view of the rows (`Rows`), after the
-charge, and public facts that say how far one row can move its result. Where it can, the session
-makes those facts true by itself:
+A query holds a function, and public facts that bound the effect of one row on its result. The
+session runs the function after the charge, on a read-only view of the rows (`RowView`). Where it
+can, the session enforces the bound:
 
-* `RowCounts`: the function returns the cell in which a row is counted; the session counts.
-* `RowSums`: the function returns a number for each row, or a few; the session clips them to a
+* `RowCounts`: the function returns the cell in which a row is counted. The session counts.
+* `RowSums`: the function returns one or a few numbers for each row. The session clips them to a
   public bound, rounds them to public units and adds them up.
-* `CustomQuery`: the function returns whole numbers of a public shape; how far one row moves them is
-  the author's proof.
+* `CustomQuery`: the function returns whole numbers of a public shape. The author proves the
+  sensitivity.
 
-For the first two the author promises one thing: what the function returns for a row depends on that
-row alone. All results are whole numbers, so that no rounding of floating point can move them
-further.
+For the first two the author makes one promise: the result of the function for a row depends on that
+row alone. All results are whole numbers, so that rounding of floating-point numbers cannot increase
+a sensitivity.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from missdp.errors import DataError, ParameterError, number, replacing
 from missdp.session.redaction import no_warnings
 from missdp.statistics import imputed_rows
-from missdp.statistics.imputed_rows import ImputedRows, Rows, Ways
+from missdp.statistics.imputed_rows import ImputedRows, RowView, Ways
 from missdp.types import Floats, Ints
 
 QUANTA = 1 << 20
@@ -46,7 +46,7 @@ def plain_function(function: Any) -> None:
     ):
         raise ParameterError(
             "a query takes a plain function, without a closure or defaults: hand released values "
-            "over with 'given'"
+            "over with 'arguments'"
         )
 
 
@@ -90,44 +90,47 @@ class RowQuery:
     Parameters
     ----------
     function : callable
-        ``function(rows, *given)``; a plain function without a closure or defaults, so that nothing
-        but its arguments decides the result: it sees ``Rows``, the given values, and no index.
+        ``function(rows, *arguments)``, a plain function without a closure or defaults. Its
+        arguments alone decide the result: a ``RowView``, the values of ``arguments``, and no index.
     reads : frozenset of str
-        Attributes that it reads; it is shown no others.
-    given : tuple
-        Public or released values: arrays, numbers, text, and frozen objects made of those. They
+        Attributes that it reads. The view hides all others.
+    arguments : tuple
+        Public or released values: arrays, numbers, text, and frozen objects made of these. They
         are copied.
     applies : frozenset of str
-        Attributes of which it reads no more than to which rows they apply (``Rows.applies``).
+        Attributes of which it reads only to which rows they apply (``RowView.applies``).
     label : str
         Public name.
 
     Attributes
     ----------
-    own_sensitivity : float
-        How far one row that comes or goes moves the result, in units of ``unit``; the same in L1
-        and L2.
+    row_sensitivity : float
+        Largest change of the result when one row is added or removed, in units of ``unit``. L1 and
+        L2 norm are equal.
     recipient_sensitivity : float
-        How far a row whose filled cells change moves it, in L1; infinite if that has no bound.
+        Largest change of the result when the filled cells of a row change, in L1 norm. Infinite if
+        the change has no bound.
     dimension : int
-        How many numbers the result has.
+        Number of entries of the result.
     """
 
     function: Callable[..., Any]
     reads: frozenset[str] = frozenset()
-    given: tuple[Any, ...] = ()
+    arguments: tuple[Any, ...] = ()
     applies: frozenset[str] = frozenset()
     label: str = "query"
 
     unit = Fraction(1)
-    own_sensitivity: float = field(init=False)
+    row_sensitivity: float = field(init=False)
     recipient_sensitivity: float = field(init=False)
     dimension: int = field(init=False)
 
     def __post_init__(self) -> None:
         plain_function(self.function)
-        given = tuple(map(frozen, self.given))
-        self._state(reads=frozenset(self.reads), applies=frozenset(self.applies), given=given)
+        arguments = tuple(map(frozen, self.arguments))
+        self._state(
+            reads=frozenset(self.reads), applies=frozenset(self.applies), arguments=arguments
+        )
 
     def _state(self, **facts: Any) -> None:
         for name, value in facts.items():
@@ -138,7 +141,7 @@ class RowQuery:
         failed = DataError("the function of a query failed")
         # Neither an error nor a warning may quote rows.
         with replacing(Exception, by=failed), no_warnings():
-            rows = Rows(cells, self.reads, self.applies)
+            rows = RowView(cells, self.reads, self.applies)
             in_parts = self._adds_up and len(rows) > imputed_rows.PART_ROWS
             parts = [part for _, part in rows.parts()] if in_parts else [rows]
             return sum(map(self._integers, parts), np.zeros(1, dtype=np.int64))
@@ -146,7 +149,7 @@ class RowQuery:
     @property
     def fine(self) -> int:
         """How many units an average has for each one: a row moves it by about ``QUANTA``."""
-        return max(1, int(QUANTA // self.own_sensitivity))
+        return max(1, int(QUANTA // self.row_sensitivity))
 
     def average(self, cells: ImputedRows, ways: Ways) -> Ints:
         """Return the result on average over all ways to fill rows, in `fine` units; private.
@@ -160,23 +163,23 @@ class RowQuery:
         with replacing(Exception, by=failed), no_warnings():
             fixed = np.ones(len(cells))
             fixed[ways.rows] = 0.0
-            came = Rows(cells, self.reads, self.applies)
+            came = RowView(cells, self.reads, self.applies)
             parts: list[Any] = [[0.0] * self.dimension]
             parts += [self._totals(rows, fixed[where]) for where, rows in came.parts()]
             for some, weights in cells.in_all_ways(ways, self.reads | self.applies):
-                parts.append(self._totals(Rows(some, self.reads, self.applies), weights))
+                parts.append(self._totals(RowView(some, self.reads, self.applies), weights))
             totals = np.array([math.fsum(column) for column in zip(*parts, strict=True)])
             return np.asarray(np.rint(totals * self.fine), dtype=np.int64)
 
     _adds_up = False  # whether the result of all rows is the sum of the results of some and others
 
-    def _integers(self, rows: Rows) -> Ints:
+    def _integers(self, rows: RowView) -> Ints:
         return np.asarray(self._totals(rows), dtype=np.int64)
 
-    def _returned(self, rows: Rows) -> NDArray[Any]:
-        return np.asarray(self.function(rows, *self.given))
+    def _returned(self, rows: RowView) -> NDArray[Any]:
+        return np.asarray(self.function(rows, *self.arguments))
 
-    def _totals(self, rows: Rows, weights: Floats | None = None) -> Any:
+    def _totals(self, rows: RowView, weights: Floats | None = None) -> Any:
         """Return the result of some rows; with weights, if each row stands for so many rows.
 
         Numbers with weights are rounded once.
@@ -190,7 +193,7 @@ class RowCounts(RowQuery):
 
     Parameters
     ----------
-    function, reads, given
+    function, reads, arguments
         See `RowQuery`. The function returns whole numbers, shape ``(n,)``; rows below 0 or from
         ``cells`` on are not counted. With one cell it may say True or False instead.
     cells : int, default 1
@@ -207,9 +210,9 @@ class RowCounts(RowQuery):
         super().__post_init__()
         # A row is in one cell, or in none; changed, it can come, go, or change its cell.
         recipient = 1 if self.stays or self.cells == 1 else 2
-        self._state(own_sensitivity=1, recipient_sensitivity=recipient, dimension=self.cells)
+        self._state(row_sensitivity=1, recipient_sensitivity=recipient, dimension=self.cells)
 
-    def _totals(self, rows: Rows, weights: Floats | None = None) -> Any:
+    def _totals(self, rows: RowView, weights: Floats | None = None) -> Any:
         cell = self._cell(rows)
         if weights is None:
             return np.bincount(cell[(cell >= 0) & (cell < self.cells)], minlength=self.cells)
@@ -217,7 +220,7 @@ class RowCounts(RowQuery):
         ends = np.searchsorted(cell[order], np.arange(self.cells + 1))
         return [math.fsum(weights[order[a:b]].tolist()) for a, b in pairwise(ends)]
 
-    def _cell(self, rows: Rows) -> Ints:
+    def _cell(self, rows: RowView) -> Ints:
         found, kinds = self._returned(rows), "biu" if self.cells == 1 else "iu"
         if found.shape != (len(rows),) or found.dtype.kind not in kinds:
             raise DataError("not a cell for each row")
@@ -232,7 +235,7 @@ class RowSums(RowQuery):
 
     Parameters
     ----------
-    function, reads, given
+    function, reads, arguments
         See `RowQuery`. The function returns numbers, shape ``(n,)``, or ``(n, numbers)``.
     bound : float
         Public, above 0. Each row's number is clipped to it (the absolute values of several numbers
@@ -254,7 +257,7 @@ class RowSums(RowQuery):
         number("the bound", self.bound, most=math.inf, open_end=True)
         self._state(
             unit=Fraction(self.bound) / QUANTA,
-            own_sensitivity=QUANTA,
+            row_sensitivity=QUANTA,
             recipient_sensitivity=self._moved(),
             dimension=self.numbers,
         )
@@ -271,13 +274,13 @@ class RowSums(RowQuery):
         moved = math.ceil(self.change / self.bound * QUANTA) + self.numbers
         return min(moved if self.numbers == 1 else 2 * moved, 2 * QUANTA)
 
-    def _totals(self, rows: Rows, weights: Floats | None = None) -> Any:
+    def _totals(self, rows: RowView, weights: Floats | None = None) -> Any:
         steps = self._steps(rows)
         if weights is None:
             return steps.sum(axis=0)
         return [math.fsum((column * weights).tolist()) for column in steps.T]
 
-    def _steps(self, rows: Rows) -> Ints:
+    def _steps(self, rows: RowView) -> Ints:
         """Return each row's numbers in units, within the bound together."""
         found, size = self._returned(rows), len(rows)
         if found.shape != ((size,) if self.numbers == 1 else (size, self.numbers)):
@@ -296,7 +299,7 @@ class CustomQuery(RowQuery):
 
     Parameters
     ----------
-    function, reads, given
+    function, reads, arguments
         See `RowQuery`. The function returns whole numbers of the shape.
     sensitivity : float
         How far one row that is added or removed moves the numbers together, at least 1. This is the
@@ -315,12 +318,12 @@ class CustomQuery(RowQuery):
         number("how far a row moves a query", self.sensitivity, least=1, most=math.inf)
         self._state(
             shape=tuple(self.shape),
-            own_sensitivity=self.sensitivity,
+            row_sensitivity=self.sensitivity,
             recipient_sensitivity=math.inf,  # only sums over rows have exact averages over ways
             dimension=math.prod(self.shape),
         )
 
-    def _totals(self, rows: Rows, weights: Floats | None = None) -> Any:
+    def _totals(self, rows: RowView, weights: Floats | None = None) -> Any:
         del weights
         found = self._returned(rows)
         if found.shape != tuple(self.shape) or found.dtype.kind not in "biu":

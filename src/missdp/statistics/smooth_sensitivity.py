@@ -144,9 +144,10 @@ class _LazyUniform:
 class SmoothNoise:
     """Noise in proportion to a smooth bound, released together with its own scale.
 
-    The bound says how far one row moves the numbers: ``own + donee * (rows that one row can
-    move)``. The release is epsilon-DP by construction. The parameters are public. The private bound
-    comes with the exact numbers, and the last exact number is 0: its place is taken by the scale.
+    The bound says how far one row moves the numbers:
+    ``row_weight + recipient_weight * (rows that one row can move)``. The release is epsilon-DP by
+    construction. The parameters are public. The private bound comes with the exact numbers, and the
+    last exact number is 0: its place is taken by the scale.
 
     Parameters
     ----------
@@ -158,7 +159,7 @@ class SmoothNoise:
         The scale is the bound over alpha. One row moves the logarithm of the bound by at most beta.
     dimension : int, default 1
         Number of exact numbers, without the scale.
-    own, donee : float, default 1
+    row_weight, recipient_weight : float, default 1
         Public weights of the bound.
 
     Raises
@@ -174,8 +175,8 @@ class SmoothNoise:
     alpha: float
     beta: float
     dimension: int = 1
-    own: float = 1.0
-    donee: float = 1.0
+    row_weight: float = 1.0
+    recipient_weight: float = 1.0
 
     def __post_init__(self) -> None:
         if not (0 < self.epsilon < math.inf and self.alpha > 0 and self.beta > 0):
@@ -206,14 +207,14 @@ class SmoothNoise:
     @property
     def expected_radius(self) -> float:
         """Half-width that holds one number's noise with 95 %, on the reference profile."""
-        typical = reference_bound(self.beta, self.own, self.donee)
+        typical = reference_bound(self.beta, self.row_weight, self.recipient_weight)
         return self.quantile(0.95) * typical / self.alpha
 
     @property
     def grid(self) -> Fraction:
         """Public spacing of the answers: a power of two, far finer than any noise there can be."""
-        exponent = math.floor(math.log2(max(self.own, self.donee) / self.epsilon)) - 8
-        return Fraction(2) ** exponent
+        weight = max(self.row_weight, self.recipient_weight)
+        return Fraction(2) ** (math.floor(math.log2(weight / self.epsilon)) - 8)
 
     def draw(self, exact: Bounded, source: NoiseSource) -> tuple[Fraction, ...]:
         """Return the numbers plus noise, and the scale of the noise.
@@ -242,15 +243,15 @@ class SmoothNoise:
 
 
 def reference_bound(
-    beta: float, own: float, donee: float, level: float = _REFERENCE_LEVEL
+    beta: float, row_weight: float, recipient_weight: float, level: float = _REFERENCE_LEVEL
 ) -> float:
-    """Return S_beta of the profile M_j = level + j: max of exp(-beta j)(own + donee M_j).
+    """Return S_beta of the profile M_j = level + j: max of exp(-beta j)(row + recipient * M_j).
 
     Parameters
     ----------
     beta : float
         Smoothness.
-    own, donee : float
+    row_weight, recipient_weight : float
         Public weights of the bound, see `SmoothNoise`.
     level : float
         Rows that one row moves, at the start of the profile.
@@ -259,15 +260,15 @@ def reference_bound(
     -------
     float
     """
-    start = own + donee * level
-    if donee <= 0 or beta * start >= donee:
+    start = row_weight + recipient_weight * level
+    if recipient_weight <= 0 or beta * start >= recipient_weight:
         return start
-    return donee / beta * math.exp(beta * start / donee - 1)
+    return recipient_weight / beta * math.exp(beta * start / recipient_weight - 1)
 
 
 @lru_cache(maxsize=512)
 def calibrate_smooth_noise(
-    epsilon: float, *, own: float = 1.0, donee: float = 1.0, dimension: int = 1
+    epsilon: float, *, row_weight: float = 1.0, recipient_weight: float = 1.0, dimension: int = 1
 ) -> SmoothNoise:
     """Choose the smooth noise with the shortest expected error bar, by public facts alone.
 
@@ -275,7 +276,7 @@ def calibrate_smooth_noise(
     ----------
     epsilon : float
         Privacy loss of the whole release.
-    own, donee : float, default 1
+    row_weight, recipient_weight : float, default 1
         Public weights of the bound, see `SmoothNoise`.
     dimension : int, default 1
         Number of exact numbers.
@@ -293,18 +294,21 @@ def calibrate_smooth_noise(
     """
     if not 0 < epsilon < math.inf:
         raise ParameterError("epsilon must be finite and above 0")
-    if not (own >= 0 and donee >= 0 and own + donee > 0):
+    weights = float(row_weight), float(recipient_weight)
+    if not (min(weights) >= 0 and sum(weights) > 0):
         raise ParameterError("weights must be at least 0 and not both 0")
-    plans = list(_plans(epsilon, own=float(own), donee=float(donee), dimension=dimension))
+    plans = list(_plans(epsilon, *weights, dimension))
     if not plans:
         raise UnprovenError(
-            f"no noise is proven for {dimension} numbers at once at epsilon {epsilon:g}: it takes "
-            f"about {(dimension + 1) * _MIN_BETA / (1 - _SLACK):.2g}"
+            f"no noise is proven for {dimension} numbers at once at epsilon {epsilon:g}. They need "
+            f"about epsilon {(dimension + 1) * _MIN_BETA / (1 - _SLACK):.2g}"
         )
     return min(plans, key=lambda noise: noise.expected_radius)
 
 
-def _plans(epsilon: float, *, own: float, donee: float, dimension: int) -> Iterator[SmoothNoise]:
+def _plans(
+    epsilon: float, row_weight: float, recipient_weight: float, dimension: int
+) -> Iterator[SmoothNoise]:
     """Yield one proven noise for each of about sixty shapes."""
     shapes = np.geomspace(dimension + 1, max(64, 8 * dimension), 60).round().astype(int)
     for shape in np.unique(shapes).tolist():
@@ -312,7 +316,7 @@ def _plans(epsilon: float, *, own: float, donee: float, dimension: int) -> Itera
         if beta > _MIN_BETA:
             yield SmoothNoise(
                 epsilon=epsilon, shape=shape, alpha=beta, beta=beta, dimension=dimension,
-                own=own, donee=donee,
+                row_weight=row_weight, recipient_weight=recipient_weight,
             )  # fmt: skip
 
 

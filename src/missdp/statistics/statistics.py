@@ -15,8 +15,8 @@ from missdp.schema.expressions import parse_names
 from missdp.schema.open_categorical import check_levels_known
 from missdp.schema.question_text import OF_ROWS, Question, parse_question
 from missdp.statistics.answers import answered, check_width
-from missdp.statistics.asking import BOUNDED, WRITTEN, Asking, Statistic, Uncertainty
-from missdp.statistics.estimates import Estimate, Histogram
+from missdp.statistics.asking import BOUNDED, WRITTEN, Statistic, StatisticTask, Uncertainty
+from missdp.statistics.estimates import Estimate, LevelEstimates
 from missdp.statistics.imputation import KNNImputation
 from missdp.statistics.table_rows import open_table
 
@@ -38,7 +38,7 @@ class ImputedStatistics:
     """Differentially private statistics on an imputed table, sharing one profile and one budget.
 
     Every query charges the budget before it computes, and answers with an `Estimate` (or a
-    `Histogram`): value, error bar, guarantee.
+    `LevelEstimates`): value, error bar, guarantee.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ class ImputedStatistics:
     Notes
     -----
     Guarantee: add-remove, for the incomplete table. The number of rows is private: proportions and
-    means divide by a released count. Weights (own, donee) of a sum of a row function f in [-L,
-    L]: own = L; donee = 0 if f reads no imputed value, at most the range of f otherwise, and
+    means divide by a released count. Weights (row, recipient) of a sum of a row function f in [-L,
+    L]: row = L; recipient = 0 if f reads no imputed value, at most the range of f otherwise, and
     range / k if f is the k-NN mean itself on a subpopulation fixed by other attributes. Means use
     values centred at the middle of their bounds, which halves the own weight. Rows in which what is
     asked about is not applicable are left out.
@@ -138,7 +138,7 @@ class ImputedStatistics:
         """The shared budget."""
         return self._budget
 
-    def answer(self, question: Statistic, cost: Cost) -> Estimate | Histogram:
+    def answer(self, question: Statistic, cost: Cost) -> Estimate | LevelEstimates:
         """Charge for a question and answer it.
 
         Parameters
@@ -169,9 +169,9 @@ class ImputedStatistics:
         """
         check_width(self._asking(question, cost))
 
-    def _asking(self, question: Statistic, cost: Cost) -> Asking:
+    def _asking(self, question: Statistic, cost: Cost) -> StatisticTask:
         imputation = (self.imputation, self._change)
-        return Asking(self._session, *imputation, self._confidence, question, cost)
+        return StatisticTask(self._session, *imputation, self._confidence, question, cost)
 
     def _asked(self, kind: str, *of: str, **how: Unpack[_Options]) -> Estimate:
         cost = _cost_of(how.get("epsilon"), how.get("rho"))
@@ -208,9 +208,9 @@ class ImputedStatistics:
         """Pearson correlation of two numeric attributes, from released means and moments."""
         return self._asked("correlation", first, second, **how)
 
-    def histogram(self, name: str, **how: Unpack[_Options]) -> Histogram:
+    def histogram(self, name: str, **how: Unpack[_Options]) -> LevelEstimates:
         """Counts per level (or bin) of an attribute; rows where it is missing are not counted."""
-        return cast("Histogram", self._asked("histogram", name, **how))
+        return cast("LevelEstimates", self._asked("histogram", name, **how))
 
 
 def _cost_of(epsilon: float | None, rho: float | None) -> Cost:
@@ -230,7 +230,7 @@ def run_queries(
     budget: Filter,
     undeclared: str = "refuse",
     may_refuse: bool = False,
-) -> list[Estimate | Histogram]:
+) -> list[Estimate | LevelEstimates]:
     """Answer questions about rows that are imputed in one way.
 
     Parameters
@@ -252,7 +252,7 @@ def run_queries(
 
     Returns
     -------
-    list of Estimate or Histogram
+    list of Estimate or LevelEstimates
         One for each question.
 
     Raises

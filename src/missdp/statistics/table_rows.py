@@ -34,11 +34,11 @@ from missdp.session.mechanisms import Noise
 from missdp.session.noise import NoiseSource
 from missdp.session.redaction import no_warnings
 from missdp.session.session import Release, Session
-from missdp.statistics.groups import OfEachGroup
+from missdp.statistics.groups import ParallelGroups
 from missdp.statistics.imputation import NearestNeighbours
 from missdp.statistics.imputed_rows import (
     ImputedRows,
-    Rows,
+    RowView,
     Ways,
     valued_attributes,
     with_one_kind_of_missing,
@@ -127,7 +127,7 @@ class ChosenRows:
     def ways(self, imputation: NearestNeighbours) -> Ways:
         """Return all ways to fill the rows, computed once."""
         if imputation not in self._ways:
-            came = Rows(self.cells, imputation.reads)
+            came = RowView(self.cells, imputation.reads)
             failed = DataError("the imputation of the rows failed")
             # Neither an error nor a warning may quote rows.
             with replacing(Exception, by=failed), no_warnings():
@@ -274,7 +274,7 @@ class TableRows:
         # Nothing is claimed of cells that rules may have filled.
         required = self.facts.observed - self.facts.schema.rule_set.filled
         return Release(
-            noise.event(query.own_sensitivity, required=required or None, label=label),
+            noise.event(query.row_sensitivity, required=required or None, label=label),
             noise,
             lambda rows: query.exact(rows.cells),
             read=lambda released: np.asarray(released * unit, dtype=np.float64),
@@ -290,7 +290,8 @@ class TableRows:
             assert self.imputation is not None  # it names the attributes that are imputed
             ways = rows.ways(self.imputation)
             totals = query.average(rows.cells, ways).tolist()
-            bound = ways.profile.smooth_bound(own=noise.own, donee=noise.donee, beta=noise.beta)
+            weights = {"row_weight": noise.row_weight, "recipient_weight": noise.recipient_weight}
+            bound = ways.profile.smooth_bound(**weights, beta=noise.beta)
             # The last number is 0: the released scale takes its place.
             return Bounded((*totals, 0), float(bound))
 
@@ -319,7 +320,7 @@ def _of_each_group(release: Release, rows: ChosenRows, facts: TableFacts) -> Rel
 
     return replace(
         release,
-        mechanism=OfEachGroup(release.mechanism, facts.schema[facts.groups].size),
+        mechanism=ParallelGroups(release.mechanism, facts.schema[facts.groups].size),
         exact=lambda: tuple(map(release.exact, rows.groups(facts.groups))),
         read=read,
         radius=lambda _: None,
@@ -363,7 +364,7 @@ def open_table(
     >>> def female(rows, code):
     ...     return rows.codes("gender") == code
     >>> session = open_table(yrbss().table(), budget=Filter(1.0))
-    >>> query = RowCounts(function=female, reads={"gender"}, given=(0,), label="female")
+    >>> query = RowCounts(function=female, reads={"gender"}, arguments=(0,), label="female")
     >>> answer = session.measure(query, Cost(privacy_measure="pure", amount=0.5))
     >>> bool(abs(answer.values[0] - 6600) < 200), session.left.amount
     (True, 0.5)
@@ -408,8 +409,8 @@ def _smooth_noise(query: RowQuery, mechanism: Cost | Noise) -> SmoothNoise:
     rounding = 2.0 * query.dimension
     return calibrate_smooth_noise(
         smooth_epsilon(mechanism),
-        own=rounding + query.fine * query.own_sensitivity,
-        donee=query.fine * query.recipient_sensitivity,
+        row_weight=rounding + query.fine * query.row_sensitivity,
+        recipient_weight=query.fine * query.recipient_sensitivity,
         dimension=query.dimension,
     )
 
@@ -425,5 +426,5 @@ def _plain_noise(query: RowQuery, mechanism: Cost | Noise) -> Noise:
     )
     with replacing(ParameterError, by=ParameterError(little)):
         if mechanism.privacy_measure == "pure":
-            return Noise("laplace", scale_for(query.own_sensitivity, mechanism.amount))
-        return Noise.worth(mechanism, sensitivity=query.own_sensitivity)
+            return Noise("laplace", scale_for(query.row_sensitivity, mechanism.amount))
+        return Noise.worth(mechanism, sensitivity=query.row_sensitivity)

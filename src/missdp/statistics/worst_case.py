@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from missdp.schema import Numeric, Schema
 from missdp.schema.logic import Cells, Predicate, Truth
-from missdp.statistics.imputed_rows import Rows
+from missdp.statistics.imputed_rows import RowView
 from missdp.statistics.row_queries import QUANTA, RowSums
 
 Interval: TypeAlias = tuple[float, float]
@@ -75,7 +75,7 @@ class MissingCells:
         about = self.schema.rule_set.not_everywhere(sorted(self._portions))
         return RowSums(
             label="missing cells", function=_tally, reads=self.where.names | self._portions,
-            given=(self.where, self.of, about, self.places), numbers=len(self.places),
+            arguments=(self.where, self.of, about, self.places), numbers=len(self.places),
             bound=1.0, change=0.0,
         )  # fmt: skip
 
@@ -98,7 +98,7 @@ class MissingCells:
 
 
 def _tally(
-    rows: Rows,
+    rows: RowView,
     where: Predicate,
     of: Numeric | Predicate | None,
     about: Names,
@@ -117,7 +117,7 @@ def _tally(
 
 
 def _portions(
-    rows: Rows, of: Numeric | Predicate | None
+    rows: RowView, of: Numeric | Predicate | None
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Share of each row, and where its observed cells decide it."""
     if of is None:
@@ -128,7 +128,7 @@ def _portions(
     return truth.is_true.astype(np.float64), truth.is_true | truth.is_false
 
 
-def decide(predicate: Predicate, rows: Rows) -> Truth:
+def decide(predicate: Predicate, rows: RowView) -> Truth:
     """Tell which rows belong; where missing cells leave it open, it is neither true nor false."""
     read = [rows.schema[name] for name in sorted(predicate.names)]
     values = {a.name: rows.values(a.name) if isinstance(a, Numeric) else None for a in read}

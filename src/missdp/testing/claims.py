@@ -68,14 +68,14 @@ class Claim:
 
     Examples
     --------
-    >>> Claim(((1.0, 0.0),)).most_hits(0.1) == 0.1 * math.e
+    >>> Claim(((1.0, 0.0),)).max_hits(0.1) == 0.1 * math.e
     True
     """
 
     pairs: tuple[tuple[float, float], ...]
     mu: float = math.inf
 
-    def most_hits(self, alarms: float) -> float:
+    def max_hits(self, alarms: float) -> float:
         """Return the largest chance of a hit that is allowed."""
         bounds = [1.0, float(ndtr(self.mu + ndtri(alarms)))]
         for epsilon, delta in self.pairs:
@@ -87,7 +87,7 @@ class Claim:
         """Return the mu of the largest chance of a hit that is allowed."""
         if not 0 < alarms < 1:
             return self.mu
-        return float(ndtri(self.most_hits(alarms)) - ndtri(alarms))
+        return float(ndtri(self.max_hits(alarms)) - ndtri(alarms))
 
     def and_also(self, other: Claim) -> Claim:
         """Return both claims at once."""
@@ -232,7 +232,7 @@ def judge(
         mu_emp=max(0.0, float(ndtri(shares[0]) - ndtri(shares[1]))),
         mu_low=max(0.0, float(ndtri(low) - ndtri(high))),
         mu_claim=max(claim.mu_at(float(a)) for a in np.linspace(least, high, 33)),
-        flagged=low > claim.most_hits(high),
+        flagged=low > claim.max_hits(high),
         confidence=confidence,
     )
 

@@ -165,7 +165,7 @@ class _Repeated:
             second = self.shown(again, other)[0] | _outside_state(self.subject)
             found = _seen(kept, again, first, second)
             expect(not found, found)
-            beside = kept.read_beside + again.read_beside
+            beside = kept.reads_outside_answers + again.reads_outside_answers
             expect(not beside, f"rows were read {beside} times outside of an answer. {_ADVICE}")
         return f"{len(kept.answers)} answers, {len(first)} facts"
 

@@ -25,7 +25,7 @@ from missdp.errors import MissDPError, ParameterError
 from missdp.session.noise import NoiseSource, SeededNoise
 from missdp.session.session import Mechanism, Session
 from missdp.session.training import RowGradients, SampledSum
-from missdp.statistics.groups import OfEachGroup
+from missdp.statistics.groups import ParallelGroups
 from missdp.statistics.smooth_sensitivity import Bounded
 from missdp.synth import Synthesizer
 from missdp.table import Table
@@ -238,7 +238,7 @@ class RecordingNoise(SeededNoise):
         self.answers: list[Answer] = []
         self.generators = 0
         self.scaled = self.computing = False
-        self.read_beside = 0
+        self.reads_outside_answers = 0
 
     def __enter__(self) -> Self:
         _PATCHES.install(self)
@@ -271,11 +271,11 @@ class RecordingNoise(SeededNoise):
         return self._keep(Answer(event, mechanism, behind, released))
 
     def watched(self, table: Table) -> Guarded:
-        """Return rows; how often they are read outside of an answer is then in ``read_beside``."""
+        """Return rows whose reads outside of an answer ``reads_outside_answers`` counts."""
         return Guarded(table, self._notice)
 
     def _notice(self) -> None:
-        self.read_beside += not self.computing
+        self.reads_outside_answers += not self.computing
 
     def _computed(self, mechanism: Mechanism, exact: Callable[[], Any]) -> Any:
         """Return a copy of exact numbers, for which rows may be read."""
@@ -298,7 +298,7 @@ class RecordingNoise(SeededNoise):
         released = mechanism.draw(behind, self)
         if self.scaled:
             return released
-        if isinstance(mechanism, OfEachGroup):
+        if isinstance(mechanism, ParallelGroups):
             return tuple(self.drawn(mechanism.mechanism, each) for each in behind)
         if isinstance(behind, Bounded):  # whose noise is made of random bits
             more, pairs = Fraction(self.scale), zip(behind.totals, released, strict=True)

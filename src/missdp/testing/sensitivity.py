@@ -193,9 +193,9 @@ class _Compared:
         expect(self.runs, UNANSWERED)
         for kept, result in self.runs:
             expect(
-                not kept.read_beside,
-                f"rows were read {kept.read_beside} times outside of an answer: read them only in "
-                "what the door computes for one",
+                not kept.reads_outside_answers,
+                f"rows were read {kept.reads_outside_answers} times outside of an answer. Read "
+                "them only in a function that the session calls",
             )
             events = _events_of(result)
             charged = [paid for event in releases(events) for paid in _steps(event)]

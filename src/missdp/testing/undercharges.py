@@ -28,7 +28,7 @@ from missdp.errors import UnprovenError
 from missdp.session.frequent_values import FrequentValues
 from missdp.session.mechanisms import Noise, Selection
 from missdp.session.training import SampledSum
-from missdp.statistics.groups import OfEachGroup
+from missdp.statistics.groups import ParallelGroups
 from missdp.statistics.smooth_sensitivity import Bounded, SmoothNoise
 from missdp.testing.findings import Broken
 from missdp.testing.recording import GradientsOfEachRow
@@ -321,9 +321,9 @@ def _log_density(mechanism: SmoothNoise, answer: Any, exact: Bounded) -> float:
     return mechanism.shape * (math.log(scale) - 2 * math.log(peak))
 
 
-@undercharges.register(OfEachGroup)
+@undercharges.register(ParallelGroups)
 def _(
-    mechanism: OfEachGroup, event: Event, exact: tuple[Any, ...], other: tuple[Any, ...]
+    mechanism: ParallelGroups, event: Event, exact: tuple[Any, ...], other: tuple[Any, ...]
 ) -> str | None:
     """One row may move one group, by what the mechanism of the groups allows."""
     if not len(exact) == len(other) == mechanism.groups:
@@ -341,10 +341,8 @@ def _comparable(exact: Any) -> Any:
     return exact.tolist() if hasattr(exact, "tolist") else exact
 
 
-@log_ratio.register(OfEachGroup)
-def _(
-    mechanism: OfEachGroup, answer: tuple[Any, ...], exact: tuple[Any, ...], other: tuple[Any, ...]
-) -> float:
+@log_ratio.register(ParallelGroups)
+def _(mechanism: ParallelGroups, answer: Any, exact: Any, other: Any) -> float:
     groups = zip(answer, exact, other, strict=True)
     return float(sum(log_ratio(mechanism.mechanism, *group) for group in groups))
 
