@@ -47,7 +47,7 @@ from missdp.pricing import (
     PricedPipeline,
     PrivateLogisticRegression,
     RowClipper,
-    calibrated,
+    calibrate,
     price,
     propose_test_release,
 )
@@ -140,7 +140,7 @@ class Sound:
         )
 
     def learned(self, steps: list, epsilon: float, seed: int, X: np.ndarray) -> np.ndarray:
-        whole = calibrated(self.pipeline(steps), epsilon).set_params(random_state=seed)
+        whole = calibrate(self.pipeline(steps), epsilon).set_params(random_state=seed)
         return whole.fit(X, self.y).estimator_.coef_
 
 

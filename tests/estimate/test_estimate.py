@@ -19,7 +19,7 @@ from missdp.estimate.slopes import WithinBinSlopes
 from missdp.estimate.tail_intervals import (
     TailIntervals,
     _tail_shares,
-    as_counted,
+    counted_attribute,
     value_range,
 )
 from missdp.schema import Binning, Date, Difference, NotApplicable
@@ -314,7 +314,7 @@ def test_bins_that_noise_hides_as_a_whole_keep_their_shape():
     beyond = np.array([[50, 83, 20, 9], [84, 106, 4, 9], [107, 1000, 4, 9]], float)
     fitted = types.SimpleNamespace(tails={"x": beyond})
     model = types.SimpleNamespace(schema_={"x": x}, fitted_=fitted)
-    assert as_counted(model, "x").bins.weights == shares
+    assert counted_attribute(model, "x").bins.weights == shares
     assert TailIntervals.of(model, x).points.min() > 107  # the others are in their bin already
 
 
@@ -422,7 +422,9 @@ def test_released_sums_tell_of_tails_beside_counts(tmp_path, monkeypatch):
 def test_sums_that_are_larger_mean_more_rows_far_out():
     """Of how many rows noise hides in an interval, its count is not all that is known."""
     model = AllPairs(epsilon=1.0, random_state=0).fit(gains(), schema=GAINS)
-    inside = released.released_by(model, [("gain",)]).within[model.modelled_.names.index("gain")]
+    inside = released.released_tables(model, [("gain",)]).within[
+        model.modelled_.names.index("gain")
+    ]
     more = dataclasses.replace(inside.sums, means=inside.sums.means + [0, 0, 10] * inside.sums.stds)
     found = [one._hidden.mean(axis=0) for one in (inside, dataclasses.replace(inside, sums=more))]
     assert found[1].sum() > 1.05 * found[0].sum(), found
@@ -462,7 +464,7 @@ def test_no_rows_remain_between_intervals_that_noise_hides():
     beyond = np.array([[50, 83, 1, 9], [84, 95, 2, 9], [96, 111, 3, 9], [112, 200, 4, 9]], float)
     fitted = types.SimpleNamespace(tails={"x": beyond})
     model = types.SimpleNamespace(schema_={"x": x}, fitted_=fitted)
-    assert value_range(as_counted(model, "x")) == (0, 50)
+    assert value_range(counted_attribute(model, "x")) == (0, 50)
 
 
 TAILS = {  # shares of rows beyond a distance, and by how much the rule may be off
@@ -864,7 +866,7 @@ def test_noise_moves_quantiles_both_ways_and_no_further_than_counts_leave_open(n
     model = AllPairs(epsilon=epsilon, random_state=0).fit(paid(n), schema=NUMBERS)
     for question in ("median(pay)", "quantile(pay, 0.75)", "quantile(pay, 0.9)"):
         asked_ = match_text(model, question)
-        told = released.released_by(model, asked_.cliques)
+        told = released.released_tables(model, asked_.cliques)
         above = [asked_.values(tables)[0] > asked_.values(told.point)[0] for tables in told.noise]
         assert 0.3 < np.mean(above) < 0.7  # it was up to 1.0
         truth = np.quantile(paid(200_000, seed=9)["pay"], asked_.question.level)

@@ -19,7 +19,7 @@ from missdp import Categorical, Date, Numeric, Schema, Table
 from missdp.cli.main import main
 from missdp.errors import DataError, MissingDependencyError
 from missdp.evaluate import Fidelity, fidelity, plot_columns
-from missdp.evaluate.align import rounded
+from missdp.evaluate.align import to_text
 from missdp.evaluate.distances import total_variation
 from missdp.evaluate.fidelity import _by_chance, _sampled
 
@@ -177,7 +177,7 @@ def test_the_same_rows_are_sampled_however_a_table_comes(cuts, most):
 
 @given(share=st.floats(0, 1), rows=st.integers(1, 10**9))
 def test_digits_are_those_that_the_rows_support(share, rows):
-    text = rounded(share, rows)
+    text = to_text(share, rows)
     unit = 10.0 ** -len(text.partition(".")[2])
     error = 0.5 / rows**0.5
     assert abs(float(text) - share) <= unit / 2 + 1e-12

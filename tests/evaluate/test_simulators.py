@@ -225,7 +225,7 @@ def test_the_bound_on_being_observed_is_the_worst_row_of_the_domain():
 
 
 def test_mcar_states_its_rates_but_of_what_rules_may_fill():
-    assert MCAR(rate=0.25, columns=("x",)).observed(SCHEMA)["x"] == 0.75
+    assert MCAR(rate=0.25, columns=("x",)).observation_rates(SCHEMA)["x"] == 0.75
     given = MCAR(rate={"c": 0.5, "z": 0.1})
     assert given.observation_rates(SCHEMA) == {"x": 1, "c": 0.5, "y": 1, "z": 0.9}
     assert given.apply(TABLE, random_state=0).schema.nullable == ("c", "z")
@@ -236,7 +236,7 @@ def test_mcar_states_its_rates_but_of_what_rules_may_fill():
         Numeric(name="born", lower=2015, upper=2024, integer=True),
     )
     schema = Schema(years, (Always("age + born = 2024"),))
-    assert MCAR(rate=0.9, columns=("age",)).observed(schema) == {"age": 1.0, "born": 1.0}
+    assert MCAR(rate=0.9, columns=("age",)).observation_rates(schema) == {"age": 1.0, "born": 1.0}
 
 
 @of_all

@@ -24,7 +24,7 @@ from missdp.errors import DataError, NotFittedError, ParameterError, SchemaError
 from missdp.pricing import plan_test, price, rows_of
 from missdp.schema import Ordinal
 from missdp.sources.filling import ROWS_AT_ONCE
-from missdp.testing.made_up import RULED, made_up
+from missdp.testing.example_tables import RULED, example_table
 from testing.by_hand import HOLE, broken_by_hand, rows_by_hand
 from testing.ruled import ONE_FREE
 
@@ -143,7 +143,7 @@ def ruled_model(one_free):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = MST(epsilon=20.0, delta=1e-6, random_state=0)
-        return model.fit(made_up(ONE_FREE if one_free else RULED, 1000))
+        return model.fit(example_table(ONE_FREE if one_free else RULED, 1000))
 
 
 @pytest.mark.long
@@ -152,7 +152,7 @@ def ruled_model(one_free):
 )
 def test_filled_rows_obey_rules(schema, filling):
     model = ruled_model(schema is ONE_FREE)
-    rng, whole = np.random.default_rng(1), made_up(schema, 150, seed=1, holes=0.0)
+    rng, whole = np.random.default_rng(1), example_table(schema, 150, seed=1, missing_rate=0.0)
     rows = whole.with_missing({name: rng.random(150) < 0.4 for name in schema.nullable})
     filled = DPImputer(model=model, filling=filling, random_state=0).transform(rows)
     left = 0
@@ -202,7 +202,7 @@ def test_what_a_row_becomes_depends_on_it_and_its_place_alone(seed, n, filling):
     ruled, rest = seed % 3 == 0, np.arange(n)
     model = ruled_model(False) if ruled else MODEL
     rows, others = (
-        made_up(RULED, n, seed=s) if ruled else Table.read(holey(n, s, rate=0.5), SCHEMA)
+        example_table(RULED, n, seed=s) if ruled else Table.read(holey(n, s, rate=0.5), SCHEMA)
         for s in (seed % 1000, seed % 999 + 1)
     )
     imputer = DPImputer(model=model, filling=filling, random_state=seed)

@@ -26,7 +26,7 @@ from missdp.cli.pipeline_files import load_pipeline
 from missdp.errors import BudgetExceededError, DataError, ParameterError, UnprovenError
 from missdp.pricing import (
     bounds,
-    calibrated,
+    calibrate,
     plan_test,
     price,
     propose_test_release,
@@ -410,7 +410,7 @@ def test_a_fit_states_the_price_and_charges_before_anything_is_read():
     assert len(enough.events) == 1
     assert mp.IncompleteRows(30, 2) in enough.spent.conditions
     for estimator in ESTIMATORS[:2]:
-        assert 0.99 < price(calibrated(impute_and_scale(estimator), 1.0)).epsilon <= 1.0
+        assert 0.99 < price(calibrate(impute_and_scale(estimator), 1.0)).epsilon <= 1.0
 
 
 def test_what_has_no_price_is_refused():

@@ -44,8 +44,8 @@ def totals(answer):
 
 def moves_too_far(a, b):
     """Whether the exact numbers of neighbours differ by more than event and law say."""
-    assert (a.event, a.law) == (b.event, b.law)
-    return undercharges(a.law, a.event, a.exact, b.exact) is not None
+    assert (a.event, a.mechanism) == (b.event, b.mechanism)
+    return undercharges(a.mechanism, a.event, a.exact, b.exact) is not None
 
 
 class Same(RecordingNoise):

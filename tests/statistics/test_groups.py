@@ -102,7 +102,7 @@ def test_a_group_has_the_bound_of_its_own_rows():
     others = [Row(0, "m", 8, "yes", 6), *(Row(0, "m", None, "yes", 8 + 2 * i) for i in range(20))]
     mean = {"mean": BY_SEX["mean"]}
     alone, both = (behind(as_table(r), KNN, asks=mean)[0] for r in (few, [*few, *others]))
-    assert isinstance(both.law, ParallelGroups)
+    assert isinstance(both.mechanism, ParallelGroups)
     f, m = both.exact
     assert f.bound == alone.exact[0].bound
     assert m.bound > 3 * f.bound

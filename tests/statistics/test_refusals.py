@@ -25,8 +25,8 @@ from missdp.statistics import (
     read_questions,
     run_queries,
 )
-from missdp.statistics.asking import cost_share
 from missdp.statistics.statistics import _cost_of
+from missdp.statistics.tasks import cost_share
 from refusing import refuses
 
 SCHEMA = Schema((

@@ -29,11 +29,11 @@ from missdp.session import Noise
 from missdp.statistics import Estimate, ImputedStatistics, KNNImputation, RowCounts, RowSums
 from missdp.statistics import imputation as profiles
 from missdp.statistics.answers import _product_change
-from missdp.statistics.asking import StatisticTask
 from missdp.statistics.imputation import _Profile
 from missdp.statistics.imputed_rows import ImputedRows, with_one_kind_of_missing
 from missdp.statistics.row_queries import RowQuery
 from missdp.statistics.smooth_sensitivity import SmoothNoise, calibrate_smooth_noise
+from missdp.statistics.tasks import StatisticTask
 
 FILLED = {"impute": ("income", "car"), "match_on": ("grade", "sex")}
 IMPUTATIONS = {
@@ -114,12 +114,14 @@ def test_the_bound_is_attained(k):
     full, less = (labelled("centred sum of income", kept(r, knn)) for r in (rows, rows[1:]))
     assert prepared(knn, as_table(rows)).profile.served(1) == [4]
     # A mean of k donors divides the weight.
-    assert full.law.recipient_weight == pytest.approx(2 * full.law.row_weight / k, abs=8)
+    assert full.mechanism.recipient_weight == pytest.approx(
+        2 * full.mechanism.row_weight / k, abs=8
+    )
     change = abs(totals(full)[0] - totals(less)[0])
     # The donor (8) is worth +1 after centring; each recipient exchanges 8 for the default 4, out of
     # a range of 8: half of the recipient weight.
     assert change == pytest.approx(
-        full.law.row_weight + full.law.recipient_weight * 4 / 2, rel=1e-4
+        full.mechanism.row_weight + full.mechanism.recipient_weight * 4 / 2, rel=1e-4
     )
 
 
@@ -146,7 +148,7 @@ def caught(ways=("epsilon",)):
 def test_pairs_that_move_far_move_within_the_bounds():
     assert caught(("epsilon", "rho")) == set()
     for answer in kept(one_donor(1), None):  # nothing depends on other rows: plain noise
-        assert isinstance(answer.law, Noise)
+        assert isinstance(answer.mechanism, Noise)
         assert answer.event.sensitivity in (1, 1 << 20)
 
 
@@ -259,8 +261,8 @@ def test_recipients_that_leave_a_subpopulation_take_their_whole_value(imputed):
     for a, b in zip(kept(LEAVING, who), kept(LEAVING[1:], who), strict=True):
         assert not moves_too_far(a, b), a.event.label
         if (
-            isinstance(a.law, SmoothNoise)
-            and np.abs(totals(a) - totals(b)).sum() > 2 * a.law.row_weight
+            isinstance(a.mechanism, SmoothNoise)
+            and np.abs(totals(a) - totals(b)).sum() > 2 * a.mechanism.row_weight
         ):
             left.add(a.event.label)
     # Moments on a subpopulation that imputed values decide.
@@ -324,7 +326,7 @@ def test_rows_to_which_incomes_do_not_apply_change_no_answer(rows, more, drawn, 
     for a, b in zip(
         kept_ruled(rows, name, OF_INCOME), kept_ruled(changed, name, OF_INCOME), strict=True
     ):
-        assert (a.event, a.law) == (b.event, b.law)
+        assert (a.event, a.mechanism) == (b.event, b.mechanism)
         assert totals(a).tolist() == totals(b).tolist(), a.event.label
         assert getattr(a.exact, "bound", 0) == getattr(b.exact, "bound", 0)
 
@@ -339,7 +341,11 @@ def test_other_kinds_are_holes_like_any(rows, name):
         for row in rows
     ]
     for a, b in zip(kept_ruled(rows, name), kept_ruled(plain, name), strict=True):
-        assert (a.event, a.law, totals(a).tolist()) == (b.event, b.law, totals(b).tolist())
+        assert (a.event, a.mechanism, totals(a).tolist()) == (
+            b.event,
+            b.mechanism,
+            totals(b).tolist(),
+        )
 
 
 @SOME

@@ -37,7 +37,9 @@ def test_reference_bound_is_the_supremum():
 
 @pytest.mark.parametrize("dimension", [1, 2, 12, 60])
 def test_plans_hold_what_they_state_or_say_what_it_takes(dimension):
-    with pytest.raises(UnprovenError, match=r"at epsilon 1e-06. They need about epsilon (\S+)") as refused:
+    with pytest.raises(
+        UnprovenError, match=r"at epsilon 1e-06. They need about epsilon (\S+)"
+    ) as refused:
         calibrate_smooth_noise(1e-6, dimension=dimension)
     enough = 1.05 * float(str(refused.value).rpartition(" ")[2])
     for epsilon in (enough, 1e-3, 1e-2, 0.1, 0.5, 1.0, 2.0, 4.0):

@@ -38,7 +38,7 @@ from missdp.statistics import (
 )
 from missdp.statistics.imputation import NearestNeighbours
 from missdp.statistics.imputed_rows import ImputedCells, ImputedRows, RowView, Ways
-from missdp.statistics.row_queries import QUANTA, frozen
+from missdp.statistics.row_queries import QUANTA, freeze
 from missdp.statistics.smooth_sensitivity import Bounded, calibrate_smooth_noise
 from missdp.statistics.table_rows import ChosenRows, smooth_epsilon
 from missdp.table.encode import Column
@@ -381,7 +381,7 @@ def test_closures_methods_and_mutable_things_are_refused():
     for bad in (lambda rows: kept.append(rows), Method().run, len, with_default):
         with pytest.raises(ParameterError, match="plain function"):
             RowCounts(function=bad)
-    fixed, writable = frozen((np.arange(3),))[0], np.arange(3)
+    fixed, writable = freeze((np.arange(3),))[0], np.arange(3)
     good = (1, "a", None, Fraction(1, 2), writable, (2.0, frozenset({"b"})), SCHEMA, Held(fixed))
     query = RowCounts(function=ages, arguments=good)
     assert len(query.arguments) == len(good)
@@ -452,7 +452,11 @@ def test_imputed_cells_get_noise_by_the_private_bound_and_others_plain_noise(mon
     ages, sexes = noise.answers
     assert ages.event == PureEvent(epsilon=1.0, label="ages")
     row_weight, recipient_weight = QUANTA + 2 * 5, 2 * QUANTA
-    assert (ages.law.row_weight, ages.law.recipient_weight, ages.law.dimension) == (
+    assert (
+        ages.mechanism.row_weight,
+        ages.mechanism.recipient_weight,
+        ages.mechanism.dimension,
+    ) == (
         row_weight,
         recipient_weight,
         5,
@@ -467,7 +471,7 @@ def test_imputed_cells_get_noise_by_the_private_bound_and_others_plain_noise(mon
             counts[rows.codes("age")[row]] += QUANTA
     assert ages.exact == Bounded((*counts.tolist(), 0), row_weight + 3 * recipient_weight)
     assert sexes.event == LaplaceEvent(sensitivity=1, scale=1.0, label="sexes")
-    assert sexes.law == Noise("laplace", 1.0)
+    assert sexes.mechanism == Noise("laplace", 1.0)
 
 
 def test_queries_without_imputed_cells_do_not_impute(monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 from missdp import AllPairs, Numeric, PrivBayes, Schema, Table
 from missdp.synth import AIM, MST
 from missdp.testing import TINY, audit_synthesizer, canary
-from missdp.testing.made_up import _appended
+from missdp.testing.example_tables import _appended
 from synth.conformance import CASES, FIRST, IDS, NEURAL
 
 pytestmark = pytest.mark.usefixtures("one_turn")

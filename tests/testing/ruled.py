@@ -15,8 +15,8 @@ from missdp.schema import Categorical, Determined, Numeric, Ordinal, Schema
 from missdp.schema.modelled import Modelled
 from missdp.session import RowCount
 from missdp.table import Table
-from missdp.testing.findings import Caught, expect
-from missdp.testing.made_up import constant, unread
+from missdp.testing.example_tables import constant_table, unprocessed_table
+from missdp.testing.findings import ErrorCatcher, expect
 from synth.conformance_checks import types_of
 from testing.by_hand import broken_by_hand, rows_by_hand
 
@@ -123,17 +123,17 @@ def rows_that_break_rules(on):
     said, last = set(), {a.name: np.full(60, a.size - 1) for a in on.schema}
     hard = {
         "no rows": on.table(0),
-        "nothing but holes": constant(on.schema, 60, missing=True),
-        "equal rows": constant(on.schema, 60),
+        "nothing but holes": constant_table(on.schema, 60, missing=True),
+        "equal rows": constant_table(on.schema, 60),
         "last levels": Table.from_codes(on.schema, last).with_values(np.random.default_rng(0)),
-        "rows as they came": unread(on.schema, 200, holes=0.5),
+        "rows as they came": unprocessed_table(on.schema, 200, missing_rate=0.5),
     }
     for name, table in hard.items():
         model = on.build(n_rows=50).fit(table)
         told = repr(model).partition(", bins found")[0]  # bins are a release of their own
         said.add(f"{told} {model.modelled_.names} {model.guarantee_.epsilon}")
         for missing_values in ways_of_holes(on):
-            with Caught() as refused:
+            with ErrorCatcher() as refused:
                 obeying(model.sample_table(50, missing_values=missing_values), name)
             # Where nothing that the model draws obeys, that is to be said, and said clearly.
             clear = isinstance(refused.error, DataError) and "obeys" in refused.shown
@@ -143,7 +143,7 @@ def rows_that_break_rules(on):
 
 def several_tables(on):
     """Tables that vary as the model is uncertain break no rule either."""
-    with Caught() as refused:
+    with ErrorCatcher() as refused:
         for frame in on.fitted(n_rows=300).sample(40, multiple=2, random_state=0):
             obeying(_as_drawn(frame, on.schema), "multiple=2")
     alone = refused.error is None or isinstance(refused.error, ParameterError)  # draws one only

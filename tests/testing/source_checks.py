@@ -22,8 +22,8 @@ from missdp.session.observed_rows import complete_rows
 from missdp.session.row_weights import RowWeight
 from missdp.sources import MarginalSource, MemorySource
 from missdp.table import Table
-from missdp.testing.findings import Caught, Report, Unchecked, examine, expect, name_of
-from missdp.testing.made_up import made_up
+from missdp.testing.example_tables import example_table
+from missdp.testing.findings import ErrorCatcher, Report, UncheckedPromise, examine, expect, name_of
 from testing.expectations import refuses
 from testing.written import CODED, spelled
 
@@ -103,7 +103,7 @@ class _Source:
         return self.schemas[0]
 
     def _table(self, n, number=0):
-        return made_up(self._schema, n, self.seed + number, holes=0.3)
+        return example_table(self._schema, n, self.seed + number, missing_rate=0.3)
 
     def _compare(self, source, table, when, *, cliques=(), observed_on=()):
         """Compare counts, rows as codes and a few sums of weights with those by hand.
@@ -192,7 +192,7 @@ class _Source:
         schema, said = self.schemas[-1], set()
         for number, secret in enumerate(_SECRETS):
             table = spelled(schema, 5 + 30 * number, self.seed + number, unfit=(name, secret))
-            with Caught() as caught:
+            with ErrorCatcher() as caught:
                 self.make(table).counts([(schema.names[0],)], rows="observed")
             if not table.were_read:
                 return False
@@ -209,7 +209,7 @@ class _Source:
     def parts(self):
         """However rows are cut into parts, counts are the same."""
         if self.in_parts is None:
-            raise Unchecked("give in_parts=, which makes a source of several tables")
+            raise UncheckedPromise("give in_parts=, which makes a source of several tables")
         one_cell = self._table(1).take(np.zeros(50, dtype=np.int64))  # which has all rows
         cuts = (
             (self._table(40), [40]),
@@ -227,7 +227,7 @@ class _Source:
     def read_twice(self):
         """What has to be read again is counted once."""
         if self.retried is None:
-            raise Unchecked("give retried=, which makes a source whose rows are read twice")
+            raise UncheckedPromise("give retried=, which makes a source whose rows are read twice")
         for number in range(2):
             table = self._table(60, number)
             self._compare(self.retried(table), table, "of rows that were read twice")
@@ -277,7 +277,7 @@ class _Source:
             source = self.make(self._table(n, number))
             words = [str(source), repr(source)]
             for asked in ([("no such attribute",)], [(self._schema.names[0],) * 2]):
-                with Caught() as caught:
+                with ErrorCatcher() as caught:
                     source.counts(asked, rows="observed")
                 words.append(caught.shown)
             said.append(words)

@@ -11,7 +11,7 @@ from missdp.accounting import GaussianEvent, LaplaceEvent, PureEvent, SelectionE
 from missdp.errors import ParameterError
 from missdp.session import Noise
 from missdp.testing import Claim, audit, canary, judge, log_ratio, mu_of
-from missdp.testing.made_up import TINY
+from missdp.testing.example_tables import TINY
 from testing import examples
 
 

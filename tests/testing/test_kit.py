@@ -27,9 +27,9 @@ from missdp.testing import (
     check_non_interference,
     check_sensitivity,
     check_synthesizer,
-    made_up,
+    example_table,
 )
-from missdp.testing.findings import Subject, same
+from missdp.testing.findings import Subject, is_same
 from missdp.testing.interference import _facts_of
 from missdp.testing.recording import _PerCall
 from missdp.testing.sensitivity import answers_of
@@ -236,7 +236,7 @@ class Clamping(sources.InBlocks):
         try:
             super().__init__(table)
         except DataError:
-            super().__init__(made_up(table.schema, 5))
+            super().__init__(example_table(table.schema, 5))
 
 
 @pytest.mark.parametrize(
@@ -288,8 +288,8 @@ def test_facts_go_as_deep_as_values_do_and_a_longer_draw_moves_no_later_one():
     changed = [name for name, value in _facts_of(one, "it").items() if before.get(name) != value]
     assert any("closure" in name for name in changed)
     assert any("state" in name for name in changed)
-    assert same(np.array([np.nan]), np.array([np.nan]))
-    assert not same([1], (1,))
+    assert is_same(np.array([np.nan]), np.array([np.nan]))
+    assert not is_same([1], (1,))
     # What is made on the way, as the list of what a function carries, is gone right after: its
     # identity is then another thing's, which must not be passed over as seen already.
     facts = _facts_of([carrying(k) for k in range(100)], "it")

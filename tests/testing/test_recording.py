@@ -18,16 +18,16 @@ from missdp.testing import (
     RecordingNoise,
     ReplayedNoise,
     UnknownMechanismError,
+    example_table,
     log_ratio,
-    made_up,
     undercharges,
 )
-from missdp.testing.recording import Differs
+from missdp.testing.recording import QuestionDiffersError
 from testing import examples
 
 LAPLACE = Noise("laplace", 2.0)
 EVENT = LaplaceEvent(sensitivity=1, scale=2.0)
-TABLE = made_up(SCHEMA, 60)
+TABLE = example_table(SCHEMA, 60)
 FILLED = KNNImputation(impute="alter", match_on="score")
 
 
@@ -191,7 +191,7 @@ def test_replay_caught_difference_is_raised_at_the_end():
             count(session)
 
     with (
-        pytest.raises(Differs, match=r"answer 2 .* was not asked for before"),
+        pytest.raises(QuestionDiffersError, match=r"answer 2 .* was not asked for before"),
         ReplayedNoise(noise),
     ):
         more()

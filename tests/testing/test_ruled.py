@@ -13,9 +13,9 @@ from missdp.synth import sampling
 from missdp.table import Table
 from missdp.table.follow import completed_cells
 from missdp.testing import RULED, SCHEMA, check_non_interference, neighbours
-from missdp.testing.findings import Broken
+from missdp.testing.example_tables import _read_again, unprocessed_table
+from missdp.testing.findings import BrokenPromise
 from missdp.testing.interference import _with_other_kinds
-from missdp.testing.made_up import _read_again, unread
 from synth.conformance_checks import FittedSubject, conformance_of
 from testing import examples, ruled
 from testing.by_hand import ABSENT, HOLE, broken_by_hand, rows_by_hand
@@ -31,7 +31,7 @@ def failing(family, rule):
         (found,) = conformance_of(on, [rule])
         assert not found.passed
         return found.detail
-    with pytest.raises(Broken) as caught:
+    with pytest.raises(BrokenPromise) as caught:
         rule(on)
     return str(caught.value)
 
@@ -141,7 +141,7 @@ def broken_by(table):
 
 
 def test_made_up_tables_have_every_kind_and_break_rules_before_they_are_read():
-    raw = unread(RULED, 500)
+    raw = unprocessed_table(RULED, 500)
     for attribute in RULED:
         for kind in attribute.kinds:
             assert raw.mask(attribute.name, kind).any()
@@ -172,7 +172,7 @@ def test_neighbours_differ_in_one_row_that_has_holes_half_the_time(schema):
 
 
 def test_rules_by_hand_agree_with_the_rules_of_the_package():
-    table = unread(RULED, 300, seed=3)
+    table = unprocessed_table(RULED, 300, seed=3)
     plain = replace(RULED, rules=())
     cells = {n: table.column(n) for n in RULED.names}
     known = completed_cells(plain, cells)

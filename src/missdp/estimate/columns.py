@@ -9,7 +9,7 @@ import numpy as np
 
 from missdp.errors import ParameterError
 from missdp.estimate.released import Tables
-from missdp.estimate.tail_intervals import TailIntervals, as_counted, representative_values
+from missdp.estimate.tail_intervals import TailIntervals, counted_attribute, representative_values
 from missdp.schema import Numeric
 from missdp.synth.base import Synthesizer
 from missdp.synth.learn_pairs import PairRelease
@@ -41,7 +41,7 @@ class QuestionColumn:
         self.points: Floats | None = None  # (codes, points): values that represent each code
         self.score: Any = None  # its standardised number, if products with it were released
         if isinstance(self.attribute, Numeric):
-            self.attribute = as_counted(model, name)
+            self.attribute = counted_attribute(model, name)
             tails = TailIntervals.of(model, self.attribute)
             points, self.home = tails.appended_to(representative_values(self.attribute))
             self.points, self.labels = points, self.attribute.bin_labels

@@ -11,7 +11,7 @@ import numpy as np
 
 from missdp.errors import ParameterError
 from missdp.estimate.columns import QuestionColumn
-from missdp.estimate.released import Tables, with_statistics
+from missdp.estimate.released import Tables, require_statistics
 from missdp.estimate.table_statistics import STATISTICS, Values
 from missdp.schema import Date, Numeric
 from missdp.schema.question_text import Question, is_formula, parse_formula, parse_question
@@ -111,7 +111,7 @@ def match_question(model: Synthesizer, text: str, question: Question) -> Estiman
     ParameterError
         If the model has no answer to such a question.
     """
-    with_statistics(model)
+    require_statistics(model)
     columns = [QuestionColumn(model, name) for name in (*question.of, *question.by)]
     if question.what == "regression":
         return _match_regression(text, question, columns)

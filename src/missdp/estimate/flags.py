@@ -22,7 +22,7 @@ from missdp.types import Floats
 
 _MAX_ERROR = 0.25  # error of the rows of a group, relative to them, beyond which it is too small
 _MAX_TAIL_NOISE = 0.3  # noise of a count, relative to the share of a tail that is well known
-_LEAST_TAIL = 0.1  # share of the rows
+_MIN_TAIL_SHARE = 0.1  # share of the rows
 
 
 def flags_of(
@@ -85,7 +85,7 @@ def _unknown_tails(
         return
     noise = released.within[first.at].noise
     level = values if is_share else np.full(len(values), question.level)
-    tail = np.maximum(np.minimum(level, 1 - level), _LEAST_TAIL)
+    tail = np.maximum(np.minimum(level, 1 - level), _MIN_TAIL_SHARE)
     # A group may lie entirely beyond.
     unknown = _labels(estimand, noise > np.minimum(_MAX_TAIL_NOISE * tail, share / 2))
     if unknown:
@@ -103,22 +103,22 @@ def _hidden_rows(
     attribute, extreme = column.attribute, released.within[column.at].extreme
     assert extreme is not None
     assert isinstance(attribute, Numeric)
-    moved, share = estimand.groups(released.extremes[column.at])
-    moved = np.abs(moved - estimand.groups(released.point)[0])
+    shift, share = estimand.groups(released.extremes[column.at])
+    shift = np.abs(shift - estimand.groups(released.point)[0])
     if estimand.question.contrast:  # all of these rows may be in one group
-        moved = (moved * share.sum() / np.maximum(share, MIN_DIVISOR))[1:]
+        shift = (shift * share.sum() / np.maximum(share, MIN_DIVISOR))[1:]
     if estimand.possible:
-        moved = np.minimum(moved, estimand.possible[1] - estimand.possible[0])
-    moves = [
-        f"{label} by {move:,.{decimals_of_error(move)}f}"
-        for label, move, half in zip(estimand.labels, moved.tolist(), half_widths, strict=True)
-        if move > half
+        shift = np.minimum(shift, estimand.possible[1] - estimand.possible[0])
+    shifts = [
+        f"{label} by {size:,.{decimals_of_error(size)}f}"
+        for label, size, half in zip(estimand.labels, shift.tolist(), half_widths, strict=True)
+        if size > half
     ]
-    if moves:
+    if shifts:
         low, high, far = map(attribute.format_value, (*value_range(attribute), extreme[2]))
         yield (
             f"{attribute.name}: values were found from {low} to {high}. Noise may hide up to "
-            f"{extreme[1]:,.0f} rows near {far}, which would move {', '.join(moves)}: "
+            f"{extreme[1]:,.0f} rows near {far}, which would move {', '.join(shifts)}: "
             "more than intervals tell."
         )
 
@@ -153,8 +153,8 @@ def _coarse_levels(model: Synthesizer, estimand: Estimand) -> Iterator[str]:
         yield f"{', '.join(merged)}: rare levels were merged, and are taken to be related alike."
     for attribute in (column.attribute for column in columns):
         if isinstance(attribute, Numeric) and not attribute.binning.weights:
-            least, greatest = attribute.reach
-            if (least < greatest).any():
+            lowest, highest = attribute.reach
+            if (lowest < highest).any():
                 yield (
                     f"{attribute.name}: values are taken to lie evenly in its declared bins; wide "
                     "ones move means, deviations and slopes."

@@ -13,7 +13,7 @@ from missdp.estimate.estimands import Estimand, match_question, match_text
 from missdp.estimate.flags import flags_of
 from missdp.estimate.interval_estimates import Estimates
 from missdp.estimate.model_rows import answer_by_rows, rows_of_model
-from missdp.estimate.released import ReleasedTables, Tables, released_by
+from missdp.estimate.released import ReleasedTables, Tables, released_tables
 from missdp.schema import Numeric
 from missdp.schema.question_text import parse_formula, parse_question
 from missdp.synth.base import Synthesizer
@@ -104,9 +104,9 @@ def estimate_quickly(
     """
     estimands = [match_text(model, question) for question in questions]
     cliques = [clique for estimand in estimands for clique in estimand.cliques]
-    released = released_by(model, cliques, draws=draws)
+    released = released_tables(model, cliques, draws=draws)
     return [
-        estimates_of(model, estimand, released, 0.95, moves=np.zeros(len(estimand.labels)))
+        estimates_of(model, estimand, released, 0.95, shifts=np.zeros(len(estimand.labels)))
         for estimand in estimands
     ]
 
@@ -133,8 +133,8 @@ def answer(model: Synthesizer, estimand: Estimand, confidence: float) -> Estimat
     ParameterError
         If the confidence is not between 0 and 1, or the model has no answer.
     """
-    released, moves = released_with_shifts(model, estimand, confidence)
-    return estimates_of(model, estimand, released, confidence, moves=moves)
+    released, shifts = released_with_shifts(model, estimand, confidence)
+    return estimates_of(model, estimand, released, confidence, shifts=shifts)
 
 
 def released_with_shifts(
@@ -172,7 +172,7 @@ def released_with_shifts(
             f"missing={model.missing!r} fills values before anything is counted, and no interval "
             "knows of that; fit with missing='joint'"
         )
-    released, question = released_by(model, estimand.cliques), estimand.question
+    released, question = released_tables(model, estimand.cliques), estimand.question
     direct = estimand.values(released.point)[0]
     is_share = question.what == "share" and not isinstance(estimand.columns[0].attribute, Numeric)
     if not (is_share or question.what in ("mean", "correlation", "regression")):
@@ -186,7 +186,7 @@ def estimates_of(
     released: ReleasedTables,
     confidence: float,
     *,
-    moves: Floats,
+    shifts: Floats,
 ) -> Estimates:
     """Return estimates with the errors that draws of the tables show.
 
@@ -204,7 +204,7 @@ def estimates_of(
         The tables that were released for it, and draws of them.
     confidence : float
         Confidence of the intervals, strictly between 0 and 1.
-    moves : ndarray
+    shifts : ndarray
         Values in rows of the model less the released values.
 
     Returns
@@ -215,7 +215,7 @@ def estimates_of(
     drawn = [estimand.values(tables) for tables in released.noise]
     noisy, direct = np.stack([values for values, _ in drawn]), estimand.values(released.point)[0]
     reach = np.quantile(np.abs(noisy - direct), _REACH, axis=0)
-    values = direct + np.where(np.abs(moves) <= _CONTRADICTED * reach, moves, 0.0)
+    values = direct + np.where(np.abs(shifts) <= _CONTRADICTED * reach, shifts, 0.0)
     is_shifted = any(column.shift is not None for column in estimand.columns)
     possible = () if is_shifted else estimand.possible
     if possible:
@@ -253,8 +253,8 @@ def _noise_variance(
     reach = np.quantile(np.abs(noisy - values), _REACH, axis=0)
     reach = np.minimum(reach, _largest_error(estimand, released, values))
     if estimand.question.what == "share":  # spikes may lie anywhere in a piece
-        most = estimand.values(released.point, covers_pieces=True)[0]
-        reach = np.maximum(reach, np.abs(most - values))
+        largest = estimand.values(released.point, covers_pieces=True)[0]
+        reach = np.maximum(reach, np.abs(largest - values))
     return np.asarray(np.square(reach / _REACH_STD))
 
 
@@ -300,5 +300,5 @@ def _standard_deviation(draws: Iterable[Floats]) -> Floats:
     values = np.stack([*draws])
     off = values - np.median(values, axis=0)
     half, nearly = np.quantile(np.abs(off), [0.5, 0.95], axis=0)
-    most = np.maximum(_MAX_WILD * half, nearly)
-    return np.asarray(np.clip(off, -most, most).std(axis=0))
+    max_distance = np.maximum(_MAX_WILD * half, nearly)
+    return np.asarray(np.clip(off, -max_distance, max_distance).std(axis=0))

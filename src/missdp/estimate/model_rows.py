@@ -38,7 +38,7 @@ def answer_by_rows(rows: Table, question: Question) -> Floats:
     names = (*question.of, *question.by)
     rows = rows.take(~np.any([rows.mask(name) for name in names], axis=0))
     if question.what == "regression":
-        return _least_squares(rows, question)
+        return _regression(rows, question)
     if question.what == "correlation":
         if len(rows) < 2:
             return np.array([np.nan])
@@ -53,7 +53,7 @@ def answer_by_rows(rows: Table, question: Question) -> Floats:
     return means[1:] - means[0] if question.contrast else means
 
 
-def _least_squares(rows: Table, question: Question) -> Floats:
+def _regression(rows: Table, question: Question) -> Floats:
     """Return the coefficients of a regression, all nan if the rows do not determine them."""
     outcome, *terms = question.of
     parts = [np.ones((len(rows), 1))]

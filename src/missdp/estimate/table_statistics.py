@@ -86,10 +86,10 @@ def _with_named_values(question: Question, number: Numeric, values: Floats) -> F
         value = part.right
         if part.operator in ("==", "!=") and isinstance(value, float):
             lies = values[number.encode_values(np.clip([value], number.lower, number.upper))[0]]
-            piece = np.searchsorted(number.binning.subintervals, [*lies, value], side="right")
+            segment = np.searchsorted(number.binning.subintervals, [*lies, value], side="right")
             off = np.abs(lies - value)
             if off.min() > 0 and number.lower <= value <= number.upper:
-                same = piece[:-1] == piece[-1] if question.covers_pieces else off == off.min()
+                same = segment[:-1] == segment[-1] if question.covers_pieces else off == off.min()
                 lies[same] = value
     return values
 
@@ -168,7 +168,7 @@ def _correlation(tables: Tables, _: Question, columns: Sequence[QuestionColumn])
     return np.clip([covariance[0, 1] / scale[0] / scale[1]], -1.0, 1.0), np.array([share])
 
 
-def _least_squares(tables: Tables, _: Question, columns: Sequence[QuestionColumn]) -> Values:
+def _regression(tables: Tables, _: Question, columns: Sequence[QuestionColumn]) -> Values:
     """Return the coefficients of the first column on the others, the intercept first."""
     means, covariance, share = _moments(tables, columns)
     slopes = np.linalg.lstsq(covariance[1:, 1:], covariance[1:, 0], rcond=1e-10)[0]
@@ -183,7 +183,7 @@ STATISTICS: Mapping[str, Callable[[Tables, Question, Sequence[QuestionColumn]], 
     "sd": _sd,
     "quantile": _quantile,
     "correlation": _correlation,
-    "regression": _least_squares,
+    "regression": _regression,
 }
 """By `Question.what`."""
 
@@ -196,7 +196,7 @@ def _moments(tables: Tables, columns: Sequence[QuestionColumn]) -> tuple[Floats,
         marginals = [cells.sum(axis=1) / share, cells.sum(axis=0) / share]
     else:
         share, marginals = 1.0, [tables.of(c.at)[: c.width] for c in columns]
-    single = [_own_moments(tables, c, m) for c, m in zip(columns, marginals, strict=True)]
+    single = [_moments_of(tables, c, m) for c, m in zip(columns, marginals, strict=True)]
     features = [column.features(tables) for column in columns]
 
     def block(i: int, j: int) -> Floats:
@@ -224,7 +224,7 @@ def _joint(tables: Tables, one: QuestionColumn, other: QuestionColumn) -> Floats
     return joint
 
 
-def _own_moments(tables: Tables, column: QuestionColumn, marginal: Floats) -> tuple[Floats, Floats]:
+def _moments_of(tables: Tables, column: QuestionColumn, marginal: Floats) -> tuple[Floats, Floats]:
     """Return means and covariances of the features of one column."""
     if column.by_levels:
         means = marginal[1:]

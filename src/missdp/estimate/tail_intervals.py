@@ -24,9 +24,9 @@ _MAX_INTERVALS = 16  # intervals that are modelled: those that may move means mo
 _FAR = 100.0  # times as far from the middle as the outermost rows; further out is flagged only
 _DECAY = 1.5  # power by which rows become fewer with their distance from the middle
 _USUAL = 0.5  # expected rows beyond on either side, in standard deviations of a count's noise
-_SURELY = 10.0  # rows in a tail whose decay can be measured, in standard deviations of a count
+_CLEAR_SDS = 10.0  # rows in a tail whose decay can be measured, in standard deviations of a count
 _LARGEST = 0.4  # share of the rows in a tail, at most
-_LEAST_STEP, _LONGEST = 0.01, 50.0  # bounds on logarithms of distances, so that all stays finite
+_MIN_STEP, _MAX_STEP = 0.01, 50.0  # bounds on logarithms of distances, so that all stays finite
 _GROWS = 1e-6, 1.0  # growth of a tail's decay: of a power law, and of an exponential distribution
 _SPIKE_CHANCE = 0.002, 0.5  # chance of a spike in an interval, without and with a long tail
 _LONG_TAIL = 8.0, 16.0  # reach of a tail between these two, in distances of a quartile
@@ -40,39 +40,39 @@ def representative_values(attribute: Numeric) -> Floats:
     return values.reshape(attribute.size, _POINTS)
 
 
-def as_counted(model: Synthesizer, name: str) -> Numeric:
+def counted_attribute(model: Synthesizer, name: str) -> Numeric:
     """Return a number whose values lie as they were counted, and nowhere where noise hides rows.
 
     The moments of the number are read by ``WithinBins``, with their noise.
     """
     attribute = model.schema_[name]
     assert isinstance(attribute, Numeric)
-    known = attribute.binning
-    if not known.weights:
+    binning = attribute.binning
+    if not binning.weights:
         return attribute
     low, high = _hidden_counts(model, name).T[:2]
     above = low + high > 2 * _median(attribute)
-    pieces = np.asarray(known.subintervals)
-    middle = (pieces[1:] + pieces[:-1]) / 2
+    segments = np.asarray(binning.subintervals)
+    middle = (segments[1:] + segments[:-1]) / 2
     # Intervals of whole numbers end before the next one begins: all that is further out is beyond.
     first = min(low[above], default=math.inf)
     last = max(high[~above], default=-math.inf)
     hidden = (middle <= last) | (middle >= first)
-    shares = np.where(hidden, 0.0, known.weights)
-    of = np.searchsorted(known.edges, pieces[:-1], side="right")
+    shares = np.where(hidden, 0.0, binning.weights)
+    of = np.searchsorted(binning.edges, segments[:-1], side="right")
     shown = np.bincount(of, shares)[of] > 0  # a bin that is hidden entirely keeps its shares
-    weights = tuple(np.where(shown, shares, known.weights).tolist())
-    return replace(attribute, bins=replace(known, weights=weights))
+    weights = tuple(np.where(shown, shares, binning.weights).tolist())
+    return replace(attribute, bins=replace(binning, weights=weights))
 
 
 def value_range(attribute: Numeric) -> tuple[float, float]:
     """Return the range in which values were counted if bins were released, else the bounds."""
-    known, parts = attribute.binning, attribute.binning.subintervals
-    if not known.weights:
+    binning, parts = attribute.binning, attribute.binning.subintervals
+    if not binning.weights:
         return attribute.lower, attribute.upper
-    filled = np.flatnonzero(np.array(known.weights) > _EMPTY)
+    filled = np.flatnonzero(np.array(binning.weights) > _EMPTY)
     ends = [parts[filled[0]], parts[filled[-1] + 1]] if filled.size else []
-    ends += known.spikes
+    ends += binning.spikes
     return (min(ends), max(ends)) if ends else (attribute.lower, attribute.upper)
 
 
@@ -145,13 +145,13 @@ class TailIntervals:
         values, mass = _in_order(values, shares)
         mass, usual = mass / mass.sum(), self.usual.copy()
         median = values[min(int(np.searchsorted(np.cumsum(mass), 0.5)), len(mass) - 1)]
-        least = _SURELY * float(np.median(self.noise)) / max(rows, 1.0)
+        min_share = _CLEAR_SDS * float(np.median(self.noise)) / max(rows, 1.0)
         for side, distances, tail in (
             (self.above, (values - median)[::-1], np.cumsum(mass[::-1])),
             (~self.above, median - values, np.cumsum(mass)),
         ):
             ends = np.abs(self.points[side][:, [0, -1]] - median)
-            more = rows * _tail_shares(distances, tail, ends, least)
+            more = rows * _tail_shares(distances, tail, ends, min_share)
             usual[side] = np.maximum(usual[side], more)
         return replace(self, usual=usual)
 
@@ -217,7 +217,7 @@ def _draw_positive(
     return np.asarray(np.maximum(mean - ndtri_exp(np.log(place) + log_ndtr(mean)), 0.0))
 
 
-def _tail_shares(distances: Floats, shares: Floats, ends: Floats, least: float) -> Floats:
+def _tail_shares(distances: Floats, shares: Floats, ends: Floats, min_share: float) -> Floats:
     """Return the share of the rows between two distances from the middle.
 
     A tail falls by some powers of two while distances grow by a factor of e. This decay is constant
@@ -231,19 +231,19 @@ def _tail_shares(distances: Floats, shares: Floats, ends: Floats, least: float) 
         Share of the rows beyond each distance.
     ends : ndarray, shape (k, 2)
         Both ends of each interval.
-    least : float
+    min_share : float
         Share from which the tail is measured: there, at twice and at four times as much.
 
     Returns
     -------
     ndarray, shape (k,)
     """
-    wanted = least * np.array([1.0, 2.0, 4.0])
-    places = distances[np.minimum(np.searchsorted(shares, wanted), len(distances) - 1)]
-    if wanted[-1] > _LARGEST or places[-1] <= 0:
+    levels = min_share * np.array([1.0, 2.0, 4.0])
+    places = distances[np.minimum(np.searchsorted(shares, levels), len(distances) - 1)]
+    if levels[-1] > _LARGEST or places[-1] <= 0:
         return np.zeros(len(ends))
-    falls = 1 / np.maximum(-np.diff(np.log(places)), _LEAST_STEP)
+    falls = 1 / np.maximum(-np.diff(np.log(places)), _MIN_STEP)
     grows = float(np.clip(falls[0] - falls[1], *_GROWS))
-    further = np.log(np.maximum(ends / places[0], 1.0))
-    halved = (falls[0] + grows / 2) * np.expm1(np.minimum(grows * further, _LONGEST)) / grows
-    return np.asarray(-np.diff(least * 2.0**-halved, axis=1)[:, 0])
+    log_ratios = np.log(np.maximum(ends / places[0], 1.0))
+    halved = (falls[0] + grows / 2) * np.expm1(np.minimum(grows * log_ratios, _MAX_STEP)) / grows
+    return np.asarray(-np.diff(min_share * 2.0**-halved, axis=1)[:, 0])

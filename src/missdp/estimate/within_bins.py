@@ -16,21 +16,21 @@ from missdp.accounting import LaplaceEvent
 from missdp.estimate.tail_intervals import (
     MIN_SHARE,
     TailIntervals,
-    as_counted,
+    counted_attribute,
     representative_values,
 )
 from missdp.schema.layout import STEPS
 from missdp.synth.base import Synthesizer
 from missdp.types import Floats, Ints
 
-_LEAST_WEIGHT = 0.1
+_MIN_WEIGHT = 0.1
 _TREE = 4.0  # error of a piece, in standard deviations of the noise of a count of the tree
-_MAX_TAKEN = 0.9  # share of a bin that may lie beyond it
+_MAX_REMOVED = 0.9  # share of a bin that may lie beyond it
 _SLOPE = 1.0  # tilt of rows beyond towards either end of their interval, in standard deviations
 _USUAL_SPREAD, _MORE_SPREAD = 0.5, 1.0  # differences between groups of rows beyond, relative to
 # rows as expected, and to more rows
 _HIDDEN = 1.645  # standard deviations above the rows that counts and sums show: 95 %
-_LEAST_STD = 1.5  # standard deviations of noise: values in smaller bins are unknown
+_MIN_STD = 1.5  # standard deviations of noise: values in smaller bins are unknown
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class WithinBins:
     """
 
     points: Floats  # (codes, points): values that represent each bin
-    piece: Ints  # (codes, points): the piece of the released tree in which each value lies
+    segment: Ints  # (codes, points): the piece of the released tree in which each value lies
     shares: Floats  # (codes,): share of each bin
     tails: TailIntervals
     sums: ReleasedSums
@@ -113,16 +113,17 @@ class WithinBins:
         -------
         WithinBins
         """
-        attribute, observed = as_counted(model, name), max(observed, _LEAST_WEIGHT)
+        attribute, observed = counted_attribute(model, name), max(observed, _MIN_WEIGHT)
         points = representative_values(attribute)
-        piece = np.searchsorted(attribute.binning.subintervals, points, side="right")
+        segment = np.searchsorted(attribute.binning.subintervals, points, side="right")
         std = _tree_std(model, name) if attribute.binning.subintervals else 0.0
         std *= _TREE / (n_rows * observed)
-        shares = np.maximum(marginal[: attribute.size], max(MIN_SHARE, _LEAST_STD * std))
+        shares = np.maximum(marginal[: attribute.size], max(MIN_SHARE, _MIN_STD * std))
         tails = TailIntervals.of(model, attribute)
         tails = tails.with_falling_tails(points, marginal, n_rows * observed)
         sums = sums or ReleasedSums.none(shares)
-        return cls(points, piece, shares, tails, sums, std, n_rows, observed, model.fitted_.design)
+        rows = n_rows, observed, model.fitted_.design
+        return cls(points, segment, shares, tails, sums, std, *rows)
 
     @property
     def noise(self) -> float:
@@ -165,9 +166,9 @@ class WithinBins:
         noise = self.sums.stds * rng.normal(size=len(self.sums.stds))
         update = self._gain @ (self._residual(hidden) + noise - self._effects[0] @ prior)
         prior[-size:] = 0.0  # these are in the marginal already
-        draw = self._moved(prior + update, hidden)
+        draw = self._changed(prior + update, hidden)
         # Rows lie anywhere in an interval beyond: between its lower and its upper part.
-        points = self.piece.shape[1]
+        points = self.segment.shape[1]
         slope = _SLOPE * (2 * (np.arange(points) + 0.5) / points - 1)
         draw.weights[size:] += rng.normal(size=(len(hidden), 1)) * slope / points
         usual = np.minimum(hidden, self.tails.usual / (self.n_rows * self.observed))
@@ -244,7 +245,7 @@ class WithinBins:
         ndarray
         """
         home = self.tails.home
-        part = draw.hidden / np.maximum(marginal[home], _LEAST_WEIGHT / self.n_rows)
+        part = draw.hidden / np.maximum(marginal[home], _MIN_WEIGHT / self.n_rows)
         off = rng.normal(size=len(home)) * draw.spread
         return self._split(sums, sums[home] * part + off)
 
@@ -266,8 +267,8 @@ class WithinBins:
     @cached_property
     def _stds(self) -> Floats:
         """Errors of the shares of pieces, and of bins, by their counts."""
-        pieces = np.full(int(self.piece.max()) + 1, self.std)
-        return np.append(pieces, np.full(len(self.shares), self.sums.share_std))
+        segments = np.full(int(self.segment.max()) + 1, self.std)
+        return np.append(segments, np.full(len(self.shares), self.sums.share_std))
 
     @cached_property
     def _effects(self) -> tuple[Floats, Floats]:
@@ -275,13 +276,13 @@ class WithinBins:
         parts, tails, shares = self.sums.at(self.points), self.tails, self.sums.shares
         means = parts.mean(axis=2)
         ends = np.where(tails.above, parts[:, tails.home, -1], parts[:, tails.home, 0])
-        beyond = self.sums.at(tails.points).mean(axis=2) - ends
-        off, number = parts - means[:, :, None], np.bincount(self.piece.ravel())
-        pieces = np.zeros((len(off), len(number)))
-        for row, one in zip(pieces, off, strict=True):
-            row += np.bincount(self.piece.ravel(), one.ravel()) / np.maximum(number, 1)
+        tail_effects = self.sums.at(tails.points).mean(axis=2) - ends
+        off, number = parts - means[:, :, None], np.bincount(self.segment.ravel())
+        segments = np.zeros((len(off), len(number)))
+        for row, one in zip(segments, off, strict=True):
+            row += np.bincount(self.segment.ravel(), one.ravel()) / np.maximum(number, 1)
         bins = means - (means @ shares / shares.sum())[:, None]
-        return np.concatenate([pieces, bins], axis=1), beyond
+        return np.concatenate([segments, bins], axis=1), tail_effects
 
     @cached_property
     def _covariance(self) -> Floats:
@@ -302,21 +303,21 @@ class WithinBins:
 
     def _updated(self, hidden: Floats) -> WithinBinDraw:
         """Return the most likely values, given the rows beyond."""
-        return self._moved(self._gain @ self._residual(hidden), hidden)
+        return self._changed(self._gain @ self._residual(hidden), hidden)
 
-    def _moved(self, change: Floats, hidden: Floats) -> WithinBinDraw:
+    def _changed(self, change: Floats, hidden: Floats) -> WithinBinDraw:
         """Return the values with changed shares of pieces and bins, and rows beyond."""
-        pieces = len(change) - len(self.shares)
-        number = np.bincount(self.piece.ravel())[self.piece]
-        moved = change[:pieces][self.piece] / number
-        weights = 1 / self.piece.shape[1] + _centred(moved) / self.shares[:, None]
+        segments = len(change) - len(self.shares)
+        number = np.bincount(self.segment.ravel())[self.segment]
+        shifts = change[:segments][self.segment] / number
+        weights = 1 / self.segment.shape[1] + _centred(shifts) / self.shares[:, None]
         tails = self.tails
         for home, above in {*zip(tails.home.tolist(), tails.above.tolist(), strict=True)}:
             share = hidden[(tails.home == home) & (tails.above == above)].sum()
             weights[home] = _without(weights[home], share / self.shares[home], above=above)
         even = np.full((len(hidden), weights.shape[1]), 1 / weights.shape[1])
         weights = np.concatenate([weights, even])
-        return WithinBinDraw(weights, hidden, np.zeros(len(hidden)), change[pieces:])
+        return WithinBinDraw(weights, hidden, np.zeros(len(hidden)), change[segments:])
 
 
 def _tree_std(model: Synthesizer, name: str) -> float:
@@ -336,8 +337,8 @@ def _centred(change: Floats) -> Floats:
 def _without(weights: Floats, share: float, *, above: bool) -> Floats:
     """Take a share of increasing values out of a bin, from the outermost on."""
     # As if all had the same weight; where less than nothing is taken, the outermost gets more.
-    share, outward = min(share, _MAX_TAKEN), weights[::-1] if above else weights
+    share, outward = min(share, _MAX_REMOVED), weights[::-1] if above else weights
     place = np.arange(len(weights))
-    taken = np.clip(share * len(weights) - place, 0.0, 1.0) / len(weights) if share > 0 else 0.0
-    rest = (outward - taken + (place == 0) * max(0.0, -share)) / (1 - share)
+    removed = np.clip(share * len(weights) - place, 0.0, 1.0) / len(weights) if share > 0 else 0.0
+    rest = (outward - removed + (place == 0) * max(0.0, -share)) / (1 - share)
     return np.asarray(rest[::-1] if above else rest)

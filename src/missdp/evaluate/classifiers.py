@@ -25,7 +25,7 @@ from missdp.errors import (
     names_of,
     whole,
 )
-from missdp.evaluate.align import align, in_columns
+from missdp.evaluate.align import align, column_lines
 from missdp.progress import Progress, reported
 from missdp.schema import AnyAttribute, Categorical, Schema
 from missdp.serialization import Record
@@ -65,11 +65,11 @@ def _balanced_split(attribute: AnyAttribute, counts: NDArray[np.int64]) -> NDArr
     """
     if np.count_nonzero(counts) < 2:
         return None
-    upper = _subset(counts) if isinstance(attribute, Categorical) else _cut(counts)
+    upper = _subset(counts) if isinstance(attribute, Categorical) else _ordered_split(counts)
     return upper if 2 * counts[upper].sum() <= counts.sum() else ~upper
 
 
-def _cut(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _ordered_split(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     below = np.cumsum(counts)[:-1]
     at = int(np.argmin(np.abs(2 * below - counts.sum())))
     return np.asarray(np.arange(len(counts)) > at)
@@ -116,12 +116,12 @@ LEARNERS: Learners = {
 
 def check_learners(learners: Iterable[str] | Learners | None = None) -> Learners:
     """Return the learners to use, or refuse unknown ones and absent libraries at once."""
-    known = learners if isinstance(learners, Mapping) else LEARNERS
+    available = learners if isinstance(learners, Mapping) else LEARNERS
     names = _each_once("learner", LEARNERS if learners is None else learners)
-    if unknown := [name for name in names if name not in known]:
-        near = did_you_mean(unknown[0], known)
-        raise ParameterError(f"unknown learners {unknown}. There are {list(known)}{near}")
-    chosen = {name: known[name] for name in names}
+    if unknown := [name for name in names if name not in available]:
+        near = did_you_mean(unknown[0], available)
+        raise ParameterError(f"unknown learners {unknown}. There are {list(available)}{near}")
+    chosen = {name: available[name] for name in names}
     for make in chosen.values():
         make(0)
     return chosen
@@ -176,7 +176,7 @@ class ClassifierF1(Record):
         held = "held out" if self.held_out else "not held out from the generator"
         lines = [f"F1 over {len(self.scores)} targets, test rows {held}"]
         rows = {**self.by_learner, "mean": self.mean}.items()
-        lines += in_columns([(name, f"{score:.3f}") for name, score in rows])
+        lines += column_lines([(name, f"{score:.3f}") for name, score in rows])
         if self.skipped:
             lines.append(f"  skipped, one value only: {', '.join(self.skipped)}")
         return "\n".join(lines)
@@ -368,8 +368,8 @@ def _targets(schema: Schema, attributes: Iterable[str] | None) -> tuple[str, ...
     return tuple(schema[name].name for name in named)
 
 
-def _each_once(what: str, names: Iterable[str]) -> tuple[str, ...]:
-    found = names_of(f"{what}s", names)
-    if not found or len(set(found)) != len(found):
-        raise ParameterError(f"name at least one {what}, each once")
-    return found
+def _each_once(label: str, names: Iterable[str]) -> tuple[str, ...]:
+    unique = names_of(f"{label}s", names)
+    if not unique or len(set(unique)) != len(unique):
+        raise ParameterError(f"name at least one {label}, each once")
+    return unique

@@ -101,13 +101,12 @@ def compare_tables(
         scores = classifier_f1(truth, other, random_state=0, test=held_out, progress=progress)
         document["f1"] = scores.to_dict()
         texts.append(str(scores))
-    kept = fidelity(truth, other, schema=facts)
-    document["fidelity"] = kept.to_dict()
+    quality = fidelity(truth, other, schema=facts)
+    document["fidelity"] = quality.to_dict()
     if plot is not None:
         plot_columns(truth, other, plot, schema=facts)
-    return TableComparison(
-        document, [*texts, str(kept), f"{kept.verdict} {missing.verdict}".rstrip()]
-    )
+    texts += [str(quality), f"{quality.verdict} {missing.verdict}".rstrip()]
+    return TableComparison(document, texts)
 
 
 def check_rows_fit(data: Any, schema: Schema) -> None:

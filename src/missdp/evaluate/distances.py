@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
 from missdp.errors import DataError, ParameterError, whole
-from missdp.evaluate.align import aligned, in_columns, rounded, schema_of
+from missdp.evaluate.align import column_lines, reader, schema_of, to_text
 from missdp.progress import Progress, reported
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.cliques import batches, check_cliques
@@ -39,12 +39,12 @@ class _ByClique(Record, abstract=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
-        found = super().to_dict()
+        document = super().to_dict()
         for name, called in self._written.items():
             numbers = getattr(self, name).items()
-            del found[name]
-            found[called] = [{"clique": list(c), "distance": float(d)} for c, d in numbers]
-        return found
+            del document[name]
+            document[called] = [{"clique": list(c), "distance": float(d)} for c, d in numbers]
+        return document
 
     @classmethod
     def _read(cls, data: Mapping[str, Any]) -> Self:
@@ -103,12 +103,12 @@ class MarginalDistance(_ByClique):
     def __str__(self) -> str:
         lines = [
             f"{self.k}-way marginals, total variation distance: mean "
-            f"{rounded(self.mean, self.rows)}, max {rounded(self.max, self.rows)} "
+            f"{to_text(self.mean, self.rows)}, max {to_text(self.max, self.rows)} "
             f"({len(self.per_marginal)} marginals)"
         ]
         worst = self.worst().items()
-        rows = [(" × ".join(clique), rounded(d, self.rows)) for clique, d in worst]
-        return "\n".join([*lines, *in_columns(rows)])
+        rows = [(" × ".join(clique), to_text(d, self.rows)) for clique, d in worst]
+        return "\n".join([*lines, *column_lines(rows)])
 
 
 def marginal_distance(
@@ -173,15 +173,15 @@ def marginal_distance(
         raise ParameterError(f"k must be from 1 to {len(declared)}, not {k!r}")
     if missing not in ("unobserved", "level"):
         raise ParameterError(f"missing must be 'unobserved' or 'level', not {missing!r}")
-    finer = None if bins is None else whole("bins", bins)
-    both = [aligned(data, declared) for data in (truth, synthetic)]
+    bins = None if bins is None else whole("bins", bins)
+    both = [reader(data, declared) for data in (truth, synthetic)]
     rows: Rows = "observed" if missing == "unobserved" else "extended"
     distances: dict[tuple[str, ...], float] = {}
     total, fewest = math.comb(len(declared), k), 0
     with reported(progress) as shown:
-        compared = _plain(next(both[0]()), finer).schema
+        compared = _plain(next(both[0]()), bins).schema
         for batch in batches(compared, itertools.combinations(compared.names, k), _BATCH_CELLS):
-            (one, n_one), (two, n_two) = (_counted(blocks(), batch, rows, finer) for blocks in both)
+            (one, n_one), (two, n_two) = (_counted(blocks(), batch, rows, bins) for blocks in both)
             fewest = min(n_one, n_two)
             distances |= {clique: total_variation(one[clique], two[clique]) for clique in batch}
             if shown is not None:
@@ -191,7 +191,7 @@ def marginal_distance(
 
 def _plain(table: Table, bins: int | None) -> Table:
     """Return a table under the levels, bins and holes that are compared."""
-    return _levels_and_holes(table if bins is None else _rebin(table, bins))
+    return _levels_and_missing(table if bins is None else _rebin(table, bins))
 
 
 def _rebin(table: Table, bins: int) -> Table:
@@ -221,7 +221,7 @@ def _rebin_column(attribute: Numeric, column: Column, bins: int) -> tuple[Numeri
     return finer, Column(codes.astype(code_dtype(finer)), column.values)
 
 
-def _levels_and_holes(table: Table) -> Table:
+def _levels_and_missing(table: Table) -> Table:
     """Return the table with "not applicable" as one more level, and one kind of missing."""
     attributes, columns = [], {}
     for attribute in table.schema:
@@ -363,8 +363,8 @@ class MissingFidelity(_ByClique):
     @property
     def verdict(self) -> str:
         """Which two are missing together much more, or less, often than chance allows; or none."""
-        kept = self.together.items() if any(self.synthetic_rates.values()) else ()
-        for names, (true, made) in kept:
+        compared = self.together.items() if any(self.synthetic_rates.values()) else ()
+        for names, (true, made) in compared:
             mean = (true + made) / 2
             chance = math.sqrt(2 * mean * (1 - mean) / max(self.rows or 1, 1))
             if abs(true - made) > max(_FAR, _CLEAR * chance):
@@ -376,7 +376,7 @@ class MissingFidelity(_ByClique):
 
     def __str__(self) -> str:
         def text(share: float) -> str:
-            return rounded(share, self.rows)
+            return to_text(share, self.rows)
 
         lines = [
             f"missing rates: mean difference {text(self.mean_rate_difference)}, "
@@ -391,8 +391,8 @@ class MissingFidelity(_ByClique):
                 "  --keep-missing makes rows that have them."
             )
         pairs = [(names, " → ".join(map(text, both))) for names, both in self.together.items()]
-        more = ["both missing, furthest apart:", *in_columns(pairs)] if pairs else []
-        return "\n".join([*lines, *in_columns(rows), *more])
+        more = ["both missing, furthest apart:", *column_lines(pairs)] if pairs else []
+        return "\n".join([*lines, *column_lines(rows), *more])
 
 
 def missing_fidelity(
@@ -419,9 +419,9 @@ def missing_fidelity(
     {'a': -0.5}
     """
     declared = schema_of(truth, synthetic, schema=schema)
-    one, two = (_patterns(aligned(data, declared)()) for data in (truth, synthetic))
+    one, two = (_patterns(reader(data, declared)()) for data in (truth, synthetic))
     rows, names = (one.total(), two.total()), declared.names
-    shares = [_pair_shares(found, len(names)) for found in (one, two)]
+    shares = [_pair_shares(counts, len(names)) for counts in (one, two)]
     rates = [{name: float(share[0, i, i]) for i, name in enumerate(names)} for share in shares]
     if all(rows):
         gaps = np.abs(shares[0] - shares[1]).sum(axis=0) / 2
@@ -445,9 +445,9 @@ def _patterns(tables: Iterator[Table]) -> CountOf[bytes]:
         mask = missing_mask(table)
         for start in range(0, len(mask), CHUNK_ROWS):
             packed = np.packbits(mask[start : start + CHUNK_ROWS], axis=1)
-            found, counts = np.unique(packed.view(f"V{packed.shape[1]}"), return_counts=True)
-            known = (pattern.tobytes() for pattern in found)
-            patterns.update(dict(zip(known, counts.tolist(), strict=True)))
+            distinct, counts = np.unique(packed.view(f"V{packed.shape[1]}"), return_counts=True)
+            packed_patterns = (pattern.tobytes() for pattern in distinct)
+            patterns.update(dict(zip(packed_patterns, counts.tolist(), strict=True)))
     return patterns
 
 
@@ -460,8 +460,8 @@ def _pair_shares(patterns: CountOf[bytes], width: int) -> NDArray[np.float64]:
     counts = np.array([*patterns.values()], dtype=np.float64)
     for start in range(0, len(packed), CHUNK_ROWS):
         part = slice(start, start + CHUNK_ROWS)
-        holes = np.unpackbits(packed[part], axis=1, count=width).astype(np.float64)
-        both += (holes.T * counts[part]) @ holes
+        is_missing = np.unpackbits(packed[part], axis=1, count=width).astype(np.float64)
+        both += (is_missing.T * counts[part]) @ is_missing
     both /= max(1, patterns.total())
     rate = np.diag(both)
     first, second = rate[:, None] - both, rate[None, :] - both
@@ -522,15 +522,15 @@ class MissingnessByKind(Record):
     def __str__(self) -> str:
         lines = [
             "cells without a value, by kind: mean difference "
-            f"{rounded(self.mean_difference, self.rows)}, "
-            f"max {rounded(self.max_difference, self.rows)}"
+            f"{to_text(self.mean_difference, self.rows)}, "
+            f"max {to_text(self.max_difference, self.rows)}"
         ]
         rows = []
         for name, kind in self.differences:
             both = (self.truth_shares[name][kind], self.synthetic_shares[name][kind])
-            shares = " → ".join(rounded(share, self.rows) for share in both)
+            shares = " → ".join(to_text(share, self.rows) for share in both)
             rows.append((f"{name}, {kind.replace('_', ' ')}", shares))
-        return "\n".join([*lines, *in_columns(rows)])
+        return "\n".join([*lines, *column_lines(rows)])
 
 
 def missingness_by_kind(
@@ -559,7 +559,7 @@ def missingness_by_kind(
     {('pay', 'missing'): 0.5, ('pay', 'refused'): 0.0}
     """
     declared = schema_of(truth, synthetic, schema=schema)
-    both = [_kind_shares(aligned(data, declared)(), declared) for data in (truth, synthetic)]
+    both = [_kind_shares(reader(data, declared)(), declared) for data in (truth, synthetic)]
     (one, rows), (two, others) = both
     for a in declared:
         for kind in [*one[a.name]]:
@@ -570,13 +570,13 @@ def missingness_by_kind(
 
 def _kind_shares(tables: Iterator[Table], declared: Schema) -> tuple[Shares, int]:
     rows = 0
-    found: dict[str, CountOf[str]] = {name: CountOf() for name in declared.names}
+    tally: dict[str, CountOf[str]] = {name: CountOf() for name in declared.names}
     for table in tables:
         rows += len(table)
         for a in table.schema:
-            found[a.name].update({kind: int(table.mask(a.name, kind).sum()) for kind in a.kinds})
+            tally[a.name].update({kind: int(table.mask(a.name, kind).sum()) for kind in a.kinds})
     shares = {
         name: {kind: count / max(rows, 1) for kind, count in counts.items()}
-        for name, counts in found.items()
+        for name, counts in tally.items()
     }
     return shares, rows

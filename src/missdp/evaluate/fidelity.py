@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
 from missdp.errors import whole
-from missdp.evaluate.align import aligned, in_columns, rounded, schema_of
+from missdp.evaluate.align import column_lines, reader, schema_of, to_text
 from missdp.evaluate.distances import total_variation
 from missdp.files import new_figure, picture_format, write_picture
 from missdp.schema import AnyAttribute, Date, Numeric, Schema
@@ -28,10 +28,10 @@ from missdp.types import Floats
 _Coded: TypeAlias = dict[str, tuple[NDArray[np.int64], int]]  # codes, -1 if missing; how many
 
 _POINTS = (0.05, 0.25, 0.5, 0.75, 0.95)
-_LEAST_GROUP = 100  # rows of the truth
+_MIN_GROUP = 100  # rows of the truth
 _STRONG = 0.1  # rank correlations of which the share that is kept is told
-_MOST_CELLS = 2**22  # of a table that is counted as a whole
-_MOST_LEVELS = 12  # the most frequent ones of the truth
+_MAX_CELLS = 2**22  # of a table that is counted as a whole
+_MAX_LEVELS = 12  # the most frequent ones of the truth
 _CURVE = 501  # of a distribution function
 _WIDE = 4  # columns in a row of the picture
 _COLOURS = {"real": "#7a8793", "synthetic": "#1f77b4"}
@@ -102,29 +102,30 @@ class Fidelity(Record):
         so = "no further than by chance"
         if not ratio <= 1.05:
             so = f"{ratio:.1f} times as far" if math.isfinite(ratio) else "further than by chance"
-        left_out = f" Without a value in the real table: {', '.join(self.without_values)}."
+        without_values = f" Without a value in the real table: {', '.join(self.without_values)}."
         return (
             "Verdict: two-way tables of the synthetic and the real rows are "
-            f"{rounded(far, self.rows)} apart (mean distance, numbers cut at deciles); those of "
+            f"{to_text(far, self.rows)} apart (mean distance, numbers cut at deciles); those of "
             "two samples of the real table of this size would be "
-            f"{rounded(self.by_chance, self.rows)} apart: {so}."
-            + left_out
+            f"{to_text(self.by_chance, self.rows)} apart: {so}."
+            + without_values
             * bool(self.without_values)
         )
 
     def __str__(self) -> str:
-        scores = [(SCORES[name], rounded(score, self.rows)) for name, score in self.scores.items()]
-        heads = ["", "", "KS", "mean", "SD", *(f"{p:.0%}" for p in _POINTS)]
-        cells = [heads] if self.ks else []
+        scores = [(SCORES[name], to_text(score, self.rows)) for name, score in self.scores.items()]
+        titles = ["", "", "KS", "mean", "SD", *(f"{p:.0%}" for p in _POINTS)]
+        cells = [titles] if self.ks else []
         for name, ks in self.ks.items():
             error, unit = self.truth[name][1] / max(self.rows, 1) ** 0.5, self.dates.get(name)
             real, made = (
                 [_text(x, error, None if i == 1 else unit) for i, x in enumerate(d[name])]
                 for d in (self.truth, self.synthetic)
             )
-            cells += [[name, "real", "", *real], ["", "synthetic", rounded(ks, self.rows), *made]]
-        head = "numbers and relations of the synthetic rows, compared with the real ones"
-        return "\n".join([head, *in_columns(scores), *in_columns(cells)])
+            cells.append([name, "real", "", *real])
+            cells.append(["", "synthetic", to_text(ks, self.rows), *made])
+        title = "numbers and relations of the synthetic rows, compared with the real ones"
+        return "\n".join([title, *column_lines(scores), *column_lines(cells)])
 
 
 def _text(number: float, error: float, unit: Any) -> str:
@@ -164,14 +165,14 @@ def fidelity(
     (0.25, 2.5, 11.5)
     """
     declared = schema_of(truth, synthetic, schema=schema)
-    most = whole("max_rows", max_rows)
-    one, two = (_sampled(aligned(data, declared)(), most) for data in (truth, synthetic))
+    limit = whole("max_rows", max_rows)
+    one, two = (_sampled(reader(data, declared)(), limit) for data in (truth, synthetic))
     x, y = _values_of(one), _values_of(two)
     numeric = [a for a in declared if isinstance(a, Numeric)]
     equal = {a.name: np.linspace(a.lower, a.upper, 11)[1:-1] for a in numeric}
     tenths = np.linspace(0.1, 0.9, 9)
     deciles = {
-        n: np.unique(np.quantile(k, tenths)) if len(k := _known(v)) else k for n, v in x.items()
+        n: np.unique(np.quantile(k, tenths)) if len(k := _drop_nan(v)) else k for n, v in x.items()
     }
     coded = [_coded(t, v, deciles) for t, v in ((one, x), (two, y))]
     valued = [name for name, (codes, _) in coded[0].items() if (codes >= 0).any()]
@@ -185,8 +186,9 @@ def fidelity(
         "two_way_deciles": float(np.mean([*distances.values()])),
         "two_way_worst": max(distances.values()),
     }
-    ks = {name: _ks(_known(x[name]), _known(y[name])) for name in x if len(_known(x[name]))}
-    true, made = ({name: _summary(_known(v[name])) for name in ks} for v in (x, y))
+    filled = [name for name in x if len(_drop_nan(x[name]))]
+    ks = {name: _ks(_drop_nan(x[name]), _drop_nan(y[name])) for name in filled}
+    true, made = ({name: _summary(_drop_nan(v[name])) for name in ks} for v in (x, y))
     scores |= _of_columns(ks, true, made) | _correlations(x, y)
     scores |= _subgroups(
         x, y, {n: (coded[0][n], coded[1][n]) for n in declared.names if n not in x}
@@ -197,18 +199,18 @@ def fidelity(
     return Fidelity(scores, ks, true, made, chance, min(len(one), len(two)), without, dates)
 
 
-def _sampled(blocks: Iterator[Table], most: int) -> Table:
+def _sampled(blocks: Iterator[Table], limit: int) -> Table:
     """Return at most so many rows, the same ones however the table is cut into blocks."""
-    rng, kept, keys = np.random.default_rng(0), next(blocks), np.zeros(0)
-    keys = rng.random(len(kept))
+    rng, sample, keys = np.random.default_rng(0), next(blocks), np.zeros(0)
+    keys = rng.random(len(sample))
     for block in itertools.chain(blocks, [None]):
-        if len(kept) > most:
-            chosen = np.sort(np.argpartition(keys, most)[:most])
-            kept, keys = kept.take(chosen), keys[chosen]
+        if len(sample) > limit:
+            chosen = np.sort(np.argpartition(keys, limit)[:limit])
+            sample, keys = sample.take(chosen), keys[chosen]
         if block is not None:
-            kept = Table.joined([kept, block])
+            sample = Table.joined([sample, block])
             keys = np.append(keys, rng.random(len(block)))
-    return kept
+    return sample
 
 
 def _values_of(table: Table) -> dict[str, Floats]:
@@ -217,23 +219,23 @@ def _values_of(table: Table) -> dict[str, Floats]:
     return {name: np.where(table.mask(name), np.nan, table.values(name)) for name in names}
 
 
-def _known(values: Floats) -> Floats:
+def _drop_nan(values: Floats) -> Floats:
     return values[~np.isnan(values)]
 
 
-def _coded(table: Table, values: Mapping[str, Floats], cuts: Mapping[str, Floats]) -> _Coded:
-    found: _Coded = {}
+def _coded(table: Table, values: Mapping[str, Floats], bin_edges: Mapping[str, Floats]) -> _Coded:
+    coded: _Coded = {}
     for a in table.schema:
-        size = len(cuts[a.name]) + 1 if a.name in cuts else a.size
+        size = len(bin_edges[a.name]) + 1 if a.name in bin_edges else a.size
         codes = table.codes(a.name).astype(np.int64)
-        if a.name in cuts:
-            codes = np.searchsorted(cuts[a.name], values[a.name], side="right")
+        if a.name in bin_edges:
+            codes = np.searchsorted(bin_edges[a.name], values[a.name], side="right")
         codes = np.where(table.mask(a.name), -1, codes)
         if a.not_applicable is not None:
             codes[table.mask(a.name, "not_applicable")] = size
             size += 1
-        found[a.name] = codes, size
-    return found
+        coded[a.name] = codes, size
+    return coded
 
 
 def _two_way(
@@ -246,9 +248,9 @@ def _two_way(
             continue
         size = math.prod(one[name][1] for name in clique)
         cells = [_cells(coded, clique) for coded in (one, two)]
-        if size > _MOST_CELLS:
-            found, places = np.unique(np.concatenate(cells), return_inverse=True)
-            cells, size = np.split(places.reshape(-1), [len(cells[0])]), len(found)
+        if size > _MAX_CELLS:
+            distinct, places = np.unique(np.concatenate(cells), return_inverse=True)
+            cells, size = np.split(places.reshape(-1), [len(cells[0])]), len(distinct)
         real, made = (np.bincount(part, minlength=size) for part in cells)
         distances[clique] = total_variation(real, made)
         chances.append(_by_chance(real, int(made.sum())))
@@ -257,11 +259,11 @@ def _two_way(
 
 def _cells(coded: _Coded, clique: tuple[str, ...]) -> NDArray[np.int64]:
     """Return the cell of every row that has a value of all the columns."""
-    cells, seen = np.zeros(1, dtype=np.int64), np.ones(1, dtype=bool)
+    cells, is_complete = np.zeros(1, dtype=np.int64), np.ones(1, dtype=bool)
     for name in clique:
         codes, size = coded[name]
-        cells, seen = cells * size + codes, seen & (codes >= 0)
-    return cells[seen]
+        cells, is_complete = cells * size + codes, is_complete & (codes >= 0)
+    return cells[is_complete]
 
 
 def _ks(one: Floats, two: Floats) -> float:
@@ -298,18 +300,18 @@ def _of_columns(
 def _correlations(one: dict[str, Floats], two: dict[str, Floats]) -> dict[str, float]:
     import pandas as pd
 
-    found = dict[str, float]()
+    scores = dict[str, float]()
     upper = np.triu_indices(len(one), 1)
     if not len(upper[0]):
-        return found
+        return scores
     for name, method in (("rank_corr", "spearman"), ("corr", "pearson")):
         frames = (pd.DataFrame(values) for values in (one, two))
         t, s = (f.corr(method=method).fillna(0.0).to_numpy()[upper] for f in frames)  # type: ignore[arg-type]
-        found[name] = float(np.abs(t - s).mean())
+        scores[name] = float(np.abs(t - s).mean())
         strong = np.abs(t) > _STRONG
         if method == "spearman" and strong.any():
-            found["slope"] = float((t * s)[strong].sum() / (t * t)[strong].sum())
-    return found
+            scores["slope"] = float((t * s)[strong].sum() / (t * t)[strong].sum())
+    return scores
 
 
 def _subgroups(
@@ -319,11 +321,11 @@ def _subgroups(
 ) -> dict[str, float]:
     errors, weights = list[Floats](), list[Floats]()
     for (name, x), (in_one, in_two) in itertools.product(one.items(), groups.values()):
-        known = _known(x)
-        spread = float(known.std(ddof=1)) if len(known) > 1 else 0.0
+        values = _drop_nan(x)
+        spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
         rows, true = _means(x, *in_one)
         gap = np.abs(true - _means(two[name], *in_two)[1]) / (spread or 1.0)
-        large = rows >= _LEAST_GROUP
+        large = rows >= _MIN_GROUP
         errors.append(np.where(np.isnan(gap), 1.0, gap)[large])
         weights.append(rows[large])
     weight = np.concatenate([np.zeros(0), *weights])
@@ -334,10 +336,10 @@ def _subgroups(
 
 def _means(values: Floats, codes: NDArray[np.int64], size: int) -> tuple[Floats, Floats]:
     """Return the rows of each group, and the mean of their values."""
-    known = (codes >= 0) & ~np.isnan(values)
-    sums = np.bincount(codes[known], values[known], size)
+    is_present = (codes >= 0) & ~np.isnan(values)
+    sums = np.bincount(codes[is_present], values[is_present], size)
     with np.errstate(invalid="ignore"):
-        means = sums / np.bincount(codes[known], minlength=size)
+        means = sums / np.bincount(codes[is_present], minlength=size)
     return np.bincount(codes[codes >= 0], minlength=size).astype(np.float64), means
 
 
@@ -385,7 +387,7 @@ def plot_columns(
     picture_format(path)
 
     declared = schema_of(truth, synthetic, schema=schema)
-    real, made = (_sampled(aligned(d, declared)(), max_rows) for d in (truth, synthetic))
+    real, made = (_sampled(reader(d, declared)(), max_rows) for d in (truth, synthetic))
     wide, high = min(_WIDE, len(declared)), math.ceil(len(declared) / _WIDE)
     figure = new_figure(figsize=(3.2 * wide, 2.4 * high + 0.5), layout="constrained")
     panels = np.ravel(figure.subplots(high, wide, squeeze=False))
@@ -406,8 +408,8 @@ def _draw(panel: Any, attribute: AnyAttribute, tables: dict[str, Table]) -> None
         heights = np.linspace(0, 1, _CURVE)
         for which, table in tables.items():
             values = _values_of(table)[attribute.name]
-            if len(known := values[~np.isnan(values)]):
-                places = np.quantile(known, heights)
+            if len(present := values[~np.isnan(values)]):
+                places = np.quantile(present, heights)
                 width = 3 if which == "real" else 1  # seen where the other one covers it
                 panel.plot(places, heights, color=_COLOURS[which], label=which, linewidth=width)
         if isinstance(attribute, Date):
@@ -419,7 +421,7 @@ def _draw(panel: Any, attribute: AnyAttribute, tables: dict[str, Table]) -> None
         which: _level_shares(table.codes(attribute.name), attribute.size)
         for which, table in tables.items()
     }
-    shown = np.argsort(-shares["real"], kind="stable")[:_MOST_LEVELS]
+    shown = np.argsort(-shares["real"], kind="stable")[:_MAX_LEVELS]
     for place, (which, share) in enumerate(shares.items()):
         at = np.arange(len(shown)) + 0.4 * place
         panel.bar(at, share[shown], 0.4, color=_COLOURS[which], label=which)

@@ -114,7 +114,7 @@ class MissingMechanism(Record, abstract=True):
         """
         rng = np.random.default_rng(random_state)
         chances = self._chances(table, rng)
-        return _with_holes(table, {name: self._draw(p, rng) for name, p in chances.items()})
+        return _with_missing(table, {name: self._draw(p, rng) for name, p in chances.items()})
 
     def apply_blocks(
         self, tables: Iterable[Table], *, random_state: RandomState
@@ -186,8 +186,8 @@ class MCAR(MissingMechanism):
         if not self.row_independent:
             raise UnprovenError("exact hole counts couple the rows; use rates='expected'")
         missing = self.missing_rates(schema)
-        found = {name: 1.0 - missing.get(name, 0.0) for name in schema.names}
-        return found | dict.fromkeys(schema.rule_set.rule_fillable, 1.0)
+        rates = {name: 1.0 - missing.get(name, 0.0) for name in schema.names}
+        return rates | dict.fromkeys(schema.rule_set.rule_fillable, 1.0)
 
     def max_observation_rates(self, schema: Schema) -> dict[str, float]:
         """Bound each attribute's probability of being observed; see :meth:`observation_rates`."""
@@ -254,10 +254,10 @@ class DeclaredMechanism(MissingMechanism):
 
         bounds = dict.fromkeys(schema.names, 1.0)
         for name, scores in self._scores(schema).items():
-            least = {driver: float(score.min()) for driver, score in scores.items()}
-            none = schema.rule_set.not_everywhere(least)  # what is not applicable weighs 0
-            lowest = sum(min(x, 0.0) if driver in none else x for driver, x in least.items())
-            bounds[name] = float(expit(-(self.intercepts[name] + lowest)))
+            lowest = {driver: float(score.min()) for driver, score in scores.items()}
+            none = schema.rule_set.not_everywhere(lowest)  # what is not applicable weighs 0
+            total = sum(min(x, 0.0) if driver in none else x for driver, x in lowest.items())
+            bounds[name] = float(expit(-(self.intercepts[name] + total)))
         return bounds | dict.fromkeys(schema.rule_set.rule_fillable, 1.0)
 
     def _probabilities(self, table: Table, rng: np.random.Generator) -> Probabilities:
@@ -438,27 +438,27 @@ def _draw_exact(chance: Floats, rng: np.random.Generator) -> NDArray[np.bool_]:
     Systematic sampling on a random order of the rows (Madow 1949): the inclusion probabilities
     are the given ones whenever their sum is whole.
     """
-    holes = np.zeros(len(chance), dtype=bool)
-    wanted = round(float(chance.sum()))
-    if wanted == 0:
-        return holes
+    is_missing = np.zeros(len(chance), dtype=bool)
+    n_missing = round(float(chance.sum()))
+    if n_missing == 0:
+        return is_missing
     order = rng.permutation(len(chance))
     ends = np.cumsum(chance[order])
-    ends *= wanted / ends[-1]
-    ends[-1] = wanted
+    ends *= n_missing / ends[-1]
+    ends[-1] = n_missing
     steps = np.floor(ends + rng.random())
-    holes[order] = np.diff(steps, prepend=0.0) > 0
-    return holes
+    is_missing[order] = np.diff(steps, prepend=0.0) > 0
+    return is_missing
 
 
 def _check_names(schema: Schema, names: Iterable[str]) -> tuple[str, ...]:
     """Return the names, or refuse unknown, repeated or no attributes."""
-    found = tuple(schema[name].name for name in names)
-    if len(set(found)) != len(found):
-        raise ParameterError(f"attributes are named twice: {found}")
-    if not found:
+    checked = tuple(schema[name].name for name in names)
+    if len(set(checked)) != len(checked):
+        raise ParameterError(f"attributes are named twice: {checked}")
+    if not checked:
         raise ParameterError("name at least one attribute")
-    return found
+    return checked
 
 
 def _target_rate(n_rows: int, rate: float, rates: str) -> float:
@@ -504,8 +504,8 @@ def _random_scores(
         score = rng.standard_normal(attribute.size) if unordered else _positions(attribute)
         weight = rng.standard_normal()
         scores[name] = weight * score / _spread(table, {name: score})
-    whole = _spread(table, scores)
-    return {name: strength * score / whole for name, score in scores.items()}
+    total = _spread(table, scores)
+    return {name: strength * score / total for name, score in scores.items()}
 
 
 def _spread(table: Table, scores: Scores) -> float:
@@ -531,32 +531,32 @@ def _fitted_probability(linear: Floats, rate: float) -> Floats:
     return np.asarray(expit(linear + intercept), dtype=np.float64)
 
 
-def _with_holes(table: Table, holes: Mapping[str, NDArray[np.bool_]]) -> Table:
+def _with_missing(table: Table, missing: Mapping[str, NDArray[np.bool_]]) -> Table:
     """Return a table with cells removed, but those a rule fills; their columns are nullable."""
-    open_ = _with_open(table.schema, holes)
+    open_ = _with_open(table.schema, missing)
     schema = replace(
         table.schema,
         attributes=tuple(replace(a, nullable=True) if a.name in open_ else a for a in table.schema),
     )
     columns = {name: table.column(name) for name in schema.names}
-    found = Table(schema, columns, kind=table.kind).with_missing(holes)
+    incomplete = Table(schema, columns, kind=table.kind).with_missing(missing)
     if not schema.rules:
-        return found
-    columns = {name: found.column(name) for name in schema.names}
-    followed = follow_rules(schema, columns, holes)
-    restored = {n: _chosen_of(holes[n], followed[n], columns[n]) for n in holes}
+        return incomplete
+    columns = {name: incomplete.column(name) for name in schema.names}
+    followed = follow_rules(schema, columns, missing)
+    restored = {n: _chosen_of(missing[n], followed[n], columns[n]) for n in missing}
     return Table(schema, columns | restored, kind=table.kind)
 
 
 def _with_open(schema: Schema, names: Iterable[str]) -> set[str]:
     """Return attributes that may have holes, and those that follow from them by a rule."""
-    found = set(names)
+    open_ = set(names)
     while (
-        grown := {name for name, rule in schema.rule_set.derived.items() if found & {*rule.by}}
-        - found
+        grown := {name for name, rule in schema.rule_set.derived.items() if open_ & {*rule.by}}
+        - open_
     ):
-        found |= grown
-    return found
+        open_ |= grown
+    return open_
 
 
 def _chosen_of(chosen: NDArray[np.bool_], one: Column, two: Column) -> Column:

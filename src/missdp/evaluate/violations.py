@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic.dataclasses import dataclass
 
-from missdp.evaluate.align import blocks_of, in_columns, schema_of
+from missdp.evaluate.align import blocks_of, column_lines, schema_of
 from missdp.schema import Schema
 from missdp.serialization import Record
 from missdp.table.follow import completed_cells
@@ -55,10 +55,10 @@ class RuleViolations(Record):
         return {text: count / max(self.rows, 1) for text, count in self.broken.items()}
 
     def __str__(self) -> str:
-        head = f"{self.broken_rows} of {self.rows} rows break a rule ({self.share:.4f})"
+        title = f"{self.broken_rows} of {self.rows} rows break a rule ({self.share:.4f})"
         shares = self.shares
         rows = [(t, f"{count:>4}", f"{shares[t]:.4f}") for t, count in self.broken.items()]
-        return "\n".join([head, *in_columns(rows)])
+        return "\n".join([title, *column_lines(rows)])
 
 
 def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolations:

@@ -54,7 +54,7 @@ from missdp.pricing.model_imputer import DPImputer as DPImputer
 from missdp.pricing.pipeline import FailedTest as FailedTest
 from missdp.pricing.pipeline import PassedTest as PassedTest
 from missdp.pricing.pipeline import PricedPipeline as PricedPipeline
-from missdp.pricing.pipeline import calibrated as calibrated
+from missdp.pricing.pipeline import calibrate as calibrate
 from missdp.pricing.pipeline import plan_test as plan_test
 from missdp.pricing.pipeline import propose_test_release as propose_test_release
 from missdp.pricing.prices import CheaperChange as CheaperChange

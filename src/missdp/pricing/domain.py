@@ -57,14 +57,14 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
         super().__setattr__(name, value)
 
 
-def real(default: Any = MISSING, *, least: float = 0.0, most: float = 1e100) -> Any:
+def real(default: Any = MISSING, *, low: float = 0.0, high: float = 1e100) -> Any:
     """Return a field that holds a number within these bounds."""
-    return field(default=default, metadata={"check": partial(number, least=least, most=most)})
+    return field(default=default, metadata={"check": partial(number, least=low, most=high)})
 
 
-def count(default: Any = MISSING, *, least: int = 1) -> Any:
+def count(default: Any = MISSING, *, low: int = 1) -> Any:
     """Return a field that holds a whole number."""
-    return field(default=default, metadata={"check": partial(whole, least=least)})
+    return field(default=default, metadata={"check": partial(whole, least=low)})
 
 
 def word_of(*values: str) -> Any:

@@ -162,7 +162,7 @@ class PrivateHistogram(PrivateEstimator):
     """
 
     edges: Sequence[float]
-    column: int = count(0, least=0)
+    column: int = count(0, low=0)
     mechanism: NoiseKind = field(default="gaussian", metadata=word_of("gaussian", "laplace"))
 
     def question(self, domain: RowDomain) -> VectorQuery:
@@ -214,11 +214,11 @@ STEP_SIZE = 1.5  # over the curvature of the loss; steps are stable below 2
 class _LinearModel(PrivateEstimator):
     """Projected noisy gradient descent on a linear model."""
 
-    coefficient_norm: float | None = real(1.0, least=1e-100)
+    coefficient_norm: float | None = real(1.0, low=1e-100)
     method: Method = field(default="gd", metadata=word_of("gd", "sgd"))
     n_iter: int = count(100)
     batch_size: int = count(100)
-    learning_rate: float | None = real(1.0, least=1e-30, most=1e30)
+    learning_rate: float | None = real(1.0, low=1e-30, high=1e30)
 
     def loss(self, radius: float) -> Loss:
         """Return the loss with its constants on rows of this norm; public."""
@@ -259,8 +259,8 @@ class _LinearModel(PrivateEstimator):
         point = np.zeros(question.size)
         total, rate = np.zeros_like(point), self._rate(question.loss)
         for _ in range(question.steps):
-            moved = (point - rate * gradient(point))[None, :]
-            point = clip_rows(moved, question.loss.coefficient_norm)[0]
+            step = (point - rate * gradient(point))[None, :]
+            point = clip_rows(step, question.loss.coefficient_norm)[0]
             total = total + point
         return total / question.steps
 
@@ -334,8 +334,8 @@ class PrivateLogisticRegression(_LinearModel):
     [1, 0]
     """
 
-    coefficient_norm: float | None = real(None, least=1e-100)
-    learning_rate: float | None = real(None, least=1e-30, most=1e30)
+    coefficient_norm: float | None = real(None, low=1e-100)
+    learning_rate: float | None = real(None, low=1e-30, high=1e30)
     fit_intercept: bool = field(default=True, metadata={"check": _yes_or_no})
     classes: Sequence[object] = (0, 1)
 
@@ -398,8 +398,8 @@ class PrivateLinearRegression(_LinearModel):
     0.4
     """
 
-    target_bound: float = real(1.0, least=1e-100)
-    learning_rate: float = real(0.5, least=1e-30, most=1e30)
+    target_bound: float = real(1.0, low=1e-100)
+    learning_rate: float = real(0.5, low=1e-30, high=1e30)
 
     def loss(self, radius: float) -> Loss:
         """Return the squared loss with its constants."""

@@ -45,7 +45,7 @@ class ConstantImputer(StableTransformer):
     array([[0.1, 0.5]])
     """
 
-    value: float = real(0.0, least=-1e100)
+    value: float = real(0.0, low=-1e100)
 
     _needs_complete, _fills, _each_by_itself = False, True, True
 
@@ -308,19 +308,19 @@ class TrimmedMeanImputer(ColumnImputer):
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
         """Return the movement of one row's imputed cells."""
-        kept = domain.rows - self._p(domain) - 2 * self.trim
-        if kept < 1:
+        n_retained = domain.rows - self._p(domain) - 2 * self.trim
+        if n_retained < 1:
             raise UnprovenError("trimming may leave no observed value: trim less")
         h, full = distance.replaced, 2 * domain.radius
         span = min(self.trimmed_range, full) if h <= 1 else full
         root = math.sqrt(self._cells(domain))
-        return min((h * root * span + distance.shift_l12) / kept, root * full)
+        return min((h * root * span + distance.shift_l12) / n_retained, root * full)
 
     def _statistic(self, table: Floats) -> Floats:
         ordered, observed = np.sort(table, axis=0), (~np.isnan(table)).sum(axis=0)
         ranks = np.arange(len(table))[:, None]
-        kept = (ranks >= self.trim) & (ranks < observed - self.trim)
-        return np.asarray(np.nanmean(np.where(kept, ordered, np.nan), axis=0))
+        is_retained = (ranks >= self.trim) & (ranks < observed - self.trim)
+        return np.asarray(np.nanmean(np.where(is_retained, ordered, np.nan), axis=0))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -362,7 +362,7 @@ class RegressionImputer(Imputer):
            [0.2, 0.4]])
     """
 
-    target: int = count(least=0)
+    target: int = count(low=0)
     regularization: float = real(0.0)
     min_eigenvalue: float = real(0.0)
 
@@ -403,8 +403,8 @@ class RegressionImputer(Imputer):
     def _learn(self, table: Floats) -> RowFunction:
         require(self.target < table.shape[1], "target must be a column of the table")
         predictors, target = self._parts(table)
-        seen = ~np.isnan(target)
-        X, y, n = predictors[seen], target[seen], table.shape[0]
+        is_observed = ~np.isnan(target)
+        X, y, n = predictors[is_observed], target[is_observed], table.shape[0]
         # Off the collection the solution could be huge; on it this floor changes nothing.
         values, vectors = np.linalg.eigh(X.T @ X)
         strength = np.maximum(values, n * self.min_eigenvalue) + n * self.regularization
@@ -465,7 +465,7 @@ class NeighbourImputer(Imputer):
 
     n_neighbors: int = count(5)
     # No donation at all means no incomplete row: each takes from k rows.
-    max_donations: int | None = count(None, least=0)
+    max_donations: int | None = count(None, low=0)
 
     _continuous = False
 

@@ -113,7 +113,7 @@ class DPImputer(StableTransformer):
 
     model: Any
     filling: Filling = field(default="random", metadata=word_of("random", "likely", "mean"))
-    random_state: int | None = count(None, least=0)
+    random_state: int | None = count(None, low=0)
 
     _needs_complete, _fills, _each_by_itself = False, True, True
     _continuous: ClassVar[bool] = False  # what is drawn may change with a row that moves
@@ -123,14 +123,14 @@ class DPImputer(StableTransformer):
     @property
     def guarantee_(self) -> Guarantee:
         """The guarantee of the model; the filled rows have none."""
-        found: Guarantee = self._released().guarantee_
-        return found
+        guarantee: Guarantee = self._released().guarantee_
+        return guarantee
 
     @property
     def schema_(self) -> Schema:
         """Public facts about the columns of tables that can be filled."""
-        found: Schema = self._released().schema_
-        return found
+        schema: Schema = self._released().schema_
+        return schema
 
     def in_words(self) -> str:
         """Return the guarantee of the model in words, and what it does not cover."""
@@ -144,7 +144,7 @@ class DPImputer(StableTransformer):
         self._released()
         if isinstance(X, Table):
             _with_bins(X, self._released())
-        _laws_of(self._released())
+        _conditionals_of(self._released())
         return self
 
     def transform(
@@ -207,8 +207,8 @@ class DPImputer(StableTransformer):
         """Return what completes tables: their number, and the place of the first row, are open."""
         seed = self.random_state
         entropy = secrets.randbits(128) if seed is None else seed
-        laws = _laws_of(self._released())
-        return partial(completed, laws=laws, entropy=entropy, filling=self.filling)
+        conditionals = _conditionals_of(self._released())
+        return partial(completed, laws=conditionals, entropy=entropy, filling=self.filling)
 
     def _filled(self, X: Any, holes: MissingForm) -> Callable[[int], Any]:
         """Return what fills the rows, by the number of the draw."""
@@ -220,10 +220,10 @@ class DPImputer(StableTransformer):
         table = _with_bins(X, self._released()) if isinstance(X, Table) else Table.read(X, schema)
 
         def fill(draw: int) -> Any:
-            found = complete(table, draw=draw)
+            filled = complete(table, draw=draw)
             if isinstance(X, Table):
-                return _marked(found.coded_as(X.schema))
-            frame = found.to_native(holes=holes)
+                return _marked(filled.coded_as(X.schema))
+            frame = filled.to_native(holes=holes)
             if isinstance(X, pd.DataFrame):
                 frame.index = X.index
             return frame
@@ -292,14 +292,14 @@ def _filled_numbers(X: Rows, schema: Schema, complete: Callable[[Table], Table])
     numbers, columns = as_rows(X), len(column_names(schema))
     if numbers.shape[1] != columns:
         raise DataError(f"expected {columns} columns")
-    holes = np.isnan(numbers)
-    some = np.flatnonzero(holes.any(axis=1))
-    if not some.size:
+    empty = np.isnan(numbers)
+    rows = np.flatnonzero(empty.any(axis=1))
+    if not rows.size:
         return numbers
     open_ = replace(schema, attributes=tuple(replace(a, nullable=True) for a in schema))
     # All rows, so that each has the random numbers of its place.
-    encoded = np.nan_to_num(rows_of(complete(_table_of(numbers, open_)))[some], nan=0.0)
-    numbers[some] = clip_rows(np.where(holes[some], encoded, numbers[some]), math.sqrt(len(schema)))
+    encoded = np.nan_to_num(rows_of(complete(_table_of(numbers, open_)))[rows], nan=0.0)
+    numbers[rows] = clip_rows(np.where(empty[rows], encoded, numbers[rows]), math.sqrt(len(schema)))
     return numbers
 
 
@@ -315,20 +315,20 @@ def _table_of(rows: Floats, schema: Schema) -> Table:
 
 
 def _read(attribute: AnyAttribute, numbers: Floats) -> Column:
-    hole = np.asarray(np.isnan(numbers).any(axis=1))
-    known, values = np.where(hole[:, None], 0.0, numbers), None
-    unit = (np.clip(known[:, 0], -1.0, 1.0) + 1) / 2
+    is_missing = np.asarray(np.isnan(numbers).any(axis=1))
+    completed, values = np.where(is_missing[:, None], 0.0, numbers), None
+    unit = (np.clip(completed[:, 0], -1.0, 1.0) + 1) / 2
     if isinstance(attribute, Categorical):
-        codes = known.argmax(axis=1)
+        codes = completed.argmax(axis=1)
     elif isinstance(attribute, Numeric):
         values = attribute.lower + unit * (attribute.upper - attribute.lower)
         values = np.clip(values, attribute.lower, attribute.upper)
         values = np.rint(values) if attribute.integer else values
         codes = attribute.encode_values(values)
-        values = np.where(hole, attribute.lower, values)
+        values = np.where(is_missing, attribute.lower, values)
     else:
         codes = np.rint(unit * (attribute.size - 1)).astype(np.int64)
-    codes = np.where(hole, attribute.missing_code, codes)
+    codes = np.where(is_missing, attribute.missing_code, codes)
     return Column(codes.astype(code_dtype(attribute)), values)
 
 
@@ -341,8 +341,8 @@ def _settled(schema: Schema, filled: Container[str]) -> Schema:
 def _with_bins(table: Table, model: Any) -> Table:
     """Return rows in the bins of a model, or refuse those of another table."""
     schema: Schema = model.schema_
-    for known in (schema, model.fitted_.unbinned):
-        if _settled(table.schema, ()) == _settled(known, ()):
+    for accepted in (schema, model.fitted_.unbinned):
+        if _settled(table.schema, ()) == _settled(accepted, ()):
             bins = _settled(schema, {a.name for a in table.schema if a.settled})
             return table.coded_as(replace(bins, ledger=table.schema.ledger))
     raise DataError("the table was read with another schema than the imputer's model was fitted to")
@@ -356,16 +356,16 @@ def _marked(table: Table) -> Table:
 
 
 _BLOCK_ROWS = 16 * ROWS_AT_ONCE
-_LAWS: WeakKeyDictionary[Any, tuple[Guarantee, Conditionals]] = WeakKeyDictionary()
+_CONDITIONALS: WeakKeyDictionary[Any, tuple[Guarantee, Conditionals]] = WeakKeyDictionary()
 
 
 @one_blas_thread()
-def _laws_of(model: Any) -> Conditionals:
+def _conditionals_of(model: Any) -> Conditionals:
     """Return the law of each attribute given all others, fitted to rows of the model, once."""
-    kept = isinstance(model, Hashable)
-    known = _LAWS.get(model) if kept else None
-    if known is not None and known[0] is model.guarantee_:  # not fitted again since
-        return known[1]
+    is_cached = isinstance(model, Hashable)
+    cached = _CONDITIONALS.get(model) if is_cached else None
+    if cached is not None and cached[0] is model.guarantee_:  # not fitted again since
+        return cached[1]
     modelled = Modelled(model.schema_)
     sizes = [attribute.size for attribute in modelled.schema]
     drawn = model.sample_table(_ROWS, random_state=_SEED).coded_as(model.schema_)
@@ -373,7 +373,7 @@ def _laws_of(model: Any) -> Conditionals:
     rows = rows[(rows < np.array(sizes, dtype=np.int64)).all(axis=1)]
     place, completed_cells = modelled.schema.names.index, modelled.impossible.items()
     impossible = {(place(p[0]), place(p[1])): cells for p, cells in completed_cells if len(p) == 2}
-    laws = fit_conditionals(rows, sizes, impossible=impossible)
-    if kept:
-        _LAWS[model] = (model.guarantee_, laws)
-    return laws
+    conditionals = fit_conditionals(rows, sizes, impossible=impossible)
+    if is_cached:
+        _CONDITIONALS[model] = (model.guarantee_, conditionals)
+    return conditionals

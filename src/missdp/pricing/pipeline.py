@@ -31,7 +31,7 @@ from missdp.pricing.steps import StableTransformer
 
 # The tail of the discrete distribution exceeds the continuous tail by less than this factor, on a
 # grid of 2^20 cells per scale.
-_TAIL_ROOM = 2.0**-18
+_TAIL_MARGIN = 2.0**-18
 
 
 @dataclass(eq=False, repr=False)
@@ -159,7 +159,7 @@ class PricedPipeline(Parameters):
         return fresh
 
 
-def calibrated(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
+def calibrate(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
     """Return the pipeline with the least noise whose whole guarantee is within ``epsilon``.
 
     Parameters
@@ -181,11 +181,11 @@ def calibrated(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
 
     Examples
     --------
-    >>> from missdp.pricing import PricedPipeline, PrivateMean, calibrated, MeanImputer
+    >>> from missdp.pricing import PricedPipeline, PrivateMean, calibrate, MeanImputer
     >>> pipeline = PricedPipeline(
     ...     [("impute", MeanImputer(max_incomplete=20, cells_per_row=1))],
     ...     PrivateMean(noise_multiplier=1.0), rows=1000, columns=2, complete=False)
-    >>> round(calibrated(pipeline, 1.0).estimator.noise_multiplier, 2)
+    >>> round(calibrate(pipeline, 1.0).estimator.noise_multiplier, 2)
     4.6
     """
     epsilon = number("epsilon", epsilon, least=1e-9)
@@ -271,7 +271,7 @@ def _plan(
     spent = epsilon + noise_of_test(epsilon).slack(1)
     test = PureEvent(epsilon=spent, label="test", adjacency="replace-one")
     composed = proven_epsilon([test, best.event], delta, "replace-one")
-    whole = ApproximateEvent(
+    total = ApproximateEvent(
         epsilon=max(spent, min(spent + best.epsilon, composed)),
         delta=delta,
         label="propose-test-release",
@@ -280,9 +280,9 @@ def _plan(
     charged = ApproximateEvent(epsilon=spent, delta=failure, label="test", adjacency="replace-one")
     return TestPlan(
         test_epsilon=epsilon,
-        threshold=1 + (math.log(1 / (2 * failure)) + _TAIL_ROOM) / epsilon,
+        threshold=1 + (math.log(1 / (2 * failure)) + _TAIL_MARGIN) / epsilon,
         failure_delta=failure,
-        guarantee=facts.guarantee(whole, tested=True),
+        guarantee=facts.guarantee(total, tested=True),
         charges=(best.event, charged),
     )
 
@@ -334,9 +334,9 @@ def propose_test_release(
     >>> type(propose_test_release(pipeline, narrow, test_epsilon=0.5)).__name__
     'FailedTest'
     """
-    asked = pipeline.facts_and_query()
-    test = _plan(*asked, test_epsilon, failure_delta)
-    estimator, guarantee = pipeline._released((X, y), *asked, test)
+    planned = pipeline.facts_and_query()
+    test = _plan(*planned, test_epsilon, failure_delta)
+    estimator, guarantee = pipeline._released((X, y), *planned, test)
     if hasattr(estimator, "guarantee_"):
         return PassedTest(estimator, guarantee)
     return FailedTest(guarantee)

@@ -235,12 +235,12 @@ def _cheapest_change(priced: PricedPipeline, epsilon: float) -> CheaperChange | 
 
 def _changed_steps(priced: PricedPipeline) -> Iterator[tuple[str, PricedPipeline]]:
     """Yield changes in words, each with the pipeline in which a step is replaced or left out."""
-    own = priced.get_params(deep=False)
+    parameters = priced.get_params(deep=False)
     for place, (name, step) in enumerate(priced.steps):
         before, after = priced.steps[:place], priced.steps[place + 1 :]
         for change, others in (*_replacements(name, step), (f"leave out step {name!r}", None)):
             chain = [*before, *([] if others is None else [(name, others)]), *after]
-            yield change, PricedPipeline(**own | {"steps": chain})
+            yield change, PricedPipeline(**parameters | {"steps": chain})
 
 
 def _replacements(name: str, step: Any) -> Iterator[tuple[str, Any]]:

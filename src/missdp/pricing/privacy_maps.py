@@ -48,10 +48,10 @@ class Sensitivity:
 
     def shift(self, distance: TableDistance) -> float:
         """Return the bound for replaced and moved rows together."""
-        moved = 0.0
+        movement = 0.0
         if distance.shifted_rows:
-            moved = min(self.l12 * distance.shift_l12, self.frobenius * distance.shift_frobenius)
-        return self.replaced * distance.replaced + moved
+            movement = min(self.l12 * distance.shift_l12, self.frobenius * distance.shift_frobenius)
+        return self.replaced * distance.replaced + movement
 
     def largest_shift(self, distance: TableDistance) -> float:
         """Return the smaller of `shift` and the bound that counts moved rows as replaced."""
@@ -157,8 +157,8 @@ class PrivacyMap:
             from scipy.special import logsumexp
 
             replaced = min(distance.replaced, rows)
-            moved = min(distance.shifted_rows, rows - replaced)
-            a, h, log_weight = _sample_counts(rows, replaced, moved, batch)
+            shifted = min(distance.shifted_rows, rows - replaced)
+            a, h, log_weight = _sample_counts(rows, replaced, shifted, batch)
             # The summed movement of any sample is at most tau.
             movement = np.minimum(distance.max_shift * h, distance.shift_l12)
             shift = (2 * lipschitz * a + smoothness * movement) / (batch * sigma)
@@ -178,12 +178,12 @@ class PrivacyMap:
 
 @lru_cache(maxsize=64)
 def _sample_counts(
-    rows: int, replaced: int, moved: int, batch: int
+    rows: int, replaced: int, shifted: int, batch: int
 ) -> tuple[Floats, Floats, Floats]:
     """Numbers of replaced and of moved rows in a sample, with the logarithm of their mass."""
     parts = []
     for a, log_a in zip(*_hypergeometric(rows, replaced, batch), strict=True):
-        h, log_h = _hypergeometric(rows - replaced, moved, batch - int(a))
+        h, log_h = _hypergeometric(rows - replaced, shifted, batch - int(a))
         parts.append((np.full(h.size, a), h, log_a + log_h))
     in_sample, others, weights = (np.concatenate(part) for part in zip(*parts, strict=True))
     return in_sample, others, weights + 1e-9  # a guard far above rounding in the masses
@@ -203,8 +203,8 @@ def _hypergeometric(rows: int, marked: int, drawn: int) -> tuple[Floats, Floats]
         (here + 1) * (rows - marked - drawn + here + 1)
     )
     mode = int(np.count_nonzero(up > 0))
-    left, right = -np.cumsum(up[:mode][::-1])[::-1], np.cumsum(up[mode:])
-    log_mass = np.concatenate([left, [0.0], right])
+    below, above = -np.cumsum(up[:mode][::-1])[::-1], np.cumsum(up[mode:])
+    log_mass = np.concatenate([below, [0.0], above])
     return k, log_mass - float(logsumexp(log_mass))
 
 
@@ -253,7 +253,7 @@ ORDERS: list[float] = np.unique(
 ).tolist()
 
 
-def _theorem_two(alpha: float, replaced: Curve, moved: Curve) -> float:
+def _theorem_two(alpha: float, replaced: Curve, shifted: Curve) -> float:
     """Combine RDP and smooth RDP by the weak triangle inequality, with the best split.
 
     D_alpha(1 | 2) <= (c alpha - 1) / (c (alpha - 1)) D_{c alpha}(1 | 3)
@@ -261,7 +261,7 @@ def _theorem_two(alpha: float, replaced: Curve, moved: Curve) -> float:
     The table in between may have the replaced rows of one side and the moved rows of the other, or
     the other way about, in *either* direction: the better of the two counts.
     """
-    split = partial(_split, alpha, replaced, moved)
+    split = partial(_split, alpha, replaced, shifted)
     grid = 1 + np.exp(np.linspace(-7.0, 7.0, 57))
     values = [split(float(c)) for c in grid]
     best = int(np.argmin(values))
@@ -269,11 +269,12 @@ def _theorem_two(alpha: float, replaced: Curve, moved: Curve) -> float:
     return min(values[best], *(split(float(c)) for c in np.linspace(low, high, 33)))
 
 
-def _split(alpha: float, replaced: Curve, moved: Curve, c: float) -> float:
+def _split(alpha: float, replaced: Curve, shifted: Curve, c: float) -> float:
     """Return the bound of `_theorem_two` at one split."""
     first, second = c * alpha, (c * alpha - 1) / (c - 1)
     weight = (c * alpha - 1) / (c * (alpha - 1))
-    return min(weight * replaced(first) + moved(second), weight * moved(first) + replaced(second))
+    bound = weight * replaced(first) + shifted(second)
+    return min(bound, weight * shifted(first) + replaced(second))
 
 
 @dataclass(frozen=True)
@@ -356,8 +357,8 @@ def bounds(
 
 def _curves(mechanism: PrivacyMap, distance: TableDistance) -> tuple[Curve, Curve]:
     """Return the curves of rows that are replaced only, and of rows that move only."""
-    replaced, moved = TableDistance(replaced=distance.replaced), replace(distance, replaced=0)
-    return lambda a: mechanism.curve(a, replaced), lambda a: mechanism.curve(a, moved)
+    replaced, shifted = TableDistance(replaced=distance.replaced), replace(distance, replaced=0)
+    return lambda a: mechanism.curve(a, replaced), lambda a: mechanism.curve(a, shifted)
 
 
 def _direct_events(mechanism: PrivacyMap, distance: TableDistance, label: str) -> list[Event]:
@@ -369,10 +370,10 @@ def _direct_events(mechanism: PrivacyMap, distance: TableDistance, label: str) -
 
 
 def _theorem_events(mechanism: PrivacyMap, distance: TableDistance, label: str) -> list[Event]:
-    replaced, moved = map(_tabulated, _curves(mechanism, distance))
-    if math.isinf(moved(2.0)):
+    replaced, shifted = map(_tabulated, _curves(mechanism, distance))
+    if math.isinf(shifted(2.0)):
         return []
-    return _rdp_events(lambda a: _theorem_two(a, replaced, moved), label)
+    return _rdp_events(lambda a: _theorem_two(a, replaced, shifted), label)
 
 
 def _rdp_events(curve: Curve, label: str) -> list[Event]:

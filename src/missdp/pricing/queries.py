@@ -326,9 +326,9 @@ def _bounded_numbers(y: Any, bound: float) -> Floats:
     return np.asarray(np.clip(np.nan_to_num(_each(as_number, y), nan=0.0), -bound, bound))
 
 
-def _among(label: Any, wanted: tuple[object, ...]) -> bool:
+def _among(label: Any, labels: tuple[object, ...]) -> bool:
     try:
-        return any(bool(label == one) for one in wanted)
+        return any(bool(label == one) for one in labels)
     except Exception:  # noqa: BLE001 - pandas' NA, an array, or another object that cannot be compared
         return False
 
@@ -421,8 +421,8 @@ class GradientQuery:
         Its sensitivity is for one and the same sample of rows.
         """
         n, unit = self._read, self._unit
-        replaced, moved = min(distance.replaced, n), min(distance.shifted_rows, n)
-        shift = unit.largest_shift(replace(distance, replaced=replaced, shifted_rows=moved))
+        replaced, shifted = min(distance.replaced, n), min(distance.shifted_rows, n)
+        shift = unit.largest_shift(replace(distance, replaced=replaced, shifted_rows=shifted))
         return VectorNoise("gaussian", self.sigma, sensitivity=min(shift, n * unit.replaced))
 
     def exact(self, rows: Floats, target: Any) -> Callable[[ArrayLike], Any]:

@@ -318,7 +318,7 @@ class RowClipper(StableTransformer):
            [0. , 0.5]])
     """
 
-    radius: float = real(1.0, least=1e-100)
+    radius: float = real(1.0, low=1e-100)
 
     _needs_complete, _each_by_itself = False, True
 

@@ -63,7 +63,7 @@ class StandardScaler(StableTransformer):
     (999, 0.03)
     """
 
-    min_std: float = real(least=1e-100)
+    min_std: float = real(low=1e-100)
     below: Literal["assume", "floor"] = field(default="assume", metadata=word_of("assume", "floor"))
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
@@ -142,7 +142,7 @@ class MinMaxScaler(StableTransformer):
     0.02
     """
 
-    min_range: float = real(least=1e-100)
+    min_range: float = real(low=1e-100)
     extreme_gap: float = real()
     extreme_ranks: int = count(1)
 
@@ -221,7 +221,7 @@ class PCARankReducer(StableTransformer):
     """
 
     n_components: int = count()
-    min_gap: float = real(least=1e-100)
+    min_gap: float = real(low=1e-100)
     moment: Moment = field(default="covariance", metadata=word_of("covariance", "second"))
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
@@ -241,8 +241,8 @@ class PCARankReducer(StableTransformer):
     def _spread(self, distance: TableDistance, domain: RowDomain) -> float:
         """Bound on the spread of the change of the matrix."""
         per_row, per_move = _SPREAD[self.moment]
-        moved = per_row * domain.radius * distance.replaced + per_move * distance.shift_l12
-        return moved * domain.radius / domain.rows
+        change = per_row * domain.radius * distance.replaced + per_move * distance.shift_l12
+        return change * domain.radius / domain.rows
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain unchanged: projections do not lengthen rows."""
@@ -303,7 +303,7 @@ class PCADimensionReducer(PCARankReducer):
     2
     """
 
-    min_overlap: float = real(least=1e-30, most=1.0)
+    min_overlap: float = real(low=1e-30, high=1.0)
     frame: ArrayLike | None = None
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
@@ -329,8 +329,8 @@ class PCADimensionReducer(PCARankReducer):
 
     def _learn(self, table: Floats) -> RowFunction:
         basis = self._basis(table)
-        left, _, right = np.linalg.svd(basis.T @ self._frame(table.shape[1]))
-        framed = basis @ (left @ right)
+        first, _, second = np.linalg.svd(basis.T @ self._frame(table.shape[1]))
+        framed = basis @ (first @ second)
         return lambda rows: rows @ framed
 
     def _frame(self, columns: int) -> Floats:
@@ -412,7 +412,7 @@ class Quantizer(StableTransformer):
            [-0.5]])
     """
 
-    eta: float = real(least=1e-100)
+    eta: float = real(low=1e-100)
     max_cluster: int = count()
     max_neighbours: int | None = count(None)
 
@@ -504,8 +504,8 @@ class Deduplicator(Quantizer):
         return super().response(distance, domain)._replace(shift=domain.radius)
 
     def _learn(self, table: Floats) -> RowFunction:
-        kept = _centres(table, self.eta) == np.arange(len(table))
-        rewritten = np.where(kept[:, None], table, 0.0)
+        is_representative = _centres(table, self.eta) == np.arange(len(table))
+        rewritten = np.where(is_representative[:, None], table, 0.0)
         return lambda _: rewritten
 
 

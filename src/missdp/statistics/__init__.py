@@ -1,6 +1,6 @@
 """Statistics of private rows, with missing values filled from nearest neighbours, and their noise.
 
-* `asking`: what can be asked; `answers`: how each is answered; `statistics`: what users call.
+* `statistics`: the class that users call. `tasks`: one question. `answers`: how it is answered.
 * `imputation`, `donors`: who is filled from whom, and how far that moves an answer (smooth
   sensitivity; Clifton et al. 2022, corrected).
 * `table_rows`, `row_queries`, `imputed_rows`: the private rows of a session on a table, and what is
@@ -12,7 +12,6 @@ Estimates that need no private rows, from a released model, are in `missdp.estim
 
 from missdp.exports import exported
 from missdp.schema.expressions import parse_where as parse_where
-from missdp.statistics.asking import Statistic as Statistic
 from missdp.statistics.estimates import Estimate as Estimate
 from missdp.statistics.estimates import LevelEstimates as LevelEstimates
 from missdp.statistics.imputation import KNNImputation as KNNImputation
@@ -31,5 +30,6 @@ from missdp.statistics.table_rows import ObservedOn as ObservedOn
 from missdp.statistics.table_rows import TableFacts as TableFacts
 from missdp.statistics.table_rows import TableRows as TableRows
 from missdp.statistics.table_rows import open_table as open_table
+from missdp.statistics.tasks import Statistic as Statistic
 
 __all__ = exported(globals())

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.errors import ParameterError, UnprovenError, number, one_of
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.statistics.blocks import in_portions, runs, slices
+from missdp.statistics.blocks import portions, runs, slices
 from missdp.statistics.imputed_rows import RowView
 
 MetricName = Literal["gower", "euclidean"]
@@ -71,11 +71,11 @@ class Metric:
         """Number of sites where a hypothetical donor can be."""
         return int(np.prod(self.site_shape, dtype=np.int64))
 
-    def distances(self, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int32]:
+    def distances(self, rows: NDArray[np.int64], donors: NDArray[np.int64]) -> NDArray[np.int32]:
         """Distances between cells, shapes (a, m) and (b, m) to (a, b)."""
-        total = np.zeros((len(left), len(right)), dtype=np.int32)
+        total = np.zeros((len(rows), len(donors)), dtype=np.int32)
         for column, table in enumerate(self.tables):
-            total += np.take(table[left[:, column]], right[:, column], axis=1)
+            total += np.take(table[rows[:, column]], donors[:, column], axis=1)
         return total
 
 
@@ -226,8 +226,8 @@ class DonorLayout:
         sides = (_side(np.flatnonzero(keep), cell, len(occupied)) for keep in (give, take))
         return cls(metric, codes, *sides)
 
-    def near(self, wanted: int) -> NearbyCells:
-        """Find, for every cell with recipients, its donor cells up to ``wanted`` donors and ties.
+    def near(self, n_donors: int) -> NearbyCells:
+        """Find, for every cell with recipients, its donor cells up to ``n_donors`` donors and ties.
 
         A cell with that many donors of its own has itself as its only neighbour; the matrix of
         distances from the others to the donor cells is built in chunks.
@@ -236,12 +236,12 @@ class DonorLayout:
         cells = np.flatnonzero(self.recipients.counts > 0)
         donor_cells = np.flatnonzero(counts > 0)
         dense, sparse = (
-            np.flatnonzero(some) for some in (counts[cells] >= wanted, counts[cells] < wanted)
+            np.flatnonzero(some) for some in (counts[cells] >= n_donors, counts[cells] < n_donors)
         )
         parts = [(dense, cells[dense], np.zeros(len(dense), dtype=np.int64))]
         for where in slices(len(sparse), max(1, _CHUNK // max(1, len(donor_cells)))):
             chunk = sparse[where]
-            index, cell, distance = _nearest(self, cells[chunk], donor_cells, counts, wanted)
+            index, cell, distance = _nearest(self, cells[chunk], donor_cells, counts, n_donors)
             parts.append((chunk[index], cell, distance))
         owner, cell, distance = (np.concatenate(part) for part in zip(*parts, strict=True))
         order = np.argsort(owner, kind="stable")
@@ -251,7 +251,7 @@ class DonorLayout:
         shell_start, shell_pair = np.searchsorted(shell_owner, starts), np.append(first, len(owner))
         before = np.concatenate([[0], np.cumsum(counts[cell])])[shell_pair]
         radius = np.full(len(cells), FAR - 1, dtype=np.int64)
-        last = before[1:] - before[shell_start[shell_owner]] >= wanted
+        last = before[1:] - before[shell_start[shell_owner]] >= n_donors
         radius[shell_owner[last]] = shell_distance[last]
         return NearbyCells(
             cells, np.searchsorted(owner, starts), cell, distance, shell_start,
@@ -277,7 +277,7 @@ class DonorLayout:
         ways = np.where(total > k, tied, 1)
         stops = np.concatenate([[0], np.cumsum(ways)])
         chosen = np.empty(int(stops[-1]) * k, np.int64).reshape(-1, k)
-        for part in in_portions(ways * k, _ROWS):
+        for part in portions(ways * k, _ROWS):
             cell, turn = runs(ways[part])
             cell += part.start
             all_, nearer = total[cell, None], (total - tied)[cell, None]
@@ -308,12 +308,12 @@ def _cells(rows: RowView, metric: Metric) -> tuple[IntArray, NDArray[np.integer]
         for codes, levels in zip(columns, metric.shape, strict=True):
             key = key * levels + codes
         keys[where] = key
-    found = np.zeros(0, dtype=np.int64)
+    occupied = np.zeros(0, dtype=np.int64)
     for where in slices(len(keys), _ROWS):
-        found = np.union1d(found, keys[where])
+        occupied = np.union1d(occupied, keys[where])
     for where in slices(len(keys), _ROWS):
-        keys[where] = np.searchsorted(found, keys[where])
-    return found, keys
+        keys[where] = np.searchsorted(occupied, keys[where])
+    return occupied, keys
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -346,14 +346,14 @@ class NearbyCells:
 
 
 def _nearest(
-    layout: DonorLayout, cells: IntArray, donor_cells: IntArray, counts: IntArray, wanted: int
+    layout: DonorLayout, cells: IntArray, donor_cells: IntArray, counts: IntArray, n_donors: int
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Return positions in ``cells``, donor cells, and distances, up to ``wanted`` donors."""
+    """Return positions in ``cells``, donor cells, and distances, up to ``n_donors`` donors."""
     matrix = layout.metric.distances(layout.codes[cells], layout.codes[donor_cells])
     limit = np.full(len(cells), FAR - 1, dtype=np.int64)
-    if wanted < matrix.shape[1]:
+    if n_donors < matrix.shape[1]:
         # Every donor cell holds at least one donor, so this many cells hold enough of them.
-        kth = np.partition(matrix, wanted - 1, axis=1)[:, wanted - 1]
+        kth = np.partition(matrix, n_donors - 1, axis=1)[:, n_donors - 1]
         limit = np.minimum(limit, kth)
     owner, column = np.nonzero(matrix <= limit[:, None])
     distance = matrix[owner, column].astype(np.int64)
@@ -363,7 +363,7 @@ def _nearest(
     before = through[:-1] - through[np.searchsorted(owner, owner)]
     # Keep whole shells: a pair stays if fewer than ``wanted`` donors are strictly nearer.
     shell = np.maximum.accumulate(np.where(_begins(owner, distance), np.arange(len(owner)), 0))
-    keep = before[shell] < wanted
+    keep = before[shell] < n_donors
     return owner[keep], donor_cells[column[keep]], distance[keep]
 
 

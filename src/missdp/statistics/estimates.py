@@ -180,7 +180,7 @@ def corners(
     return clip(min(values), bounds), clip(max(values), bounds)
 
 
-def within(interval: Interval, bounds: Interval) -> Interval:
+def clip_interval(interval: Interval, bounds: Interval) -> Interval:
     """Move the ends of an interval into public bounds."""
     return clip(interval[0], bounds), clip(interval[1], bounds)
 
@@ -193,10 +193,10 @@ def clip(value: float, bounds: Interval) -> float:
 
 
 _UNEVEN = 1.5  # donors are scarcer around recipients than on average
-_MOST_FILLED = 0.95
+_MAX_FILLED_SHARE = 0.95
 _ONE_DEVIATION = 0.6827
 # Probabilities beyond levels at which noise is looked at, in falling order.
-_BEYOND = np.geomspace(1.0, 1e-7, 301)
+_TAILS = np.geomspace(1.0, 1e-7, 301)
 
 
 def _of_mean(rows: float, filled: float, variance: float) -> float:
@@ -209,7 +209,7 @@ def _of_mean(rows: float, filled: float, variance: float) -> float:
     That donors resemble recipients is not used, so it is rather too large.
     """
     rows = max(rows, 1.0)
-    share = min(max(filled / rows, 0.0), _MOST_FILLED)
+    share = min(max(filled / rows, 0.0), _MAX_FILLED_SHARE)
     lost = share * (1 + _UNEVEN * share / (1 - share))
     return max(variance, 0.0) / rows * (1 + lost)
 
@@ -218,13 +218,13 @@ def _of_mean(rows: float, filled: float, variance: float) -> float:
 class TotalError:
     """What was released beside an answer, so that it can be compared with the population.
 
-    ``known`` are released numbers of rows, and sums of squares around the middle of the bounds of
+    ``released`` are released numbers of rows, and sums of squares around the middle of the bounds of
     values; ``divisor`` is what the answer's main release was divided by.
     """
 
     kind: str
     bounds: Interval
-    known: Mapping[str, float]
+    released: Mapping[str, float]
     divisor: Noisy | None
 
     def interval(self, value: float, main: Noisy, confidence: float) -> Interval:
@@ -240,18 +240,18 @@ class TotalError:
     @property
     def _rows(self) -> float:
         """Rows that the answer is about."""
-        rows = self.known.get("rows in question", 1.0)
+        rows = self.released.get("rows in question", 1.0)
         return max(rows if self.divisor is None else self.divisor.value, 1.0)
 
     def _variance(self, value: float) -> float:
         """Variance of the answer without noise as an estimate of the population's."""
-        rows, filled = self._rows, self.known.get("rows filled", 0.0)
-        everyone = max(self.known.get("all rows", 1.0), 1.0)
+        rows, filled = self._rows, self.released.get("rows filled", 0.0)
+        everyone = max(self.released.get("all rows", 1.0), 1.0)
         if self.kind == "count":
             part = min(value / everyone, 1.0)
             return everyone**2 * _of_mean(everyone, filled, part * (1 - part))
         # Of the rows that may be in question, as many are filled as of those that are.
-        filled *= rows / max(self.known.get("rows in question", rows), 1.0)
+        filled *= rows / max(self.released.get("rows in question", rows), 1.0)
         if self.kind == "proportion":
             return _of_mean(rows, filled, value * (1 - value))
         mean = value if self.kind == "mean" else value / rows
@@ -265,7 +265,7 @@ class TotalError:
         """Variance of the observed values."""
         lower, upper = self.bounds
         mean, largest = min(max(mean, lower), upper), ((upper - lower) / 2) ** 2
-        squares = self.known["squares as observed"] / max(observed, 1.0)
+        squares = self.released["squares as observed"] / max(observed, 1.0)
         return max(0.0, min(squares, largest) - (mean - (lower + upper) / 2) ** 2)
 
 
@@ -282,14 +282,14 @@ def _half_width(radius: Callable[[float], float], std: float, level: float) -> f
         return radius(level)
     from scipy.special import ndtr
 
-    weights = np.append(-np.diff(_BEYOND), _BEYOND[-1]) / 2
-    noise = np.array([radius(1 - beyond) for beyond in np.append(_BEYOND[1:], _BEYOND[-1] / 2)])
+    weights = np.append(-np.diff(_TAILS), _TAILS[-1]) / 2
+    noise = np.array([radius(1 - tail) for tail in np.append(_TAILS[1:], _TAILS[-1] / 2)])
 
     def outside(width: float) -> float:
         past = ndtr((noise - width) / std) + ndtr((-noise - width) / std)
         return float(2 * (weights * past).sum())
 
-    low, high = 0.0, radius(1 - _BEYOND[-1]) + 8 * std
+    low, high = 0.0, radius(1 - _TAILS[-1]) + 8 * std
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if outside(middle) > 1 - level else (low, middle)

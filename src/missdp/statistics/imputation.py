@@ -26,7 +26,7 @@ from missdp.statistics.donors import (
     build_metric,
 )
 from missdp.statistics.imputed_rows import ImputedCells, RowView, Ways
-from missdp.statistics.row_queries import frozen
+from missdp.statistics.row_queries import freeze
 
 Aggregate = Literal["nearest", "mean", "majority"]
 Fill: TypeAlias = tuple[str, str, float]
@@ -161,12 +161,12 @@ class KNNImputation:
 
     def default_of(self, name: str, schema: Schema) -> float:
         """Return the public stand-in for absent donors: a value (numeric) or a code."""
-        attribute, given = schema[name], self.default or {}
+        attribute, defaults = schema[name], self.default or {}
         if isinstance(attribute, Numeric):
-            value = given.get(name, (attribute.lower + attribute.upper) / 2)
-            what = f"the default of {name!r}"
-            return number(what, value, least=attribute.lower, most=attribute.upper)
-        level = given.get(name, next(iter(attribute.levels), None))
+            value = defaults.get(name, (attribute.lower + attribute.upper) / 2)
+            label = f"the default of {name!r}"
+            return number(label, value, least=attribute.lower, most=attribute.upper)
+        level = defaults.get(name, next(iter(attribute.levels), None))
         if level not in attribute.levels:
             raise ParameterError(f"default of {name!r} must be one of its levels")
         return float(attribute.levels.index(level))
@@ -220,7 +220,7 @@ class NearestNeighbours:
     metric: Metric
 
     def __post_init__(self) -> None:
-        frozen((self.fills, self.k, self.metric))  # refuses what can be changed after the charge
+        freeze((self.fills, self.k, self.metric))  # refuses what can be changed after the charge
 
     @property
     def imputed(self) -> frozenset[str]:
@@ -247,13 +247,13 @@ class NearestNeighbours:
 def _fill(table: RowView, fill: Fill, donors: IntArray) -> ImputedCells:
     """Return one attribute in all ways, from the donors of each; donor -1 holds the default."""
     name, how, default = fill
-    attribute, given = table.schema[name], np.empty(len(table) + 1, np.float64)
+    attribute, cells = table.schema[name], np.empty(len(table) + 1, np.float64)
     for where, part in table.parts():
-        given[where] = part.values(name) if isinstance(attribute, Numeric) else part.codes(name)
-    given[-1] = default
+        cells[where] = part.values(name) if isinstance(attribute, Numeric) else part.codes(name)
+    cells[-1] = default
     codes, values = np.empty(len(donors), np.int64), np.empty(len(donors), np.float64)
     for where in slices(len(donors), max(1, _AT_ONCE // donors.shape[1])):
-        some = given[donors[where]]
+        some = cells[donors[where]]
         if isinstance(attribute, Numeric):
             ones = some.mean(axis=1) if how == "mean" else some[:, 0]
             values[where] = np.clip(ones, attribute.lower, attribute.upper)
@@ -359,14 +359,14 @@ def _tail(height: float, slope: float, beta: float, start: int) -> float:
 def _served(layout: DonorLayout, k: int, terms: int) -> NDArray[np.float64]:
     """Return M_0 .. M_{terms - 1}."""
     near, sites = layout.near(k + terms), layout.metric.sites
-    taken = _taken(layout)
+    occupied = _occupied_sites(layout)
     served = np.zeros((terms, sites))  # whole numbers of 2**-20, far below 2**53
     for rows in _chunks(near, sites):
         index, site, distance = _within_reach(layout, near, rows)
         before, through = near.nearer(index, distance)
         order = np.argsort(before, kind="stable")
         site, before, index = site[order], before[order], index[order]
-        others = np.maximum(through[order] - before - taken[site], 0)
+        others = np.maximum(through[order] - before - occupied[site], 0)
         weights = layout.recipients.counts[near.cells[index]]
         for j, ends in enumerate(np.searchsorted(before, k + np.arange(terms))):
             shares = _share(before[:ends], others[:ends], k, j) * weights[:ends]
@@ -386,13 +386,13 @@ def _share(nearer: IntArray, tied: IntArray, k: int, j: int) -> IntArray:
     return np.asarray(np.minimum(-(-places * _UNIT // among), _UNIT))
 
 
-def _taken(layout: DonorLayout) -> IntArray:
+def _occupied_sites(layout: DonorLayout) -> IntArray:
     """Return 1 for the sites where a donor stands, 0 for the others."""
     metric = layout.metric
-    taken = np.zeros(metric.sites, dtype=np.int64)
+    occupied = np.zeros(metric.sites, dtype=np.int64)
     codes = layout.codes[layout.donors.counts > 0]
-    taken[np.ravel_multi_index(tuple(codes.T), metric.site_shape)] = 1
-    return taken
+    occupied[np.ravel_multi_index(tuple(codes.T), metric.site_shape)] = 1
+    return occupied
 
 
 def _chunks(near: NearbyCells, sites: int) -> Iterator[IntArray]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from missdp.errors import DataError, ParameterError
 from missdp.schema import Schema
 from missdp.schema.logic import Cells, Truth
-from missdp.statistics.blocks import in_portions, runs, slices
+from missdp.statistics.blocks import portions, runs, slices
 from missdp.table import Table
 from missdp.table.encode import Column
 from missdp.types import Flags, Floats, Ints
@@ -94,9 +94,9 @@ class RowView:
     """The view of private rows that a function gets: read-only, and of the attributes it named."""
 
     def __init__(
-        self, cells: ImputedRows, reads: frozenset[str], asks: frozenset[str] = frozenset()
+        self, cells: ImputedRows, reads: frozenset[str], applicability: frozenset[str] = frozenset()
     ) -> None:
-        self._cells, self._reads, self._asks = cells, reads, asks
+        self._cells, self._reads, self._applicability = cells, reads, applicability
 
     def __len__(self) -> int:
         return len(self._cells)
@@ -107,9 +107,9 @@ class RowView:
     def parts(self) -> Iterator[tuple[slice, RowView]]:
         """Yield slices of the rows, each with its view, for functions of each row by itself."""
         for where in slices(len(self), PART_ROWS):
-            whole = where.stop - where.start == len(self)
-            cells = self._cells if whole else self._cells.part(where.start, where.stop)
-            yield where, RowView(cells, self._reads, self._asks)
+            is_complete = where.stop - where.start == len(self)
+            cells = self._cells if is_complete else self._cells.part(where.start, where.stop)
+            yield where, RowView(cells, self._reads, self._applicability)
 
     @property
     def schema(self) -> Schema:
@@ -136,7 +136,7 @@ class RowView:
         filled. Where a value is there it applies; where a cell is missing, the schema's rules
         decide.
         """
-        if name not in self._reads | self._asks:
+        if name not in self._reads | self._applicability:
             raise ParameterError("a function reads only the attributes that it named")
         applies = self._cells.applies(name)
         return Truth(_view(applies.is_true), _view(applies.is_false))
@@ -159,7 +159,7 @@ class ImputedRows:
     """
 
     def __init__(self, table: Table, filled: Mapping[str, ImputedCells] | None = None) -> None:
-        self.table, self._known = table, dict[str, Cells]()
+        self.table, self._original_cells = table, dict[str, Cells]()
         self._filled = {name: self._only_missing(name, c) for name, c in (filled or {}).items()}
 
     def __len__(self) -> int:
@@ -173,7 +173,7 @@ class ImputedRows:
     def part(self, start: int, stop: int) -> ImputedRows:
         """Return some of the rows."""
 
-        def cut(column: Column) -> Column:
+        def sliced(column: Column) -> Column:
             values = None if column.values is None else column.values[start:stop]
             return Column(column.codes[start:stop], values)
 
@@ -181,7 +181,7 @@ class ImputedRows:
         for name, cells in self._filled.items():
             some = cells.where((cells.rows >= start) & (cells.rows < stop))
             filled[name] = replace(some, rows=some.rows - start)
-        columns = {name: cut(self.table.column(name)) for name in self.schema.names}
+        columns = {name: sliced(self.table.column(name)) for name in self.schema.names}
         return ImputedRows(Table(self.schema, columns), filled)
 
     def in_all_ways(
@@ -191,7 +191,7 @@ class ImputedRows:
         first, alike = self._alike(ways, names)
         some, lists = ways.rows[first], ways.lists[first]
         many = np.diff(ways.start)[lists]
-        for part in in_portions(many, PART_ROWS):
+        for part in portions(many, PART_ROWS):
             owner, step = runs(many[part])
             way, table = ways.start[lists[part]][owner] + step, self.table.take(some[part][owner])
             filled = {}
@@ -210,8 +210,8 @@ class ImputedRows:
                 if array is not None:
                     cells = array[ways.rows]
                     bits = cells.view(np.int64) if cells.dtype.kind == "f" else cells
-                    found, place = np.unique(bits, return_inverse=True)
-                    kind = np.unique(kind * len(found) + place, return_inverse=True)[1]
+                    distinct, place = np.unique(bits, return_inverse=True)
+                    kind = np.unique(kind * len(distinct) + place, return_inverse=True)[1]
         _, first, alike = np.unique(kind, return_index=True, return_counts=True)
         return first, alike
 
@@ -233,14 +233,14 @@ class ImputedRows:
 
     def applies(self, name: str) -> Truth:
         """Tell to which rows, as they came, an attribute applies."""
-        return self.schema.rule_set.applies(self._known_cells, name)
+        return self.schema.rule_set.applies(self._cells_as_read, name)
 
-    def _known_cells(self, name: str) -> Cells:
-        if name not in self._known:
+    def _cells_as_read(self, name: str) -> Cells:
+        if name not in self._original_cells:
             column = self.table.column(name)
             codes = column.codes.astype(np.int64)
-            self._known[name] = Cells.of(self.schema[name], codes, column.values)
-        return self._known[name]
+            self._original_cells[name] = Cells.of(self.schema[name], codes, column.values)
+        return self._original_cells[name]
 
     def _only_missing(self, name: str, filled: ImputedCells) -> ImputedCells:
         """Take back what was filled where the attribute does not apply, or may not."""
@@ -268,9 +268,9 @@ def with_one_kind_of_missing(table: Table) -> Table:
 
 def valued_attributes(table: Table) -> frozenset[str]:
     """Return the numeric attributes of which the table has values, and not bins alone; public."""
-    found = set()
+    names = set()
     for attribute in table.schema:
         with contextlib.suppress(DataError):
             table.values(attribute.name)
-            found.add(attribute.name)
-    return frozenset(found)
+            names.add(attribute.name)
+    return frozenset(names)

@@ -39,7 +39,7 @@ QUANTA = 1 << 20
 _LARGEST = np.uint64(2**62)
 
 
-def plain_function(function: Any) -> None:
+def require_plain_function(function: Any) -> None:
     """Refuse what could hold rows or change between charge and answer: closures, objects."""
     if not isinstance(function, FunctionType) or (
         function.__closure__ or function.__defaults__ or function.__kwdefaults__
@@ -50,7 +50,7 @@ def plain_function(function: Any) -> None:
         )
 
 
-def frozen(value: Any) -> Any:
+def freeze(value: Any) -> Any:
     """Return a copy of a public value that nobody can change after the charge.
 
     Numbers, text, arrays, and tuples, sets and frozen objects made of those, in which arrays must
@@ -61,7 +61,7 @@ def frozen(value: Any) -> Any:
         copy.flags.writeable = False
         return copy
     if isinstance(value, tuple):
-        return tuple(map(frozen, value))
+        return tuple(map(freeze, value))
     if not _is_frozen(value):
         raise ParameterError("only arrays, numbers, text and frozen objects of those can be given")
     return value
@@ -126,11 +126,9 @@ class RowQuery:
     dimension: int = field(init=False)
 
     def __post_init__(self) -> None:
-        plain_function(self.function)
-        arguments = tuple(map(frozen, self.arguments))
-        self._state(
-            reads=frozenset(self.reads), applies=frozenset(self.applies), arguments=arguments
-        )
+        require_plain_function(self.function)
+        self._state(reads=frozenset(self.reads), applies=frozenset(self.applies))
+        self._state(arguments=tuple(map(freeze, self.arguments)))
 
     def _state(self, **facts: Any) -> None:
         for name, value in facts.items():
@@ -221,10 +219,10 @@ class RowCounts(RowQuery):
         return [math.fsum(weights[order[a:b]].tolist()) for a, b in pairwise(ends)]
 
     def _cell(self, rows: RowView) -> Ints:
-        found, kinds = self._returned(rows), "biu" if self.cells == 1 else "iu"
-        if found.shape != (len(rows),) or found.dtype.kind not in kinds:
+        cells, kinds = self._returned(rows), "biu" if self.cells == 1 else "iu"
+        if cells.shape != (len(rows),) or cells.dtype.kind not in kinds:
             raise DataError("not a cell for each row")
-        return found if found.dtype.kind != "b" else np.where(found, 0, -1)
+        return cells if cells.dtype.kind != "b" else np.where(cells, 0, -1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -258,11 +256,11 @@ class RowSums(RowQuery):
         self._state(
             unit=Fraction(self.bound) / QUANTA,
             row_sensitivity=QUANTA,
-            recipient_sensitivity=self._moved(),
+            recipient_sensitivity=self._change_in_units(),
             dimension=self.numbers,
         )
 
-    def _moved(self) -> float:
+    def _change_in_units(self) -> float:
         """Return the change in units; both ends of each number are rounded, by one unit together.
 
         Of several numbers, where one that grows leaves later ones less of the bound, twice that.
@@ -271,8 +269,8 @@ class RowSums(RowQuery):
             return 2 * QUANTA
         if self.change <= 0:
             return 0
-        moved = math.ceil(self.change / self.bound * QUANTA) + self.numbers
-        return min(moved if self.numbers == 1 else 2 * moved, 2 * QUANTA)
+        change = math.ceil(self.change / self.bound * QUANTA) + self.numbers
+        return min(change if self.numbers == 1 else 2 * change, 2 * QUANTA)
 
     def _totals(self, rows: RowView, weights: Floats | None = None) -> Any:
         steps = self._steps(rows)
@@ -282,10 +280,10 @@ class RowSums(RowQuery):
 
     def _steps(self, rows: RowView) -> Ints:
         """Return each row's numbers in units, within the bound together."""
-        found, size = self._returned(rows), len(rows)
-        if found.shape != ((size,) if self.numbers == 1 else (size, self.numbers)):
+        numbers, size = self._returned(rows), len(rows)
+        if numbers.shape != ((size,) if self.numbers == 1 else (size, self.numbers)):
             raise DataError("not the right numbers for each row")
-        shares = np.nan_to_num(found.astype(np.float64, copy=False) / self.bound)
+        shares = np.nan_to_num(numbers.astype(np.float64, copy=False) / self.bound)
         steps = np.rint(np.clip(shares, -1.0, 1.0) * QUANTA).astype(np.int64)
         if self.numbers == 1:
             return steps[:, None]
@@ -325,9 +323,9 @@ class CustomQuery(RowQuery):
 
     def _totals(self, rows: RowView, weights: Floats | None = None) -> Any:
         del weights
-        found = self._returned(rows)
-        if found.shape != tuple(self.shape) or found.dtype.kind not in "biu":
+        result = self._returned(rows)
+        if result.shape != tuple(self.shape) or result.dtype.kind not in "biu":
             raise DataError("not whole numbers of the stated shape")
-        if found.dtype.kind == "u":  # clipped: wrapped around, neighbours could be far apart
-            found = np.minimum(found.astype(np.uint64), _LARGEST)
-        return found.ravel()
+        if result.dtype.kind == "u":  # clipped: wrapped around, neighbours could be far apart
+            result = np.minimum(result.astype(np.uint64), _LARGEST)
+        return result.ravel()

@@ -105,7 +105,7 @@ def _bits(words: Words, count: int) -> int:
     return int.from_bytes(words(drawn).tobytes(), "little") >> (64 * drawn - count)
 
 
-def _settled(value: Fraction, scale: Fraction, bounds: _Interval, sign: int) -> int | None:
+def _unique_rounding(value: Fraction, scale: Fraction, bounds: _Interval, sign: int) -> int | None:
     """Nearest integer to ``value + sign * scale * noise`` if ``bounds`` on the noise decide it."""
     half = Fraction(1, 2)
     ends = {math.floor(value + sign * scale * bound + half) for bound in bounds}
@@ -306,9 +306,7 @@ def calibrate_smooth_noise(
     return min(plans, key=lambda noise: noise.expected_radius)
 
 
-def _plans(
-    epsilon: float, row_weight: float, recipient_weight: float, dimension: int
-) -> Iterator[SmoothNoise]:
+def _plans(epsilon: float, row: float, recipient: float, dimension: int) -> Iterator[SmoothNoise]:
     """Yield one proven noise for each of about sixty shapes."""
     shapes = np.geomspace(dimension + 1, max(64, 8 * dimension), 60).round().astype(int)
     for shape in np.unique(shapes).tolist():
@@ -316,7 +314,7 @@ def _plans(
         if beta > _MIN_BETA:
             yield SmoothNoise(
                 epsilon=epsilon, shape=shape, alpha=beta, beta=beta, dimension=dimension,
-                row_weight=row_weight, recipient_weight=recipient_weight,
+                row_weight=row, recipient_weight=recipient,
             )  # fmt: skip
 
 
@@ -399,7 +397,7 @@ def _components(shape: int, dimension: int) -> tuple[tuple[int, tuple[_BetaParam
         mass *= _beta(low_shape, dimension - i)
         parts.append((mass, ((shape, i + 1), (low_shape, dimension - i), None)))
     common = math.lcm(*(mass.denominator for mass, _ in parts))
-    return tuple((int(mass * common), laws) for mass, laws in parts)
+    return tuple((int(mass * common), distributions) for mass, distributions in parts)
 
 
 def _beta(p: int, q: int) -> Fraction:
@@ -429,15 +427,15 @@ class _LazyPoint:
     """A point (x, scale) of the distribution around (0, 1), without signs, refined on demand."""
 
     def __init__(self, shape: int, dimension: int, words: Words) -> None:
-        weights, laws = zip(*_components(shape, dimension), strict=True)
+        weights, distributions = zip(*_components(shape, dimension), strict=True)
         ends = list(accumulate(weights))
-        chosen = laws[bisect_right(ends, _below(words, ends[-1]))]
+        chosen = distributions[bisect_right(ends, _below(words, ends[-1]))]
         # The p-th smallest of p + q - 1 uniform numbers is a Beta(p, q) variable.
         self._start, self._end, self._share = (
-            None if law is None else _in_order(law[0] + law[1] - 1, words)[law[0] - 1]
-            for law in chosen
+            None if pair is None else _in_order(pair[0] + pair[1] - 1, words)[pair[0] - 1]
+            for pair in chosen
         )
-        self._cuts = [None, *_in_order(dimension - 1, words), None]
+        self._breaks = [None, *_in_order(dimension - 1, words), None]
         self._dimension = dimension
 
     def rounded(self, place: int, value: Fraction, scale: Fraction, sign: int) -> int:
@@ -445,20 +443,20 @@ class _LazyPoint:
         precision = _WORD
         while True:
             bounds = self._bounds(place, precision)
-            if bounds and (point := _settled(value, scale, bounds, sign)) is not None:
+            if bounds and (point := _unique_rounding(value, scale, bounds, sign)) is not None:
                 return point
             precision += _WORD
 
     def _bounds(self, place: int, precision: int) -> _Interval | None:
         """Return an interval that holds |x_i|, or the scale; None if too few bits are known."""
         start, end, share = (
-            _known(part, precision) for part in (self._start, self._end, self._share)
+            _interval_of(part, precision) for part in (self._start, self._end, self._share)
         )
         if start[0] == 0:
             return None
         if place == self._dimension:
             return end[0] / start[1], end[1] / start[0]
-        low, high = (_known(cut, precision) for cut in self._cuts[place : place + 2])
+        low, high = (_interval_of(x, precision) for x in self._breaks[place : place + 2])
         if place == 0:
             low = (Fraction(0), Fraction(0))
         gap = max(high[0] - low[1], Fraction(0)), high[1] - low[0]
@@ -468,7 +466,7 @@ class _LazyPoint:
         )
 
 
-def _known(number: _LazyUniform | None, precision: int) -> _Interval:
+def _interval_of(number: _LazyUniform | None, precision: int) -> _Interval:
     """Return an interval that holds a uniform number, or 1 for None."""
     if number is None:
         return _ONE, _ONE

@@ -14,11 +14,11 @@ from missdp.schema import Numeric, OpenCategorical, Schema
 from missdp.schema.expressions import parse_names
 from missdp.schema.open_categorical import check_levels_known
 from missdp.schema.question_text import OF_ROWS, Question, parse_question
-from missdp.statistics.answers import answered, check_width
-from missdp.statistics.asking import BOUNDED, WRITTEN, Statistic, StatisticTask, Uncertainty
+from missdp.statistics.answers import answer_question, check_width
 from missdp.statistics.estimates import Estimate, LevelEstimates
 from missdp.statistics.imputation import KNNImputation
 from missdp.statistics.table_rows import open_table
+from missdp.statistics.tasks import BOUNDED, QUESTION_NAMES, Statistic, StatisticTask, Uncertainty
 
 if TYPE_CHECKING:
     from missdp.table import Table
@@ -148,7 +148,7 @@ class ImputedStatistics:
         cost : Cost
             What to spend, in pure epsilon or zCDP's rho.
         """
-        return answered(self._asking(question, cost))
+        return answer_question(self._task(question, cost))
 
     def check(self, question: Statistic, cost: Cost) -> None:
         """Raise an error if public facts refuse a question.
@@ -167,13 +167,13 @@ class ImputedStatistics:
         ParameterError
             If the question does not fit the schema, or noise is expected to hide large groups.
         """
-        check_width(self._asking(question, cost))
+        check_width(self._task(question, cost))
 
-    def _asking(self, question: Statistic, cost: Cost) -> StatisticTask:
+    def _task(self, question: Statistic, cost: Cost) -> StatisticTask:
         imputation = (self.imputation, self._change)
         return StatisticTask(self._session, *imputation, self._confidence, question, cost)
 
-    def _asked(self, kind: str, *of: str, **how: Unpack[_Options]) -> Estimate:
+    def _answer_kind(self, kind: str, *of: str, **how: Unpack[_Options]) -> Estimate:
         cost = _cost_of(how.get("epsilon"), how.get("rho"))
         question = Statistic(
             kind, of, how.get("where"), how.get("uncertainty", "total"), how.get("by")
@@ -182,35 +182,35 @@ class ImputedStatistics:
 
     def count(self, **how: Unpack[_Options]) -> Estimate:
         """Count the rows of a subpopulation."""
-        return self._asked("count", **how)
+        return self._answer_kind("count", **how)
 
     def proportion(self, of: str, **how: Unpack[_Options]) -> Estimate:
         """Proportion of a subpopulation that satisfies ``of``: two released counts divided."""
-        return self._asked("proportion", of, **how)
+        return self._answer_kind("proportion", of, **how)
 
     def mean(self, name: str, **how: Unpack[_Options]) -> Estimate:
         """Mean of a numeric attribute over a subpopulation, of the rows where it is known."""
-        return self._asked("mean", name, **how)
+        return self._answer_kind("mean", name, **how)
 
     def sum(self, name: str, **how: Unpack[_Options]) -> Estimate:
         """Sum of a numeric attribute over a subpopulation."""
-        return self._asked("sum", name, **how)
+        return self._answer_kind("sum", name, **how)
 
     def variance(self, name: str, **how: Unpack[_Options]) -> Estimate:
         """Sample variance of a numeric attribute, around a released mean."""
-        return self._asked("variance", name, **how)
+        return self._answer_kind("variance", name, **how)
 
     def standard_deviation(self, name: str, **how: Unpack[_Options]) -> Estimate:
         """Square root of the released variance."""
-        return self._asked("standard_deviation", name, **how)
+        return self._answer_kind("standard_deviation", name, **how)
 
     def correlation(self, first: str, second: str, **how: Unpack[_Options]) -> Estimate:
         """Pearson correlation of two numeric attributes, from released means and moments."""
-        return self._asked("correlation", first, second, **how)
+        return self._answer_kind("correlation", first, second, **how)
 
     def histogram(self, name: str, **how: Unpack[_Options]) -> LevelEstimates:
         """Counts per level (or bin) of an attribute; rows where it is missing are not counted."""
-        return cast("LevelEstimates", self._asked("histogram", name, **how))
+        return cast("LevelEstimates", self._answer_kind("histogram", name, **how))
 
 
 def _cost_of(epsilon: float | None, rho: float | None) -> Cost:
@@ -326,10 +326,10 @@ def _part_of(epsilon: float, questions: Sequence[Statistic]) -> Cost:
     """Return the cost of each of several questions that together have an epsilon."""
     if not questions:
         raise ParameterError("ask at least one question")
-    whole = _cost_of(epsilon, None)
+    total = _cost_of(epsilon, None)
     # A little less of each, so that together they are no more than what is spent.
-    part = whole.amount / len(questions) * (1 - 2.0**-40 * (len(questions) > 1))
-    return replace(whole, amount=part)
+    part = total.amount / len(questions) * (1 - 2.0**-40 * (len(questions) > 1))
+    return replace(total, amount=part)
 
 
 def _check_all(statistics: ImputedStatistics, questions: Sequence[Statistic], cost: Cost) -> None:
@@ -386,17 +386,17 @@ def read_questions(
     >>> asked.kind, asked.of
     ('proportion', ("gender = 'female'",))
     """
-    found = []
-    kept = "total" if uncertainty is None else uncertainty
+    questions = []
+    interval_kind = "total" if uncertainty is None else uncertainty
     for text in texts:
         kind, of, by = _read(text, parse_question(text, schema, available=OF_ROWS))
-        found.append(Statistic(kind, of, where, kept, by))
-    if uncertainty == "total" and not all(one.kind in BOUNDED and not one.by for one in found):
+        questions.append(Statistic(kind, of, where, interval_kind, by))
+    if uncertainty == "total" and not all(one.kind in BOUNDED and not one.by for one in questions):
         raise ParameterError(
             "uncertainty='total' is for counts, shares, means and sums, each without by; the "
             "intervals of others are of noise alone"
         )
-    return found
+    return questions
 
 
 def _read(text: str, question: Question) -> tuple[str, tuple[str, ...], str | None]:
@@ -411,7 +411,7 @@ def _read(text: str, question: Question) -> tuple[str, tuple[str, ...], str | No
     of = question.of
     if question.what == "share":
         of = (text[text.index("(") + 1 : text.rindex(")")].strip(),)
-    kinds = {name: kind for kind, name in WRITTEN.items()}
+    kinds = {name: kind for kind, name in QUESTION_NAMES.items()}
     return kinds.get(question.what, question.what), of, next(iter(question.by), None)
 
 
@@ -490,8 +490,8 @@ def needed_attributes(
             valued |= {*imputation.impute}
             matched = {*imputation.match_on, *imputation.group}
         if valued | matched <= {*schema.names} and not schema.undeclared:
-            wanted = schema.rule_set.connected_by_rules(valued | matched)
-            some = schema.subset(name for name in schema.names if name in wanted)
+            needed = schema.rule_set.connected_by_rules(valued | matched)
+            some = schema.subset(name for name in schema.names if name in needed)
             return some, {*some.names} if some.rules else valued
     return schema, None
 

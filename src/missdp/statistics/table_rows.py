@@ -139,8 +139,8 @@ class ChosenRows:
 
         def choose() -> Table:
             sizes = {name: self.table.schema[name].size for name in names}
-            known = [self.table.codes(name) < size for name, size in sizes.items()]
-            return self.table.take(np.all(known, axis=0))
+            is_observed = [self.table.codes(name) < size for name, size in sizes.items()]
+            return self.table.take(np.all(is_observed, axis=0))
 
         return ChosenRows(choose)
 
@@ -211,15 +211,15 @@ class TableRows:
 
     def changed(self, change: Any, rng: Any) -> TableRows:  # noqa: ARG002
         """Return the rows after one of the changes of this file; they are computed when needed."""
-        known: dict[type, Callable[[Any], TableRows]] = {
+        changes: dict[type, Callable[[Any], TableRows]] = {
             NearestNeighbours: self._imputed,
             ObservedOn: self._observed,
             EachLevel: self._grouped,
         }
-        if type(change) not in known:
-            names = ", ".join(kind.__name__ for kind in known)
+        if type(change) not in changes:
+            names = ", ".join(kind.__name__ for kind in changes)
             raise ParameterError(f"single rows are changed by {names} alone")
-        return known[type(change)](change)
+        return changes[type(change)](change)
 
     def _imputed(self, change: NearestNeighbours) -> TableRows:
         facts = self.facts
@@ -256,8 +256,8 @@ class TableRows:
     def plan(self, query: Any, mechanism: Any) -> Release:
         """Return how a query is answered, and its price; refuse it, by public facts alone."""
         if type(query) not in QUERIES:  # a subclass could state another sensitivity
-            known = ", ".join(kind.__name__ for kind in QUERIES)
-            raise ParameterError(f"single rows answer queries of the types {known}")
+            names = ", ".join(kind.__name__ for kind in QUERIES)
+            raise ParameterError(f"single rows answer queries of the types {names}")
         if type(mechanism) not in (Cost, Noise):
             raise ParameterError("a query of single rows is answered with Noise, or for a Cost")
         facts, rows = self.facts, self.rows

@@ -108,9 +108,9 @@ def _tally(
     truth = decide(where, rows)
     for name in about:
         truth &= rows.applies(name)
-    portion, known = _portions(rows, of)
-    high = np.where(known, np.rint(np.clip(portion, 0.0, 1.0) * QUANTA) / QUANTA, 0.0)
-    parts = {"high": high, "low": np.where(known, 1 - high, 0.0), "unknown": np.where(known, 0, 1)}
+    portion, is_known = _portions(rows, of)
+    high = np.where(is_known, np.rint(np.clip(portion, 0.0, 1.0) * QUANTA) / QUANTA, 0.0)
+    parts = {"high": high, "low": np.where(is_known, 1 - high, 0.0), "unknown": 1 - is_known}
     inside = {"in": truth.is_true, "may": ~(truth.is_true | truth.is_false)}
     columns = [parts[part] * inside[place] for place, part in (name.split("_") for name in names)]
     return columns[0] if len(names) == 1 else np.stack(columns, axis=1)
@@ -148,10 +148,10 @@ def _average_bounds(box: Mapping[str, Interval]) -> Interval:
     """
     box = _rows(box)
     open_rows = box["in_unknown"][1] + box["may_unknown"][1]
-    most_high = box["in_high"][1] + box["may_high"][1] + open_rows
-    most_low = box["in_low"][1] + box["may_low"][1] + open_rows
-    low = _quotient(box["in_high"][0], most_low, empty=0.0)
-    high = _quotient(most_high, box["in_low"][0], empty=1.0)
+    max_high = box["in_high"][1] + box["may_high"][1] + open_rows
+    max_low = box["in_low"][1] + box["may_low"][1] + open_rows
+    low = _quotient(box["in_high"][0], max_low, empty=0.0)
+    high = _quotient(max_high, box["in_low"][0], empty=1.0)
     # Known portions are rounded to whole quanta: half a quantum either way.
     return max(low - 0.5 / QUANTA, 0.0), min(high + 0.5 / QUANTA, 1.0)
 
@@ -159,24 +159,24 @@ def _average_bounds(box: Mapping[str, Interval]) -> Interval:
 def _total_bounds(box: Mapping[str, Interval], lower: float, upper: float) -> Interval:
     """Return bounds of a sum of ``lower + portion * (upper - lower)`` over completions."""
     box = _rows(box)
-    known = [box[name] for name in ("in_high", "in_low", "may_high", "may_low")]
+    decided = [box[name] for name in ("in_high", "in_low", "may_high", "may_low")]
     # A value of a known row is off by half a quantum of the range at most.
-    slack = (upper - lower) / 2 / QUANTA * sum(interval[1] for interval in known)
-    worth = {"high": (upper, upper), "low": (lower, lower), "unknown": (lower, upper)}
+    slack = (upper - lower) / 2 / QUANTA * sum(interval[1] for interval in decided)
+    values = {"high": (upper, upper), "low": (lower, lower), "unknown": (lower, upper)}
     low, high = -slack, slack
-    for name, (fewest, most) in box.items():
+    for name, (min_rows, max_rows) in box.items():
         place, part = name.split("_")
-        least, best = worth[part]
-        fewest = 0.0 if place == "may" else fewest
-        low += min(fewest * least, most * least)
-        high += max(fewest * best, most * best)
+        lowest, highest = values[part]
+        min_rows = 0.0 if place == "may" else min_rows
+        low += min(min_rows * lowest, max_rows * lowest)
+        high += max(min_rows * highest, max_rows * highest)
     return low, high
 
 
 def _rows(box: Mapping[str, Interval]) -> dict[str, Interval]:
     """All six places; numbers of rows are never below 0."""
-    found = {name: box.get(name, (0.0, 0.0)) for name in PLACES}
-    return {name: (max(low, 0.0), max(high, 0.0)) for name, (low, high) in found.items()}
+    intervals = {name: box.get(name, (0.0, 0.0)) for name in PLACES}
+    return {name: (max(low, 0.0), max(high, 0.0)) for name, (low, high) in intervals.items()}
 
 
 def _quotient(part: float, rest: float, *, empty: float) -> float:

@@ -39,13 +39,19 @@ from missdp.profiles import delta_of
 from missdp.serialization import Record
 from missdp.synth import Synthesizer
 from missdp.table import Table
-from missdp.testing.findings import Run, Subject, subjects
-from missdp.testing.made_up import TINY, canary
-from missdp.testing.recording import Differs, Enough, RecordingNoise, ReplayedNoise, fitted_inside
+from missdp.testing.example_tables import TINY, canary
+from missdp.testing.findings import Run, Subject, list_subjects
+from missdp.testing.recording import (
+    QuestionDiffersError,
+    RecordingNoise,
+    ReplayedNoise,
+    StopRecording,
+    fitted_inside,
+)
 from missdp.testing.undercharges import UnknownMechanismError, log_ratio
 
 _POINTS = 50  # epsilons at which a claim is read
-_MOST_EPSILON = 50.0
+_MAX_EPSILON = 50.0
 _SIGMAS = 9.0  # thresholds further out happen less than once in 10^18 trials
 
 
@@ -117,13 +123,13 @@ def _pairs(events: tuple[Event, ...]) -> tuple[tuple[float, float], ...]:
     """Return claims at a grid of epsilons, and the one at delta 0 if there is one."""
     try:
         widest = epsilon_of(events, 1e-6)
-        grid = np.linspace(0.0, min(widest, _MOST_EPSILON), _POINTS)
-        found = [(float(e), delta_of(events, float(e))) for e in grid]
+        grid = np.linspace(0.0, min(widest, _MAX_EPSILON), _POINTS)
+        claims = [(float(e), delta_of(events, float(e))) for e in grid]
     except UnprovenError:
         return ()
     if all(map(is_pure, events)):
-        found.append((sum(map(pure_epsilon, events)), 0.0))
-    return tuple(pair for pair in found if pair[0] <= _MOST_EPSILON)
+        claims.append((sum(map(pure_epsilon, events)), 0.0))
+    return tuple(pair for pair in claims if pair[0] <= _MAX_EPSILON)
 
 
 def mu_of(event: Event) -> float:
@@ -220,18 +226,18 @@ def judge(
     quarter = max(1, len(present) // 4)
     threshold = _best_threshold(present[:quarter], absent[:quarter], len(present), confidence)
     rest = [np.asarray(v[quarter:]) >= threshold for v in (present, absent)]
-    (hits, most), (alarms, runs) = ((int(r.sum()), len(r)) for r in rest)
-    low, high = (float(bound) for bound in _bounds(hits, most, alarms, runs, confidence))
-    shares = [(count + 0.5) / (size + 1) for count, size in ((hits, most), (alarms, runs))]
-    least = min(shares[1], float(_bounds(alarms, runs, 0, runs, confidence)[0]) or shares[1])
+    (hits, n), (alarms, m) = ((int(r.sum()), len(r)) for r in rest)
+    low, high = (float(bound) for bound in _bounds(hits, n, alarms, m, confidence))
+    shares = [(count + 0.5) / (size + 1) for count, size in ((hits, n), (alarms, m))]
+    min_alarms = min(shares[1], float(_bounds(alarms, m, 0, m, confidence)[0]) or shares[1])
     return Audit(
         subject=subject,
         trials=len(present),
-        hits=hits / most,
-        alarms=alarms / runs,
+        hits=hits / n,
+        alarms=alarms / m,
         mu_emp=max(0.0, float(ndtri(shares[0]) - ndtri(shares[1]))),
         mu_low=max(0.0, float(ndtri(low) - ndtri(high))),
-        mu_claim=max(claim.mu_at(float(a)) for a in np.linspace(least, high, 33)),
+        mu_claim=max(claim.mu_at(float(a)) for a in np.linspace(min_alarms, high, 33)),
         flagged=low > claim.max_hits(high),
         confidence=confidence,
     )
@@ -256,12 +262,12 @@ def _best_threshold(
     return float(values[int(np.argmax(bound))])
 
 
-def _bounds(hits: Any, most: int, alarms: Any, runs: int, confidence: float) -> tuple[Any, Any]:
+def _bounds(hits: Any, n: int, alarms: Any, m: int, confidence: float) -> tuple[Any, Any]:
     """Clopper-Pearson: hits are at least, and alarms at most, so likely."""
     part = (1 - confidence) / 2
     with np.errstate(invalid="ignore"):
-        low = np.where(np.equal(hits, 0), 0.0, beta.ppf(part, hits, most - hits + 1))
-        high = np.where(np.equal(alarms, runs), 1.0, beta.ppf(1 - part, alarms + 1, runs - alarms))
+        low = np.where(np.equal(hits, 0), 0.0, beta.ppf(part, hits, n - hits + 1))
+        high = np.where(np.equal(alarms, m), 1.0, beta.ppf(1 - part, alarms + 1, m - alarms))
     return low, high
 
 
@@ -319,8 +325,8 @@ def audit(
     attacker = _Attacker(lambda _noise, rows: run(rows), (table, neighbour), scale, seed)
     present, absent = attacker.ratios(trials)
     claimed = attacker.charged() if claim is None else Claim.of(claim)
-    found = judge(present, absent, claimed, confidence=confidence, subject=subject)
-    return replace(found, blind=tuple(sorted(attacker.blind)))
+    verdict = judge(present, absent, claimed, confidence=confidence, subject=subject)
+    return replace(verdict, blind=tuple(sorted(attacker.blind)))
 
 
 @dataclass
@@ -357,7 +363,7 @@ class _Attacker:
 
     def _answered(self, noise: RecordingNoise, side: int) -> None:
         # Warnings about small tables and large epsilons do not matter here.
-        with warnings.catch_warnings(action="ignore"), contextlib.suppress(Enough), noise:
+        with warnings.catch_warnings(action="ignore"), contextlib.suppress(StopRecording), noise:
             self.run(noise, self.tables[side])
 
     def ratio(self, side: int, number: int) -> float:
@@ -367,21 +373,21 @@ class _Attacker:
         try:
             self._answered(again, 1 - side)
             alike = len(again.answers) == len(recording.answers)
-        except Differs:
+        except QuestionDiffersError:
             alike = False
         if not alike:  # the other table asks something else: it cannot have been that one
             return sign * math.inf
         total = 0.0
         for here, there in zip(recording.answers, again.answers, strict=True):
             try:
-                total += log_ratio(here.law, here.released, here.exact, there.exact)
+                total += log_ratio(here.mechanism, here.released, here.exact, there.exact)
             except UnknownMechanismError:
-                self.blind.add(type(here.law).__name__)
+                self.blind.add(type(here.mechanism).__name__)
         return sign * total
 
     def charged(self) -> Claim:
         """What was charged for the answers."""
-        lists = [list(Counter(dict(found)).elements()) for found in self.compositions]
+        lists = [list(Counter(dict(counts)).elements()) for counts in self.compositions]
         if len(lists) == 1:
             return Claim.of(lists[0])
         return Claim((), max(map(_gaussian_of, lists)))
@@ -422,7 +428,7 @@ def audit_synthesizer(
     _check(trials, confidence, scale)
     return {
         on.strategy: audit_subject(on, tables, trials, scale, confidence, seed)
-        for on in subjects(family, parameters, strategies, TINY)
+        for on in list_subjects(family, parameters, strategies, TINY)
     }
 
 
@@ -436,7 +442,7 @@ def audit_subject(
 ) -> Audit:
     """Return the audit of one strategy."""
     if "epsilon" not in on.parameters:
-        on = replace(on, parameters={**on.parameters, "epsilon": _telling_epsilon(on.delta)})
+        on = replace(on, parameters={**on.parameters, "epsilon": _audit_epsilon(on.delta)})
     both = tables or canary(TINY, 12)
     attacker = _Attacker(functools.partial(fitted_inside, on), both, scale, seed)
     present, absent = attacker.ratios(trials)
@@ -445,8 +451,8 @@ def audit_subject(
     # says.
     claim = stated if both[0].schema.unit else attacker.charged().and_also(stated)
     subject = f"{on.family.__name__}, {on.strategy}"
-    found = judge(present, absent, claim, confidence=confidence, subject=subject)
-    return replace(found, blind=tuple(sorted(attacker.blind)))
+    verdict = judge(present, absent, claim, confidence=confidence, subject=subject)
+    return replace(verdict, blind=tuple(sorted(attacker.blind)))
 
 
 def _stated(on: Subject, table: Table) -> Claim:
@@ -459,7 +465,7 @@ def _stated(on: Subject, table: Table) -> Claim:
     return stated.and_also(Claim.of(charged)) if unpaid else stated
 
 
-def _telling_epsilon(delta: float) -> float:
+def _audit_epsilon(delta: float) -> float:
     """The epsilon at which mu is near 2, and few runs refute noise that is too small."""
     return 3.0 if delta == 0 else epsilon_of(ZCDPEvent(rho=2.0), delta)
 

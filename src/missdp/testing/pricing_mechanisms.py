@@ -12,7 +12,7 @@ from missdp.pricing.private_test import ConditionalAnswer, TestedNoise, noise_of
 from missdp.pricing.queries import SampledNoise, VectorNoise
 from missdp.session.mechanisms import Noise
 from missdp.testing.recording import snapshot
-from missdp.testing.undercharges import distance, log_ratio, too_far, undercharges
+from missdp.testing.undercharges import distance, log_ratio, shift_problem, undercharges
 
 
 @undercharges.register(VectorNoise)
@@ -23,7 +23,7 @@ def _(mechanism: VectorNoise, event: Event, exact: NDArray[Any], other: NDArray[
     samples of the rows, too: there the declared sensitivity alone is checked.
     """
     shift = distance(exact, other, 1 if mechanism.kind == "laplace" else 2)
-    if (problem := too_far(shift, mechanism.sensitivity)) or isinstance(event, RDPEvent):
+    if (problem := shift_problem(shift, mechanism.sensitivity)) or isinstance(event, RDPEvent):
         return problem
     return undercharges(Noise(mechanism.kind, mechanism.scale), event, exact, other)
 

@@ -29,7 +29,7 @@ from missdp.statistics.groups import ParallelGroups
 from missdp.statistics.smooth_sensitivity import Bounded
 from missdp.synth import Synthesizer
 from missdp.table import Table
-from missdp.testing.findings import Broken, Guarded, Subject, same
+from missdp.testing.findings import BrokenPromise, Subject, WatchedRows, is_same
 from missdp.types import Floats, Ints
 
 UNANSWERED = (
@@ -40,7 +40,7 @@ _CHOOSE = "Choose what to ask, and with how much noise, from public facts and re
 _GRADIENT_TOLERANCE = 1e-10  # in clip norms: rounding of a sum of gradients, for each row of it
 
 
-class Differs(Broken, MissDPError):  # noqa: N818 - a promise, not a program, is broken
+class QuestionDiffersError(BrokenPromise, MissDPError):
     """The rows are asked another question than was kept: it depends on more than answers.
 
     Sessions raise errors of this library unchanged, and replace all others.
@@ -50,7 +50,7 @@ class Differs(Broken, MissDPError):  # noqa: N818 - a promise, not a program, is
         super().__init__(f"questions depend on more than answers: {how}. {_CHOOSE}")
 
 
-class Enough(BaseException):
+class StopRecording(BaseException):
     """The last answer that is of interest was given: the rest is post-processing."""
 
 
@@ -59,7 +59,7 @@ class Answer:
     """What left through a session, and what was behind it."""
 
     event: Event
-    law: Mechanism
+    mechanism: Mechanism
     exact: Any
     released: Any
 
@@ -206,7 +206,7 @@ class RecordingNoise(SeededNoise):
     scale : float, default 1.0
         Draw the noise with so many times its scale: a bug that an audit must find.
     stop_after : int, optional
-        Stop whatever asks, by raising ``Enough``, once so many answers were kept.
+        Stop whatever asks, by raising ``StopRecording``, once so many answers were kept.
 
     Attributes
     ----------
@@ -238,7 +238,7 @@ class RecordingNoise(SeededNoise):
         self.answers: list[Answer] = []
         self.generators = 0
         self.scaled = self.computing = False
-        self.reads_outside_answers = 0
+        self.outside_reads = 0
 
     def __enter__(self) -> Self:
         _PATCHES.install(self)
@@ -270,12 +270,12 @@ class RecordingNoise(SeededNoise):
         released = self.drawn(mechanism, copy.deepcopy(behind))
         return self._keep(Answer(event, mechanism, behind, released))
 
-    def watched(self, table: Table) -> Guarded:
-        """Return rows whose reads outside of an answer ``reads_outside_answers`` counts."""
-        return Guarded(table, self._notice)
+    def watched(self, table: Table) -> WatchedRows:
+        """Return rows whose reads outside of an answer ``outside_reads`` counts."""
+        return WatchedRows(table, self._notice)
 
     def _notice(self) -> None:
-        self.reads_outside_answers += not self.computing
+        self.outside_reads += not self.computing
 
     def _computed(self, mechanism: Mechanism, exact: Callable[[], Any]) -> Any:
         """Return a copy of exact numbers, for which rows may be read."""
@@ -289,7 +289,7 @@ class RecordingNoise(SeededNoise):
         """Keep an answer, and return a copy of what was released."""
         self.answers.append(answer)
         if len(self.answers) == self.stop_after:
-            raise Enough
+            raise StopRecording
         return copy.deepcopy(answer.released)
 
     def drawn(self, mechanism: Mechanism, behind: Any) -> Any:
@@ -364,7 +364,7 @@ class ReplayedNoise(RecordingNoise):
     def __init__(self, recording: RecordingNoise, *, reads: bool = True) -> None:
         super().__init__(recording.seed, stop_after=recording.stop_after)
         self.tape, self.reads = recording.answers, reads
-        self.difference: Differs | None = None
+        self.difference: QuestionDiffersError | None = None
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         super().__exit__(kind, error, traceback)
@@ -373,13 +373,13 @@ class ReplayedNoise(RecordingNoise):
             raise self.difference
 
     def answer(self, event: Event, mechanism: Mechanism, exact: Callable[[], Any]) -> Any:
-        """Return the answer that was kept; raise ``Differs`` if the question is not the same.
+        """Return the answer that was kept; raise ``QuestionDiffersError`` if the question is not the same.
 
         The error is raised again for every later question, and at the end of the ``with`` block,
         so that code which catches it is found, too.
         """
         if self.difference is None and (how := self._difference(event, mechanism)):
-            self.difference = Differs(how)
+            self.difference = QuestionDiffersError(how)
         if self.difference is not None:
             raise self.difference
         before = self.tape[len(self.answers)]
@@ -392,7 +392,7 @@ class ReplayedNoise(RecordingNoise):
         if position == len(self.tape):
             return f"answer {position + 1} ({event.label}) was not asked for before"
         before = self.tape[position]
-        if same(before.event, event) and same(before.law, mechanism):
+        if is_same(before.event, event) and is_same(before.mechanism, mechanism):
             return None
         return (
             f"answer {position + 1} was {before.event.label!r} and is {event.label!r}, or has "
@@ -412,11 +412,11 @@ class _PerCall(np.random.Generator):
 
 
 def _drawing(name: str) -> Callable[..., Any]:
-    def drawing(self: _PerCall, *given: Any, **more: Any) -> Any:
+    def drawing(self: _PerCall, *arguments: Any, **more: Any) -> Any:
         self._calls += 1
         key = (self._number, self._calls)
         fresh = np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=key))
-        return getattr(fresh, name)(*given, **more)
+        return getattr(fresh, name)(*arguments, **more)
 
     return drawing
 

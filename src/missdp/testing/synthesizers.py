@@ -9,8 +9,8 @@ from typing import Any
 from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.testing.claims import audit_subject
-from missdp.testing.findings import Finding, Report, Subject, examine, expect, subjects
-from missdp.testing.made_up import RULED, TINY
+from missdp.testing.example_tables import RULED, TINY
+from missdp.testing.findings import Finding, Report, Subject, examine, expect, list_subjects
 from missdp.testing.sensitivity import answers_of
 
 _RULED_PAIRS = ("one hole", "rows as they came", "kinds of holes")
@@ -69,25 +69,25 @@ def check_synthesizer(
     Unfinished does not keep ... promises:
     - FAILED sensitivity: one row moves what is behind a charge by at most its sensitivity...
     """
-    found = []
-    for on in subjects(family, parameters, strategies, schema):
-        found += answers_of(on, None, trials, seed)
+    findings = []
+    for on in list_subjects(family, parameters, strategies, schema):
+        findings += answers_of(on, None, trials, seed)
         if audit_trials:
-            found.append(_audited(on, audit_trials, seed))
+            findings.append(_audited(on, audit_trials, seed))
         if schema is None:
             ruled = replace(on, schema=RULED)
-            found += answers_of(ruled, _RULED_PAIRS, max(4, trials // 2), seed)
-    return Report(family.__name__, tuple(found)).checked()
+            findings += answers_of(ruled, _RULED_PAIRS, max(4, trials // 2), seed)
+    return Report(family.__name__, tuple(findings)).checked()
 
 
 def _audited(on: Subject, trials: int, seed: int) -> Finding:
     """Return whether an attacker finds more than was charged for, at an epsilon that tells."""
-    known = {k: v for k, v in on.parameters.items() if k != "epsilon"}
-    tiny = replace(on, parameters=known, schema=TINY)
+    parameters = {k: v for k, v in on.parameters.items() if k != "epsilon"}
+    tiny = replace(on, parameters=parameters, schema=TINY)
 
     def run() -> str:
-        found = audit_subject(tiny, None, trials, seed=seed)
-        expect(not found.flagged, f"{found}. Charge for what is released, or add more noise")
-        return str(found).partition(": ")[2]
+        verdict = audit_subject(tiny, None, trials, seed=seed)
+        expect(not verdict.flagged, f"{verdict}. Charge for what is released, or add more noise")
+        return str(verdict).partition(": ")[2]
 
     return examine("audit", "an attacker finds no more than was charged for", on.strategy, run)

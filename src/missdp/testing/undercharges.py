@@ -30,7 +30,7 @@ from missdp.session.mechanisms import Noise, Selection
 from missdp.session.training import SampledSum
 from missdp.statistics.groups import ParallelGroups
 from missdp.statistics.smooth_sensitivity import Bounded, SmoothNoise
-from missdp.testing.findings import Broken
+from missdp.testing.findings import BrokenPromise
 from missdp.testing.recording import GradientsOfEachRow
 from missdp.types import Floats, Ints
 
@@ -38,7 +38,7 @@ _GRADIENT_TOLERANCE = 1e-9  # in clip norms
 _BOUND_SLACK = 2.0**-36  # by how much the logarithm of a private bound is rounded up
 
 
-class UnknownMechanismError(Broken):
+class UnknownMechanismError(BrokenPromise):
     """No function is registered for the type of a mechanism."""
 
 
@@ -123,9 +123,9 @@ def log_ratio(mechanism: Any, answer: Any, exact: Any, other: Any) -> float:
 # What the functions share
 
 
-def above(found: float, most: float) -> bool:
+def exceeds(value: float, bound: float) -> bool:
     """Whether a number is above another by more than rounding makes of it; NaN always is."""
-    return not found <= most * (1 + 1e-9)
+    return not value <= bound * (1 + 1e-9)
 
 
 def distance(exact: Any, other: Any, norm: float) -> float:
@@ -147,16 +147,16 @@ def distance(exact: Any, other: Any, norm: float) -> float:
     return float(np.linalg.norm(gap, norm))
 
 
-def too_far(found: float, most: float, what: str = "what is behind it") -> str | None:
+def shift_problem(shift: float, max_shift: float, label: str = "what is behind it") -> str | None:
     """Return a message if one row moves something further than was charged for.
 
     Parameters
     ----------
-    found : float
+    shift : float
         The distance of the exact numbers of two neighbours.
-    most : float
+    max_shift : float
         The distance that was charged for.
-    what : str
+    label : str
         What is moved.
 
     Returns
@@ -164,22 +164,22 @@ def too_far(found: float, most: float, what: str = "what is behind it") -> str |
     str or None
         None if the distance was charged for, up to rounding.
     """
-    message = f"one row moves {what} by {found:g}, and {most:g} was charged for"
-    return message if above(found, most) else None
+    message = f"one row moves {label} by {shift:g}, and {max_shift:g} was charged for"
+    return message if exceeds(shift, max_shift) else None
 
 
-def too_little(scale: float, least: float) -> str | None:
+def noise_problem(scale: float, min_scale: float) -> str | None:
     """Return a message if noise is of a smaller scale than was charged for."""
-    message = f"noise is of scale {scale:g}, and at least {least:g} was charged for"
-    return message if above(least, scale) else None
+    message = f"noise is of scale {scale:g}, and at least {min_scale:g} was charged for"
+    return message if exceeds(min_scale, scale) else None
 
 
 def pure_undercharges(event: Event, epsilon: float) -> str | None:
     """Return why an event does not pay for an epsilon-DP answer, or None if it does."""
     paid = _epsilon_paid(event)
     if paid is None:
-        return other_kind(event, "a pure epsilon")
-    if above(epsilon, paid):
+        return event_problem(event, "a pure epsilon")
+    if exceeds(epsilon, paid):
         return f"the answer reveals epsilon {epsilon:g}, and {paid:g} was charged for"
     return None
 
@@ -193,9 +193,9 @@ def _epsilon_paid(event: Event) -> float | None:
     return math.sqrt(2 * event.rho) if isinstance(event, ZCDPEvent) else None
 
 
-def other_kind(event: Event, what: str) -> str:
+def event_problem(event: Event, label: str) -> str:
     """Return the message that an event is of a type that does not pay for something."""
-    return f"{type(event).__name__} does not say what {what} costs: charge an event that does"
+    return f"{type(event).__name__} does not say what {label} costs: charge an event that does"
 
 
 # Counts and scores
@@ -204,17 +204,17 @@ def other_kind(event: Event, what: str) -> str:
 @undercharges.register(Noise)
 def _(mechanism: Noise, event: Event, exact: Ints, other: Ints) -> str | None:
     """Counts may not move too far, and the noise may not be too small."""
-    moved, laplace = distance(exact, other, mechanism.norm), mechanism.norm == 1
+    shift, laplace = distance(exact, other, mechanism.norm), mechanism.norm == 1
     scale = mechanism.scale * mechanism.steps
     if laplace and not isinstance(event, LaplaceEvent):
-        return pure_undercharges(event, moved / scale)
+        return pure_undercharges(event, shift / scale)
     if isinstance(event, ZCDPEvent):
-        return too_far(moved, math.sqrt(2 * event.rho) * scale)
+        return shift_problem(shift, math.sqrt(2 * event.rho) * scale)
     if not isinstance(event, LaplaceEvent if laplace else GaussianEvent):
-        return other_kind(event, "Gaussian noise")
+        return event_problem(event, "Gaussian noise")
     charged = event.scale if isinstance(event, LaplaceEvent) else event.sigma
-    least = charged * moved / event.sensitivity
-    return too_far(moved, event.sensitivity) or too_little(scale, least)
+    min_scale = charged * shift / event.sensitivity
+    return shift_problem(shift, event.sensitivity) or noise_problem(scale, min_scale)
 
 
 @log_ratio.register(Noise)
@@ -236,9 +236,9 @@ def _(mechanism: Selection, event: Event, exact: Floats, other: Floats) -> str |
     paid = _epsilon_paid(event)
     ranged = mechanism.method == "exponential" or not isinstance(event, SelectionEvent)
     if paid is None or not ranged:
-        return other_kind(event, "a selection")
-    moved = float(np.abs(np.subtract(exact, other, dtype=np.float64)).max(initial=0.0))
-    return too_far(moved, paid * mechanism.scale / 2, "a score")
+        return event_problem(event, "a selection")
+    shift = float(np.abs(np.subtract(exact, other, dtype=np.float64)).max(initial=0.0))
+    return shift_problem(shift, paid * mechanism.scale / 2, "a score")
 
 
 @log_ratio.register(Selection)
@@ -267,17 +267,17 @@ def _(
 ) -> str | None:
     """One row may count for one value; raise if a row counts for several."""
     if not isinstance(event, GaussianEvent):
-        return other_kind(event, "finding levels")
+        return event_problem(event, "finding levels")
     both = exact.keys() & other.keys()
-    moved = math.sqrt(sum((exact[v] - other[v]) ** 2 for v in both))
+    shift = math.sqrt(sum((exact[v] - other[v]) ** 2 for v in both))
     single = exact.keys() ^ other.keys()
     if len(single) > 1 or any(exact.get(v, 0) + other.get(v, 0) > 1 for v in single):
         raise UnprovenError("a row counts for several values")
-    if single and moved:
+    if single and shift:
         return "one row moves two values, and one was charged for"
-    least = event.sigma * max(1, moved) / event.sensitivity
-    far = too_far(moved or len(single), event.sensitivity)
-    return far or too_little(mechanism.sigma, least)
+    min_scale = event.sigma * max(1, shift) / event.sensitivity
+    far = shift_problem(shift or len(single), event.sensitivity)
+    return far or noise_problem(mechanism.sigma, min_scale)
 
 
 # Numbers with a private bound, and groups of rows
@@ -292,11 +292,11 @@ def _(mechanism: SmoothNoise, event: Event, exact: Bounded, other: Bounded) -> s
 
 def _bounds_exceed(exact: Bounded, other: Bounded, beta: float) -> str | None:
     """Return a message if numbers move further than their bounds, or the bounds too far."""
-    moved = float(sum(abs(a - b) for a, b in zip(exact.totals, other.totals, strict=True)))
+    shift = float(sum(abs(a - b) for a, b in zip(exact.totals, other.totals, strict=True)))
     low, high = sorted((exact.bound, other.bound))
-    if above(moved, low):
-        return f"one row moves what is behind it by {moved:g}, and its private bound is {low:g}"
-    if not low > 0 or above(math.log(high / low), beta):
+    if exceeds(shift, low):
+        return f"one row moves what is behind it by {shift:g}, and its private bound is {low:g}"
+    if not low > 0 or exceeds(math.log(high / low), beta):
         return (
             f"one row moves the private bound from {low:g} to {high:g}, more than a factor of "
             f"{math.exp(beta):g}"
@@ -329,10 +329,10 @@ def _(
     if not len(exact) == len(other) == mechanism.groups:
         return f"there are {len(exact)} and {len(other)} groups, and {mechanism.groups} are public"
     pairs = list(zip(exact, other, strict=True))
-    moved = [pair for pair in pairs if _comparable(pair[0]) != _comparable(pair[1])]
-    if len(moved) > 1:
-        return f"one row moves {len(moved)} groups, and parallel composition allows one"
-    here, there = moved[0] if moved else pairs[0]
+    shift = [pair for pair in pairs if _comparable(pair[0]) != _comparable(pair[1])]
+    if len(shift) > 1:
+        return f"one row moves {len(shift)} groups, and parallel composition allows one"
+    here, there = shift[0] if shift else pairs[0]
     return undercharges(mechanism.mechanism, event, here, there)
 
 
@@ -367,8 +367,8 @@ def _(
     at = int(off.argmax()) if off.any() else len(few)
     rest = np.abs(few[at:] - many[len(many) - len(few) + at :])
     # Gradients that depend on other rows of a sample are NaN here, which is not small.
-    known = np.isfinite(many).all() and np.isfinite(few).all()
-    if len(many) - len(few) > 1 or not known or rest.max(initial=0.0) > _GRADIENT_TOLERANCE:
+    is_finite = np.isfinite(many).all() and np.isfinite(few).all()
+    if len(many) - len(few) > 1 or not is_finite or rest.max(initial=0.0) > _GRADIENT_TOLERANCE:
         return "one row changes the gradients of other rows"
     longest = np.linalg.norm(many, axis=1).max(initial=0.0)
     too_long = longest > 1 + _GRADIENT_TOLERANCE
