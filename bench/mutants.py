@@ -430,7 +430,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/pricing/test_stability.py"),
     ("pricing", "the model's price for the whole pipeline", "return self.steps[-1].distance_after if self.steps else NEIGHBOURS", "return NEIGHBOURS",
      "tests/pricing/test_price.py"),
-    ("pricing", "a test that passes too easily", "(math.log(1 / (2 * failure)) + _TAIL_MARGIN) / epsilon", "(math.log(1 / (2 * failure)) / 2) / epsilon",
+    ("pricing", "a test that passes too easily", "(math.log(1 / (2 * failure)) + _TAIL_SLACK) / epsilon", "(math.log(1 / (2 * failure)) / 2) / epsilon",
      "tests/pricing/test_price.py"),
     ("pricing", "rows are not clipped", "np.where(inside, filled, scaled)", "filled",
      "tests/pricing/test_stability.py tests/pricing/test_tables.py"),

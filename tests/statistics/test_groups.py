@@ -238,7 +238,7 @@ def test_groups_that_noise_hides_are_refused_publicly(statistic, width):
     """By the cost, the levels and the bounds alone: nothing is read and nothing is charged."""
     table, knn, groups = imputed_groups(60, statistic)
     budget = Filter(1.0)
-    said = rf"group of 10,000 rows by up to about {width} \(95 %\), .* ask missdp estimate"
+    said = rf"group of 10,000 rows by up to about {width} \(95 %\). .* use missdp estimate"
     with nothing_is_read(), refuses(ParameterError, said):
         run_queries(table, knn, [groups], epsilon=0.2, budget=budget)
     assert budget.events == ()

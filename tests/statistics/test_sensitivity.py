@@ -177,7 +177,7 @@ MUTANTS = {
     ),
     "rows of sums": (RowSums, "_state", stating(row_sensitivity=1), "mean by car"),
     "leaving": (StatisticTask, "depends", lambda self: False, "centred sum of income"),
-    "moving": (StatisticTask, "moved", lambda self, name: 0.0, "squares of income"),
+    "shifts": (StatisticTask, "recipient_shift", lambda self, name: 0.0, "squares of income"),
     "bound": (
         _Profile,
         "smooth_bound",

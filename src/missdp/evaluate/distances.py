@@ -211,14 +211,14 @@ def _rebin_column(attribute: Numeric, column: Column, bins: int) -> tuple[Numeri
             "draw values with with_values() first"
         )
     finest = int(attribute.upper - attribute.lower) if attribute.integer else bins
-    wanted = min(bins, finest)
-    if wanted <= attribute.size:
+    n_bins = min(bins, finest)
+    if n_bins <= attribute.size:
         return attribute, column
-    finer = replace(attribute, bins=wanted, edges=None, spikes=attribute.binning.spikes)
-    codes = finer.encode_values(column.values)
-    hole = column.codes >= attribute.size
-    codes[hole] = column.codes[hole].astype(np.int64) + finer.size - attribute.size
-    return finer, Column(codes.astype(code_dtype(finer)), column.values)
+    rebinned = replace(attribute, bins=n_bins, edges=None, spikes=attribute.binning.spikes)
+    codes = rebinned.encode_values(column.values)
+    is_missing = column.codes >= attribute.size
+    codes[is_missing] = column.codes[is_missing].astype(np.int64) + rebinned.size - attribute.size
+    return rebinned, Column(codes.astype(code_dtype(rebinned)), column.values)
 
 
 def _levels_and_missing(table: Table) -> Table:

@@ -1,7 +1,7 @@
 """Chains of steps: the distance of neighbouring tables along a chain, and public facts at its end.
 
-A chain is followed by public facts alone. `StandardisedFacts` price the queries about the rows that
-leave it.
+Public facts alone decide the distance along a chain. `StandardisedFacts` price the queries about
+the rows that leave it.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ class Stage:
     conditions: tuple[Condition, ...]
 
     def run(self, table: Floats) -> Floats:
-        """Fit the step on a table, apply it, and forget the fitted step; private."""
+        """Fit the step on a private table, apply it, and forget the fitted step."""
         fresh: StableTransformer = clone(self.step)
         return np.asarray(fresh.fit_transform(table))
 
     def distance_to_failure(self, table: Floats) -> float:
-        """Return the step's distance to failure of its conditions; private."""
+        """Return the private distance to failure of the step's conditions."""
         return self.step.distance_to_failure(table, self.distance, self.domain)
 
 
 def trace(steps: Iterable[tuple[str, StableTransformer]], domain: RowDomain) -> tuple[Stage, ...]:
     """Follow a pair of neighbouring tables through a chain of steps.
 
-    Each step's map takes the distance its predecessor leaves: maps are monotone, and two tables
-    of the collection satisfy every step's conditions where they reach it.
+    Each step's map takes the distance after its predecessor. Maps are monotone, and two tables of
+    the collection satisfy the conditions of every step.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def trace(steps: Iterable[tuple[str, StableTransformer]], domain: RowDomain) -> 
     Raises
     ------
     UnprovenError
-        If a step has no proven map for the tables that reach it; the message names the step.
+        If a step has no proven map for the tables that reach it. The message names the step.
     ParameterError
         If something is not a transformation of this library, or cannot take its input.
 
@@ -122,7 +122,7 @@ class StandardisedFacts:
     steps : tuple of Stage
         The steps that rows pass before a query reads them.
     assumed : tuple of Condition
-        Conditions of every answer, in addition to those of the steps.
+        Conditions of every answer, in addition to the conditions of the steps.
     """
 
     raw: RowDomain

@@ -39,7 +39,7 @@ def require(truth: bool, message: str) -> None:
 
 
 class Parameters(BaseEstimator):  # type: ignore[misc]
-    """Base of dataclasses that check parameters when set; unfitted attributes raise an error."""
+    """Base of dataclasses that check parameters when they are set."""
 
     def __getattr__(self, name: str) -> Any:
         stated = getattr(type(self), name, None)
@@ -84,12 +84,12 @@ class RowDomain:
     Parameters
     ----------
     rows : int
-        Number of rows, public under replace-one adjacency; at least 2.
+        Number of rows, public under replace-one adjacency, at least 2.
     columns : int
         Number of columns, at least 1.
     radius : float, default 1.0
-        Every row's observed part has Euclidean norm at most this; from 1e-100 to 1e100, so that
-        no product of a few of them overflows.
+        Largest Euclidean norm of the observed part of a row, from 1e-100 to 1e100. Products of a
+        few radii do not overflow.
     complete : bool, default True
         Whether no cell is missing.
 
@@ -137,8 +137,8 @@ class RowDomain:
     def enforce(self, values: Rows) -> Floats:
         """Return the table with every row brought into the domain by itself.
 
-        Longer rows are scaled down to the radius. A cell that is not a finite number is missing; in
-        a complete domain it becomes 0. A table of another shape than the declared one raises an
+        Longer rows are scaled down to the radius. A cell that is not a finite number is missing. It
+        becomes 0 in a complete domain. A table of another shape than the declared one raises an
         error. So does a table with cells that are not applicable, if they would be filled.
 
         >>> RowDomain(rows=2, columns=2).enforce([[3.0, 4.0], [0.0, float("nan")]])
@@ -153,7 +153,7 @@ class RowDomain:
         return clip_rows(table, self.radius)
 
     def check_shape(self, values: Any) -> None:
-        """Raise an error for a table of another shape than the declared one; reads no cell."""
+        """Raise an error for a table of another shape than the declared one, reading no cell."""
         declared = (self.rows, self.columns)
         if isinstance(values, (list, tuple)):
             values = as_rows(values)  # raises an error if some rows are longer than others
@@ -162,7 +162,7 @@ class RowDomain:
             raise DataError(f"the table must have the declared shape {declared}")
 
 
-# How arrays and tables become rows of numbers
+# Arrays and tables as rows of numbers
 
 
 def column_names(schema: Schema) -> tuple[str, ...]:
@@ -187,7 +187,7 @@ def column_names(schema: Schema) -> tuple[str, ...]:
 
 
 def check_fillable(values: Any) -> None:
-    """Raise an error if an attribute of a table is not applicable to all rows; reads no cell."""
+    """Raise an error if an attribute is not applicable to all rows, without reading a cell."""
     schema = values.schema if isinstance(values, Table) else values
     if isinstance(schema, Schema) and (names := schema.rule_set.not_everywhere(schema.names)):
         raise SchemaError(
@@ -213,12 +213,12 @@ def shape_of(values: Any) -> tuple[int, ...] | None:
 
 
 def rows_of(table: Table) -> Floats:
-    """Return a table as rows of numbers, each from its own cells and public facts alone; private.
+    """Return a private table as rows of numbers, each from its own cells and public facts.
 
-    A numeric attribute becomes one column, [lower, upper] mapped on [-1, 1]; an ordinal one too,
-    its levels evenly spaced; a categorical one a column of 0 and 1 for each level (one-hot). A
-    cell without a value, missing of any kind or not applicable, is NaN in all its columns.
-    Neighbouring tables stay one replaced row apart.
+    A numeric attribute becomes one column, with [lower, upper] mapped to [-1, 1]. An ordinal
+    attribute becomes one column with evenly spaced levels. A categorical attribute becomes a column
+    of 0 and 1 for each level (one-hot). A cell without a value, missing of any kind or not
+    applicable, is NaN in all its columns. Neighbouring tables stay one replaced row apart.
 
     Raises
     ------
@@ -256,7 +256,7 @@ def _numbers_of(attribute: AnyAttribute, table: Table) -> Floats:
 
 
 def as_rows(values: Rows) -> Floats:
-    """Return a float copy, each cell read by itself; cells that are no finite numbers are NaN."""
+    """Return a float copy, with NaN for cells that are not finite numbers."""
     if isinstance(values, Table):
         return rows_of(values)
     error = DataError("expected a two-dimensional table")
@@ -281,7 +281,7 @@ def _numbers(values: Any) -> Floats:
 
 
 def as_number(cell: Any) -> float:
-    """Return one cell as a number; NaN if it is none."""
+    """Return one cell as a number, or NaN for other cells."""
     try:
         return float(cell)
     except Exception:  # noqa: BLE001 - no error of a cell may stop the reading of a table
@@ -289,18 +289,18 @@ def as_number(cell: Any) -> float:
 
 
 def clip_rows(table: Floats, radius: float) -> Floats:
-    """Return the rows projected on the ball, which is 1-Lipschitz; missing cells count as 0."""
+    """Return the rows projected on the ball. The projection is 1-Lipschitz."""
     filled = np.where(np.isnan(table), 0.0, table)
     # Scale by the largest entry first: squares of huge finite entries would overflow.
     largest = np.maximum(np.abs(filled).max(axis=1, keepdims=True), np.finfo(float).tiny)
     unit = np.sqrt(((filled / largest) ** 2).sum(axis=1, keepdims=True))
-    with no_warnings():  # the norm itself may overflow; a warning would reveal a row
+    with no_warnings():  # the norm may overflow, and a warning would reveal a row
         inside = largest * unit <= radius
     scaled = (filled / largest) * (radius / np.maximum(unit, 1.0))
     return np.where(np.isnan(table), np.nan, np.where(inside, filled, scaled))
 
 
-# How far two tables are apart
+# Distances of tables
 
 
 _MOVEMENT = ("shifted_rows", "max_shift", "shift_l12", "shift_frobenius")
@@ -310,10 +310,11 @@ _MOVEMENT = ("shifted_rows", "max_shift", "shift_l12", "shift_frobenius")
 class TableDistance:
     """An upper bound on the distance between two tables with the same number of rows.
 
-    Row i of one table is compared with row i of the other. At most ``replaced`` rows are
-    unrelated; among the rest at most ``shifted_rows`` differ, each by at most ``max_shift`` in
-    Euclidean norm, by ``shift_l12`` summed, and by ``shift_frobenius`` in root sum of squares. A
-    row that keeps its values but whose missing cells change counts as replaced.
+    Row i of one table is compared with row i of the other. At most ``replaced`` rows are unrelated.
+    Of the other rows at most ``shifted_rows`` differ. Each moves by at most ``max_shift`` in
+    Euclidean norm. The sum of these norms is at most ``shift_l12``, and the root of the sum of
+    their squares is at most ``shift_frobenius``. A row that keeps its values but whose missing
+    cells change counts as replaced.
 
     Parameters
     ----------
@@ -322,7 +323,7 @@ class TableDistance:
     shifted_rows : int, default 0
         Other rows that moved.
     max_shift, shift_l12, shift_frobenius : float, default infinity
-        Norms of the movement; each is tightened to the bound that the others imply. With no row
+        Norms of the movement. Each is tightened to the bound that the others imply. With no row
         moved all are 0.
 
     Notes
@@ -368,8 +369,8 @@ class TableDistance:
     ) -> TableDistance:
         """Return the distance after a step that moves row i by at most lipschitz * d_i + shift.
 
-        Of the ``rows``, ``shift`` applies to ``shifted_rows``, and no two output rows are farther
-        apart than ``diameter``. By the triangle inequality in each of the three norms.
+        ``shift`` applies to ``shifted_rows`` of the ``rows``, and no two output rows are farther
+        apart than ``diameter``. The triangle inequality holds in each of the three norms.
         """
         others = max(0, rows - self.replaced)
         shifted_rows = min(shifted_rows, others) if shift > 0 else 0

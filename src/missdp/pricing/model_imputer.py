@@ -41,8 +41,8 @@ from missdp.table.table import in_sizes, read_columns
 from missdp.threads import in_order, one_blas_thread
 from missdp.types import Floats
 
-_ROWS = 20_000  # of the model, by which laws are fitted
-_SEED = 0  # of these rows: the same laws for the same model, wherever it was loaded
+_ROWS = 20_000  # rows of the model to which conditional distributions are fitted
+_SEED = 0  # seed of these rows, so that one model always has the same distributions
 
 STAYS_PRIVATE = (
     "The filled rows are as private as the rows were: they hold every observed cell. Only the "
@@ -54,14 +54,14 @@ STAYS_PRIVATE = (
 class DPImputer(StableTransformer):
     """Fill missing cells from a released model, each row by itself, at no privacy cost.
 
-    The model was fitted within a privacy budget; all that is used of it is post-processing. Rows
-    that it draws say how each attribute depends on all others (one multinomial logistic regression
-    each, fitted once), and the missing cells of a row are drawn from these laws given its observed
-    cells, by Gibbs sampling. `fit` learns nothing: what is filled in depends on no row but the one
-    that has the missing cell.
+    The model was fitted within a privacy budget, and every use of it is post-processing. Rows drawn
+    from the model show how each attribute depends on all others. One multinomial logistic
+    regression for each attribute is fitted to them once. The missing cells of a row are drawn from
+    these distributions given its observed cells, by Gibbs sampling. `fit` learns nothing: a filled
+    cell depends on no other row.
 
-    **The filled rows are private.** They hold every observed cell, and may be shown to nobody who
-    may not see the rows themselves. Only the model is a release, and `guarantee_` is the model's.
+    **The filled rows are private.** They hold every observed cell. Show them only to people who may
+    see the rows. Only the model is a release, and `guarantee_` is the model's.
 
     Parameters
     ----------
@@ -69,31 +69,31 @@ class DPImputer(StableTransformer):
         Fitted, of any family, or loaded with :func:`missdp.load`. It is shared, not copied, by
         clones.
     filling : {"random", "likely", "mean"}, default "random"
-        ``"random"`` draws from the law of each missing cell, so that margins and dependence come
-        out right; numbers are drawn uniformly inside their bin. ``"likely"`` takes the likeliest
+        ``"random"`` draws each missing cell from its distribution, so that marginals and dependence
+        are right. Numbers are drawn uniformly inside their bin. ``"likely"`` takes the likeliest
         level, or the middle of the likeliest bin: more cells are right, but rare levels get rarer
-        still. ``"mean"`` does the same for levels, and fills in the mean of a number's law: nearest
-        to the true number on average, and with too little spread.
+        still. ``"mean"`` does the same for levels, and fills in the mean of a number's
+        distribution. It is nearest to the true number on average, and has too little spread.
     random_state : int or None
         None draws afresh each time. A number makes fillings repeatable: a row at the same place
-        then becomes the same, whatever the other rows are. It is for tests: a price then states
+        then becomes the same, for all other rows. It is for tests: a price then states
         `SeededFilling`.
 
     Notes
     -----
     Given the model, row i becomes f(row i, random numbers i): rows that are appended, removed or
     changed elsewhere change nothing, and random numbers are independent of the table. So under
-    either adjacency neighbours become neighbours, with as many rows replaced or added as before,
-    and whatever releases the filled rows under differential privacy keeps its guarantee (the proof
-    is that of ``missdp.sources.filling._fill_codes``). If the model was fitted to the same rows, its
-    own guarantee composes with that, as for any two releases: use one budget for both. Filled cells
-    are read although nothing was observed in them, and tell of their row's other cells: of what is
-    fitted to filled rows, no rate at which values were observed amplifies the guarantee for the
-    table before values went missing. A filled `Table` says so itself; of a filled frame nobody
-    knows but you.
+    either adjacency neighbours become neighbours, with as many rows replaced or added as before. A
+    differentially private release of the filled rows keeps its guarantee. The proof is in
+    ``missdp.sources.filling._fill_codes``. If the model was fitted to the same rows, its own
+    guarantee composes with that, as for any two releases: use one budget for both. Filled cells
+    depend on other cells of their row, although nothing was observed in them. So a release from
+    filled rows has no amplification by the rates at which values were observed. This concerns its
+    guarantee for the table before values went missing. A filled `Table` records that it was filled.
+    A filled frame does not.
 
-    What is not applicable stays so, and what follows from other cells is computed. If no filling
-    that obeys the rules of the schema was found in 25 attempts, the missing cells of that row stay.
+    Cells that are not applicable stay so, and derived cells are computed. If no filling that obeys
+    the rules of the schema was found in 25 attempts, the missing cells of that row stay.
 
     Examples
     --------
@@ -116,13 +116,13 @@ class DPImputer(StableTransformer):
     random_state: int | None = count(None, low=0)
 
     _needs_complete, _fills, _each_by_itself = False, True, True
-    _continuous: ClassVar[bool] = False  # what is drawn may change with a row that moves
+    _continuous: ClassVar[bool] = False  # a draw may change with a row that moves
 
     # What was released
 
     @property
     def guarantee_(self) -> Guarantee:
-        """The guarantee of the model; the filled rows have none."""
+        """The guarantee of the model. The filled rows have no guarantee."""
         guarantee: Guarantee = self._released().guarantee_
         return guarantee
 
@@ -133,7 +133,7 @@ class DPImputer(StableTransformer):
         return schema
 
     def in_words(self) -> str:
-        """Return the guarantee of the model in words, and what it does not cover."""
+        """Return the guarantee of the model in words, and the privacy of the filled rows."""
         return f"{self.guarantee_.in_words()}\n\n{STAYS_PRIVATE}"
 
     # Filling
@@ -155,21 +155,21 @@ class DPImputer(StableTransformer):
         Parameters
         ----------
         X : Table, pandas, polars or Arrow table, DuckDB relation, path, or array of floats
-            Rows with the columns of the model's schema; n of them, n may be 0. An array has the
-            columns that :func:`~missdp.pricing.rows_of` makes of a table, NaN in each missing cell.
+            n rows with the columns of the model's schema. n may be 0. An array has the columns that
+            :func:`~missdp.pricing.rows_of` makes of a table, NaN in each missing cell.
         multiple : int, optional
             Fill the missing cells that many times, at least 2, with independent draws from one
             model. Its own error is not in them: pooled intervals do not hold where missing cells
             depend on other answers.
         holes : {"nulls", "codes"}, default "nulls"
-            What cells that are not applicable come back as; see `Table.to_arrow`.
+            Form of cells that are not applicable, as for `Table.to_arrow`.
 
         Returns
         -------
         the kind of frame that came in, or a list of them if ``multiple`` is given
-            As many rows, in the same order; columns and types are those of the schema. A pandas
-            frame keeps its index. The schema of a Table says of what may have been missing that it
-            may have been filled (``settled``).
+            The rows in their order. Columns and types are those of the schema. A pandas frame keeps
+            its index. The schema of a Table marks attributes that may have been filled
+            (``settled``).
         """
         check_missing_form(holes)
         draws = 1 if multiple is None else whole("multiple", multiple, least=2)
@@ -183,14 +183,14 @@ class DPImputer(StableTransformer):
         Parameters
         ----------
         data : DuckDB relation, Rows, str or Path
-            Read once; with a seed, rows are filled as :meth:`transform` fills them.
+            Read once. With a seed, rows are filled as by :meth:`transform`.
         draws : int, default 1
-            How often to fill the missing cells.
+            Number of fillings.
 
         Yields
         ------
         list of Table
-            The next rows, filled that many times; at least one block, perhaps without rows.
+            The next rows, once for each filling. There is at least one block, perhaps without rows.
         """
         fill, schema = self._completed(), self.schema_
         if not is_streamed(data):
@@ -204,14 +204,14 @@ class DPImputer(StableTransformer):
         return in_order(filled, enumerate(blocks), n_jobs=2)
 
     def _completed(self) -> Callable[..., Table]:
-        """Return what completes tables: their number, and the place of the first row, are open."""
+        """Return a function that completes tables, given a draw and the place of the first row."""
         seed = self.random_state
         entropy = secrets.randbits(128) if seed is None else seed
         conditionals = _conditionals_of(self._released())
         return partial(completed, laws=conditionals, entropy=entropy, filling=self.filling)
 
     def _filled(self, X: Any, holes: MissingForm) -> Callable[[int], Any]:
-        """Return what fills the rows, by the number of the draw."""
+        """Return a function that fills the rows, given the number of the draw."""
         import pandas as pd
 
         complete, schema = self._completed(), self.schema_
@@ -238,7 +238,7 @@ class DPImputer(StableTransformer):
     # Stability
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return that the model is paid for apart, and whether fillings are seeded.
+        """Return the conditions that the model is paid for, and whether fillings are seeded.
 
         Seeded random numbers belong to places: whoever knows the seed sees that a row is removed
         by the rows after it. So nothing is proven against anyone who knows the seed.
@@ -261,7 +261,7 @@ class DPImputer(StableTransformer):
     # Habits
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters; those of the model are released facts, not to be set."""
+        """Return the parameters. The parameters of the model are released facts."""
         del deep
         return dict(super().get_params(deep=False))
 
@@ -272,7 +272,7 @@ class DPImputer(StableTransformer):
         return True  # there is nothing to learn
 
     def _released(self) -> Any:
-        """Return the model, or refuse what is none or is not fitted."""
+        """Return the model. Raise an error if it is not a fitted synthesizer."""
         model = self.model
         if not callable(getattr(type(model), "sample_table", None)):
             raise ParameterError(
@@ -286,8 +286,9 @@ class DPImputer(StableTransformer):
 def _filled_numbers(X: Rows, schema: Schema, complete: Callable[[Table], Table]) -> Floats:
     """Return rows of numbers with their missing cells filled, each row by itself.
 
-    Observed numbers stay as they are; a filled row longer than any row of a table of this schema is
-    scaled down to that length. A missing cell that could not be filled as rules have it becomes 0.
+    Observed numbers stay as they are. A filled row that is longer than all rows of the schema is
+    scaled down to their largest length. A missing cell that could not be filled as rules have it
+    becomes 0.
     """
     numbers, columns = as_rows(X), len(column_names(schema))
     if numbers.shape[1] != columns:
@@ -333,13 +334,13 @@ def _read(attribute: AnyAttribute, numbers: Floats) -> Column:
 
 
 def _settled(schema: Schema, filled: Container[str]) -> Schema:
-    """Return a schema that says of these attributes alone that they may have been filled."""
+    """Return a schema in which only these attributes are marked as possibly filled."""
     marked = (replace(a, settled=a.name in filled) for a in schema)
     return replace(schema, attributes=tuple(marked))
 
 
 def _with_bins(table: Table, model: Any) -> Table:
-    """Return rows in the bins of a model, or refuse those of another table."""
+    """Return rows in the bins of a model. Raise DataError for rows of another schema."""
     schema: Schema = model.schema_
     for accepted in (schema, model.fitted_.unbinned):
         if _settled(table.schema, ()) == _settled(accepted, ()):
@@ -349,7 +350,7 @@ def _with_bins(table: Table, model: Any) -> Table:
 
 
 def _marked(table: Table) -> Table:
-    """Return filled rows whose schema says that holes may have been filled."""
+    """Return filled rows whose schema marks the attributes that may have been filled."""
     filled = {a.name for a in table.schema if a.nullable or a.settled}
     columns = {name: table.column(name) for name in table.schema.names}
     return Table(_settled(table.schema, filled), columns, kind=table.kind)
@@ -361,7 +362,7 @@ _CONDITIONALS: WeakKeyDictionary[Any, tuple[Guarantee, Conditionals]] = WeakKeyD
 
 @one_blas_thread()
 def _conditionals_of(model: Any) -> Conditionals:
-    """Return the law of each attribute given all others, fitted to rows of the model, once."""
+    """Return the distribution of each attribute given all others, fitted once."""
     is_cached = isinstance(model, Hashable)
     cached = _CONDITIONALS.get(model) if is_cached else None
     if cached is not None and cached[0] is model.guarantee_:  # not fitted again since

@@ -29,9 +29,9 @@ class PriceStep(Record):
     name, transformer : str
         The step's name and class.
     shifted_rows : int
-        How many other rows the step moves when one row is replaced (Delta infinity).
+        Number of other rows that the step moves when one row is replaced (Delta infinity).
     movement : float
-        By how much each at most (Delta 2).
+        Largest movement of each of these rows (Delta 2).
     shifted_rows_so_far, summed_so_far, frobenius_so_far : int, float, float
         Movement of the whole chain up to and including this step.
     radius : float
@@ -60,7 +60,7 @@ class CheaperChange(Record):
     change : str
         The change, in words.
     epsilon : float
-        Of the whole pipeline after the change.
+        Epsilon of the whole pipeline after the change.
     """
 
     change: str
@@ -78,21 +78,21 @@ class Price(Record):
     mechanism : str
         The private estimator.
     delta : float
-        At which every epsilon is stated.
+        The delta of every epsilon.
     naive_epsilon : float
-        Of the estimator, had the rows reached it raw: not a guarantee of this pipeline.
+        Epsilon of the estimator on raw rows, which is not a guarantee of this pipeline.
     epsilon : float
-        Of the whole pipeline: the best bound.
+        Epsilon of the whole pipeline: the best bound.
     bound : str
-        Which bound that is.
+        Name of the best bound.
     alternatives : tuple of (str, float)
         Every bound that applies, the best first.
     guarantee : Guarantee
         The whole guarantee with its conditions, under replace-one adjacency.
     cheapest_change : CheaperChange or None
-        Of all single changes that were tried, the one after which epsilon is least. Each step is
-        left out or replaced by a step that learns less. Where no such change lowers the price, it
-        is twice the noise. None if nothing lowers it.
+        The single change with the smallest epsilon among those that were tried. Each step is left
+        out or replaced by a step that learns less. If no change of a step lowers the price, the
+        change is to double the noise. None if nothing lowers it.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class Price(Record):
 
     @property
     def group_epsilon(self) -> float:
-        """Epsilon by group privacy alone; infinite if even that has no finite bound."""
+        """Epsilon by group privacy alone, or infinity if it has no finite bound."""
         if not self.steps or self.steps[-1].shifted_rows_so_far == 0:
             return self.epsilon
         return dict(self.alternatives).get("group privacy", math.inf)
@@ -164,7 +164,7 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def price(pipeline: PricedPipeline, *, delta: float | None = None, suggest: bool = True) -> Price:
-    """Return the privacy price of a pipeline; reads public facts only.
+    """Return the privacy price of a pipeline, from public facts only.
 
     Parameters
     ----------
@@ -173,12 +173,12 @@ def price(pipeline: PricedPipeline, *, delta: float | None = None, suggest: bool
     delta : float or None
         The delta at which epsilon is stated. None: the delta of the pipeline.
     suggest : bool, default True
-        Whether to look for the cheapest change, which prices a few more pipelines.
+        Whether to search for the cheapest change, which prices a few more pipelines.
 
     Returns
     -------
     Price
-        Of the chain as a whole and of each step, with the cheapest change if there is one.
+        The price of the chain and of each step, with the cheapest change if there is one.
 
     Raises
     ------
@@ -214,11 +214,11 @@ def price(pipeline: PricedPipeline, *, delta: float | None = None, suggest: bool
     )
 
 
-_LOWER = 0.99  # of the price: a change that saves less is not named
+_LOWER = 0.99  # largest ratio of prices at which a change is named
 
 
 def _cheapest_change(priced: PricedPipeline, epsilon: float) -> CheaperChange | None:
-    """Return the change after which a pipeline costs least; reads public facts only."""
+    """Return the change with the smallest price, from public facts only."""
     noise = float(priced.estimator.noise_multiplier)
     louder = [(f"use noise_multiplier = {2 * noise:g}", priced.with_noise(2 * noise))]
     for tried in (_changed_steps(priced), louder):

@@ -1,4 +1,4 @@
-"""Privacy maps: bounds on outputs by the distance of two tables; and the best bound."""
+"""Privacy maps: bounds on outputs by the distance of two tables, and the best bound."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from missdp.types import Floats
 
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity:
-    """How far a query moves, in the norm its noise is calibrated to.
+    """Sensitivity of a query, in the norm of its noise.
 
     Parameters
     ----------
     replaced : float
-        For each replaced row; above 0.
+        Movement of the query for each replaced row, above 0.
     l12 : float, default infinity
         Lipschitz constant in the summed movement of rows.
     frobenius : float, default infinity
@@ -64,14 +64,14 @@ def _unproven(_: TableDistance) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyMap:
-    """Bounds on how far a mechanism's outputs on two tables are apart, by the tables' distance.
+    """Bounds on the distance of a mechanism's outputs on two tables, by the tables' distance.
 
     They treat replaced and moved rows at once, and are infinite where nothing is proven. They hold
     for every pair of tables whose rows lie in the domain that the map was built for. The Rényi
-    curve of rows that are only replaced is the mechanism's RDP, that of rows that only move its
-    smooth RDP; `_theorem_two` combines these. After Hu, Sanyal & Schölkopf 2024, Definition 3 and
-    Table 1. ``renyi`` bounds the divergence of an order; by default it follows from ``rho`` (zCDP)
-    and ``pure`` (pure DP).
+    curve of rows that are only replaced is the mechanism's RDP. The curve of rows that only move is
+    its smooth RDP. `_theorem_two` combines these. After Hu, Sanyal & Schölkopf 2024, Definition 3
+    and Table 1. ``renyi`` bounds the divergence of an order. By default it follows from ``rho``
+    (zCDP) and ``pure`` (pure DP).
     """
 
     rho: Callable[[TableDistance], float] = _unproven
@@ -94,11 +94,11 @@ class PrivacyMap:
     ) -> PrivacyMap:
         """Return the map of Gaussian noise on one query, or on adaptively chosen ones.
 
-        Each of ``steps`` queries has this sensitivity in Euclidean norm; ``slack`` is added to
+        Each of ``steps`` queries has this sensitivity in Euclidean norm. ``slack`` is added to
         shift / sigma for rounding to a grid. Two Gaussians of equal variance have D_alpha = alpha
-        shift^2 / (2 sigma^2), and the shift is at most h Delta + min(L12 tau, LF phi): direct,
-        tighter than the triangle inequality (Theorem 2 of Hu, Sanyal & Schölkopf 2024). The
-        discrete Gaussian obeys the same bound (Canonne et al. 2020).
+        shift^2 / (2 sigma^2). The shift is at most h Delta + min(L12 tau, LF phi). This direct
+        bound is tighter than the triangle inequality (Theorem 2 of Hu, Sanyal & Schölkopf 2024).
+        The discrete Gaussian obeys the same bound (Canonne et al. 2020).
 
         >>> from missdp.pricing import NEIGHBOURS
         >>> PrivacyMap.gaussian(sensitivity=Sensitivity(replaced=1.0), sigma=2.0).rho(NEIGHBOURS)
@@ -116,8 +116,8 @@ class PrivacyMap:
         """Return the map of Laplace noise on every coordinate of one query.
 
         The sensitivity is in summed absolute value (L1). Pure DP of shift / scale, and the Rényi
-        curve of any mechanism with that guarantee: the curve of continuous Laplace noise is
-        lower, but not proven for the discrete one.
+        curve of any mechanism with this guarantee. The curve of continuous Laplace noise is lower,
+        but it is not proven for discrete noise.
         """
 
         def pure(distance: TableDistance) -> float:
@@ -134,15 +134,15 @@ class PrivacyMap:
         """Return the map of DP-SGD: a step averages gradients of a sample of ``batch`` rows.
 
         Samples are fresh, uniform and without replacement. The loss has ``lipschitz`` L and
-        ``smoothness`` mu; ``sigma`` is the noise on each coordinate of the sample's mean gradient.
+        ``smoothness`` mu. ``sigma`` is the noise on each coordinate of the sample's mean gradient.
 
         *Replaced rows*: subsampled Rényi DP for replace-one (Wang, Balle & Kasiviswanathan 2019,
-        Theorem 9), which bounds the base mechanism only through its Rényi curve.
-        *Moved rows*: couple the two runs by the same sample J. The function p^alpha q^(1 - alpha)
-        is jointly convex, so exp((alpha - 1) D) of the mixtures is at most the mean over J of
-        exp((alpha - 1) D_J), and D_J = alpha s_J^2 / (2 sigma^2) with s_J = mu Delta H_J / b, where
-        H_J, the number of moved rows in the sample, is hypergeometric. The same coupling with a
-        replaced row in the sample is the direct bound. No order is excluded.
+        Theorem 9), which bounds the base mechanism only through its Rényi curve. *Moved rows*:
+        couple the two runs by the same sample J. The function p^alpha q^(1 - alpha) is jointly
+        convex. So exp((alpha - 1) D) of the mixtures is at most the mean over J of exp((alpha - 1)
+        D_J). Here D_J = alpha s_J^2 / (2 sigma^2) with s_J = mu Delta H_J / b, and H_J, the number
+        of moved rows in the sample, is hypergeometric. The same coupling with a replaced row in the
+        sample is the direct bound. No order is excluded.
 
         >>> from missdp.pricing import NEIGHBOURS
         >>> sgd = PrivacyMap.subsampled(
@@ -213,8 +213,9 @@ def _subsampled_gaussian_curve(alpha: float, rate: float, multiplier: float) -> 
     """Return the RDP of a Gaussian mechanism on a sample without replacement, replace-one.
 
     Theorem 9 of Wang, Balle & Kasiviswanathan 2019, or no amplification, whichever is less. The
-    order is rounded up to the next integer; above 512 the bound is that of no sampling. ``rate`` is
-    the sample size over the number of rows, ``multiplier`` the noise over replace-one sensitivity.
+    order is rounded up to the next integer. Above 512 the bound is the one without sampling.
+    ``rate`` is the sample size over the number of rows, ``multiplier`` the noise over replace-one
+    sensitivity.
     """
     from scipy.special import gammaln, logsumexp
 
@@ -239,7 +240,7 @@ _GRID: list[float] = sorted(
 
 
 def _tabulated(curve: Curve) -> Curve:
-    """Return the curve with orders rounded up to a grid, which it grows with; infinite beyond."""
+    """Return the curve with orders rounded up to a grid, infinite beyond. The curve is monotone."""
 
     @cache
     def at(place: int) -> float:
@@ -259,7 +260,7 @@ def _theorem_two(alpha: float, replaced: Curve, shifted: Curve) -> float:
     D_alpha(1 | 2) <= (c alpha - 1) / (c (alpha - 1)) D_{c alpha}(1 | 3)
     + D_{(c alpha - 1) / (c - 1)}(3 | 2) for every c > 1 and every distribution 3 (Mironov 2017).
     The table in between may have the replaced rows of one side and the moved rows of the other, or
-    the other way about, in *either* direction: the better of the two counts.
+    the other way about, in *either* direction. The better bound counts.
     """
     split = partial(_split, alpha, replaced, shifted)
     grid = 1 + np.exp(np.linspace(-7.0, 7.0, 57))
@@ -284,9 +285,9 @@ class Bound:
     Parameters
     ----------
     name : {"direct", "theorem 2", "group privacy"}
-        How it was derived.
+        Name of the derivation.
     epsilon : float
-        At the delta asked for; possibly infinite.
+        Epsilon at the requested delta, possibly infinite.
     event : Event
         The event to charge, under replace-one adjacency.
 
@@ -304,16 +305,16 @@ class Bound:
 def bounds(
     mechanism: PrivacyMap, distance: TableDistance, delta: float, *, label: str = ""
 ) -> tuple[Bound, ...]:
-    """Return every bound that applies, the best first.
+    """Return every bound that applies, the best bound first.
 
     Parameters
     ----------
     mechanism : PrivacyMap
-        Of the mechanism that ends the pipeline.
+        The privacy map of the mechanism that ends the pipeline.
     distance : TableDistance
         Distance of two neighbouring tables after preprocessing.
     delta : float
-        In [0, 1); at 0 only pure DP counts.
+        The delta, in [0, 1). At 0 only pure DP counts.
     label : str, default ""
         Public name for the events.
 
@@ -327,7 +328,7 @@ def bounds(
     Raises
     ------
     UnprovenError
-        If none of them is finite.
+        If no bound is finite.
 
     Examples
     --------

@@ -29,13 +29,13 @@ class PrivateEstimator(Parameters):
     """Base class of mechanisms that end a pipeline.
 
     Adjacency is *replace-one*: the number of rows is public. An estimator never holds rows or
-    noise, and charges nothing itself: a subclass states one `question` about rows, from public
-    facts, and turns the answer into released attributes (`keep`). A session charges, reads, and
-    adds the noise; ``noise_multiplier`` is the noise in units of the sensitivity to one replaced
-    row, so the guarantee for raw rows depends on it alone.
+    noise, and never charges a budget. A subclass states one `question` about rows, from public
+    facts. It turns the answer into released attributes (`keep`). A session charges, reads, and adds
+    the noise. ``noise_multiplier`` is the noise in units of the sensitivity to one replaced row. So
+    the guarantee for raw rows depends on it alone.
 
-    Fitted on its own, an estimator assumes that nothing upstream was fitted on the same table
-    (condition `NotFittedOnThisTable`); `PricedPipeline` accounts for steps that were.
+    An estimator that is fitted outside a pipeline assumes that no step was fitted on the same table
+    (condition `NotFittedOnThisTable`). `PricedPipeline` accounts for fitted steps.
 
     Attributes
     ----------
@@ -50,18 +50,18 @@ class PrivateEstimator(Parameters):
     random_state: int | None = None
 
     def question(self, domain: RowDomain) -> Question:
-        """Return the query about rows of ``domain``; public facts only."""
+        """Return the query about rows of ``domain``, from public facts only."""
         raise NotImplementedError
 
     def keep(self, question: Question, answer: Any) -> None:
-        """Set the released attributes; may raise for no answer, which was charged for.
+        """Set the released attributes.
 
         Parameters
         ----------
         question : VectorQuery or GradientQuery
             The query of this estimator.
         answer : ndarray or callable
-            The noisy vector; or, for a `GradientQuery`, a function that releases the next noisy
+            The noisy vector. For a `GradientQuery` it is a function that releases the next noisy
             gradient at given coefficients. It raises an error after ``question.steps`` calls.
         """
         raise NotImplementedError
@@ -76,7 +76,7 @@ class PrivateEstimator(Parameters):
         Parameters
         ----------
         X : array_like of shape (n, d), or Table
-            Rows are scaled down to norm ``radius``; a missing cell counts as 0.
+            Rows are scaled down to norm ``radius``. A missing cell counts as 0.
         y : array_like of shape (n,), optional
             Target, for estimators that need one.
         """
@@ -102,12 +102,12 @@ def release(
     random_state: int | None,
     test: TestPlan | None = None,
 ) -> Guarantee:
-    """Let an estimator keep the answer to its query, and forget the rows.
+    """Fit an estimator to the answer of its query, and forget the rows.
 
     Parameters
     ----------
     estimator : PrivateEstimator
-        It keeps nothing if the rows are tested first, and the test does not pass.
+        It has no released attributes if a test does not pass.
     facts : StandardisedFacts
         Public facts about the rows.
     question : VectorQuery or GradientQuery
@@ -117,7 +117,7 @@ def release(
     budget : Filter, Composition or None
         Charged before anything is computed. None: a budget of this answer alone.
     random_state : int or None
-        Seed of the noise; None for secure noise.
+        Seed of the noise. None for secure noise.
     test : TestPlan, optional
         If given, the steps' conditions are tested before the answer.
 
@@ -157,7 +157,7 @@ class _TestNotPassedError(Exception):
 
 
 def _answer(session: Session, question: Question, label: str) -> Any:
-    """Charge for a query, and return its answer; None if a test did not pass."""
+    """Charge for a query, and return its answer, or None if a test did not pass."""
     named = f"{label} cannot be charged to this budget"
     with replacing(UnprovenError, by=lambda error: UnprovenError(f"{named}: {error}")):
         if isinstance(question, GradientQuery):

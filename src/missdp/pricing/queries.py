@@ -1,4 +1,4 @@
-"""Queries of rows whose number is public: a noisy vector, or noisy gradients; and their noise.
+"""Queries of rows with a public number of rows: a noisy vector, or noisy gradients.
 
 A query is public. It states which rows it reads, the function that it computes, and the
 sensitivity of that function to one replaced row. Noise is added to whole numbers: to counts as they
@@ -34,7 +34,7 @@ from missdp.types import Floats
 NoiseKind = Literal["gaussian", "laplace"]
 """The noise of a private estimator."""
 Sample: TypeAlias = NDArray[np.int64] | None
-"""The numbers of the rows that are read; None if all rows are read."""
+"""The numbers of the rows that are read, or None for all rows."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,20 +49,20 @@ class VectorQuery:
         ``function(rows, *arguments)`` returns ``size`` finite numbers. The rows are read-only. The
         function must depend on its arguments alone.
     size : int
-        Number of entries of the vector; public.
+        Public number of entries of the vector.
     sensitivity : Sensitivity
-        How far the vector moves: the author's proof, in Euclidean norm for Gaussian noise, in L1
-        norm for Laplace noise. `mean` knows its own.
+        Sensitivity of the vector, which the author proves: in Euclidean norm for Gaussian noise, in
+        L1 norm for Laplace noise. `mean` knows its own.
     multiplier : float
         Noise scale over ``sensitivity.replaced``, from 1e-9 to 1e10.
     noise : {"gaussian", "laplace"}, default "gaussian"
     integer : bool, default False
-        Whether the vector holds whole numbers, which get whole noise.
+        Whether the entries are whole numbers, which get discrete noise.
     arguments : tuple, default ()
         Public or released arrays, numbers and text for the function. They are copied.
     averages : bool, default False
-        Whether the function averages a term of each row in floating point, of a norm of at most
-        ``rows * sensitivity.replaced / 2`` on average: the price then includes rounding.
+        Whether the function averages a term of each row in floating point. The norm of the terms is
+        at most ``rows * sensitivity.replaced / 2`` on average. Then the price includes rounding.
         Otherwise the author's proof has to include it.
 
     Examples
@@ -100,10 +100,11 @@ class VectorQuery:
     def mean(
         cls, domain: RowDomain, *, multiplier: float, noise: NoiseKind = "gaussian"
     ) -> VectorQuery:
-        """Return the query for the mean row; times the public number of rows it is the sum.
+        """Return the query for the mean row.
 
-        One replaced row moves it by at most the diameter over n, since rows are scaled down to
-        the radius first; rows that move, by their mean movement. In L1 norm both times sqrt(d).
+        One replaced row moves it by at most the diameter over n, since rows are scaled down to the
+        radius first. Rows that move change it by their mean movement. In L1 norm both are
+        multiplied by sqrt(d).
         """
         n, spread = domain.rows, math.sqrt(domain.columns) if noise == "laplace" else 1.0
         unit = Sensitivity(
@@ -140,7 +141,7 @@ class VectorQuery:
         return VectorNoise(self.noise, self.scale, sensitivity=shift, integer=self.integer)
 
     def exact(self, rows: Floats) -> NDArray[Any]:
-        """Return the vector without noise; private."""
+        """Return the private vector without noise."""
         failed = DataError("the function of a query failed")  # its own error may quote a cell
         with replacing(Exception, by=failed):
             result = self.function(rows, *self.arguments)
@@ -173,7 +174,7 @@ def _check_multiplier(value: float) -> None:
 class Loss:
     """A convex loss of a linear model on bounded rows and coefficients, with its target.
 
-    The loss of a row x depends on its score, theta'x, and its target; so its gradient is the slope
+    The loss of a row x depends on its score, theta'x, and its target. So its gradient is the slope
     in the score, times x. `logistic` and `squared` know their constants.
 
     Parameters
@@ -184,14 +185,14 @@ class Loss:
     lipschitz : float
         Largest norm of one row's gradient.
     smoothness : float
-        How much one row's gradient stretches a movement of the row (target fixed).
+        Lipschitz constant of one row's gradient in the row (target fixed).
     curvature : float
-        How much one row's gradient stretches a movement of the coefficients.
+        Lipschitz constant of one row's gradient in the coefficients.
     slope : callable
         ``slope(scores, target)``, the derivative in the score, row by row. It must depend on its
         arguments alone.
     target_bound : float, default 1.0
-        The target is read as numbers, clipped to this absolute value; other entries count as 0.
+        The target is read as numbers, clipped to this absolute value. Other entries count as 0.
     positive : tuple, default ()
         If not empty, the target is read as labels instead: these count as 1, all others as -1.
     constant : float, default 0.0
@@ -233,17 +234,17 @@ class Loss:
     ) -> Loss:
         """Return log(1 + exp(-y theta'x)), for labels that are read as -1 and 1.
 
-        ``radius`` bounds the norm R of x, the constant included; B is the coefficient norm.
+        ``radius`` bounds the norm R of x, the constant included. B is the coefficient norm.
 
-        With t = y theta'x in [-RB, RB] and s = 1 / (1 + e^t) <= S = 1 / (1 + e^(-RB)), the gradient
-        is -y s x: norm at most S R. Its derivative in x is -y s I + s (1 - s) x theta', of norm at
-        most s + s (1 - s) R B, maximised over s in [0, S]. Its derivative in theta is at most
-        R^2 / 4.
+        Let t = y theta'x in [-RB, RB] and s = 1 / (1 + e^t) <= S = 1 / (1 + e^(-RB)). The gradient
+        is -y s x, with norm at most S R. Its derivative in x is -y s I + s (1 - s) x theta'. The
+        norm of this derivative is at most s + s (1 - s) R B, maximised over s in [0, S]. Its
+        derivative in theta is at most R^2 / 4.
 
         *Intercept.* A row z is read as x = (z, c), c the public constant, so R^2 is the largest
-        |z|^2 plus c^2. All of the above holds for x. Where z moves by dz, x moves by (dz, 0), which
-        is as long: the constant never moves, so the derivative in z is a part of that in x and has
-        no larger norm. The intercept is c times the last coefficient.
+        |z|^2 plus c^2. All of the above holds for x. If z moves by dz, x moves by (dz, 0), which is
+        as long. The constant never moves. So the derivative in z is a part of the derivative in x,
+        and has no larger norm. The intercept is c times the last coefficient.
         """
         a = radius * coefficient_norm
         require(a > 0, "radius and coefficient_norm must be finite and above 0")
@@ -264,8 +265,8 @@ class Loss:
     def squared(cls, *, radius: float, coefficient_norm: float, target_bound: float) -> Loss:
         """Return (theta'x - y)^2 / 2, for targets in [-Y, Y].
 
-        The gradient (theta'x - y) x has norm at most R (R B + Y); its derivative in x,
-        (theta'x - y) I + x theta', at most 2 R B + Y; in theta at most R^2.
+        The gradient (theta'x - y) x has norm at most R (R B + Y). Its derivative in x, (theta'x -
+        y) I + x theta', has norm at most 2 R B + Y. Its derivative in theta has norm at most R^2.
         """
         a = radius * coefficient_norm
         return cls(
@@ -285,9 +286,10 @@ class Loss:
         return _each(lambda label: 1.0 if _among(label, self.positive) else -1.0, y)
 
     def exact(self, rows: Floats, target: Floats) -> Callable[[Floats, Sample], Floats]:
-        """Return the mean gradient of a sample of rows (None: of all) as a function; private.
+        """Return the private mean gradient of a sample of rows (None: of all) as a function.
 
-        Of the coefficients. The gradient of each row is scaled down to ``lipschitz``.
+        The argument of the function is the coefficients. The gradient of each row is scaled down to
+        ``lipschitz``.
         """
         if self.constant:
             rows = np.column_stack([rows, np.full(len(rows), self.constant)])
@@ -335,7 +337,7 @@ def _among(label: Any, labels: tuple[object, ...]) -> bool:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GradientQuery:
-    """Noisy mean gradients of a linear model, ``steps`` of them, each at a point of one's choice.
+    """Noisy mean gradients of a linear model, ``steps`` of them, at points that the caller chooses.
 
     Parameters
     ----------
@@ -390,7 +392,7 @@ class GradientQuery:
 
     @property
     def _unit(self) -> Sensitivity:
-        """How far the mean gradient of the rows that a step reads moves, at every coefficient."""
+        """Sensitivity of the mean gradient of the rows of a step, at every coefficient vector."""
         n, each, mu = self._read, 2 * self.loss.lipschitz, self.loss.smoothness
         return Sensitivity(replaced=each / n, l12=mu / n, frobenius=mu / math.sqrt(n))
 
@@ -403,9 +405,9 @@ class GradientQuery:
     def privacy_map(self) -> PrivacyMap:
         """Bounds on the privacy loss of all steps together.
 
-        A replaced row moves the mean gradient of all rows by at most 2 L / n, rows that move by mu
-        tau / n, at every coefficient vector; the iterates are post-processing, and the steps
-        compose adaptively.
+        A replaced row moves the mean gradient of all rows by at most 2 L / n at every coefficient
+        vector. Rows that move change it by mu tau / n. The iterates are post-processing, and the
+        steps compose adaptively.
         """
         slack = self.noise_for(NEIGHBOURS).slack(self.size)
         slack += _sum_slack(self._read, self.multiplier)
@@ -426,7 +428,7 @@ class GradientQuery:
         return VectorNoise("gaussian", self.sigma, sensitivity=min(shift, n * unit.replaced))
 
     def exact(self, rows: Floats, target: Any) -> Callable[[ArrayLike], Any]:
-        """Return the mean gradient without noise, as a function of the coefficients; private.
+        """Return the private mean gradient without noise, as a function of the coefficients.
 
         With a ``batch`` its value is a function of the sample of rows.
         """
@@ -447,8 +449,8 @@ Question: TypeAlias = VectorQuery | GradientQuery
 # Noise
 
 _FINENESS = 2**20  # Grid cells per standard deviation (or scale) of the noise.
-# Rounding two values to the grid moves their difference by at most one cell per coordinate; the
-# rest is room for the floating-point error of a few operations (of sums: see `_sum_slack`).
+# Rounding two values to the grid moves their difference by at most one cell per coordinate. The
+# rest covers the floating-point error of a few operations. For sums see `_sum_slack`.
 _CELLS = 1 + 2**-10
 _LARGEST = 2.0**61
 
@@ -459,8 +461,8 @@ class VectorNoise:
 
     ``scale`` is the standard deviation, or the Laplace scale, of the noise on each coordinate.
     ``sensitivity`` bounds the distance of the exact vectors of two neighbouring tables, all steps
-    included: in Euclidean norm for Gaussian noise, in L1 norm for Laplace noise.
-    ``integer`` numbers get whole noise, others are rounded to a grid of scale / 2**20 first.
+    included. The distance is in Euclidean norm for Gaussian noise, and in L1 norm for Laplace
+    noise. ``integer`` numbers get whole noise, others are rounded to a grid of scale / 2**20 first.
     """
 
     kind: NoiseKind
@@ -495,11 +497,11 @@ class VectorNoise:
         return Noise(self.kind, self.scale / self._cell)
 
     def _cells(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """Return the values as whole numbers of cells; the sum with the noise is then exact."""
+        """Return the values as integer numbers of cells. Their sum with the noise is exact."""
         if self.integer:
             return values
         cells = np.rint(np.asarray(values, dtype=np.float64) / self._cell)
-        # Clipping is a contraction; only noise of 1e-12 of the values could get here.
+        # Clipping is a contraction. Only noise of 1e-12 of the values could reach this bound.
         return np.clip(cells, -_LARGEST, _LARGEST).astype(np.int64)
 
 
@@ -562,8 +564,8 @@ def _sum_slack(rows: int, multiplier: float) -> float:
     """Return the increase of shift / scale by floating-point sums, for a mean over ``rows`` rows.
 
     Neighbours' sums are rounded differently, behind the row that was replaced too (Casacuberta et
-    al. 2022). Add up m vectors of norm at most L in any order. Their mean is off by at most
-    m 2^-53 L in Euclidean norm, but for a relative m 2^-53; in L1 norm by sqrt(d) times that bound.
+    al. 2022). Add up m vectors of norm at most L in any order. Their mean is off by at most m 2^-53
+    L in Euclidean norm, up to a relative m 2^-53. In L1 norm it is off by sqrt(d) times this bound.
     The noise is ``multiplier`` times the sensitivity, 2 L / m (or sqrt(d) times that).
     """
     return rows * (rows + 16) * 2.0**-53 / multiplier

@@ -1,7 +1,7 @@
 """Standardised rows: rows of numbers, their count public, that passed a chain of steps.
 
 They are one of the three kinds of private rows of `missdp.session`. A session on them charges,
-computes and draws. This module computes exact answers: it brings rows into their domain, fits the
+computes and draws. This module computes exact answers. It brings rows into their domain, fits the
 steps on them, forgets the fitted steps, and evaluates a query without noise.
 """
 
@@ -42,7 +42,7 @@ class StandardisedRows:
     facts : StandardisedFacts
         Public facts, the steps among them.
     target : array_like, optional
-        Private; not preprocessed.
+        Private. It is not preprocessed.
     test : TestPlan, optional
         If given, every answer is preceded by this test of the steps' conditions.
     """
@@ -65,7 +65,7 @@ class StandardisedRows:
         self._values: Any = values
         self._target: Any = target
         self._open = True
-        self._made: dict[object, Any] = {}  # results computed from the rows; private
+        self._made: dict[object, Any] = {}  # private results computed from the rows
         self._priced: tuple[Question, Bound] | None = None
 
     @property
@@ -75,7 +75,7 @@ class StandardisedRows:
 
     @property
     def ledger(self) -> str:
-        """The budget in a ledger without which nothing may be read; empty if there is none."""
+        """The budget in a ledger that must pay for every read. Empty without a ledger."""
         return ledger_of(self._values)
 
     @property
@@ -87,7 +87,7 @@ class StandardisedRows:
 
     def price(self, question: Question) -> Bound:
         """Return the best bound on the privacy loss of an answer: its event is charged."""
-        priced = self._priced  # read once: another thread may ask something else meanwhile
+        priced = self._priced  # read once, since another thread may replace it
         if priced is None or priced[0] is not question:
             self._priced = priced = (question, self._facts.bounds(question)[0])
         return priced[1]
@@ -97,13 +97,13 @@ class StandardisedRows:
         return (self.price(question).event,) if self._test is None else self._test.charges
 
     def guarantee(self, question: Question) -> Guarantee:
-        """Return the guarantee of an answer with secure noise; public."""
+        """Return the public guarantee of an answer with secure noise."""
         if self._test is not None:
             return self._test.guarantee
         return self._facts.guarantee(self.price(question).event)
 
     def plan(self, query: Any, mechanism: Any = None) -> Release:
-        """Return how a query is answered, and its price, or raise by public facts alone.
+        """Return the release of a query with its price, from public facts alone.
 
         A query states its own noise, so ``mechanism`` is None. With a test the answer is None if
         the test does not pass. Events of test and answer are charged together.
@@ -141,7 +141,7 @@ class StandardisedRows:
     def expect(self, queries: Iterable[Any]) -> None:
         """Note nothing: rows are prepared once, for all queries."""
 
-    # Results computed from the rows; private
+    # Private results computed from the rows
 
     def _vector(self, query: VectorQuery) -> Any:
         """Return the exact vector."""
@@ -171,7 +171,8 @@ class StandardisedRows:
                     if self._test:
                         distance = min(distance, step.distance_to_failure(table))
                     table = step.run(table)
-            # The bound on row norms after the steps is proven; this guards against rounding only.
+            # The bound on row norms after the steps is proven. This step removes rounding errors
+            # only.
             table = facts.domain.enforce(table) if facts.steps else table
             self._made |= {"distance": distance, "rows": _read_only(table)}
         rows: Floats = self._made["rows"]
@@ -207,14 +208,14 @@ def _require_exact_type(kind: type, value: Any) -> None:
 
 
 def _read_only(array: Any) -> Any:
-    """Return an array after making it read-only; None stays None."""
+    """Return an array after making it read-only, or None for None."""
     if array is not None:
         array.flags.writeable = False
     return array
 
 
 def ledger_of(values: Any) -> str:
-    """Return the budget that the schema of a table names; empty if there is none. Public."""
+    """Return the public name of the budget in a table's schema, or an empty text. Public."""
     return values.schema.ledger if isinstance(values, Table) else ""
 
 

@@ -1,10 +1,11 @@
 """Statistics of private rows, with missing values filled from nearest neighbours, and their noise.
 
 * `statistics`: the class that users call. `tasks`: one question. `answers`: how it is answered.
-* `imputation`, `donors`: who is filled from whom, and how far that moves an answer (smooth
-  sensitivity; Clifton et al. 2022, corrected).
-* `table_rows`, `row_queries`, `imputed_rows`: the private rows of a session on a table, and what is
-  asked of them. `smooth`, `groups`: noise that follows a private bound, and groups in parallel.
+* `imputation`, `donors`: donors and recipients, and the smooth sensitivity of imputed tables
+  (Clifton et al. 2022, corrected).
+* `table_rows`, `row_queries`, `imputed_rows`: the private rows of a session on a table, and their
+  queries. `smooth_sensitivity`, `groups`: noise that follows a private bound, and groups in
+  parallel.
 * `estimates`, `worst_case`: noise, sampling and missing cells in an interval.
 
 Estimates that need no private rows, from a released model, are in `missdp.estimate`.

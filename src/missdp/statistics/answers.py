@@ -59,7 +59,7 @@ def check_width(task: StatisticTask) -> None:
     width = radius * half if task.kind == "mean" else radius
     if width >= half:
         raise ParameterError(
-            f"the noise would change the {task.kind} of a group of {GROUP_ROWS:,} rows by up to "
+            f"noise alone would change the {task.kind} of a group of {GROUP_ROWS:,} rows by up to "
             f"about {float(f'{width:.2g}'):,g} (95 %). Cells of {by!r} are filled, so one row can "
             f"change every group. Do not impute {by!r}, or fit a synthesizer and use missdp "
             "estimate"

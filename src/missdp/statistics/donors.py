@@ -1,17 +1,19 @@
-"""How far rows are apart, and the k nearest donors of every incomplete row.
+"""Distances of rows, and the k nearest donors of every incomplete row.
 
-*Distances* are sums of terms, one for each matching attribute: range-normalised differences of
-ordinal and numeric ones, mismatch of categorical ones (Gower); or their squares (Euclidean), which
-give the same order as the root. Scales are public, from the schema. Terms are whole multiples of
-2**-16, so that sums are exact and ties are ties whatever the order of summation. A cell without a
-value is a level of its own, at the largest distance from every other: one level for what is
-missing, one for what is not applicable.
+*Distances* are sums of one term for each matching attribute. The term of an ordinal or numeric
+attribute is the range-normalised difference. The term of a categorical attribute is 1 for a
+mismatch (Gower). The Euclidean metric takes the squares of terms, and has the same order as its
+root. Scales are public, from the schema. Terms are multiples of 2**-16, so that sums are exact, and
+ties do not depend on the order of summation. A cell without a value has a level of its own, at the
+largest distance from every other level. Missing cells have one level, and cells that are not
+applicable have another.
 
-*Ties.* A recipient with N strictly nearer donors and T donors at the distance at which there are k
-takes the N, and k - N of the T. Nobody chooses: a recipient counts as the average over T choices,
-each of k - N donors that follow each other in the order of the table, around a circle. So each of
-the T donors counts for (k - N) / T; with k = 1 the recipient is filled from each of its nearest
-donors once. No label is drawn, and recipients of one matching cell have the same ways to be filled.
+*Ties.* Let a recipient have N strictly nearer donors, and T donors at the distance of the k-th
+donor. It takes all N donors, and k - N of the T donors. A recipient counts as the average over T
+choices. Each choice has k - N donors that follow each other in the order of the table, around a
+circle. So each of the T donors counts for (k - N) / T. With k = 1 the recipient is filled from each
+of its nearest donors once. Nothing is drawn at random, and recipients of one matching cell have the
+same ways to be filled.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from missdp.statistics.imputed_rows import RowView
 
 MetricName = Literal["gower", "euclidean"]
 _UNIT = 1 << 16
-# A mismatch in a grouping attribute: beyond any sum of matching terms, yet far from overflow.
+# Distance of a mismatch in a grouping attribute, larger than any sum of matching terms.
 FAR = 1 << 26
 _MAX_SITES = 1 << 20
 _MAX_MATCH, _MAX_GROUP = 128, 8
@@ -42,8 +44,8 @@ _MAX_KEYS = 1 << 62
 class Metric:
     """Integer distance tables of the matching attributes, all public.
 
-    A donor must have attributes of ``together`` that apply to the recipient, and must not have
-    those that do not (`_state`). Their tables come first, then those of ``names``.
+    An attribute of ``together`` must apply to the donor exactly if it applies to the recipient
+    (`_state`). Tables of ``together`` come first, then tables of ``names``.
     """
 
     names: tuple[str, ...]  # grouping attributes, then matching ones
@@ -57,7 +59,7 @@ class Metric:
 
     @property
     def site_tables(self) -> tuple[NDArray[np.int32], ...]:
-        """From a recipient's code to a donor's, where donors can be: none is in an open state."""
+        """Tables from a recipient's code to a donor's. No donor is in an open state."""
         states, others = self.tables[: len(self.together)], self.tables[len(self.together) :]
         return (*(table[:, :_OPEN] for table in states), *others)
 
@@ -87,7 +89,7 @@ def build_metric(
     metric: MetricName,
     together: tuple[str, ...] = (),
 ) -> Metric:
-    """Build the tables from public facts; refuse what the exact sensitivity bound cannot take.
+    """Return the distance tables of matching attributes, from public facts.
 
     Parameters
     ----------
@@ -146,12 +148,12 @@ def build_metric(
 
 
 _ABSENT, _OPEN = 1, 2
-# Donees of whom it is open whether an attribute applies take what else they lack from anybody.
+# Recipients for which it is open whether an attribute applies accept all donors.
 _STATES = np.array([[0, FAR, FAR], [FAR, 0, FAR], [0, 0, FAR]], dtype=np.int32)
 
 
 def _state(rows: RowView, name: str) -> NDArray[np.int64]:
-    """Tell of each row whether an attribute applies (0), does not (1), or may (2)."""
+    """Return for each row 0 if an attribute applies, 1 if it does not, and 2 if it may apply."""
     applies = rows.applies(name)
     return np.where(applies.is_true, 0, np.where(applies.is_false, _ABSENT, _OPEN))
 
@@ -186,7 +188,7 @@ _ROWS = 1 << 20  # at once
 class _Side:
     """Donors, or recipients, sorted by cell. Private."""
 
-    rows: IntArray  # numbers in the table; increasing within a cell
+    rows: IntArray  # numbers in the table, increasing within a cell
     start: IntArray  # where each cell begins, and the last one ends
 
     @property
@@ -197,7 +199,7 @@ class _Side:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DonorLayout:
-    """A private table as the search for donors sees it."""
+    """A private table, grouped by matching cell for the search of donors."""
 
     metric: Metric  # public
     codes: IntArray  # of the distinct matching cells that occur, shape (cells, attributes)
@@ -206,11 +208,12 @@ class DonorLayout:
 
     @classmethod
     def of(cls, rows: RowView, names: Sequence[str], metric: Metric) -> DonorLayout:
-        """Group rows by matching cell, and tell who gives and who lacks some attributes.
+        """Group rows by matching cell, and find donors and recipients of some attributes.
 
-        They are filled together. A donor has no missing cell in any of them, and a value in one at
-        least. A recipient lacks one that surely applies to it. Others, to whom none applies or of
-        whom that is open, are neither. Each row's own cells decide.
+        The attributes are filled together. A donor has no missing cell in any of the attributes,
+        and a value in at least one. A recipient lacks an attribute that surely applies to it. Other
+        rows are neither. Either no attribute applies to them, or this is open. The cells of each
+        row decide.
         """
         give, take = (np.empty(len(rows), bool) for _ in range(2))
         for where, part in rows.parts():
@@ -229,8 +232,8 @@ class DonorLayout:
     def near(self, n_donors: int) -> NearbyCells:
         """Find, for every cell with recipients, its donor cells up to ``n_donors`` donors and ties.
 
-        A cell with that many donors of its own has itself as its only neighbour; the matrix of
-        distances from the others to the donor cells is built in chunks.
+        A cell with ``n_donors`` donors has itself as its only neighbour. The matrix of distances
+        from other cells to the donor cells is built in chunks.
         """
         counts = self.donors.counts
         cells = np.flatnonzero(self.recipients.counts > 0)
@@ -259,10 +262,10 @@ class DonorLayout:
         )  # fmt: skip
 
     def ways(self, k: int) -> tuple[IntArray, IntArray]:
-        """Return the donors of all ways to fill recipients, and where the ways of each cell begin.
+        """Return the donors of all ways to fill recipients, and the start of the ways of each cell.
 
-        The cells are those with recipients; a way has the row numbers of k donors, the nearest
-        first, and -1 where there are fewer. Those of one distance stand in the table's order.
+        The cells are cells with recipients. A way has the row numbers of k donors, the nearest
+        first, and -1 in place of absent donors. Donors of one distance are in the table's order.
         """
         near = self.near(k)
         counts = self.donors.counts[near.pair_cell]
@@ -320,8 +323,8 @@ def _cells(rows: RowView, metric: Metric) -> tuple[IntArray, NDArray[np.integer]
 class NearbyCells:
     """Donor cells around recipient cells, nearest first, in shells of equal distance. Private.
 
-    ``radius`` is the distance within which donors are complete: the last shell's if it reaches
-    the wanted number of donors, else all that the group allows.
+    ``radius`` is the distance within which donors are complete. It is the distance of the last
+    shell if this shell reaches the number of donors. Otherwise it includes the whole group.
     """
 
     cells: IntArray  # the recipient cells, shape (x,)
@@ -335,7 +338,7 @@ class NearbyCells:
     radius: IntArray
 
     def nearer(self, index: IntArray, distance: IntArray) -> tuple[IntArray, IntArray]:
-        """Return how many donors are strictly nearer than a distance, and how many up to it."""
+        """Return the number of donors strictly nearer than a distance, and the number up to it."""
         keys = index * (2 * FAR) + distance
         at, start = np.searchsorted(self.shell_key, keys), self.shell_start[index]
         hit = np.append(self.shell_key, -1)[at] == keys
@@ -368,5 +371,5 @@ def _nearest(
 
 
 def _begins(owner: IntArray, distance: IntArray) -> NDArray[np.bool_]:
-    """Tell which pairs are the first of their shell, of the same owner and distance."""
+    """Return True for pairs that are the first of their shell, with one owner and distance."""
     return np.asarray(np.diff(owner, prepend=-1) | np.diff(distance, prepend=-1), dtype=bool)

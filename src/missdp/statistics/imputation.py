@@ -1,7 +1,8 @@
-"""Missing values filled from the k nearest complete rows, and how far that lets one row go.
+"""Missing values filled from the k nearest complete rows, and the sensitivity of the filled table.
 
 The parameters are public and hold no rows. `NearestNeighbours` is the change of rows that a session
-takes. The profile of filled rows is private: how many recipients one donor could ever serve.
+takes. The profile of filled rows is private: the number of recipients that one donor could ever
+serve.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from missdp.statistics.row_queries import freeze
 
 Aggregate = Literal["nearest", "mean", "majority"]
 Fill: TypeAlias = tuple[str, str, float]
-"""An attribute to fill, how k values become one, and what stands in for absent donors."""
+"""An attribute to fill, the aggregation of k values, and the value in place of absent donors."""
 _CLOSEST = 1e-150
 _AT_ONCE = 1 << 20  # values
 
 
 def check_range(attribute: AnyAttribute) -> None:
-    """Refuse bounds whose squares floating point cannot hold; a public fact."""
+    """Raise SchemaError if the bounds are too close for squares in floating point."""
     if isinstance(attribute, Numeric) and attribute.upper - attribute.lower < _CLOSEST:
         raise SchemaError(
             f"the bounds of {attribute.name!r} are too close for statistics; use another unit"
@@ -45,22 +46,22 @@ def check_range(attribute: AnyAttribute) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class KNNImputation:
-    """k-nearest-neighbour imputation of one or several attributes; public parameters only.
+    """k-nearest-neighbour imputation of one or several attributes, with public parameters only.
 
     A row is *complete* (a possible donor) if all of ``impute`` is observed in it. Every other row
-    keeps what it has and takes what it lacks from its k nearest donors. Where more donors are as
-    near as the k-th, it counts as the average over ways to choose among them, in each of which as
-    many that follow each other in the table are taken; each of them counts alike.
+    keeps its values, and takes missing values from its k nearest donors. If more donors are as near
+    as the k-th, the row counts as an average over ways to choose among them. In each way the chosen
+    donors follow each other in the table. All donors count equally.
 
-    What is not applicable is never filled, and rows to which nothing of ``impute`` applies neither
-    give nor take. A missing cell in a routed attribute is filled where the rule's condition surely
-    holds in its row; where the condition itself is missing it stays a missing cell. Attributes
-    filled together come from donors to which the same of them apply.
+    Cells that are not applicable are never filled. Rows to which no attribute of ``impute`` applies
+    are neither donors nor recipients. A missing cell of an attribute with a rule is filled if the
+    rule's condition surely holds in its row. If the condition itself is missing, the cell stays
+    missing. Attributes filled together come from donors to which the same of them apply.
 
     Parameters
     ----------
     impute : str or sequence of str
-        Attributes to fill; they share donors.
+        Attributes to fill. They share donors.
     match_on : sequence of str, or mapping of str to float
         Attributes that donors are matched on, with weights (default 1). Numeric attributes are
         matched by the bins of the schema. A missing cell is one more level, at the largest distance
@@ -73,12 +74,12 @@ class KNNImputation:
     group : sequence of str, default ()
         Attributes on which a donor must agree exactly.
     aggregate : {"nearest", "mean", "majority"} or mapping, optional
-        How k values become one, for all attributes or each. Default: the nearest donor's value if
-        k is 1, else the mean of a numeric attribute and the majority of others (ties go to the
-        nearest).
+        Aggregation of k values, for all attributes or for each. The default with k = 1 is the
+        nearest donor's value. With larger k it is the mean of a numeric attribute and the majority
+        of other attributes. Ties go to the nearest donor.
     default : mapping of str to a level or number, default {}
-        Public value that stands in for donors that do not exist (default: the middle of the
-        bounds, or the first level).
+        Public value in place of absent donors. The default is the middle of the bounds, or the
+        first level.
 
     Raises
     ------
@@ -92,9 +93,9 @@ class KNNImputation:
     Notes
     -----
     *Fewer than k donors.* Behind all real donors, at infinite distance, every incomplete row has k
-    virtual donors that hold the public default. So a donor set always has exactly k members, one
-    donor more or less exchanges exactly one of them, and the sensitivity theorem holds unchanged:
-    the mean divides by k, never by the number of donors found.
+    virtual donors that hold the public default. So a donor set always has exactly k members. One
+    donor more or less exchanges exactly one member, and the sensitivity theorem holds unchanged.
+    The mean divides by k, and never by the number of donors.
 
     Examples
     --------
@@ -149,7 +150,7 @@ class KNNImputation:
         return {} if self.aggregate is None else dict.fromkeys(self.impute, self.aggregate)
 
     def aggregate_of(self, name: str, schema: Schema) -> Aggregate:
-        """Return how the values of k donors become one."""
+        """Return the aggregation of the values of k donors."""
         numeric = isinstance(schema[name], Numeric)
         usual: Aggregate = "mean" if numeric else "majority"
         how = self._aggregates().get(name, "nearest" if self.k == 1 else usual)
@@ -160,7 +161,7 @@ class KNNImputation:
         return how
 
     def default_of(self, name: str, schema: Schema) -> float:
-        """Return the public stand-in for absent donors: a value (numeric) or a code."""
+        """Return the public value in place of absent donors: a number, or the code of a level."""
         attribute, defaults = schema[name], self.default or {}
         if isinstance(attribute, Numeric):
             value = defaults.get(name, (attribute.lower + attribute.upper) / 2)
@@ -172,11 +173,11 @@ class KNNImputation:
         return float(attribute.levels.index(level))
 
     def step(self, name: str, schema: Schema) -> float:
-        """Return the largest move of a filled value per exchanged donor, a share of its range."""
+        """Return the largest change of a filled value per exchanged donor, over its range."""
         return 1 / self.k if self.aggregate_of(name, schema) == "mean" else 1.0
 
     def change(self, schema: Schema) -> NearestNeighbours:
-        """Return the change that imputes rows of a schema; see `Session.on`.
+        """Return the change of rows that imputes a table of a schema, for `Session.on`.
 
         Raises
         ------
@@ -201,9 +202,10 @@ class KNNImputation:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NearestNeighbours:
-    """Fill rows from their k nearest donors, in all ways. Public parameters only.
+    """Imputation of rows from their k nearest donors, in all ways. Public parameters only.
 
-    Trusted: `_Profile` bounds how many rows one row moves; see docs/referees/donor-noise.md.
+    Trusted: `_Profile` bounds the number of rows that one row changes, with proofs in
+    docs/referees/donor-noise.md.
 
     Attributes
     ----------
@@ -212,7 +214,7 @@ class NearestNeighbours:
     k : int
         Donors of each row.
     metric : Metric
-        How far rows are from each other; it depends on the domain alone.
+        The distance of rows. It depends on the domain alone.
     """
 
     fills: tuple[Fill, ...]
@@ -220,11 +222,11 @@ class NearestNeighbours:
     metric: Metric
 
     def __post_init__(self) -> None:
-        freeze((self.fills, self.k, self.metric))  # refuses what can be changed after the charge
+        freeze((self.fills, self.k, self.metric))  # raises for values that could change later
 
     @property
     def imputed(self) -> frozenset[str]:
-        """The attributes of which it fills cells."""
+        """The attributes whose cells are filled."""
         return frozenset(name for name, _, _ in self.fills)
 
     @property
@@ -245,7 +247,7 @@ class NearestNeighbours:
 
 
 def _fill(table: RowView, fill: Fill, donors: IntArray) -> ImputedCells:
-    """Return one attribute in all ways, from the donors of each; donor -1 holds the default."""
+    """Return one attribute in all ways, from the donors of each way."""
     name, how, default = fill
     attribute, cells = table.schema[name], np.empty(len(table) + 1, np.float64)
     for where, part in table.parts():
@@ -265,7 +267,7 @@ def _fill(table: RowView, fill: Fill, donors: IntArray) -> ImputedCells:
 
 
 def _majority(votes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the most frequent vote of each row; ties go to the vote that comes first."""
+    """Return the most frequent vote of each row, and the first of equally frequent votes."""
     support = np.zeros_like(votes)
     for column in range(votes.shape[1]):
         support += votes == votes[:, [column]]
@@ -276,27 +278,27 @@ _CELLS = 1 << 26
 _PAIRS = 1 << 22
 _FIRST_TERMS = 32
 _UNIT = 1 << 20
-# Above the rounding of exp and of the products, and far below the slack left in the noise.
+# Larger than the rounding error of exp and of the products, and far below the slack of the noise.
 _ROUND_UP = 1 + 2.0**-42
 
 
 class _Profile:
-    """How many recipients one donor could ever serve, the bound of imputed questions. Private.
+    """Bound on the recipients that one donor could ever serve. Private.
 
-    A donor t would find N(x) donors strictly nearer to a recipient x than itself, and T(x) others
-    as near; it would count for the share min(1, (k - N)^+ / (T + 1)) of a donor of x. If up to j
-    donors could have gone before, that is for how many recipients in all
+    Let t be a possible donor. N(x) donors are strictly nearer to a recipient x than t, and T(x)
+    other donors are as near. Then t would count for the share min(1, (k - N)^+ / (T + 1)) of a
+    donor of x. If up to j donors are removed first, the sum over all recipients is at most
 
         h_j(N, T) = max over r + q <= j, r <= N, q <= T of min(1, (k - N + r)^+ / (T - q + 1))
         M_j(D)    = max_t sum over x in I of h_j(N(x), T(x))
 
-    where t ranges over every cell of the public domain, and T leaves out one donor that stands
-    there if there is one: t may be this donor, that goes. h_j takes r first, then q:
-    (m + 1) / D >= m / (D - 1) for m < D. It is rounded up to multiples of 2**-20, so that all sums
-    are of whole numbers.
+    where t ranges over every cell of the public domain. T leaves out one donor at this cell, if
+    there is one, because t may be this donor. The maximum of h_j takes r first, then q:
+    ``(m + 1) / D >= m / (D - 1)`` for m < D. It is rounded up to multiples of 2**-20, so that all
+    sums are sums of integers.
 
-    ``M_j(D) <= M_{j+1}(D')`` if D' has one donor more or less, ``|M_j(D) - M_j(D')| <= 1`` if one
-    recipient more or less; rows that are neither move nothing. So, for every beta above 0,
+    ``M_j(D) <= M_{j+1}(D')`` if D' has one donor more or less. ``|M_j(D) - M_j(D')| <= 1`` if D'
+    has one recipient more or less. Other rows have no effect. So, for every beta above 0,
 
         U_j(D) = row_weight + recipient_weight * A_j(D),  A_j(D) = max_{a + b = j} (a + M_b(D))
         S_beta(D) = max_j exp(-beta j) U_j(D)
@@ -316,7 +318,7 @@ class _Profile:
         return "Profile(private)"
 
     def served(self, terms: int) -> NDArray[np.float64]:
-        """Return M_0 .. M_{terms - 1}, multiples of 2**-20; ``terms <= max_terms``."""
+        """Return M_0 .. M_{terms - 1}, multiples of 2**-20, for ``terms <= max_terms``."""
         if terms > len(self._served):
             self._served = _served(self._layout, self._k, terms)
         return self._served[:terms]
@@ -325,8 +327,8 @@ class _Profile:
         """Return S_beta, rounded up by a factor of at most 1 + 2**-40. Private.
 
         ``row_weight`` bounds the change by a row's own contribution, ``recipient_weight`` the
-        change by one recipient that exchanges one donor. Later terms are skipped once |I| could not
-        beat the maximum.
+        change by one recipient that exchanges one donor. Later terms are skipped once |I| cannot
+        exceed the maximum.
         """
         if not (beta > 0 and row_weight >= 0 and recipient_weight >= 0):
             raise ParameterError("beta must be above 0 and the weights at least 0")

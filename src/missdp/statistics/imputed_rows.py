@@ -1,8 +1,8 @@
-"""Cells of single rows: as they came, or with imputed cells in the place of missing ones. Private.
+"""Cells of single rows, with imputed cells in the place of missing cells. Private. Private.
 
 An imputation fills each row in equally likely ways (`Ways`). `ImputedRows` holds the table as it
-came, or rows of it with filled cells beside them. `RowView` is the view that a query's function is
-given: read-only, and of the attributes that the query names.
+was read, or rows of it with filled cells. `RowView` is the view that a query's function is given:
+read-only, and of the attributes that the query names.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from missdp.table.encode import Column
 from missdp.types import Flags, Floats, Ints
 
 PART_ROWS = 2**20
-"""Most rows that a function of each row by itself is shown at once."""
+"""Largest number of rows in one call of a function of single rows."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImputedCells:
-    """Cells of one attribute that an imputation filled: of which rows, and with what. Private.
+    """Cells of one attribute that an imputation filled, with their rows. Private. Private.
 
-    Only these are kept, beside the table as it came: a copy of every column would not fit into the
-    memory that a large table leaves.
+    Only filled cells are kept, in addition to the original table. A copy of every column would not
+    fit into memory for a large table.
 
     Parameters
     ----------
@@ -65,8 +65,8 @@ class Ways:
     lists : ndarray of int, shape (n_rows,)
         The number of the list of ways that each row has, from 0.
     start : ndarray of int, shape (n_lists + 1,)
-        Where each list begins among all ways, and at the end the number of all ways. No list is
-        empty.
+        Position of the first way of each list among all ways, and the number of all ways at the
+        end. No list is empty.
     columns : mapping of str to ImputedCells
         For each attribute, its filled cells. A row of ``ImputedCells`` is a way here.
     profile : object
@@ -117,7 +117,7 @@ class RowView:
         return self._cells.schema
 
     def codes(self, name: str) -> Ints:
-        """Codes of an attribute; missing cells have the attribute's missing code."""
+        """Codes of an attribute. Missing cells have the attribute's missing code."""
         codes = self._cells.codes(self._readable(name))
         return np.asarray(_view(codes.astype(np.int64, copy=False)))
 
@@ -130,11 +130,10 @@ class RowView:
         return np.asarray(self.codes(name) >= self.schema[name].missing_code)
 
     def applies(self, name: str) -> Truth:
-        """Tell to which rows an attribute applies: neither true nor false where that is open.
+        """Return to which rows an attribute applies, neither true nor false if that is open.
 
-        By each row's cells as they came: other rows have no say in it, however missing cells are
-        filled. Where a value is there it applies; where a cell is missing, the schema's rules
-        decide.
+        The cells of each row as they were read decide, and not the cells of other rows. An
+        attribute with a value applies. For a missing cell the schema's rules decide.
         """
         if name not in self._reads | self._applicability:
             raise ParameterError("a function reads only the attributes that it named")
@@ -142,7 +141,7 @@ class RowView:
         return Truth(_view(applies.is_true), _view(applies.is_false))
 
     def values(self, name: str) -> Floats:
-        """Values of a numeric attribute; its lower bound where missing."""
+        """Values of a numeric attribute, and its lower bound for missing cells."""
         return np.asarray(_view(self._cells.values(self._readable(name))))
 
     def _readable(self, name: str) -> str:
@@ -187,7 +186,7 @@ class ImputedRows:
     def in_all_ways(
         self, ways: Ways, names: frozenset[str]
     ) -> Iterator[tuple[ImputedRows, NDArray[np.float64]]]:
-        """Yield rows filled in each way, alike ones once, and how many each stands for."""
+        """Yield rows filled in each way, equal rows once, with the number of equal rows."""
         first, alike = self._alike(ways, names)
         some, lists = ways.rows[first], ways.lists[first]
         many = np.diff(ways.start)[lists]
@@ -201,9 +200,9 @@ class ImputedRows:
             yield ImputedRows(table, filled), (alike[part] / many[part])[owner]
 
     def _alike(self, ways: Ways, names: frozenset[str]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return one of each kind of rows that are filled, and how many there are of it."""
+        """Return one row of each kind of equal filled rows, and the number of equal rows."""
         kind = np.asarray(ways.lists, dtype=np.int64)
-        # Whether an attribute applies follows from the attributes that rules are about.
+        # The attributes that rules read decide to which rows an attribute applies.
         for name in sorted(names.union(*(rule.names for rule in self.schema.rule_set.bound))):
             column = self.table.column(name)
             for array in (column.codes, column.values):
@@ -216,7 +215,7 @@ class ImputedRows:
         return first, alike
 
     def codes(self, name: str) -> NDArray[np.integer]:
-        """Codes of an attribute; cells that are still missing have its missing code."""
+        """Codes of an attribute. Cells that are still missing have its missing code."""
         codes = self.table.codes(name)
         if name in self._filled:
             codes = codes.copy()
@@ -224,7 +223,7 @@ class ImputedRows:
         return codes
 
     def values(self, name: str) -> Floats:
-        """Values of a numeric attribute; its lower bound where still missing."""
+        """Values of a numeric attribute, and its lower bound for cells that are still missing."""
         values = self.table.values(name)
         if name in self._filled:
             values = values.copy()
@@ -232,7 +231,7 @@ class ImputedRows:
         return values
 
     def applies(self, name: str) -> Truth:
-        """Tell to which rows, as they came, an attribute applies."""
+        """Return to which rows, as they were read, an attribute applies."""
         return self.schema.rule_set.applies(self._cells_as_read, name)
 
     def _cells_as_read(self, name: str) -> Cells:
@@ -243,14 +242,14 @@ class ImputedRows:
         return self._original_cells[name]
 
     def _only_missing(self, name: str, filled: ImputedCells) -> ImputedCells:
-        """Take back what was filled where the attribute does not apply, or may not."""
+        """Remove filled cells to which the attribute does not surely apply."""
         if self.schema[name].not_applicable is None:
             return filled
         return filled.where(self.applies(name).is_true[filled.rows])
 
 
 def with_one_kind_of_missing(table: Table) -> Table:
-    """Return the table with all missing cells plainly missing; what is not applicable stays so."""
+    """Return the table with one kind of missing cell. Cells that are not applicable stay so."""
     merged = [a for a in table.schema if set(a.kinds) - {"not_applicable", "missing"}]
     if not merged:
         return table
@@ -267,7 +266,7 @@ def with_one_kind_of_missing(table: Table) -> Table:
 
 
 def valued_attributes(table: Table) -> frozenset[str]:
-    """Return the numeric attributes of which the table has values, and not bins alone; public."""
+    """Return the numeric attributes that have values, and not only bins. Public."""
     names = set()
     for attribute in table.schema:
         with contextlib.suppress(DataError):

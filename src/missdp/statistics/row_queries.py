@@ -1,8 +1,8 @@
 """Queries of single rows: pure functions of rows, with proven sensitivities.
 
 A query holds a function, and public facts that bound the effect of one row on its result. The
-session runs the function after the charge, on a read-only view of the rows (`RowView`). Where it
-can, the session enforces the bound:
+session runs the function after the charge, on a read-only view of the rows (`RowView`). The session
+enforces the bound where it can:
 
 * `RowCounts`: the function returns the cell in which a row is counted. The session counts.
 * `RowSums`: the function returns one or a few numbers for each row. The session clips them to a
@@ -40,7 +40,7 @@ _LARGEST = np.uint64(2**62)
 
 
 def require_plain_function(function: Any) -> None:
-    """Refuse what could hold rows or change between charge and answer: closures, objects."""
+    """Raise ParameterError for closures and objects, which could hold rows or change later."""
     if not isinstance(function, FunctionType) or (
         function.__closure__ or function.__defaults__ or function.__kwdefaults__
     ):
@@ -51,10 +51,10 @@ def require_plain_function(function: Any) -> None:
 
 
 def freeze(value: Any) -> Any:
-    """Return a copy of a public value that nobody can change after the charge.
+    """Return an immutable copy of a public value.
 
-    Numbers, text, arrays, and tuples, sets and frozen objects made of those, in which arrays must
-    be read-only already.
+    Values are numbers, text, arrays, and tuples, sets and frozen objects of these. Arrays inside of
+    tuples, sets and objects must be read-only already.
     """
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         copy = value.copy()
@@ -68,9 +68,9 @@ def freeze(value: Any) -> Any:
 
 
 def _is_frozen(value: Any) -> bool:
-    """Whether a value cannot be written to, nor anything that it holds."""
+    """Return whether a value and all its parts are immutable."""
     if value is None or isinstance(value, (bool, int, float, str, Fraction, np.generic)):
-        return not hasattr(value, "__dict__")  # in which a type of others could keep rows
+        return not hasattr(value, "__dict__")  # a subclass could keep rows in it
     if isinstance(value, np.ndarray):
         return not (value.flags.writeable or value.dtype.hasobject)
     if isinstance(value, (tuple, frozenset)):
@@ -135,7 +135,7 @@ class RowQuery:
             object.__setattr__(self, name, value)
 
     def exact(self, cells: ImputedRows) -> Ints:
-        """Return the result, shape ``(dimension,)``; private, as is why a function fails."""
+        """Return the exact result, an array of shape ``(dimension,)``. Private."""
         failed = DataError("the function of a query failed")
         # Neither an error nor a warning may quote rows.
         with replacing(Exception, by=failed), no_warnings():
@@ -146,15 +146,15 @@ class RowQuery:
 
     @property
     def fine(self) -> int:
-        """How many units an average has for each one: a row moves it by about ``QUANTA``."""
+        """Units of an average per unit of a sum, so that one row adds about ``QUANTA``."""
         return max(1, int(QUANTA // self.row_sensitivity))
 
     def average(self, cells: ImputedRows, ways: Ways) -> Ints:
-        """Return the result on average over all ways to fill rows, in `fine` units; private.
+        """Return the average result over all ways to fill rows, in `fine` units. Private.
 
-        The sums of floating-point numbers are rounded once, each weight is off by less than 2**-52
-        of itself: that is less than half a unit for 2**30 rows that are filled. Rounding to units
-        is half a unit more. So neighbours differ by two units more than averages do.
+        The sums of floating-point numbers are rounded once. Each weight has a relative error below
+        2**-52, which is less than half a unit for 2**30 filled rows. Rounding to units adds half a
+        unit. So results of neighbours differ by two units more than averages do.
         """
         failed = DataError("the function of a query failed")
         # Neither an error nor a warning may quote rows.
@@ -169,7 +169,7 @@ class RowQuery:
             totals = np.array([math.fsum(column) for column in zip(*parts, strict=True)])
             return np.asarray(np.rint(totals * self.fine), dtype=np.int64)
 
-    _adds_up = False  # whether the result of all rows is the sum of the results of some and others
+    _adds_up = False  # whether the result of a table is the sum of the results of its parts
 
     def _integers(self, rows: RowView) -> Ints:
         return np.asarray(self._totals(rows), dtype=np.int64)
@@ -178,7 +178,7 @@ class RowQuery:
         return np.asarray(self.function(rows, *self.arguments))
 
     def _totals(self, rows: RowView, weights: Floats | None = None) -> Any:
-        """Return the result of some rows; with weights, if each row stands for so many rows.
+        """Return the result of some rows, each with the weight of so many rows.
 
         Numbers with weights are rounded once.
         """
@@ -187,17 +187,19 @@ class RowQuery:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowCounts(RowQuery):
-    """How many rows each cell has. The function returns the cell of each row, from it alone.
+    """Numbers of rows in each cell.
+
+    The function returns the cell of each row, which depends on this row alone.
 
     Parameters
     ----------
     function, reads, arguments
-        See `RowQuery`. The function returns whole numbers, shape ``(n,)``; rows below 0 or from
-        ``cells`` on are not counted. With one cell it may say True or False instead.
+        See `RowQuery`. The function returns whole numbers, shape ``(n,)``. Rows below 0 or from
+        ``cells`` on are not counted. With one cell it may return True or False instead.
     cells : int, default 1
         Public number of cells.
     stays : bool, default False
-        The author's promise that filled cells decide only whether a row counts, not where.
+        The author's promise that filled cells decide only whether a row counts, and not its cell.
     """
 
     cells: int = 1
@@ -206,7 +208,7 @@ class RowCounts(RowQuery):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # A row is in one cell, or in none; changed, it can come, go, or change its cell.
+        # A row is in one cell or in none. A change can add, remove or move it.
         recipient = 1 if self.stays or self.cells == 1 else 2
         self._state(row_sensitivity=1, recipient_sensitivity=recipient, dimension=self.cells)
 
@@ -227,22 +229,22 @@ class RowCounts(RowQuery):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowSums(RowQuery):
-    """Sums over rows of one or a few bounded numbers each, in units of ``bound / QUANTA``.
+    """Sums over rows of one or a few bounded numbers, in units of ``bound / QUANTA``.
 
-    What the function returns for a row comes from this row alone.
+    The result of the function for a row depends on this row alone.
 
     Parameters
     ----------
     function, reads, arguments
         See `RowQuery`. The function returns numbers, shape ``(n,)``, or ``(n, numbers)``.
     bound : float
-        Public, above 0. Each row's number is clipped to it (the absolute values of several numbers
-        together: the last ones first).
+        Public, above 0. Each row's number is clipped to it. The absolute values of several numbers
+        are clipped together, the last numbers first.
     numbers : int, default 1
         Numbers per row.
     change : float, optional
-        The author's promise how far a row's numbers move, in L1, when one of the rows that it was
-        filled from is exchanged. By default anything within the bound, which needs no promise.
+        The author's promise on the largest change of a row's numbers in L1 norm, when one of its
+        donors is exchanged. The default is any change within the bound, which needs no promise.
     """
 
     bound: float
@@ -261,9 +263,10 @@ class RowSums(RowQuery):
         )
 
     def _change_in_units(self) -> float:
-        """Return the change in units; both ends of each number are rounded, by one unit together.
+        """Return the change in units, with one unit for the rounding of each number.
 
-        Of several numbers, where one that grows leaves later ones less of the bound, twice that.
+        The change of several numbers counts twice, because a larger number leaves less of the
+        bound.
         """
         if self.change is None:
             return 2 * QUANTA
@@ -293,16 +296,16 @@ class RowSums(RowQuery):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CustomQuery(RowQuery):
-    """Whole numbers of a public shape, of which the author proves how far one row moves them.
+    """Whole numbers of a public shape, with a sensitivity that the author proves.
 
     Parameters
     ----------
     function, reads, arguments
         See `RowQuery`. The function returns whole numbers of the shape.
     sensitivity : float
-        How far one row that is added or removed moves the numbers together, at least 1. This is the
-        author's proof, for add-remove neighbours. It is the L2 norm for Gaussian noise, which is
-        paid for in rho. Otherwise it is the L1 norm. The query cannot read cells that are filled
+        Largest change of the numbers together when one row is added or removed, at least 1. This is
+        the author's proof, for add-remove neighbours. It is the L2 norm for Gaussian noise, which
+        is paid for in rho. Otherwise it is the L1 norm. The query cannot read cells that are filled
         from other rows.
     shape : tuple of int, default ()
         Public.

@@ -8,24 +8,24 @@ released scale gives the error bar.
 
 **Distance.** Points are (answer, scale): an answer of d numbers and a scale above 0. The distance
 of two points is the least time of a path from one point to the other. On the path the answer moves
-at a speed of at most the current scale, in L1, and the logarithm of the scale moves at a speed of
-at most 1. This is a metric. Distances do not change if all points are shifted and dilated,
-(answer, scale) -> (b + c * answer, c * scale). The measure
-``d(answer) d(scale) / scale ** (d + 1)`` does not change either.
+at a speed of at most the current scale, in L1. The logarithm of the scale moves at a speed of at
+most 1. This is a metric. Distances do not change if all points are shifted and dilated, (answer,
+scale) -> (b + c * answer, c * scale). The measure ``d(answer) d(scale) / scale ** (d + 1)`` does
+not change either.
 
 **Distribution.** The released point has a density proportional to ``exp(-shape * distance)`` by
 this measure, where the distance is the one from (exact answer, S / alpha).
 
-*Theorem.* If one row moves the exact answer by at most S, the smaller bound of the two neighbours,
-and the logarithm of the bound by at most beta, then the release is
-``shape * max(alpha, beta)``-DP. *Proof.* The normalising constant does not depend on the exact
-answer or on S, because shifts and dilations change neither the measure nor the distance. By the
-triangle inequality the log-ratio of the two densities is at most shape times the distance from
+*Theorem.* Let one row move the exact answer by at most S, the smaller bound of the two neighbours.
+Let it move the logarithm of the bound by at most beta. Then the release is ``shape * max(alpha,
+beta)``-DP. *Proof.* The normalising constant does not depend on the exact answer or on S, because
+shifts and dilations change neither the measure nor the distance. By the triangle inequality the
+log-ratio of the two densities is at most shape times a distance. The distance is the one from
 (exact answer, S / alpha) to (exact answer', S' / alpha). The following path connects these points
-within the time max(alpha, beta). The logarithm of the scale moves from log(S / alpha) to
-log(S' / alpha) at a constant speed, which is at most 1. The answer moves on a straight line at a
-constant speed. The scale on the path is never below min(S, S') / alpha, so at this speed the
-answer covers at least min(S, S') in the time alpha. ∎
+within the time max(alpha, beta). The logarithm of the scale moves from log(S / alpha) to log(S' /
+alpha) at a constant speed, which is at most 1. The answer moves on a straight line at a constant
+speed. The scale on the path is never below min(S, S') / alpha, so at this speed the answer covers
+at least min(S, S') in the time alpha. ∎
 
 **The distance in closed form.** From (0, 1) to (x, scale), with ``reach = |x|_1``, the distance is
 ``2 log(peak) - log(scale)`` with ``peak = (1 + scale + max(reach, |scale - 1|)) / 2``. *Proof.* A
@@ -93,7 +93,7 @@ class Bounded:
     bound: float
 
 
-# Real numbers of which as many bits are drawn as are asked for
+# Real numbers whose bits are drawn on demand
 
 _WORD = 64
 _Interval: TypeAlias = tuple[Fraction, Fraction]
@@ -144,17 +144,17 @@ class _LazyUniform:
 class SmoothNoise:
     """Noise in proportion to a smooth bound, released together with its own scale.
 
-    The bound says how far one row moves the numbers:
-    ``row_weight + recipient_weight * (rows that one row can move)``. The release is epsilon-DP by
-    construction. The parameters are public. The private bound comes with the exact numbers, and the
-    last exact number is 0: its place is taken by the scale.
+    The bound is on the change of the numbers by one row: ``row_weight + recipient_weight * (rows
+    that one row can move)``. The release is epsilon-DP by construction. The parameters are public.
+    The private bound comes with the exact numbers, and the last exact number is 0: its place is
+    taken by the scale.
 
     Parameters
     ----------
     epsilon : float
         Privacy loss of the numbers and the scale together.
     shape : int
-        How fast the density falls, above ``dimension``.
+        Rate at which the density falls, above ``dimension``.
     alpha, beta : float
         The scale is the bound over alpha. One row moves the logarithm of the bound by at most beta.
     dimension : int, default 1
@@ -270,7 +270,8 @@ def reference_bound(
 def calibrate_smooth_noise(
     epsilon: float, *, row_weight: float = 1.0, recipient_weight: float = 1.0, dimension: int = 1
 ) -> SmoothNoise:
-    """Choose the smooth noise with the shortest expected error bar, by public facts alone.
+    """Return the smooth noise with the shortest expected error bar. It depends on public facts
+    only.
 
     Parameters
     ----------
@@ -338,9 +339,9 @@ def _quantile(level: float, shape: int, dimension: int) -> float:
 def _log_tail(multiple: float, shape: int, dimension: int) -> float:
     """Return the log of the mass of |x_1| > multiple * scale, in units of B(shape - d, d).
 
-    Of the reach to the power d - 1, the gaps between uniform variables leave
-    (reach - multiple * scale) to the power d - 1. The end of the path is then integrated in closed
-    form, and its start by quadrature.
+    The gaps between uniform variables turn the reach to the power d - 1 into (reach - multiple *
+    scale) to the power d - 1. The end of the path is then integrated in closed form, and its start
+    by quadrature.
     """
     from scipy.special import betainc, betaln
 
@@ -377,12 +378,12 @@ _BetaParameters: TypeAlias = tuple[int, int] | None  # None: the number is the c
 
 @lru_cache(maxsize=128)
 def _components(shape: int, dimension: int) -> tuple[tuple[int, tuple[_BetaParameters, ...]], ...]:
-    """Return the mixture of Beta distributions: integer weights, and laws of start, end and share.
+    """Return the mixture of Beta distributions: integer weights, and parameters of three numbers.
 
-    The first component is the case of a scale below 1 and a small reach, and the second the case of
-    a scale above 1 and a small reach. Where the reach is above |scale - 1|, it is
-    (peak - 1) + (peak - scale), and the binomial theorem gives one component for each power of
-    peak - 1.
+    The first component is the case of a scale below 1 and a small reach. The second component is
+    the case of a scale above 1 and a small reach. If the reach is above |scale - 1|, it is (peak -
+    1) + (peak - scale). The binomial theorem then gives one component for each power of peak - 1.
+    - 1) + (peak - scale), and the binomial theorem gives one component for each power of peak - 1.
     """
     low_shape = shape - dimension
     parts: list[tuple[Fraction, tuple[_BetaParameters, ...]]] = [
@@ -439,7 +440,7 @@ class _LazyPoint:
         self._dimension = dimension
 
     def rounded(self, place: int, value: Fraction, scale: Fraction, sign: int) -> int:
-        """Return ``value + sign * scale * number``, rounded; the last number is the scale."""
+        """Return ``value + sign * scale * number``, rounded. The last number is the scale."""
         precision = _WORD
         while True:
             bounds = self._bounds(place, precision)
@@ -448,7 +449,7 @@ class _LazyPoint:
             precision += _WORD
 
     def _bounds(self, place: int, precision: int) -> _Interval | None:
-        """Return an interval that holds |x_i|, or the scale; None if too few bits are known."""
+        """Return an interval that holds |x_i|, or the scale. None if too few bits are drawn."""
         start, end, share = (
             _interval_of(part, precision) for part in (self._start, self._end, self._share)
         )

@@ -1,4 +1,4 @@
-"""Statistics of a table with missing values: the public class, and questions asked in text."""
+"""Statistics of a table with missing values: the public class, and questions in text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Options(TypedDict, total=False):
-    """How a question is asked: of whom, by which groups, for what, and how sure one is to be."""
+    """Options of a question: subpopulation, groups, cost and interval."""
 
     where: str | None
     by: str | None
@@ -45,34 +45,35 @@ class ImputedStatistics:
     table : Table
         Private rows.
     imputation : KNNImputation or None
-        How missing cells are filled. With None they stay: a row in which what is asked about is
-        missing has no part in the answer, which is biased unless values are missing completely at
-        random.
+        Imputation of missing cells. With None they stay missing, and the answer leaves out rows in
+        which an attribute of the question is missing. This answer is biased unless values are
+        missing completely at random.
     budget : Filter
-        What may be spent, shared with whatever else uses it.
+        Charged for all questions. Other releases may share it.
     confidence : float, default 0.95
-        Of the error bars.
+        Confidence of the intervals.
     undeclared : {"refuse", "accept"}, default "refuse"
-        What to do with a schema some of whose facts nobody has declared public.
+        Whether a schema with facts that were not declared public raises an error.
     random_state : int or None
         None (the default) for releases. A seed is for tests and becomes a condition.
     may_refuse : bool, default False
-        Whether what the table was read from may be refused for what is in a row, as CSV files
-        are. The guarantee then states that refusals are not private.
+        Whether the source of the table may raise an error because of a row, as CSV files may. Then
+        the guarantee states that errors are not private.
 
     Notes
     -----
     Guarantee: add-remove, for the incomplete table. The number of rows is private: proportions and
-    means divide by a released count. Weights (row, recipient) of a sum of a row function f in [-L,
-    L]: row = L; recipient = 0 if f reads no imputed value, at most the range of f otherwise, and
-    range / k if f is the k-NN mean itself on a subpopulation fixed by other attributes. Means use
-    values centred at the middle of their bounds, which halves the own weight. Rows in which what is
-    asked about is not applicable are left out.
+    means divide by a released count. The weights (row, recipient) of a sum of a row function f with
+    values in [-L, L] are as follows. The row weight is L. The recipient weight is 0 if f reads no
+    imputed value, and otherwise at most the range of f. It is range / k if f is the k-NN mean
+    itself, on a subpopulation that other attributes decide. Means use values centred at the middle
+    of their bounds, which halves the own weight. Rows in which an attribute of the question is not
+    applicable are left out.
 
-    Every question takes a subpopulation ``where`` (see `parse_where`; everyone by default), and
-    what to spend: ``epsilon`` (pure DP) or ``rho`` (zCDP). Counts, proportions, means and sums
-    take ``uncertainty="worst-case"``: a tenth of their cost then pays for
-    `Estimate.imputation_interval`, which holds whatever the missing cells are. `answer` takes a
+    Every question takes a subpopulation ``where`` (see `parse_where`), by default all rows. Every
+    question takes a cost: ``epsilon`` (pure DP) or ``rho`` (zCDP). Counts, proportions, means and
+    sums take ``uncertainty="worst-case"``. A tenth of their cost then pays for
+    `Estimate.imputation_interval`, which holds for all values of missing cells. `answer` takes a
     question as an object, a `Statistic`.
 
     Source: Clifton et al. (2022).
@@ -144,23 +145,23 @@ class ImputedStatistics:
         Parameters
         ----------
         question : Statistic
-            What is asked.
+            The question.
         cost : Cost
-            What to spend, in pure epsilon or zCDP's rho.
+            The cost, in pure epsilon or zCDP's rho.
         """
         return answer_question(self._task(question, cost))
 
     def check(self, question: Statistic, cost: Cost) -> None:
-        """Raise an error if public facts refuse a question.
+        """Check a question by public facts.
 
         Reads no row and charges nothing.
 
         Parameters
         ----------
         question : Statistic
-            What is asked.
+            The question.
         cost : Cost
-            What it would spend, in pure epsilon or zCDP's rho.
+            The cost of the question, in pure epsilon or zCDP's rho.
 
         Raises
         ------
@@ -209,12 +210,12 @@ class ImputedStatistics:
         return self._answer_kind("correlation", first, second, **how)
 
     def histogram(self, name: str, **how: Unpack[_Options]) -> LevelEstimates:
-        """Counts per level (or bin) of an attribute; rows where it is missing are not counted."""
+        """Count the rows of each level (or bin) of an attribute, without missing rows."""
         return cast("LevelEstimates", self._answer_kind("histogram", name, **how))
 
 
 def _cost_of(epsilon: float | None, rho: float | None) -> Cost:
-    """Return what a question may spend: pure DP ``epsilon``, or zCDP ``rho``."""
+    """Return the cost of a question: pure DP ``epsilon``, or zCDP ``rho``."""
     if (epsilon is None) == (rho is None):
         raise ParameterError("give epsilon, or rho, and not both")
     amount = number("epsilon or rho", epsilon if rho is None else rho, most=1e9, open_end=True)
@@ -238,7 +239,7 @@ def run_queries(
     table : Table
         Private rows.
     imputation : KNNImputation or None
-        How missing cells are filled. None if no cell that a question reads may be missing.
+        Imputation of missing cells. None if no cell that a question reads may be missing.
     questions : sequence of Statistic
         The questions, at least one.
     epsilon : float
@@ -261,9 +262,9 @@ def run_queries(
         If the questions together do not fit into the budget. Nothing is charged then, and nothing
         is read.
     ParameterError
-        If public facts refuse a question. The question may not fit the schema, or read a cell that
-        may be missing and is not filled. Or the groups of ``by`` are imputed, and noise is expected
-        to hide a group of 10,000 rows.
+        If public facts rule a question out. The question may not fit the schema, or read a cell
+        that may be missing and is not filled. Or the groups of ``by`` are imputed, and noise is
+        expected to hide a group of 10,000 rows.
 
     Examples
     --------
@@ -280,7 +281,7 @@ def run_queries(
     (True, ('female', 'male'), 0.0)
     """
     cost = _part_of(epsilon, questions)
-    # All of it is affordable before the first part of it is charged.
+    # The whole cost must be affordable before the first part is charged.
     if not budget.can_afford(PureEvent(epsilon=math.fsum(cost.amount for _ in questions))):
         raise BudgetExceededError(
             "the question does not fit into what is left of the budget; nothing was computed or "
@@ -300,15 +301,15 @@ def check_queries(
     *,
     epsilon: float,
 ) -> None:
-    """Raise an error if public facts refuse one of several questions.
+    """Check several questions by public facts, before any charge.
 
-    Nothing is charged, and no row is read. So a table without rows does, before the private one is
-    opened.
+    Nothing is charged, and no row is read. So the check may use a table without rows, before the
+    private table is opened. So a table without rows does, before the private one is opened.
 
     Parameters
     ----------
     table : Table
-        Of the schema that is asked about, which no ledger pays for; rows are not needed.
+        A table of the schema. Its rows are not needed, and no ledger is charged.
     imputation, questions, epsilon
         As `run_queries` takes them.
 
@@ -327,13 +328,13 @@ def _part_of(epsilon: float, questions: Sequence[Statistic]) -> Cost:
     if not questions:
         raise ParameterError("ask at least one question")
     total = _cost_of(epsilon, None)
-    # A little less of each, so that together they are no more than what is spent.
+    # Each part is a little less, so that all parts together are at most the total.
     part = total.amount / len(questions) * (1 - 2.0**-40 * (len(questions) > 1))
     return replace(total, amount=part)
 
 
 def _check_all(statistics: ImputedStatistics, questions: Sequence[Statistic], cost: Cost) -> None:
-    """Raise an error if public facts refuse one of several questions."""
+    """Check several questions by public facts."""
     for question in questions:
         if statistics.imputation is None:
             _check_complete(question, statistics.schema)
@@ -356,7 +357,7 @@ def read_questions(
     where: str | None = None,
     uncertainty: Uncertainty | None = None,
 ) -> list[Statistic]:
-    """Return what questions such as ``mean(income) by region`` ask.
+    """Return the statistics of questions such as ``mean(income) by region``.
 
     Parameters
     ----------
@@ -367,7 +368,7 @@ def read_questions(
     where : str, optional
         The subpopulation of all questions.
     uncertainty : {"total", "noise", "worst-case"}, optional
-        See `Statistic`; by default "total".
+        See `Statistic`. By default "total".
 
     Returns
     -------
@@ -377,7 +378,7 @@ def read_questions(
     Raises
     ------
     ParameterError
-        If a question cannot be read, or if "total" is asked for where it has no meaning.
+        If a question cannot be read, or if "total" is requested where it is not defined.
 
     Examples
     --------
@@ -400,7 +401,7 @@ def read_questions(
 
 
 def _read(text: str, question: Question) -> tuple[str, tuple[str, ...], str | None]:
-    """Return the statistic of a question, what it is of, and its groups."""
+    """Return the statistic of a question, its attributes and its groups."""
     if question.what == "missing":
         raise ParameterError(
             "share(x is missing) is answered by `missdp estimate`, from a model. Missing cells of "
@@ -418,14 +419,14 @@ def _read(text: str, question: Question) -> tuple[str, tuple[str, ...], str | No
 def read_imputation(
     schema: Schema, *, impute: str = "", match: str = "", group: str = "", k: int = 1
 ) -> KNNImputation | None:
-    """Return how missing cells are filled, from names that are separated by commas.
+    """Return the imputation of missing cells, from names that are separated by commas.
 
     Parameters
     ----------
     schema : Schema
         Attributes that are named. A name that holds a comma stands in backticks.
     impute, match, group : str
-        The attributes to fill, those that donors are matched on, and those on which donors agree
+        The attributes to fill, the matching attributes, and the attributes on which donors agree
         exactly. If all are blank, nothing is filled.
     k : int, default 1
         Donors per incomplete row.
@@ -454,11 +455,12 @@ def read_imputation(
 def needed_attributes(
     imputation: KNNImputation | None, questions: Sequence[Statistic], schema: Schema
 ) -> tuple[Schema, set[str] | None]:
-    """Return what questions need, by public facts alone: attributes, and of which values.
+    """Return the attributes that questions need, and the attributes whose values they need.
 
-    None means that all is needed. That is so for a question that makes no sense and will be
-    refused, and where facts are open, which is a condition. It is also so where the facts about
-    some attributes alone would be refused: among many rules, a contradiction may be overlooked.
+    Public facts decide. None means that all attributes and values are needed. This is the case for
+    a question that public facts rule out, and if facts are not declared public. It is also the case
+    if the facts about some attributes alone would be rejected: among many rules, a contradiction
+    may go unnoticed.
 
     Parameters
     ----------
@@ -470,9 +472,9 @@ def needed_attributes(
     Returns
     -------
     schema : Schema
-        Of the attributes that are read.
+        The schema of the attributes that are read.
     valued : set of str or None
-        Attributes of which values are needed. Of the others, levels or bins are enough.
+        Attributes whose values are needed. Levels or bins of other attributes are enough.
 
     Examples
     --------
@@ -499,7 +501,7 @@ def needed_attributes(
 def close_levels(
     imputation: KNNImputation | None, questions: Sequence[Statistic], schema: Schema
 ) -> Schema:
-    """Return a schema that ignores open attributes, of which questions need none.
+    """Return a schema without open attributes, if no question needs them.
 
     Parameters
     ----------

@@ -1,14 +1,13 @@
-"""Single rows, with imputed cells where a change asked for them: one of the kinds of private rows.
+"""Single rows of a table, with imputed cells after an imputation: one kind of private rows.
 
-Statistics are asked of them (`missdp.statistics.row_queries`). A query that reads imputed cells
-gets noise in proportion to a private smooth bound, and the scale of this noise is released with the
-answer. All other queries read the rows as they came, and get plain noise. `TableRows.plan` decides
-which, by public facts, before anything is charged.
+Queries of single rows are in `missdp.statistics.row_queries`. A query that reads imputed cells gets
+noise in proportion to a private smooth bound. The scale of this noise is released with the answer.
+All other queries read the original rows, and get plain noise. `TableRows.plan` chooses the noise by
+public facts, before anything is charged.
 
-Rows are changed by the frozen types below alone. `ObservedOn` chooses rows by their own cells.
-`EachLevel` divides them into groups by a cell of their own. `NearestNeighbours` fills cells of a
-row from other rows. So it does not keep neighbours apart by one row, and states a bound on the rows
-that one row moves.
+Only the frozen types below change rows. `ObservedOn` chooses rows by their own cells. `EachLevel`
+divides them into groups by a cell of their own. `NearestNeighbours` fills cells of a row from other
+rows. So a changed row may change other rows, and the imputation states a bound on their number.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from missdp.statistics.smooth_sensitivity import Bounded, SmoothNoise, calibrate
 from missdp.table import Table
 
 QUERIES = (RowCounts, RowSums, CustomQuery)
-"""The types of queries that are proven for single rows; no subclass is."""
+"""The types of queries that are proven for single rows, without their subclasses."""
 
 
 # Changes
@@ -56,7 +55,7 @@ QUERIES = (RowCounts, RowSums, CustomQuery)
 
 @dataclass(frozen=True)
 class ObservedOn:
-    """Read only the rows that have a value in all of some attributes, as they came."""
+    """Selection of the rows that have a value in all of some attributes, as they were read."""
 
     names: frozenset[str]
 
@@ -66,10 +65,10 @@ class ObservedOn:
 
 @dataclass(frozen=True)
 class EachLevel:
-    """Answer each query for each level of an attribute, from the rows of that level alone.
+    """Division of rows into the levels of an attribute. Each query is answered for each level.
 
-    A row is in one group at most, by its own cell, so all groups together cost what one costs. The
-    value of a measurement is a tuple with one `Measurement` for each level.
+    A row is in at most one group, by its own cell. So all groups together cost as much as one
+    group. The value of a measurement is a tuple with one `Measurement` for each level.
     """
 
     name: str
@@ -80,20 +79,20 @@ class EachLevel:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What is publicly known of single rows.
+    """Public facts about single rows.
 
     Attributes
     ----------
     schema : Schema
         The schema, in which all missing cells are plainly missing.
     valued : frozenset of str
-        The numeric attributes that have values, and not bins alone.
+        The numeric attributes that have values, and not only bins.
     imputed : frozenset of str
         The attributes whose missing cells are filled from other rows.
     observed : frozenset of str
         Only rows that have a value in all of these attributes are read.
     groups : str
-        The attribute for each of whose levels queries are answered; empty if there is none.
+        The attribute whose levels are the groups. Empty if there are no groups.
     """
 
     schema: Schema
@@ -145,9 +144,9 @@ class ChosenRows:
         return ChosenRows(choose)
 
     def groups(self, name: str) -> tuple[ChosenRows, ...]:
-        """Return the rows of each level of an attribute; a row without a level is in no group.
+        """Return the rows of each level of an attribute. A row without a level is in no group.
 
-        No row is in two groups. So what is imputed in a group depends on the rows of the group.
+        No row is in two groups. So the imputed cells of a group depend on the rows of the group.
         """
 
         def choose(code: int) -> Table:
@@ -201,7 +200,7 @@ class TableRows:
 
     @property
     def ledger(self) -> str:
-        """The budget in a ledger without which nothing may be read; empty if there is none."""
+        """The budget in a ledger that must pay for every read. Empty without a ledger."""
         return self.facts.schema.ledger
 
     def expect(self, queries: Any) -> None:
@@ -210,7 +209,7 @@ class TableRows:
     # Changes
 
     def changed(self, change: Any, rng: Any) -> TableRows:  # noqa: ARG002
-        """Return the rows after one of the changes of this file; they are computed when needed."""
+        """Return the rows after one of the changes of this file. They are computed when needed."""
         changes: dict[type, Callable[[Any], TableRows]] = {
             NearestNeighbours: self._imputed,
             ObservedOn: self._observed,
@@ -254,7 +253,7 @@ class TableRows:
     # Queries
 
     def plan(self, query: Any, mechanism: Any) -> Release:
-        """Return how a query is answered, and its price; refuse it, by public facts alone."""
+        """Return the release of a query with its price. It depends on public facts only."""
         if type(query) not in QUERIES:  # a subclass could state another sensitivity
             names = ", ".join(kind.__name__ for kind in QUERIES)
             raise ParameterError(f"single rows answer queries of the types {names}")
@@ -269,9 +268,9 @@ class TableRows:
         return replace(planned, exact=partial(planned.exact, rows))
 
     def _plain_release(self, query: RowQuery, mechanism: Cost | Noise, label: str) -> Release:
-        # The exact answer of a release is of the rows that are handed over.
+        # The exact answer takes the rows as an argument.
         noise, unit = _plain_noise(query, mechanism), float(query.unit)
-        # Nothing is claimed of cells that rules may have filled.
+        # Cells that rules may have filled are not required.
         required = self.facts.observed - self.facts.schema.rule_set.filled
         return Release(
             noise.event(query.row_sensitivity, required=required or None, label=label),
@@ -287,7 +286,7 @@ class TableRows:
         noise, unit = _smooth_noise(query, mechanism), query.unit / query.fine
 
         def exact(rows: ChosenRows) -> Bounded:
-            assert self.imputation is not None  # it names the attributes that are imputed
+            assert self.imputation is not None  # plan() checked that attributes are imputed
             ways = rows.ways(self.imputation)
             totals = query.average(rows.cells, ways).tolist()
             weights = {"row_weight": noise.row_weight, "recipient_weight": noise.recipient_weight}
@@ -346,10 +345,9 @@ def open_table(
     random_state : int or None
         A seed, for tests and examples. None: noise from the operating system.
     undeclared : {"refuse", "accept"}
-        What to do about facts of the schema that nobody has declared public.
+        Whether a schema with facts that were not declared public raises an error.
     may_refuse : bool, default False
-        Whether what the table was read from may be refused for what is in a row, as CSV files
-        are.
+        Whether the source of the table may raise an error because of a row, as CSV files may.
 
     Returns
     -------
@@ -397,7 +395,7 @@ def smooth_epsilon(cost: Cost) -> float:
 
 
 def _smooth_noise(query: RowQuery, mechanism: Cost | Noise) -> SmoothNoise:
-    """Return noise for cells filled from other rows; refuse a query that has no bound."""
+    """Return the noise of a query that reads cells filled from other rows."""
     if not isinstance(mechanism, Cost):
         raise UnprovenError("a noise scale cannot be chosen where a private bound sets it")
     if not query.recipient_sensitivity < math.inf:

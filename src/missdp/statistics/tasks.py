@@ -58,8 +58,8 @@ class Statistic:
         The condition of the subpopulation, see `parse_where`. All rows by default.
     uncertainty : {"total", "noise", "worst-case"}, default "total"
         With "total", counts, proportions, means and sums spend up to 8 % of their cost on
-        `Estimate.total_interval`. "noise" spends nothing on it. "worst-case" computes both
-        intervals, and spends 10 % more on `Estimate.imputation_interval`.
+        `Estimate.total_interval`. With "noise" they spend nothing on it. With "worst-case" both
+        intervals are computed, for 10 % more of the cost.
     by : str, optional
         A categorical or ordinal attribute. The statistic (a count, a proportion or a mean) is
         computed for each of its declared levels. All levels together cost as much as one level.
@@ -494,7 +494,24 @@ class StatisticTask:
 def membership(
     rows: RowView, chosen: tuple[Predicate, ...], complete: Names, about: Names
 ) -> NDArray[np.bool_]:
-    """Return True for rows of all subpopulations to which ``about`` applies, with values."""
+    """Return True for rows of all subpopulations to which ``about`` applies, with values.
+
+    Parameters
+    ----------
+    rows : RowView
+        Private rows.
+    chosen : tuple of Predicate
+        Conditions of the subpopulations.
+    complete : tuple of str
+        Attributes in which a row must have a value.
+    about : tuple of str
+        Attributes that must surely apply to a row.
+
+    Returns
+    -------
+    ndarray of bool, shape (n_rows,)
+        Private.
+    """
     is_member = _applicable(rows, about)
     for predicate in chosen:
         is_member &= predicate.select(rows)
