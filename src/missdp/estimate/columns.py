@@ -105,7 +105,7 @@ class QuestionColumn:
         return np.append(rest, self.score.scale)[:, None]
 
     def relation_means(self, tables: Tables, function: Floats | None = None) -> Floats:
-        """Return the mean of the number at each code in a relation; see ``WithinBinSlopes``.
+        """Return the mean of the number at each code in a relation, see ``WithinBinSlopes``.
 
         ``function`` has a function of the number at its points, instead of the number.
         """

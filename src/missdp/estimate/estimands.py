@@ -53,7 +53,7 @@ class Estimand:
 
     @property
     def is_relation(self) -> bool:
-        """Whether 0 means that there is no difference or no relation."""
+        """True if 0 means that there is no difference or no relation."""
         return self.question.contrast or self.question.what in ("correlation", "regression")
 
     @property
@@ -74,7 +74,7 @@ def match_text(model: Synthesizer, text: str, *, by: str | Sequence[str] = ()) -
     text : str
         The question, or the formula of a regression.
     by : str or sequence of str, optional
-        Attributes whose levels make groups, besides those in the text of a question.
+        Attributes whose levels make groups, in addition to attributes in the text of a question.
 
     Returns
     -------
@@ -130,7 +130,7 @@ def match_question(model: Synthesizer, text: str, question: Question) -> Estiman
 
 
 def _possible(question: Question, first: QuestionColumn) -> tuple[float, ...]:
-    """Return the smallest and the greatest possible answer; public."""
+    """Return the smallest and the greatest possible answer, from public facts."""
     if question.what == "correlation":
         return (-1.0, 1.0)
     if question.what in ("share", "missing"):

@@ -20,9 +20,9 @@ from missdp.schema import Numeric
 from missdp.synth.base import Synthesizer
 from missdp.types import Floats
 
-_MAX_ERROR = 0.25  # error of the rows of a group, relative to them, beyond which it is too small
-_MAX_TAIL_NOISE = 0.3  # noise of a count, relative to the share of a tail that is well known
-_MIN_TAIL_SHARE = 0.1  # share of the rows
+_MAX_ERROR = 0.25  # largest relative error of the number of rows of a group
+_MAX_TAIL_NOISE = 0.3  # largest noise of a count, relative to a known share of a tail
+_MIN_TAIL_SHARE = 0.1  # smallest share of the rows in a tail
 
 
 def flags_of(
@@ -78,7 +78,7 @@ def _labels(estimand: Estimand, chosen: Sequence[bool] | Any) -> str:
 def _unknown_tails(
     estimand: Estimand, released: ReleasedTables, values: Floats, share: Floats
 ) -> Iterator[str]:
-    """Name quantiles and shares in tails that are hardly larger than the noise of a count."""
+    """Yield a flag for quantiles and shares in tails close to the noise of a count."""
     first, question = estimand.columns[0], estimand.question
     is_share = question.what == "share" and not question.contrast
     if first.at not in released.within or not (is_share or question.what == "quantile"):
@@ -99,7 +99,7 @@ def _unknown_tails(
 def _hidden_rows(
     estimand: Estimand, released: ReleasedTables, column: QuestionColumn, half_widths: Floats
 ) -> Iterator[str]:
-    """Name estimates that rows hidden by noise beyond a number would move out of their interval."""
+    """Yield a flag for estimates that hidden rows would move out of their interval."""
     attribute, extreme = column.attribute, released.within[column.at].extreme
     assert extreme is not None
     assert isinstance(attribute, Numeric)
@@ -124,7 +124,7 @@ def _hidden_rows(
 
 
 def _missing_values(model: Synthesizer, estimand: Estimand) -> Iterator[str]:
-    """Name the assumptions about missing values."""
+    """Yield the assumptions about missing values."""
     nullable = [column.name for column in estimand.columns if model.modelled_[column.name].nullable]
     if estimand.question.what == "missing":
         yield from (f"Rates are those of rows in which {x} is observed." for x in nullable[1:])
@@ -142,7 +142,7 @@ def _missing_values(model: Synthesizer, estimand: Estimand) -> Iterator[str]:
 
 
 def _coarse_levels(model: Synthesizer, estimand: Estimand) -> Iterator[str]:
-    """Name merged levels, and declared bins in which values are taken to lie evenly."""
+    """Yield flags for merged levels, and for declared bins with assumed even values."""
     question, fitted = estimand.question, model.model_
     columns = estimand.columns[question.what == "missing" :]
     merged = []

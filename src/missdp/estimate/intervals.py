@@ -1,4 +1,4 @@
-"""Estimates from what a model released, with standard errors from draws of the released tables."""
+"""Estimates from released tables, with standard errors from draws of the tables."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from missdp.synth.base import Synthesizer
 from missdp.threads import one_blas_thread
 from missdp.types import Floats
 
-_REACH = 0.95  # share of the draws of the noise that an interval reaches to: they may be skewed
+_REACH = 0.95  # share of the draws that an interval includes, since draws may be skewed
 _REACH_STD = NormalDist().inv_cdf((1 + _REACH) / 2)  # in standard deviations of a normal number
-_CONTRADICTED = 2.0  # times the distance that draws of the noise reach to
-_DOUBT = 0.35  # error of the correction for values that are missing selectively, relative to it
-_MAX_WILD = 5.0  # times the median distance from the middle: further out draws are cut off
+_CONTRADICTED = 2.0  # largest shift, in distances that draws of the noise reach
+_DOUBT = 0.35  # relative error of the correction for values that are missing selectively
+_MAX_WILD = 5.0  # largest distance of a draw from the middle, in median distances
 
 
 def estimate(
@@ -113,7 +113,7 @@ def estimate_quickly(
 
 @one_blas_thread()
 def answer(model: Synthesizer, estimand: Estimand, confidence: float) -> Estimates:
-    """Return estimates from what a model released.
+    """Return the estimates of a question from a model's released values.
 
     Parameters
     ----------
@@ -157,8 +157,8 @@ def released_with_shifts(
         The tables.
     ndarray
         The values in rows of the model less the released values. Zero for groups without rows, and
-        for questions that rows do not answer: rows know less well how values lie inside bins, on
-        which deviations, quantiles and shares of a number depend.
+        for questions that rows do not answer. Rows have less information on the values inside bins.
+        Deviations, quantiles and shares of a number depend on these values.
 
     Raises
     ------
@@ -190,9 +190,9 @@ def estimates_of(
 ) -> Estimates:
     """Return estimates with the errors that draws of the tables show.
 
-    Draws are around the released values, and estimates are moved from there to the values in rows
-    of the model. Errors reach from the estimates to the draws, so that the move counts as an error.
-    Where noise cannot explain the move, the release contradicts the rows, and the estimate stays.
+    Draws are around the released values. Estimates are shifted from there to the values in rows of
+    the model. Errors reach from the estimates to the draws, so that the shift counts as an error.
+    If noise cannot explain the shift, the release contradicts the rows, and the estimate stays.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def estimates_of(
         _noise_variance(estimand, released, values, noisy),
         *_row_variances(model, estimand, released),
     ]
-    if possible:  # nothing is further off
+    if possible:  # no error is larger
         variances = [np.minimum(x, np.square(possible[1] - possible[0])) for x in variances]
     noise, sampling, missing = (tuple(np.sqrt(variance).tolist()) for variance in variances)
     share_std = _standard_deviation(share for _, share in drawn)
@@ -252,14 +252,14 @@ def _noise_variance(
     """Return the variance by noise, of a normal number that reaches as far as the draws do."""
     reach = np.quantile(np.abs(noisy - values), _REACH, axis=0)
     reach = np.minimum(reach, _largest_error(estimand, released, values))
-    if estimand.question.what == "share":  # spikes may lie anywhere in a piece
+    if estimand.question.what == "share":  # spikes may lie anywhere in a segment
         largest = estimand.values(released.point, covers_pieces=True)[0]
         reach = np.maximum(reach, np.abs(largest - values))
     return np.asarray(np.square(reach / _REACH_STD))
 
 
 def _largest_error(estimand: Estimand, released: ReleasedTables, values: Floats) -> Floats:
-    """Return how far noise may move a quantile: not beyond pieces that counts rule out."""
+    """Return the largest shift of a quantile by noise, within segments that counts allow."""
     column, question = estimand.columns[0], estimand.question
     within = released.within.get(column.at)
     if question.what != "quantile" or len(estimand.columns) > 1 or within is None or not within.std:

@@ -31,7 +31,7 @@ def rows_of_model(model: Synthesizer) -> Table:
 
 
 def answer_by_rows(rows: Table, question: Question) -> Floats:
-    """Return the answer of rows to a question; nan for groups without rows.
+    """Return the answer of rows to a question, NaN for groups without rows.
 
     Rows in which an attribute of the question does not apply are left out.
     """

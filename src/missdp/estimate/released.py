@@ -24,7 +24,7 @@ from missdp.threads import one_blas_thread
 from missdp.types import Clique, Floats
 
 N_DRAWS = 100
-_CACHED = 8  # questions of a model whose tables are held: of many, they are hundreds of megabytes
+_CACHED = 8  # number of questions of a model whose tables are cached, up to hundreds of megabytes
 _LEAN, _LEAN_STD = 0.5, 0.5  # steepness of relations inside bins, and its error
 
 
@@ -62,12 +62,12 @@ class Tables:
 class ReleasedTables:
     """Tables that were released, and draws around them.
 
-    Codes of a number are its bins, then the intervals beyond in which rows may be hidden, then "not
+    Codes of a number are its bins, then the tail intervals in which rows may be hidden, then "not
     applicable", if it is a level.
     """
 
     point: Tables
-    observed: Tables  # had observed values been taken for all
+    observed: Tables  # with observed values in the place of all values
     noise: list[Tables]  # with other noise
     sampled: list[Tables]  # of other rows, missing values included
     complete: list[Tables]  # of other complete rows
@@ -194,7 +194,7 @@ def released_tables(
     Raises
     ------
     ParameterError
-        If the family releases no statistics, or none of these attributes.
+        If the family releases no statistics, or does not release these attributes.
     """
     model = require_statistics(model)
     names = model.modelled_.names
@@ -212,7 +212,7 @@ def released_tables(
 
 
 def require_statistics(model: Synthesizer) -> AIM | MST | AllPairs:
-    """Return a fitted model; raise if its family releases no statistics."""
+    """Return a fitted model. Raise ParameterError if its family releases no statistics."""
     if model.fitted_.tables is None or not isinstance(model, AIM | MST | AllPairs):
         raise ParameterError(
             f"{type(model).__name__} keeps no statistics to estimate from; AllPairs, AIM and MST do"

@@ -1,8 +1,9 @@
 """Statistics of complete rows that a model released, unshrunk, and draws of their errors.
 
-Everything here is a function of released values and public facts. Standard errors come from
-statistics that are moved: by another draw of the noise, by other rows with their missing values,
-and by other complete rows. Missing values add the difference of the last two.
+Everything here is a function of released values and public facts. Standard errors come from three
+kinds of draws of the statistics. The first has other noise, the second has other rows with their
+missing values, and the third has other complete rows. Missing values add the difference of the last
+two.
 """
 
 from __future__ import annotations
@@ -27,31 +28,31 @@ from missdp.synth.uncertain import counted, noisier
 from missdp.types import Clique, Floats, Ints
 
 Cells = Mapping[Clique, Floats]
-"""Shares of rows by positions of attributes; noise makes some negative.
+"""Shares of rows by positions of attributes. Noise makes some shares negative.
 
-``~a`` is the position of the standardised number ``z`` of the attribute ``a``. The mean over all
-rows of ``z``, where the attribute ``c`` has each of its codes, is at ``(~a, c)``, and that of the
-product of two ``z`` at ``(~a, ~b)``.
+``~a`` is the position of the standardised number ``z`` of the attribute ``a``. The mean of ``z``
+over all rows in which the attribute ``c`` has each of its codes is at ``(~a, c)``. The mean of the
+product of two ``z`` is at ``(~a, ~b)``.
 """
 
 CLIPPED = 0.1
 """Error of the share of a sum that clipping removes, which a model restores, relative to it."""
 
 _ROWS = 20_000  # rows of the model that represent the private rows
-_FEWER = 6_000  # rows by which draws are made
+_FEWER = 6_000  # rows of the model from which draws are made
 _UNSELECTED = (
     0.8  # error of a pair that was not selected: the mean size of its noise, in deviations
 )
 
-_PRIOR_ROWS = 5.0  # rows by which a rate is shrunk towards its mean
+_PRIOR_ROWS = 5.0  # prior rows with which a rate is shrunk towards its mean
 
 
 class Statistics(NamedTuple):
     """Statistics on groups of levels.
 
     * ``cells``: Tables, and sums of standardised numbers.
-    * ``missing``: By one attribute, and by two: shares of rows in which the first is missing, and
-      in which it is applicable, at each level of the second.
+    * ``missing``: Two shares of rows for each attribute. The attribute is missing in the first
+      share, and applicable in the second. With two attributes, at each level of the second.
     """
 
     cells: Cells
@@ -69,7 +70,7 @@ def attributes_of(clique: Clique) -> Clique:
 
 
 def is_within(clique: Clique, measured: Iterable[Clique]) -> bool:
-    """Whether a set of attributes is a part of one that was measured."""
+    """Return whether a set of attributes is a part of a measured set."""
     return len(clique) < 2 or any({*clique} <= {*one} for one in measured)
 
 
@@ -88,8 +89,8 @@ def _with_weights(cells: Cells, rows: Ints, z: Mapping[int, Floats], weights: Fl
 class Replicates:
     """Released statistics of complete rows, and statistics of other draws of noise and rows.
 
-    A model fitted to the release draws rows, which represent the private rows. What a release says
-    of an attribute ``a`` of the table is at position ``of.index(a)``.
+    A model fitted to the release draws rows, which represent the private rows. The release of an
+    attribute ``a`` of the table is at position ``of.index(a)``.
     """
 
     flags: tuple[str, ...] = ()
@@ -114,7 +115,7 @@ class Replicates:
         self._restrict([*range(len(self.levels))])
 
     def about(self, cliques: Sequence[Clique]) -> Self:
-        """Return the same for some attributes; for all of them, if values are missing."""
+        """Return the replicates of some attributes, or of all attributes if values are missing."""
         some = copy.copy(self)
         if self._measured.products is None:
             for clique in cliques:
@@ -149,7 +150,7 @@ class Replicates:
         self._numbers = {i: a for i, a in enumerate(of) if a in self._z}
 
     def _take_from_model(self, clique: Clique) -> None:
-        """Take a marginal from the model, which was right enough for it not to be measured.
+        """Add a marginal of the model, which was not selected for a measurement.
 
         A selected marginal is off by more than the noise of its cells adds up to. A trend that is
         off by less is not selected, and adds up in a mean, where noise does not.
@@ -180,7 +181,7 @@ class Replicates:
         return WithinBins.of(self._model, self.names[at], marginal, *facts)
 
     def chance_missing(self, clique: Clique, at: int) -> Floats:
-        """Return how often an attribute is missing in each cell, on groups, in rows of the model.
+        """Return the share of missing values of an attribute in each cell, from rows of the model.
 
         It is shrunk towards the mean over all rows.
         """
@@ -242,7 +243,7 @@ class Replicates:
         return Statistics({**cells, **sums}, self._missing(cells))
 
     def _missing(self, cells: Cells) -> Cells:
-        """Return where each attribute is missing, by itself and at the levels of others."""
+        """Return the missing shares of each attribute, by itself and at levels of others."""
         missing: dict[Clique, Floats] = {}
         for clique, table in cells.items():
             for axis, i in enumerate(clique if len(clique) < 3 and min(clique) >= 0 else ()):
@@ -266,7 +267,7 @@ class Replicates:
             for i, j in self._tables.tables
         }
         tables = noisier(self._tables, again.tables(self._removed), retained)
-        rates = tuple(  # a rate of less than two deviations was taken for none
+        rates = tuple(  # a rate below two deviations was set to 0
             m + for_rates.normal(0.0, np.where(m > 0, std, 2 * std))
             for m, std in zip(self._tables.margins, self.release.margin_stds, strict=True)
         )
@@ -294,7 +295,7 @@ class Replicates:
         return self._completed(Statistics(cells, self._missing(cells)))
 
     def _completed(self, observed: Statistics, rows: int = _FEWER) -> Statistics:
-        """Return statistics of complete rows, given those of observed values."""
+        """Return statistics of complete rows, from statistics of observed values."""
         cells, tables, has_missing = observed.cells, self._tables, bool(self._masks.present.any())
         drawn = self._rows[:rows, self.of]
         tables = replace(

@@ -1,4 +1,4 @@
-"""How estimates depend on what cannot be seen: values that are missing because of what they are."""
+"""Sensitivity of estimates to values that are missing because of their values."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from missdp.threads import one_blas_thread
 if TYPE_CHECKING:
     import pandas as pd
 
-_MIN_SHARE = 1e-9  # share by which is divided at least
+_MIN_SHARE = 1e-9  # smallest share in a divisor
 _MAX_SHIFTS = 101
 _LARGEST_SHIFT = 10.0  # standard deviations
 
 
 @dataclass(frozen=True)
 class SensitivityAnalysis(Record):
-    """Estimates by how far missing values depart from missing at random; released values only.
+    """Estimates for several departures of missing values from missing at random.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class SensitivityAnalysis(Record):
         return pd.concat(frames, keys=self.shifts, names=["shift", self.estimates[0].question])
 
     def __str__(self) -> str:
-        """Return a table for people, where conclusions turn, and what is not covered."""
+        """Return a table, the shifts at which conclusions turn, and flags."""
         columns = ["estimate", "error", "low", "high"]
         shown = self._stacked([step.shown()[columns] for step in self.estimates]).to_string()
         unit = f"Shifts are added to missing {self.attribute}, in units of {self.deviation:.4g}."
@@ -81,7 +81,7 @@ class SensitivityAnalysis(Record):
 
     @property
     def conclusions(self) -> tuple[str, ...]:
-        """Where each conclusion turns, in words."""
+        """The shift at which each conclusion turns, in words."""
         holds = f"holds from {min(self.shifts):g} to {max(self.shifts):g}"
         turns = [holds if x is None else f"turns at a shift of {x:.3g}" for x in self.tipping]
         pairs = zip(self.estimates[0].labels, turns, strict=True)
@@ -93,7 +93,7 @@ class SensitivityAnalysis(Record):
         Parameters
         ----------
         path : str or Path
-            Where to write; the suffix decides the format (``.svg``, ``.png``, ``.pdf``).
+            File to write. The suffix decides the format (``.svg``, ``.png``, ``.pdf``).
 
         Raises
         ------
@@ -177,7 +177,7 @@ def _checked(shifts: Sequence[float]) -> tuple[float, ...]:
 
 
 def _column_of(model: Synthesizer, estimand: Estimand, attribute: str) -> QuestionColumn:
-    """Return the column of an attribute; raise if nothing can be added to its missing values."""
+    """Return the column of an attribute to whose missing values a shift can be added."""
     columns = {column.name: column for column in estimand.columns}
     if attribute not in columns:
         raise ParameterError(
@@ -209,7 +209,7 @@ def _deviation(released: ReleasedTables, column: QuestionColumn) -> float:
 def _tipping(
     estimand: Estimand, steps: Sequence[float], estimates: Sequence[Estimates]
 ) -> tuple[float | None, ...]:
-    """Return where each conclusion turns, between the shifts by straight lines."""
+    """Return the shift at which each conclusion turns, by linear interpolation."""
     low, high = np.moveaxis(np.array([estimate.intervals for estimate in estimates]), 2, 0)
     if estimand.is_relation:  # the interval excludes or includes 0
         distances = np.minimum(-low, high)

@@ -22,7 +22,8 @@ class WithinBinSlopes:
     """Relations to other attributes inside bins: straight lines in the logit of ranks.
 
     A table of bins shows how a bin relates to another attribute, and nothing about the values
-    inside the bin. These differ most far out, where a few rows make most of a covariance.
+    inside the bin. They differ most far from the middle, where a few rows make most of a
+    covariance.
     """
 
     offsets: Floats  # (codes, points): distance of each value from the middle of its bin
@@ -95,7 +96,7 @@ class WithinBinSlopes:
         return np.asarray((weights * values).sum(axis=1) + lean * more)
 
     def group_tilt(self, weights: Floats, cells: Floats) -> Floats:
-        """Return by how much shares of groups differ from those of their bins, value by value.
+        """Return the difference of shares of groups and of bins, for each value.
 
         Rates of groups continue inside a bin as they change between the neighbouring bins. The
         share of each bin stays as it is.

@@ -20,8 +20,8 @@ from missdp.types import Floats, Ints
 
 Values = tuple[Floats, Floats]
 
-MIN_DIVISOR = 1e-9  # share by which is divided at least
-_STEADY = 0.05  # standard deviations by which slopes move a mean, if they are not bent to meet it
+MIN_DIVISOR = 1e-9  # smallest share in a divisor
+_STEADY = 0.05  # shift of a mean by slopes, in standard deviations
 
 
 def _cells(tables: Tables, first: QuestionColumn, groups: Sequence[QuestionColumn]) -> Floats:
@@ -42,7 +42,7 @@ def _mean(tables: Tables, _: Question, columns: Sequence[QuestionColumn]) -> Val
 
 
 def _group_means(tables: Tables, columns: Sequence[QuestionColumn], cells: Floats) -> Values:
-    """Return the means of a number by groups; with its released products if there is one group."""
+    """Return the means of a number by groups, from released products for one group."""
     first, *groups = columns
     if len(groups) != 1:
         return _ratio((first.relation_means if groups else first.mean)(tables) @ cells, cells)
@@ -97,7 +97,7 @@ def _with_named_values(question: Question, number: Numeric, values: Floats) -> F
 def _values_by_group(tables: Tables, columns: Sequence[QuestionColumn], cells: Floats) -> Values:
     """Return values, and shares of rows by code, value and group.
 
-    Slopes inside bins are such that groups have their means.
+    Slopes inside bins give the means of the groups.
     """
     first, *groups = columns
     values, weights = first.values(tables)
@@ -147,7 +147,7 @@ def _sd(tables: Tables, _: Question, columns: Sequence[QuestionColumn]) -> Value
     values, lying = _values_by_group(tables, columns, cells)
     mean, share = _ratio(np.einsum("cp,cpg->g", values, lying), cells)
     square = _ratio(np.einsum("cp,cpg->g", np.square(values), lying), cells)[0]
-    variance = square - mean**2  # below 0 by noise; were that 0 in all draws, it would seem certain
+    variance = square - mean**2  # below 0 by noise. The value 0 in all draws would seem certain
     return np.sign(variance) * np.sqrt(np.abs(variance)), share
 
 

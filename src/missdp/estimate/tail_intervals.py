@@ -1,4 +1,4 @@
-"""Intervals beyond the values that a release shows of a number, in which noise may hide rows.
+"""Tail intervals of a number: intervals beyond its released values, in which noise may hide rows.
 
 Everything here is a function of released values and public facts.
 """
@@ -20,8 +20,8 @@ MIN_SHARE = 1e-9  # share of the rows or of a scale by which is divided at least
 _POINTS = 128  # values that represent a bin
 _PLACES = (np.arange(_POINTS) + 0.5) / _POINTS
 _EMPTY = 1e-5  # share of the rows in a piece without rows, at most
-_MAX_INTERVALS = 16  # intervals that are modelled: those that may move means most
-_FAR = 100.0  # times as far from the middle as the outermost rows; further out is flagged only
+_MAX_INTERVALS = 16  # largest number of modelled intervals: those with most effect on means
+_FAR = 100.0  # largest distance of a modelled interval, in distances of the outermost rows
 _DECAY = 1.5  # power by which rows become fewer with their distance from the middle
 _USUAL = 0.5  # expected rows beyond on either side, in standard deviations of a count's noise
 _CLEAR_SDS = 10.0  # rows in a tail whose decay can be measured, in standard deviations of a count
@@ -41,7 +41,7 @@ def representative_values(attribute: Numeric) -> Floats:
 
 
 def counted_attribute(model: Synthesizer, name: str) -> Numeric:
-    """Return a number whose values lie as they were counted, and nowhere where noise hides rows.
+    """Return a number with its values as counted, and without values where noise hides rows.
 
     The moments of the number are read by ``WithinBins``, with their noise.
     """
@@ -77,7 +77,7 @@ def value_range(attribute: Numeric) -> tuple[float, float]:
 
 
 def _hidden_counts(model: Synthesizer, name: str) -> Floats:
-    """Return the released intervals beyond a number: ends, noisy count, noise; shape ``(k, 4)``."""
+    """Return the released tail intervals of a number: ends, count, noise, shape ``(k, 4)``."""
     return model.fitted_.tails.get(name, np.zeros((0, 4)))
 
 
@@ -88,13 +88,13 @@ def _median(attribute: Numeric) -> float:
 
 @dataclass(frozen=True, eq=False)
 class TailIntervals:
-    """Intervals beyond the range of a number, in which noise may hide rows.
+    """Tail intervals of a number, in which noise may hide rows.
 
-    On either side as many rows as the noise of a count are usual, three times fewer twice as far
-    from the middle, or more if the counted tail continues as it falls: see `_tail_shares`. The
-    prior of an interval is exponential, with this mean. With some chance there is a spike, whose
-    mean is the noise of its own count: one in 500, and up to one half where the counted values
-    have a long tail already.
+    The prior expects rows equal to the noise of a count on either side, and three times fewer at
+    twice the distance from the middle. It expects more if the counted tail continues (see
+    `_tail_shares`). The prior of an interval is exponential, with this mean. With some chance there
+    is a spike, whose mean is the noise of its own count. The chance is one in 500, and up to one
+    half if the counted values have a long tail.
     """
 
     home: Ints  # (k,): the bin that each interval lies in
@@ -177,7 +177,7 @@ class TailIntervals:
         residual : ndarray, shape (sums,)
             Released sums less the contribution of all other rows.
         covariance : ndarray, shape (sums, sums)
-            Of the residual.
+            Covariance of the residual.
         chances : ndarray, shape (k,)
             Chance of a spike in each interval.
 

@@ -1,4 +1,4 @@
-"""Values of a number inside the bins that a model released, and beyond them.
+"""Values of a number inside its released bins, and in its tail intervals.
 
 Everything here is a function of released values and public facts.
 """
@@ -59,17 +59,18 @@ class ReleasedSums:
 class WithinBinDraw:
     """A draw of the positions of a number's values."""
 
-    weights: Floats  # (codes, points): of each value in its code; add up to 1
+    weights: Floats  # (codes, points): weight of each value in its code. They add up to 1
     hidden: Floats  # (k,): share of all rows in each interval beyond
     spread: Floats  # (k,): standard deviation of this share between groups
-    shift: Floats  # (codes,): shares of bins less those that were counted
+    shift: Floats  # (codes,): shares of bins less their counted shares
 
 
 @dataclass(frozen=True, eq=False)
 class WithinBins:
     """Values of a number inside its bins, and their uncertainty.
 
-    Intervals in which rows may be hidden are further codes, after those of the attribute.
+    Tail intervals in which rows may be hidden are additional codes, after the codes of the
+    attribute.
     """
 
     points: Floats  # (codes, points): values that represent each bin
@@ -77,7 +78,7 @@ class WithinBins:
     shares: Floats  # (codes,): share of each bin
     tails: TailIntervals
     sums: ReleasedSums
-    std: float  # noise of a piece, as a share of the rows; 0 if bins are declared
+    std: float  # noise of a segment, as a share of the rows. 0 for declared bins
     n_rows: float
     observed: float  # share of the rows in which the number is observed
     design: float  # variance of sums over rows, relative to independent rows
@@ -127,7 +128,7 @@ class WithinBins:
 
     @property
     def noise(self) -> float:
-        """Standard deviation of a count, as a share of rows; 0 if bins are declared."""
+        """Standard deviation of a count, as a share of rows, or 0 for declared bins."""
         return self.std / _TREE
 
     @cached_property
@@ -139,7 +140,8 @@ class WithinBins:
     def extreme(self) -> tuple[WithinBinDraw, float, float] | None:
         """Values with as many rows as noise can hide in the interval that moves the mean most.
 
-        Also the number of these rows, and where they are; None if there is no such interval.
+        Returns the values, the number of these rows, and their value. None without such an
+        interval.
         """
         tails, rows, hidden = self.tails, self.n_rows * self.observed, self.released.hidden
         if not len(hidden):
@@ -238,7 +240,7 @@ class WithinBins:
         draw : WithinBinDraw
             The number of hidden rows. Their ``z`` is as in their bins, up to a random difference.
         rng : numpy.random.Generator
-            Draws the difference; ``z`` has a variance of about 1.
+            Draws the difference. ``z`` has a variance of about 1.
 
         Returns
         -------
@@ -297,7 +299,7 @@ class WithinBins:
         return np.asarray((self._stds[:, None] * errors.T) @ np.linalg.inv(self._covariance))
 
     def _residual(self, hidden: Floats) -> Floats:
-        """Return released sums less those that the counts and the rows beyond imply."""
+        """Return released sums less the sums that the counts and the tail rows imply."""
         means = self.sums.at(self.points).mean(axis=2)
         return np.asarray(self.sums.means - means @ self.sums.shares - self._effects[1] @ hidden)
 
@@ -321,7 +323,7 @@ class WithinBins:
 
 
 def _tree_std(model: Synthesizer, name: str) -> float:
-    """Return the noise of a count of the tree of a number, in rows; 0 if there is no tree."""
+    """Return the noise of a count of the tree of a number, in rows, or 0 without a tree."""
     log = [event for group in model.guarantee_.events for event in getattr(group, "log", ())]
     for event in (event for event in log[::-1] if event.label == f"tree {name}"):
         std = event.scale * math.sqrt(2) if isinstance(event, LaplaceEvent) else event.sigma
@@ -335,8 +337,8 @@ def _centred(change: Floats) -> Floats:
 
 
 def _without(weights: Floats, share: float, *, above: bool) -> Floats:
-    """Take a share of increasing values out of a bin, from the outermost on."""
-    # As if all had the same weight; where less than nothing is taken, the outermost gets more.
+    """Return weights without a share of increasing values, from the outermost value on."""
+    # All values count as equally likely. A negative share adds to the outermost value.
     share, outward = min(share, _MAX_REMOVED), weights[::-1] if above else weights
     place = np.arange(len(weights))
     removed = np.clip(share * len(weights) - place, 0.0, 1.0) / len(weights) if share > 0 else 0.0

@@ -36,24 +36,24 @@ def combine_estimates(estimates: ArrayLike, variances: ArrayLike) -> Combined:
     estimates : array of float, shape (m,)
         The estimate in each synthetic table, m at least 2.
     variances : array of float, shape (m,)
-        Its sampling variance in each table, computed as if the table were real; at least 0.
+        Its sampling variance in each table, computed as if the table were real, at least 0.
 
     Returns
     -------
     Combined
-        Estimate ``q̄`` with variance ``T = (1 + 1/m) B − ū`` (never below ``B / m``) and
-        ``(m − 1)(T / ((1 + 1/m) B))²`` degrees of freedom (at least one); ``B`` is the variance
-        between tables, ``ū`` the mean variance within.
+        Estimate ``q̄`` with variance ``T = (1 + 1/m) B − ū`` (never below ``B / m``) and ``(m −
+        1)(T / ((1 + 1/m) B))²`` degrees of freedom (at least one). ``B`` is the variance between
+        tables, and ``ū`` the mean variance within tables.
 
     Notes
     -----
     For means and shares of tables from AIM or MST, not for regression coefficients, which all
     tables shrink alike. This is the rule of Raghunathan, Reiter and Rubin (2003) for fully
-    synthetic data; it asks for tables whose models vary as the released model does around the
-    truth, which is what ``multiple=m`` draws. It does not cover bias (of marginals that were never
-    measured, of values missing not at random), nor the randomness of which marginals were selected.
-    Models are regularised, so tables vary a little less than those of fresh fits.
-    ``bench/aim_coverage.py`` measures what remains.
+    synthetic data. It requires tables whose models vary as the released model does around the
+    truth. ``multiple=m`` draws from varied models in this way. It does not cover bias (of marginals
+    that were never measured, of values missing not at random), nor the randomness of which
+    marginals were selected. Models are regularised, so these tables vary a little less than tables
+    of new fits. ``bench/aim_coverage.py`` measures the remaining error.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Distances of two tables: of their k-way marginals, and of where, and how, cells are missing."""
+"""Distances of two tables: of k-way marginals, and of missing cells and their kinds."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ from missdp.table.encode import Column
 
 MissingAs: TypeAlias = Literal["unobserved", "level"]
 _BATCH_CELLS = 10_000_000
-_WORST = 5  # pairs that are named
-_CLEAR, _FAR = 4.0, 0.02  # standard deviations of two samples, and share of rows, that are told
+_WORST = 5  # number of pairs that are reported
+_CLEAR = 4.0  # smallest reported difference, in standard deviations of two samples
+_FAR = 0.02  # smallest reported difference, as a share of the rows
 
 
 class _ByClique(Record, abstract=True):
     """A record with a number for each of many cliques, written as rows that any language reads."""
 
-    _written: ClassVar[dict[str, str]]  # field, and what its rows are called in files
+    _written: ClassVar[dict[str, str]]  # field, and the name of its rows in files
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -134,20 +135,20 @@ def marginal_distance(
     schema : Schema, optional
         The declared domain.
     bins : int, optional
-        Cut numeric attributes into this many bins of equal width, finer than the declared ones
-        (attributes that have more keep their own). Both tables must then hold values, not only
-        bins. By default the declared bins are compared.
+        Rebin numeric attributes to this many bins of equal width, finer than the declared bins
+        (attributes with more bins keep them). Both tables must then hold values, not only bins. The
+        default compares the declared bins.
     missing : {"unobserved", "level"}, default "unobserved"
-        Whether a marginal counts the rows observed on all of its attributes, each table relative to
-        its own total, or all rows with missing, of whatever kind, as one more level. That an
-        attribute is not applicable is a level of it in either case.
+        With "unobserved", a marginal counts the rows that are observed on all of its attributes,
+        and each table has its own total. With "level", all rows count, with missing of all kinds as
+        one more level. "Not applicable" is a level in both cases.
     progress : callable or bool, optional
-        Called with what is going on and the share that is done. True shows a bar.
+        Called with the name of a stage and the share that is done. True shows a bar.
 
     Returns
     -------
     MarginalDistance
-        A table that has no row to count is at distance 1 from one that has.
+        A table without rows to count is at distance 1 from a table with rows.
 
     Raises
     ------
@@ -190,12 +191,12 @@ def marginal_distance(
 
 
 def _plain(table: Table, bins: int | None) -> Table:
-    """Return a table under the levels, bins and holes that are compared."""
+    """Return a table under the levels, bins and missing cells that are compared."""
     return _levels_and_missing(table if bins is None else _rebin(table, bins))
 
 
 def _rebin(table: Table, bins: int) -> Table:
-    """Cut numeric attributes into ``bins`` equal bins, but none into fewer than it declares."""
+    """Rebin numeric attributes to ``bins`` equal bins, or to more if more are declared."""
     attributes: dict[str, AnyAttribute] = {a.name: a for a in table.schema}
     columns = {name: table.column(name) for name in attributes}
     for name, attribute in attributes.items():
@@ -263,7 +264,7 @@ def total_variation(one: NDArray[np.int64], two: NDArray[np.int64]) -> float:
 
 
 def missing_mask(table: Table) -> NDArray[np.bool_]:
-    """Return True where a cell is missing, of whatever kind; "not applicable" is not missing.
+    """Return True for missing cells of all kinds. "Not applicable" is not missing.
 
     Returns
     -------
@@ -316,7 +317,8 @@ class MissingFidelity(_ByClique):
     rows : int, optional
         Number of rows of the shorter table, which decides how many digits are printed.
     together : dict of str to tuple of float
-        Shares of rows, true and synthetic, that lack both of two; the five furthest apart.
+        Shares of rows, true and synthetic, in which both of two attributes are missing, for the
+        five pairs with the largest differences.
 
     Examples
     --------
@@ -362,7 +364,7 @@ class MissingFidelity(_ByClique):
 
     @property
     def verdict(self) -> str:
-        """Which two are missing together much more, or less, often than chance allows; or none."""
+        """The pair of attributes whose joint missingness differs by more than chance, in words."""
         compared = self.together.items() if any(self.synthetic_rates.values()) else ()
         for names, (true, made) in compared:
             mean = (true + made) / 2
@@ -405,9 +407,10 @@ def missing_fidelity(
     Parameters
     ----------
     truth, synthetic : Table, or any table or file that Table.read takes
-        The private one, and one that kept holes. A cell that is not applicable is not missing.
+        The private table, and a synthetic table with missing cells. A cell that is not applicable
+        is not missing.
     schema : Schema, optional
-        The declared domain; needed if neither is a Table.
+        The declared domain. Needed if neither is a Table.
 
     Examples
     --------
@@ -439,7 +442,7 @@ def missing_fidelity(
 
 
 def _patterns(tables: Iterator[Table]) -> CountOf[bytes]:
-    """Count the rows of each pattern of holes, packed into bits."""
+    """Count the rows of each pattern of missing cells, packed into bits."""
     patterns: CountOf[bytes] = CountOf()
     for table in tables:
         mask = missing_mask(table)
@@ -452,7 +455,7 @@ def _patterns(tables: Iterator[Table]) -> CountOf[bytes]:
 
 
 def _pair_shares(patterns: CountOf[bytes], width: int) -> NDArray[np.float64]:
-    """Shares of rows with both holes, the first only, the second only, none: ``(4, d, d)``."""
+    """Return shares of rows with both missing, only the first, only the second, neither."""
     both = np.zeros((width, width))
     packed = np.frombuffer(b"".join(patterns), dtype=np.uint8).reshape(
         len(patterns), -(-width // 8)
@@ -536,18 +539,18 @@ class MissingnessByKind(Record):
 def missingness_by_kind(
     truth: Any, synthetic: Any, *, schema: Schema | None = None
 ) -> MissingnessByKind:
-    """Compare how many cells are not applicable, refused, unknown, not asked or plainly missing.
+    """Compare the shares of cells that are not applicable, refused, unknown, not asked or missing.
 
     Curator only: the result is exact, not private. Do not publish it without a mechanism.
 
     Parameters
     ----------
     truth, synthetic : Table, or any table or file that Table.read takes
-        The private table, and a synthetic one that kept its missing cells. Where a file or frame
-        holds nulls instead of codes, kinds other than plain missing cannot be told, except that
-        what is not applicable follows from the rules: write codes, with ``holes="codes"``.
+        The private table, and a synthetic one that kept its missing cells. If a file or frame has
+        nulls instead of codes, kinds other than plain missing are unknown, except "not applicable"
+        that follows from rules. Write codes with ``holes="codes"``.
     schema : Schema, optional
-        The declared domain; needed if neither is a Table.
+        The declared domain. Needed if neither is a Table.
 
     Examples
     --------

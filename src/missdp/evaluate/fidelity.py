@@ -1,6 +1,6 @@
-"""What people look at first in a synthetic table: its numbers, and how its columns go together.
+"""Fidelity of a synthetic table: its numbers, and the relations of its columns.
 
-And pictures of them beside the real ones, which need the extra ``plot``.
+Pictures compare the columns with the real ones, and need the extra ``plot``.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from missdp.serialization import Record
 from missdp.table import Table
 from missdp.types import Floats
 
-_Coded: TypeAlias = dict[str, tuple[NDArray[np.int64], int]]  # codes, -1 if missing; how many
+_Coded: TypeAlias = dict[str, tuple[NDArray[np.int64], int]]  # codes (or -1), number of levels
 
 _POINTS = (0.05, 0.25, 0.5, 0.75, 0.95)
-_MIN_GROUP = 100  # rows of the truth
-_STRONG = 0.1  # rank correlations of which the share that is kept is told
-_MAX_CELLS = 2**22  # of a table that is counted as a whole
-_MAX_LEVELS = 12  # the most frequent ones of the truth
-_CURVE = 501  # of a distribution function
-_WIDE = 4  # columns in a row of the picture
+_MIN_GROUP = 100  # smallest number of rows of the truth in a subgroup
+_STRONG = 0.1  # smallest true rank correlation that enters the slope
+_MAX_CELLS = 2**22  # largest number of cells of a table that is counted in full
+_MAX_LEVELS = 12  # largest number of levels in a picture: the most frequent levels of the truth
+_CURVE = 501  # number of points of a distribution function
+_WIDE = 4  # columns of panels in the picture
 _COLOURS = {"real": "#7a8793", "synthetic": "#1f77b4"}
 SCORES = {
     "two_way_equal": "two-way tables, numbers in ten equal bins: mean distance",
@@ -53,32 +53,33 @@ SCORES = {
 
 @dataclass(frozen=True)
 class Fidelity(Record):
-    """How well numbers and relations are kept. Private: made from the truth without noise.
+    """Fidelity of numbers and relations. Private: made from the truth without noise.
 
     Parameters
     ----------
     scores : dict of str to float
-        ``two_way_equal``, ``two_way_deciles``, ``two_way_worst``: total variation distance of the
-        two-way tables, numbers in ten equal bins or cut at the deciles of the truth; mean, mean and
-        worst. ``ks``, ``ks_worst``: Kolmogorov-Smirnov distance of the numeric columns. ``mean``,
-        ``sd``, ``quantiles``: differences in standard deviations of the truth, quantiles at 5, 25,
-        50, 75 and 95 %. ``rank_corr``, ``corr``: mean absolute error of the correlations of numeric
-        columns; ``slope``: the share of true rank correlations above .1 that is kept.
-        ``subgroup_means``: differences of means by level of each other column, weighted by rows, in
-        standard deviations, where the truth has at least 100 rows.
+        ``two_way_equal``: mean total variation distance of the two-way tables, numbers in ten equal
+        bins. ``two_way_deciles``: the mean with bins at the deciles of the truth.
+        ``two_way_worst``: the largest distance with these bins. ``ks``, ``ks_worst``:
+        Kolmogorov-Smirnov distance of the numeric columns. ``mean``, ``sd``, ``quantiles``:
+        differences in standard deviations of the truth, quantiles at 5, 25, 50, 75 and 95 %.
+        ``rank_corr``, ``corr``: mean absolute error of the correlations of numeric columns.
+        ``slope``: the preserved share of true rank correlations above .1. ``subgroup_means``:
+        differences of means by level of each other column, weighted by rows, in standard
+        deviations, where the truth has at least 100 rows.
     ks : dict of str to float
         Per numeric column.
     truth, synthetic : dict of str to tuple of float
         Per numeric column the mean, the standard deviation and the five quantiles (NaN if there is
         no value).
     by_chance : float
-        What ``two_way_deciles`` would be for two samples of the truth of these sizes, drawn with
+        Expected ``two_way_deciles`` of two samples of the truth of these sizes, drawn with
         replacement.
     rows : int
         Number of rows of the shorter table.
     without_values : tuple of str
-        Columns of which the truth has no value: there is nothing to compare them with, and no
-        two-way table is of them.
+        Columns without a value in the truth. They are compared with nothing, and have no two-way
+        table.
     dates : dict of str to str
         Columns of dates, and the units since 1970 that their numbers count.
     """
@@ -96,7 +97,7 @@ class Fidelity(Record):
 
     @property
     def verdict(self) -> str:
-        """One line: how far the tables are, beside two samples of the real one."""
+        """The distance of the tables in one line, beside the distance of two real samples."""
         far = self.scores["two_way_deciles"]
         ratio = far / self.by_chance if self.by_chance else math.inf * far
         so = "no further than by chance"
@@ -141,7 +142,7 @@ def _text(number: float, error: float, unit: Any) -> str:
 def fidelity(
     truth: Any, synthetic: Any, *, schema: Schema | None = None, max_rows: int = 200_000
 ) -> Fidelity:
-    """Compare the numbers of two tables, and how their columns go together.
+    """Compare the numbers of two tables, and the relations of their columns.
 
     Curator only: the result is exact, not private. Do not publish it without a mechanism.
 
@@ -149,11 +150,11 @@ def fidelity(
     ----------
     truth, synthetic : Table, or any table or file that Table.read takes
         Frames need ``schema``, or a Table on the other side. Each distance is over the cells that
-        have a value; that a cell is not applicable counts as a level.
+        have a value. "Not applicable" counts as a level.
     schema : Schema, optional
-        The declared domain; its bins make no difference.
+        The declared domain. Its bins make no difference.
     max_rows : int, default 200000
-        Of a longer table, a random sample of so many rows is compared: always the same one.
+        A longer table is represented by a random sample of so many rows, always the same sample.
 
     Examples
     --------
@@ -200,7 +201,7 @@ def fidelity(
 
 
 def _sampled(blocks: Iterator[Table], limit: int) -> Table:
-    """Return at most so many rows, the same ones however the table is cut into blocks."""
+    """Return at most ``limit`` rows, the same rows for any division into blocks."""
     rng, sample, keys = np.random.default_rng(0), next(blocks), np.zeros(0)
     keys = rng.random(len(sample))
     for block in itertools.chain(blocks, [None]):
@@ -214,7 +215,7 @@ def _sampled(blocks: Iterator[Table], limit: int) -> Table:
 
 
 def _values_of(table: Table) -> dict[str, Floats]:
-    """Return the values of each numeric column, NaN where there is none."""
+    """Return the values of each numeric column, with NaN for cells without a value."""
     names = [a.name for a in table.schema if isinstance(a, Numeric)]
     return {name: np.where(table.mask(name), np.nan, table.values(name)) for name in names}
 
@@ -291,7 +292,7 @@ def _of_columns(
     spread = np.where(true[:, 1] > 0, true[:, 1], 1.0)
     off = np.abs(made - true) / spread[:, None]
     off[:, 1] = np.abs(made[:, 1] / spread - 1)
-    off[np.isnan(off)] = 1.0  # no value at all: off by as much as there is
+    off[np.isnan(off)] = 1.0  # a column without a value has error 1
     mean, sd, quantiles = off[:, 0].mean(), off[:, 1].mean(), off[:, 2:].mean()
     scores = np.mean([*ks.values()]), max(ks.values()), mean, sd, quantiles
     return dict(zip(("ks", "ks_worst", "mean", "sd", "quantiles"), map(float, scores), strict=True))
@@ -344,11 +345,11 @@ def _means(values: Floats, codes: NDArray[np.int64], size: int) -> tuple[Floats,
 
 
 def _by_chance(truth: NDArray[np.int64], rows: int) -> float:
-    """Mean distance of two samples of a table, with replacement: one of its size, one of another.
+    """Return the mean distance of two samples of a table, drawn with replacement.
 
     A cell of share p counts ``X`` and ``Y`` in samples of n rows each. If they were Poisson with
-    mean λ = np, then ``E|X − Y| = 2λ e^(−2λ) (I0(2λ) + I1(2λ))``; the factor √(1 − p) makes it that
-    of binomials in large samples. For unequal sizes n is their harmonic mean.
+    mean λ = np, then ``E|X − Y| = 2λ e^(−2λ) (I0(2λ) + I1(2λ))``. The factor √(1 − p) makes it the
+    expectation of binomials in large samples. For unequal sizes n is their harmonic mean.
     """
     from scipy.special import ive
 
@@ -382,7 +383,7 @@ def plot_columns(
     truth, synthetic, schema, max_rows
         As for :func:`fidelity`.
     path : str or Path
-        Where to write; the suffix decides the format (``.svg``, ``.png``, ``.pdf``).
+        File to write. The suffix decides the format (``.svg``, ``.png``, ``.pdf``).
     """
     picture_format(path)
 
@@ -410,7 +411,7 @@ def _draw(panel: Any, attribute: AnyAttribute, tables: dict[str, Table]) -> None
             values = _values_of(table)[attribute.name]
             if len(present := values[~np.isnan(values)]):
                 places = np.quantile(present, heights)
-                width = 3 if which == "real" else 1  # seen where the other one covers it
+                width = 3 if which == "real" else 1  # visible behind the other line
                 panel.plot(places, heights, color=_COLOURS[which], label=which, linewidth=width)
         if isinstance(attribute, Date):
             panel.xaxis.set_major_formatter(lambda value, _: attribute.format_value(value))

@@ -1,10 +1,10 @@
 """Simulators of missing data: completely at random, declared by the user, or fitted to the table.
 
-Those fitted to the table are MAR, MNAR and self-masking (Muzellec et al. 2020). Their weights are
-scaled to the table and their intercepts solved on it, so whether one row loses a value depends on
-the others: no guarantee for the ground truth rests on them (Theorem 5.2 of Mohapatra et al. (2024)
-needs rows that are independent). Use `DeclaredMechanism` for that. Logistic models have one score
-per level: logit = intercept + Σ score[code].
+MAR, MNAR and self-masking are fitted to the table (Muzellec et al. 2020). Their weights are scaled
+to the table, and their intercepts are solved on it. So the loss of a value in one row depends on
+other rows, and no guarantee for the ground truth rests on these simulators. Theorem 5.2 of
+Mohapatra et al. (2024) needs independent rows. Use `DeclaredMechanism` for that. Logistic models
+have one score per level: logit = intercept + Σ score[code].
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ _SHARE = "a share in [0, 1), or one share per column"
 
 
 class MissingMechanism(Record, abstract=True):
-    """Decide which cells of a complete table go missing.
+    """Mechanism that decides the missing cells of a complete table.
 
-    Subclasses say with which probability each cell goes missing; cells are then drawn
-    independently given those probabilities (``rates="expected"``), or so that each column has an
-    exact number of missing cells (``rates="exact"``).
+    Subclasses define the probability that each cell goes missing. With ``rates="expected"`` cells
+    are drawn independently given their probabilities. With ``rates="exact"`` each column has an
+    exact number of missing cells.
 
-    Where an attribute is not applicable there is nothing to lose: such a cell never goes missing,
-    rates are shares of the other cells, and as a driver it weighs 0. A cell that follows by a rule
-    of the schema from what is left of its row is no missing cell either: whoever reads the table
-    knows it.
+    A cell that is not applicable never goes missing. Rates are shares of the other cells, and such
+    a cell weighs 0 as a driver. A cell that follows from the rest of its row by a rule of the
+    schema is not a missing cell, because every reader can compute it.
     """
 
     @property
     def row_independent(self) -> bool:
-        """Whether what a row lacks depends on that row alone (Mohapatra et al. 2024, Theorem 5.2).
+        """Whether the missing cells of a row depend on that row alone.
 
-        True only for mechanisms with declared parameters and independent draws. Weights or
-        intercepts that are fitted to the table, and exact missing cell counts, couple the rows.
+        True only for mechanisms with declared parameters and independent draws (Mohapatra et al.
+        2024, Theorem 5.2). Weights or intercepts that are fitted to the table couple the rows. So
+        do exact missing cell counts.
         """
         return False
 
@@ -72,10 +72,10 @@ class MissingMechanism(Record, abstract=True):
         )
 
     def assumption(self, schema: Schema) -> Condition:
-        """Return what a guarantee for the ground truth may assume of rows that lose values so.
+        """Return the condition of a guarantee for the ground truth of rows that lose values so.
 
-        Cells go missing independently given their row, each observed with at most the chance that
-        `max_observation_rates` states; refused where no bound holds whatever the table is.
+        Cells go missing independently given their row. Each cell is observed with at most the
+        chance of `max_observation_rates`. Raises UnprovenError if no bound holds for all tables.
 
         >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes"), nullable=True),))
         >>> itself = {"smoker": {"smoker": {"yes": 1.0}}}  # smokers answer less often
@@ -87,7 +87,7 @@ class MissingMechanism(Record, abstract=True):
 
     @abstractmethod
     def _probabilities(self, table: Table, rng: np.random.Generator) -> Probabilities:
-        """Probability of a hole per row, for every column that may get holes."""
+        """Return each row's probability of a missing cell, for every column that may get one."""
 
     def probabilities(self, table: Table, *, random_state: RandomState) -> Probabilities:
         """Return each row's probability of a missing cell, by column that may get one: private.
@@ -107,10 +107,10 @@ class MissingMechanism(Record, abstract=True):
         return {name: np.where(table.mask(name), 0.0, p) for name, p in chances.items()}
 
     def apply(self, table: Table, *, random_state: RandomState) -> Table:
-        """Return the table with missing cells; refuse one that has some already.
+        """Return the table with missing cells. Raise DataError if it has missing cells already.
 
-        Its schema declares every column nullable that may have missing cells, and what follows from
-        one of these by a rule.
+        Its schema declares every column nullable that may have missing cells, and columns that
+        follow from one of these by a rule.
         """
         rng = np.random.default_rng(random_state)
         chances = self._chances(table, rng)
@@ -121,7 +121,7 @@ class MissingMechanism(Record, abstract=True):
     ) -> Iterator[Table]:
         """Yield tables with missing cells, each as :meth:`apply` makes it if it is the whole.
 
-        Of mechanisms whose rows lose cells independently that is the same law.
+        For mechanisms with independent rows the distribution is the same.
         """
         rng = np.random.default_rng(random_state)
         for place, table in enumerate(tables):
@@ -167,21 +167,21 @@ class MCAR(MissingMechanism):
 
     @property
     def row_independent(self) -> bool:
-        """Whether a row's holes depend on that row alone: yes, unless the hole count is exact."""
+        """Whether a row's missing cells depend on that row alone: not with exact counts."""
         return self.rates == "expected"
 
     def missing_rates(self, schema: Schema) -> dict[str, float]:
-        """Return the rate of every column that gets holes."""
+        """Return the rate of every column that gets missing cells."""
         if isinstance(self.rate, Mapping):
             return {name: float(self.rate[name]) for name in _check_names(schema, self.rate)}
         names = schema.names if self.columns is None else self.columns
         return dict.fromkeys(_check_names(schema, names), float(self.rate))
 
     def observation_rates(self, schema: Schema) -> dict[str, float]:
-        """Return each attribute's probability of being observed; refused if counts are exact.
+        """Return each attribute's probability of being observed. Raise if counts are exact.
 
-        It is 1 for attributes that may be not applicable, or follow from others: they may be
-        known whatever went missing.
+        It is 1 for attributes that may be not applicable, or follow from others, because missing
+        cells do not hide them.
         """
         if not self.row_independent:
             raise UnprovenError("exact hole counts couple the rows; use rates='expected'")
@@ -190,7 +190,7 @@ class MCAR(MissingMechanism):
         return rates | dict.fromkeys(schema.rule_set.rule_fillable, 1.0)
 
     def max_observation_rates(self, schema: Schema) -> dict[str, float]:
-        """Bound each attribute's probability of being observed; see :meth:`observation_rates`."""
+        """Bound each attribute's probability of being observed, see :meth:`observation_rates`."""
         return self.observation_rates(schema)
 
     def _probabilities(self, table: Table, rng: np.random.Generator) -> Probabilities:
@@ -209,12 +209,12 @@ class DeclaredMechanism(MissingMechanism):
     Parameters
     ----------
     intercepts : mapping of str to float
-        One per column that gets missing cells; the logit of a row whose weights add up to 0.
+        One per column that gets missing cells: the logit of a row whose weights add up to 0.
     weights : mapping of str to mapping, optional
         Per column that gets missing cells, the weights of its drivers (its own name is allowed:
         self-masking). A number is the slope of an ordinal or numeric driver whose levels or bins
-        are placed evenly on [-1, 1]. A mapping gives a weight per level of a categorical or
-        ordinal driver; levels that are not named weigh 0.
+        are placed evenly on [-1, 1]. A mapping gives a weight per level of a categorical or ordinal
+        driver. Other levels weigh 0.
 
     Examples
     --------
@@ -242,7 +242,7 @@ class DeclaredMechanism(MissingMechanism):
 
     @property
     def row_independent(self) -> bool:
-        """Whether a row's holes depend on that row alone: yes."""
+        """Whether a row's missing cells depend on that row alone: always."""
         return True
 
     def max_observation_rates(self, schema: Schema) -> dict[str, float]:
@@ -255,7 +255,7 @@ class DeclaredMechanism(MissingMechanism):
         bounds = dict.fromkeys(schema.names, 1.0)
         for name, scores in self._scores(schema).items():
             lowest = {driver: float(score.min()) for driver, score in scores.items()}
-            none = schema.rule_set.not_everywhere(lowest)  # what is not applicable weighs 0
+            none = schema.rule_set.not_everywhere(lowest)  # "not applicable" weighs 0
             total = sum(min(x, 0.0) if driver in none else x for driver, x in lowest.items())
             bounds[name] = float(expit(-(self.intercepts[name] + total)))
         return bounds | dict.fromkeys(schema.rule_set.rule_fillable, 1.0)
@@ -270,7 +270,7 @@ class DeclaredMechanism(MissingMechanism):
         }
 
     def _scores(self, schema: Schema) -> dict[str, Scores]:
-        """Return the scores of the drivers of each column that gets holes."""
+        """Return the scores of the drivers of each column that gets missing cells."""
         return {
             name: {d: _score(schema[d], weight) for d, weight in self.weights.get(name, {}).items()}
             for name in _check_names(schema, self.intercepts)
@@ -326,7 +326,7 @@ class MAR(_Fitted):
     strength : float, default 1.0
         Standard deviation of the logits in the table.
     rates : {"expected", "exact"}, default "expected"
-        Whether the rate is met on average or by the exact number of missing cells in each column.
+        Whether the rate is the expected share, or the exact share of missing cells in each column.
 
     Examples
     --------
@@ -345,7 +345,7 @@ class MAR(_Fitted):
 
 @dataclass(frozen=True, kw_only=True)
 class MNAR(_Fitted):
-    """Missing not at random: the values that decide what is missing may be missing themselves.
+    """Missing not at random: the deciding values may be missing themselves.
 
     Parameters
     ----------
@@ -452,7 +452,7 @@ def _draw_exact(chance: Floats, rng: np.random.Generator) -> NDArray[np.bool_]:
 
 
 def _check_names(schema: Schema, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names, or refuse unknown, repeated or no attributes."""
+    """Return the names, or raise for unknown, repeated or no attributes."""
     checked = tuple(schema[name].name for name in names)
     if len(set(checked)) != len(checked):
         raise ParameterError(f"attributes are named twice: {checked}")
@@ -462,7 +462,7 @@ def _check_names(schema: Schema, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _target_rate(n_rows: int, rate: float, rates: str) -> float:
-    """Rate that the fitted probabilities must average to: whole number of holes if exact."""
+    """Return the rate to which the fitted probabilities must average."""
     return round(rate * n_rows) / n_rows if rates == "exact" and n_rows else rate
 
 
@@ -482,7 +482,7 @@ def _positions(attribute: AnyAttribute) -> Floats:
 
 
 def _sum_scores(table: Table, scores: Scores) -> Floats:
-    """Add up the scores of each row's levels; what is not applicable has 0."""
+    """Return the sum of the scores of each row's levels, 0 for "not applicable"."""
     total = np.zeros(len(table))
     for name, score in scores.items():
         total += np.append(score, 0.0)[table.codes(name)]
@@ -494,8 +494,8 @@ def _random_scores(
 ) -> Scores:
     """Draw a linear predictor of the drivers whose standard deviation in the table is ``strength``.
 
-    Each driver is standardised in the table (unordered levels are first given standard normal
-    numbers), weighted by a standard normal weight, and the sum is scaled (Muzellec et al. 2020).
+    Each driver is standardised in the table. Unordered levels get standard normal numbers first.
+    Each driver has a standard normal weight, and the sum is scaled (Muzellec et al. 2020).
     """
     scores = {}
     for name in drivers:
@@ -509,7 +509,7 @@ def _random_scores(
 
 
 def _spread(table: Table, scores: Scores) -> float:
-    """Return the standard deviation that scores have in the table; 1 if they are constant."""
+    """Return the standard deviation of scores in the table, or 1 if they are constant."""
     spread = float(_sum_scores(table, scores).std()) if len(table) else 0.0
     return spread if spread > 1e-12 else 1.0
 
@@ -532,7 +532,7 @@ def _fitted_probability(linear: Floats, rate: float) -> Floats:
 
 
 def _with_missing(table: Table, missing: Mapping[str, NDArray[np.bool_]]) -> Table:
-    """Return a table with cells removed, but those a rule fills; their columns are nullable."""
+    """Return a table without some cells, except cells that a rule fills."""
     open_ = _with_open(table.schema, missing)
     schema = replace(
         table.schema,
@@ -549,7 +549,7 @@ def _with_missing(table: Table, missing: Mapping[str, NDArray[np.bool_]]) -> Tab
 
 
 def _with_open(schema: Schema, names: Iterable[str]) -> set[str]:
-    """Return attributes that may have holes, and those that follow from them by a rule."""
+    """Return attributes that may be missing, and attributes that follow from them by a rule."""
     open_ = set(names)
     while (
         grown := {name for name, rule in schema.rule_set.derived.items() if open_ & {*rule.by}}
@@ -560,7 +560,7 @@ def _with_open(schema: Schema, names: Iterable[str]) -> set[str]:
 
 
 def _chosen_of(chosen: NDArray[np.bool_], one: Column, two: Column) -> Column:
-    """Return the cells of one column where chosen, else those of the other."""
+    """Return the cells of one column where ``chosen`` is True, else the cells of the other."""
     values = None
     if one.values is not None and two.values is not None:
         values = np.where(chosen, one.values, two.values)

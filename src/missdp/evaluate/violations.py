@@ -1,4 +1,4 @@
-"""How many rows of a table break the public rules of its schema."""
+"""Numbers of rows of a table that violate the public rules of its schema."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from missdp.table.follow import completed_cells
 
 @dataclass(frozen=True)
 class RuleViolations(Record):
-    """How many rows of a table break public rules. Private, unless the table is synthetic.
+    """Numbers of rows of a table that violate public rules. Private, unless the table is synthetic.
 
     Parameters
     ----------
@@ -71,10 +71,10 @@ def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolation
     Parameters
     ----------
     data : Table, or any table or file that Table.read takes
-        A true table, or a synthetic one. A Table is taken as it is; :meth:`~missdp.Table.read` has
-        applied the rules of its own schema.
+        A true table, or a synthetic one. A Table is used as it is. :meth:`~missdp.Table.read` has
+        applied the rules of its schema.
     schema : Schema, optional
-        The schema with the rules; by default that of the Table.
+        The schema with the rules. By default the schema of the Table.
 
     Examples
     --------

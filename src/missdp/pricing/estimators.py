@@ -303,7 +303,7 @@ class PrivateLogisticRegression(_LinearModel):
         Rows per step, for "sgd".
     learning_rate : float, optional
         Step size. The default is 1.5 over the curvature of the loss, which is R^2 / 4 for rows of
-        norm R. With it steps are stable for rows of any scale.
+        norm R.
     fit_intercept : bool, default True
         Whether the score has a constant term. Every row gets one more entry, 0.7 times the radius,
         so that R^2 grows by half and the noise by a fifth. Without an intercept, scores of rows

@@ -343,17 +343,16 @@ class RegressionImputer(Imputer):
 
     Notes
     -----
-    Let A = X'X + n rho, b = X'y and w = A^-1 b. Two tables give ``w' - w = A'^-1 (e - E w)`` with E
-    = A' - A, e = b' - b, and A' >= n (lambda + rho). A replaced row contributes twice ``x (y -
-    x'w)``, whose norm on the ball of radius R is at most R^2 (W + sqrt(1 + W^2)) / 2. A row that
-    moves by d contributes at most 2 R sqrt(1 + W^2) d. The norm W of w is at most sqrt((R^2 - (d -
-    1) lambda) / (lambda + rho)). The reasons are |A^-1/2 X'| <= 1, and that the targets' squares
-    sum to at most n R^2 less the trace of X'X. An imputed cell x'w then moves by R |w - w'|, and a
-    row's own movement is stretched by at most sqrt(1 + W^2).
-    1) lambda) / (lambda + rho)), since |A^-1/2 X'| <= 1 and the targets' squares sum to at most n
-    R^2 less the trace of X'X. An imputed cell x'w then moves by R |w - w'|, and a row's own
-    movement is stretched by at most sqrt(1 + W^2). Only the second table's A' and the first table's
-    w enter, so no table in between matters.
+    Let A = X'X + n rho, b = X'y and w = A^-1 b. Two tables give ``w' - w = A'^-1 (e - E w)`` with
+    E = A' - A, e = b' - b, and A' >= n (lambda + rho). A replaced row contributes twice
+    ``x (y - x'w)``, whose norm on the ball of radius R is at most R^2 (W + sqrt(1 + W^2)) / 2.
+    A row that moves by d contributes at most 2 R sqrt(1 + W^2) d.
+
+    The norm W of w is at most ``sqrt((R^2 - (d - 1) lambda) / (lambda + rho))``. The reasons are
+    |A^-1/2 X'| <= 1, and that the targets' squares sum to at most n R^2 less the trace of X'X.
+    An imputed cell x'w then moves by R |w - w'|. A row's own movement is stretched by at most
+    sqrt(1 + W^2). Only the second table's A' and the first table's w enter, so no table in between
+    matters.
 
     Examples
     --------

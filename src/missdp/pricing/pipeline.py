@@ -43,10 +43,10 @@ class PricedPipeline(Parameters):
     steps : sequence of (str, StableTransformer)
         Preprocessing, in order. It may be empty. Fitted on the private table, without noise.
     estimator : PrivateEstimator
-        The estimator that is released. Its radius, delta and random_state are not used; it must
+        The estimator that is released. Its radius, delta and random_state are not used. It must
         have no budget of its own.
     rows, columns : int
-        Shape of the table; public.
+        Public shape of the table.
     radius : float, default 1.0
         Rows are scaled down to this norm first.
     complete : bool, default True
@@ -66,7 +66,7 @@ class PricedPipeline(Parameters):
     Notes
     -----
     The fitted steps are private, and are discarded. After the charge no table of the declared shape
-    raises an error: cells that are not finite numbers are missing, and rows outside the radius are
+    raises an error. Cells that are not finite numbers are missing, and rows outside the radius are
     scaled down. After Hu, Sanyal & Schölkopf 2024, Theorem 2.
 
     Examples
@@ -295,7 +295,7 @@ def propose_test_release(
     test_epsilon: float,
     failure_delta: float | None = None,
 ) -> PassedTest | FailedTest:
-    """Test the pipeline's conditions privately; release only if they hold by a margin.
+    """Test the pipeline's conditions privately, and release only if they hold with a margin.
 
     The pipeline's budget is charged for test and release before anything is computed, whatever the
     outcome of the test.

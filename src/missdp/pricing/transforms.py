@@ -358,7 +358,7 @@ def _top(table: Floats, k: int, moment: Moment) -> tuple[Floats, float]:
 
 
 # Directions pairwise more than 60 degrees apart: at most the kissing number, and 5 in the plane.
-# Known upper bounds (Levenshtein 1979; Musin 2008; Mittelmann & Vallentin 2010).
+# Published upper bounds of Levenshtein (1979), Musin (2008), and Mittelmann & Vallentin (2010).
 _KISSING = {1: 2, 2: 5, 3: 12, 4: 24, 5: 44, 6: 78, 7: 134, 8: 240}
 
 
@@ -398,9 +398,9 @@ class Quantizer(StableTransformer):
 
     Take away the h replaced rows. One more row z can only spoil good centres within 3 eta of it, at
     most K clusters. It can also be the centre of one cluster of its own, whose centres are then all
-    within eta. So a common row is treated differently in the two tables only if its cluster is
-    among the K clusters around one of the 2 h replaced points. Its cluster has at most b rows, in
-    one of the tables. These are at most 2 h K b rows.
+    within eta. So a common row is treated differently in the two tables only for some clusters. Its
+    cluster must be among the K clusters around one of the 2 h replaced points. Its cluster has at
+    most b rows, in one of the tables. These are at most 2 h K b rows.
 
     Being within a radius is not continuous, so rows that moved before count as replaced.
 

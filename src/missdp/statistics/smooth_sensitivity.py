@@ -381,9 +381,9 @@ def _components(shape: int, dimension: int) -> tuple[tuple[int, tuple[_BetaParam
     """Return the mixture of Beta distributions: integer weights, and parameters of three numbers.
 
     The first component is the case of a scale below 1 and a small reach. The second component is
-    the case of a scale above 1 and a small reach. If the reach is above |scale - 1|, it is (peak -
-    1) + (peak - scale). The binomial theorem then gives one component for each power of peak - 1.
-    - 1) + (peak - scale), and the binomial theorem gives one component for each power of peak - 1.
+    the case of a scale above 1 and a small reach. If the reach is above |scale - 1|, it is
+    ``(peak - 1) + (peak - scale)``. The binomial theorem then gives one component for each power of
+    peak - 1.
     """
     low_shape = shape - dimension
     parts: list[tuple[Fraction, tuple[_BetaParameters, ...]]] = [

@@ -1,7 +1,7 @@
 """Checks that anyone can run on a synthesizer or a mechanism of their own.
 
-`check_synthesizer` runs everything and raises one error that lists what failed; the single checks
-can be called one by one. All tables are made up: never run them on private rows.
+`check_synthesizer` runs all checks and raises one error that lists the failures. Each check can be
+called by itself too. All tables are examples: never run the checks on private rows.
 """
 
 from missdp.exports import exported

@@ -1,7 +1,7 @@
-"""Made-up tables, with missing cells of every kind, and the schemas that they are made up for.
+"""Example tables with random cells and missing cells of every kind, and their schemas.
 
-Nothing here is private. Rows are made up cell by cell, and may break rules; what a reader makes of
-such rows is then made of them.
+Nothing here is private. Rows are drawn cell by cell, and may break rules. Rules are then applied to
+them as to rows of a file.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ SCHEMA = Schema(
         Numeric(name="score", lower=0, upper=1, bins=4),
     )
 )
-"""A schema with names and levels of several kinds, and one attribute without holes."""
+"""A schema with names and levels of several kinds, and one attribute without missing cells."""
 TINY = Schema(
     tuple(Categorical(name=n, levels=("common", "rare"), nullable=True) for n in ("x", "y"))
 )
 """A schema of two attributes whose second level is rare, for audits."""
-# Every kind of missing and of rule; rules inside bins, and on attributes that are never missing.
+# Every kind of missing and of rule, with rules inside bins, and on attributes that are never
+# missing.
 _NUMBER: dict[str, Any] = {"integer": True, "nullable": True}
 _CODED: dict[str, Any] = {"missing_codes": ("?",), "refused": ("R", -7), "unknown": ()}
 RULED = Schema(
@@ -66,11 +67,11 @@ RULED = Schema(
 )
 """A schema with every kind of missing and of rule."""
 Codes = dict[str, NDArray[np.int64]]
-_ABSENT = 0.15  # share of cells that are not applicable though no rule says so
+_ABSENT = 0.15  # share of cells that are not applicable without a rule
 
 
 def has_kinds_or_rules(schema: Schema) -> bool:
-    """Whether rows have holes of several kinds, cells that are not applicable, or rules."""
+    """Return whether a schema has several kinds of missing, "not applicable", or rules."""
     several = any(len(a.kinds) > 1 or a.not_applicable is not None for a in schema)
     return several or bool(schema.rules)
 
@@ -78,14 +79,14 @@ def has_kinds_or_rules(schema: Schema) -> bool:
 def example_table(schema: Schema, n: int, seed: int = 0, *, missing_rate: float = 0.2) -> Table:
     """Return a table whose attributes depend on each other, with missing cells at random.
 
-    Rules are applied to it, as they are to rows that are read. ``missing_rate`` is the share of missing
-    cells of each nullable attribute; each kind of missing is as likely.
+    Rules are applied to it, as they are to rows that are read. ``missing_rate`` is the share of
+    missing cells of each nullable attribute. All kinds of missing have the same probability.
     """
     return _read_again(unprocessed_table(schema, n, seed, missing_rate=missing_rate))
 
 
 def unprocessed_table(schema: Schema, n: int, seed: int = 0, *, missing_rate: float = 0.2) -> Table:
-    """Return a made-up table to which no rule was applied: whatever a file may hold."""
+    """Return an example table to which no rule was applied, as a file may hold it."""
     rng = np.random.default_rng(seed)
     hidden = rng.random(n)
     codes: Codes = {}
@@ -116,7 +117,7 @@ def _read_again(table: Table, units: Ints | None = None) -> Table:
 
 
 def constant_table(schema: Schema, n: int, *, missing: bool = False) -> Table:
-    """Return a table of equal rows: all first levels, or nothing but holes where they may be."""
+    """Return a table of equal rows: all first levels, or only missing cells."""
     codes = {
         a.name: np.full(n, a.missing_code if missing and a.nullable else 0, dtype=np.int64)
         for a in schema
@@ -127,8 +128,9 @@ def constant_table(schema: Schema, n: int, *, missing: bool = False) -> Table:
 def canary(schema: Schema, n: int) -> tuple[Table, Table]:
     """Return a crowd of equal rows, and the crowd with one row that differs in every attribute.
 
-    Whatever is counted, that row lies in a cell of its own: no pair is easier to tell apart. If the
-    schema declares a unit, all rows of one differ, two more than take part, spread over the table.
+    For every count, this row lies in a cell of its own, so no pair is easier to distinguish. If the
+    schema declares a unit, all rows of one unit differ. Their number is two above the limit, and
+    they are spread over the table.
     """
     crowd, more = constant_table(schema, n), _max_rows(schema)
     row = {a.name: np.full(more, a.size - 1) for a in schema}
@@ -137,7 +139,7 @@ def canary(schema: Schema, n: int) -> tuple[Table, Table]:
 
 
 def _max_rows(schema: Schema) -> int:
-    """Return how many rows neighbours differ by: of a unit two more than take part."""
+    """Return the number of rows by which neighbours differ, two above the limit for units."""
     return 1 if schema.unit is None else schema.unit.max_rows + 2
 
 
@@ -154,13 +156,13 @@ def _with_rows(table: Table, rows: Codes, order: Ints | None = None) -> Table:
 
 
 def _appended(table: Table, row: Codes) -> Table:
-    """Return the table with rows more, the last; the others keep their values, too."""
+    """Return the table with more rows at its end, and unchanged values of its other rows."""
     both = (table, Table.from_codes(table.schema, row))
     return Table.joined(rows.with_values(np.random.default_rng(0)) for rows in both)
 
 
 def neighbours(schema: Schema, trials: int, seed: int) -> Iterator[tuple[Table, Table, Codes]]:
-    """Yield tables, each with one row more, and that row; it has missing cells in every other pair.
+    """Yield tables, each with a table of one row more, and this row.
 
     Rows may break rules. The row is as it was before rules were applied to it. If the schema
     declares a unit, the rows of one come last, two more than take part, in every third pair alike.

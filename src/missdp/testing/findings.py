@@ -1,4 +1,4 @@
-"""What is checked and what was found: subjects, promises, reports."""
+"""Subjects of checks, promises, findings and reports."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from missdp.table import Table
 from missdp.testing.example_tables import SCHEMA, example_table, has_kinds_or_rules
 
 Run: TypeAlias = Callable[[Any], Any]
-"""Whatever opens a session on a table and lets it answer: ``run(table)``."""
+"""A function ``run(table)`` that opens a session on a table and lets it answer."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A family with one strategy, on made-up tables."""
+    """A family with one strategy, on example tables."""
 
     family: type[Synthesizer]
     strategy: str
@@ -35,7 +35,7 @@ class Subject:
 
     @property
     def case(self) -> str:
-        """What findings call it."""
+        """Name of the subject in findings."""
         return f"{self.strategy}, with rules" if has_kinds_or_rules(self.schema) else self.strategy
 
     @property
@@ -50,17 +50,17 @@ class Subject:
         return float(self.parameters.get("epsilon", 1.0))
 
     def build(self, **more: Any) -> Synthesizer:
-        """Return an unfitted model; seeded, unless told otherwise."""
+        """Return an unfitted model, with a seed by default."""
         defaults = {"epsilon": self.epsilon, "missing": self.strategy, "random_state": 0}
         return self.family(**{**defaults, **self.parameters, **more})
 
     def table(self, n: int = 300, seed: int = 0) -> Table:
-        """Return a made-up table."""
+        """Return an example table."""
         return example_table(self.schema, n, seed)
 
 
 def is_run(subject: Any, **more: Any) -> bool:
-    """Whether the subject is a function of a table; such take none of the options."""
+    """Return whether the subject is a function of a table. Raise if it has options of families."""
     if isinstance(subject, type) or not callable(subject) or isinstance(subject, Synthesizer):
         return False
     named = [name for name, value in more.items() if value is not None]
@@ -80,7 +80,7 @@ def list_subjects(
     strategies: Iterable[str] | None,
     schema: Schema | None = None,
 ) -> list[Subject]:
-    """Return the family with each of its strategies, or with those that are named."""
+    """Return the family with each of its strategies, or with the named strategies."""
     if not (isinstance(family, type) and issubclass(family, Synthesizer)):
         raise ParameterError(
             "a family is a class that inherits from missdp.synth.Synthesizer; for anything else "
@@ -93,7 +93,7 @@ def list_subjects(
 
 
 class BrokenPromise(AssertionError):  # noqa: N818 - a promise, not a program, is broken
-    """A promise is not kept; the kit turns it into a finding."""
+    """A promise is not kept. The checks turn this error into a finding."""
 
 
 class UncheckedPromise(Exception):  # noqa: N818 - neither kept nor broken
@@ -107,16 +107,16 @@ class Finding(Record):
     Parameters
     ----------
     check : str
-        Group of promises: "sensitivity", say.
+        Group of promises, such as "sensitivity".
     what : str
         The promise.
     case : str
-        What it was checked on: a strategy, a pair of tables.
+        The case of the check: a strategy, a pair of tables.
     passed : bool
     detail : str
-        What was seen; what to do, if it failed.
+        The observation, and the remedy after a failure.
     checked : bool, default True
-        False if it could not be checked, and why is in ``detail``: neither kept nor broken.
+        False if the promise could not be checked, for the reason in ``detail``.
 
     Examples
     --------
@@ -140,7 +140,7 @@ class Finding(Record):
 
 @pydantic.dataclasses.dataclass(frozen=True)
 class Report(Record):
-    """Everything that was checked on one subject; prints as a table.
+    """Findings of all checks of one subject, which print as a table.
 
     >>> paid = Finding("sensitivity", "each charge pays for one read", "joint", True)
     >>> report = Report("MyFamily", (paid,))
@@ -166,7 +166,7 @@ class Report(Record):
 
     @property
     def passed(self) -> bool:
-        """Whether every promise that could be checked is kept; see ``unchecked`` for others."""
+        """True if every promise that could be checked is kept. See ``unchecked`` for the others."""
         return not self.failures
 
     def __str__(self) -> str:
@@ -178,7 +178,7 @@ class Report(Record):
         return "\n".join([title, *map(str, self.findings)])
 
     def checked(self) -> Report:
-        """Return the report if every promise is kept; else raise what lists what failed."""
+        """Return the report if every promise is kept, and raise CheckFailedError otherwise."""
         if self.passed:
             return self
         lines = "\n".join(f"- {finding}" for finding in self.failures)
@@ -189,7 +189,7 @@ class Report(Record):
 
 
 class ErrorCatcher(AbstractContextManager["ErrorCatcher"]):
-    """Keep whatever error is raised inside; interruptions pass through."""
+    """Keep an error that is raised inside. Interruptions pass."""
 
     error: Exception | None = None
 
@@ -205,16 +205,16 @@ class ErrorCatcher(AbstractContextManager["ErrorCatcher"]):
 
 
 def expect(holds: object, problem: str) -> None:
-    """Complain if a promise is not kept."""
+    """Raise BrokenPromise if a promise is not kept."""
     if not holds:
         raise BrokenPromise(problem)
 
 
 def examine(check: str, what: str, case: str, run: Callable[[], str | None]) -> Finding:
-    """Return the finding of one promise; ``run`` may return what was seen."""
+    """Return the finding of one promise. ``run`` may return an observation."""
     details: list[str | None] = []
     with warnings.catch_warnings(), ErrorCatcher() as caught:
-        warnings.simplefilter("ignore", MissDPWarning)  # tables of the kit are small
+        warnings.simplefilter("ignore", MissDPWarning)  # example tables are small
         details.append(run())
     if caught.error is None:
         return Finding(check, what, case, True, details[0] or "")
@@ -224,11 +224,11 @@ def examine(check: str, what: str, case: str, run: Callable[[], str | None]) -> 
     return Finding(check, what, case, False, str(caught.error) if broken else caught.shown)
 
 
-# What is compared, and what is read
+# Comparison of values, and reads of rows
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Whether two values are the same, bit by bit."""
+    """Return whether two values are equal, bit by bit."""
     if type(one) is not type(other):
         return False
     if is_dataclass(one):

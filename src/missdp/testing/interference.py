@@ -1,9 +1,9 @@
-"""Non-interference: whatever a fit shows was answered.
+"""Non-interference: a fit shows only its answers.
 
-Everything that anyone can see of a fit is taken down as flat facts that can be compared. The
-answers of a fit on one table are kept and repeated during a fit on another. Model, samples, saved
-file, messages, warnings, refusals and what is left outside the model must then be the same, bit by
-bit: what differs came from the rows by another way. How long a fit takes is not compared.
+All visible results of a fit are recorded as flat facts that can be compared. The answers of a fit
+on one table are kept and repeated during a fit on another. Model, samples, saved file, messages,
+warnings, errors and state outside the model must then be equal, bit by bit. A difference came from
+the rows in another way. The duration of a fit is not compared.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ PAIRS = ("two tables", "one hole", "full and empty", "one row and none", "consta
 
 Facts: TypeAlias = dict[str, str]
 _DEEP = 12
-# By identity, what was seen already, and the thing itself: a number that stood for one that is gone
-# would soon stand for another.
+# The name and the value of visited objects by identity. The value is held, because Python reuses
+# the identity of a deleted object.
 _Visited: TypeAlias = dict[int, tuple[str, Any]]
 _CHECK = "non-interference"
 _ADVICE = (
@@ -70,19 +70,19 @@ def check_non_interference(
     pairs: Iterable[str] | None = None,
     tables: Mapping[str, tuple[Any, Any]] | None = None,
 ) -> Report:
-    """Check that a fit, or anything else, shows nothing of the rows but what it was answered.
+    """Check that a fit, or any function, shows only its answers about the rows.
 
     Parameters
     ----------
     subject : type of Synthesizer, or callable
         A family, or ``run(table)``, which opens a session and lets it answer. All that it returns
-        is compared, hidden attributes too: return what others get to see, and not the session.
+        is compared, hidden attributes too. Return only the visible results, and not the session.
     parameters, strategies, schema : optional
         For a family, see `check_synthesizer`.
     pairs : iterable of str, optional
-        Which pairs of tables (see ``PAIRS``); all by default.
+        Names of pairs of tables (see ``PAIRS``). All by default.
     tables : mapping of str to pair, optional
-        Pairs of tables for a function, by name, instead of those that are made up.
+        Pairs of tables for a function, by name, in place of example tables.
 
     Returns
     -------
@@ -110,7 +110,7 @@ def check_non_interference(
 def interference_of(
     on: Subject, pairs: Iterable[str] | None = None
 ) -> tuple[list[Finding], list[tuple[RecordingNoise, Any]]]:
-    """Return what was found for one strategy, and the answers of its fits with their models."""
+    """Return the findings for one strategy, and the answers of its fits with their models."""
     cases = {f"{on.case}, {name}": two for name, two in _tables(on.schema, pairs).items()}
     repeated = _Repeated(on.family, partial(_shown_by_fit, on))
     findings = repeated.findings("whatever a fit shows was answered", cases)
@@ -135,7 +135,7 @@ def _tables(schema: Schema, pairs: Iterable[str] | None) -> dict[str, tuple[Tabl
 
 
 def _with_other_kinds(table: Table) -> Table:
-    """Return the table with every hole of the last kind that its attribute may have."""
+    """Return the table with all missing cells of the last kind of their attribute."""
     columns = {}
     for attribute in table.schema:
         column = table.column(attribute.name)
@@ -149,20 +149,20 @@ def _with_other_kinds(table: Table) -> Table:
 class _Repeated:
     """A run, whose answers are kept once for each table and repeated for others."""
 
-    subject: Any  # whose module, and classes, no run may change
-    shown: Callable[[RecordingNoise, Any], tuple[Facts, Any]]  # and what the run returned
+    subject: Any  # no run may change its module and classes
+    shown: Callable[[RecordingNoise, Any], tuple[Facts, Any]]  # with the return value of the run
     computes: tuple[bool, ...] = (True,)  # whether, while answers are repeated
     _runs: dict[int, tuple[Any, RecordingNoise, Facts, Any]] = field(default_factory=dict)
 
     def findings(self, what: str, cases: Mapping[str, tuple[Any, Any]]) -> list[Finding]:
-        """Return what was found on each pair of tables."""
+        """Return the finding of each pair of tables."""
         return [
             examine(_CHECK, what, case, partial(self._compare, *tables))
             for case, tables in cases.items()
         ]
 
     def _compare(self, one: Any, other: Any) -> str:
-        """Compare what is seen of a table with what is seen of another, given the same answers."""
+        """Compare the visible results of two tables, given the same answers."""
         noise, first, _ = self.recorded(one)
         expect(noise.answers or first["refusal"], UNANSWERED)
         for computes in self.computes:
@@ -175,7 +175,7 @@ class _Repeated:
         return f"{len(noise.answers)} answers, {len(first)} facts"
 
     def recorded(self, table: Any) -> tuple[RecordingNoise, Facts, Any]:
-        """Return the answers on a table, what is seen of it and left outside, and the result."""
+        """Return the answers on a table, its visible facts, and the return value."""
         if id(table) not in self._runs:
             noise = RecordingNoise(0)
             first, result = self.shown(noise, table)
@@ -184,18 +184,18 @@ class _Repeated:
 
 
 def _difference(noise: RecordingNoise, again: RecordingNoise, first: Facts, second: Facts) -> str:
-    """Say what differs, if anything does."""
+    """Return a message with the differences, or an empty text."""
     names = [name for name in {**first, **second} if first.get(name) != second.get(name)]
     if len(again.answers) != len(noise.answers):
         names.insert(0, "number of questions")
     return f"differs with the rows: {', '.join(names[:6])}. {_ADVICE}" if names else ""
 
 
-# What anyone sees
+# Visible results
 
 
 def _shown_by_fit(on: Subject, noise: RecordingNoise, table: Table) -> tuple[Facts, Synthesizer]:
-    """Fit a model, and return everything that anyone sees of it, and the model."""
+    """Fit a model, and return all its visible results, and the model."""
     model, progress = on.build(), list[tuple[str, float]]()
     model.set_params(progress=lambda *shown: progress.append(shown))
     with noise:
@@ -212,7 +212,7 @@ def _shown_by_fit(on: Subject, noise: RecordingNoise, table: Table) -> tuple[Fac
 
 
 def _shown_by_run(run: Run, noise: RecordingNoise, table: Any) -> tuple[Facts, Any]:
-    """Return everything that anyone sees of a call, and what it returned."""
+    """Return all visible results of a call, and its return value."""
     result: list[Any] = []
     with noise:
         facts = _called("", lambda: result.append(run(table)))
@@ -221,7 +221,7 @@ def _shown_by_run(run: Run, noise: RecordingNoise, table: Any) -> tuple[Facts, A
 
 
 def _called(name: str, call: Callable[[], Any]) -> Facts:
-    """Make a call, and return its warnings and its refusal as facts that a reader sees."""
+    """Make a call, and return its warnings and its error as visible facts."""
     with warnings.catch_warnings(record=True) as warned, ErrorCatcher() as failed:
         warnings.simplefilter("always")
         call()
@@ -230,7 +230,7 @@ def _called(name: str, call: Callable[[], Any]) -> Facts:
 
 
 def _drawn(model: Any) -> Facts:
-    """Return what is seen of a model's file and rows."""
+    """Return the visible contents of a model's file and rows."""
     facts: Facts = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.json"
@@ -246,7 +246,7 @@ def _drawn(model: Any) -> Facts:
 
 
 def _outside_state(family: Any) -> Facts:
-    """Return what a fit could change outside its model: classes, modules, and closures."""
+    """Return the state outside a model: classes, modules, and closures."""
     kinds = getattr(family, "__mro__", ())
     classes = [c for c in kinds if not c.__module__.startswith(("builtins", "sklearn", "abc"))]
     facts: Facts = {} if kinds else _facts_of(family, "the function")
@@ -272,7 +272,7 @@ def _modules(family: Any) -> Iterator[types.ModuleType]:
 
 
 def _facts_of(value: Any, name: str) -> Facts:
-    """Return a value as facts, whatever it holds: one for each number, text or array in it."""
+    """Return a value as facts: one for each number, text or array in it."""
     facts: Facts = {}
     _walk(value, name, facts, {}, 0)
     return facts
@@ -333,7 +333,7 @@ def _state(value: Any) -> dict[str, Any]:
 
 
 def _with_one_more_missing(table: Table) -> Table:
-    """Return the table with one more cell missing; it must have an observed nullable one."""
+    """Return the table with one more cell missing, of an observed nullable attribute."""
     name = table.schema.nullable[0]
     is_missing = np.arange(len(table)) == np.flatnonzero(~table.mask(name))[0]
     return table.with_missing({name: is_missing})

@@ -1,4 +1,4 @@
-"""What the checks know of the mechanisms of private estimators (`missdp.pricing`)."""
+"""Checks of the mechanisms of private estimators (`missdp.pricing`)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from missdp.testing.undercharges import distance, log_ratio, shift_problem, unde
 def _(mechanism: VectorNoise, event: Event, exact: NDArray[Any], other: NDArray[Any]) -> str | None:
     """The vector may not move too far, and the noise may not be too small.
 
-    The noise is compared with what is charged as pure epsilon or as rho. A Rényi curve may count on
-    samples of the rows, too: there the declared sensitivity alone is checked.
+    The noise is compared with the charge, as pure epsilon or as rho. A Rényi curve may also depend
+    on samples of the rows. Then only the declared sensitivity is checked.
     """
     shift = distance(exact, other, 1 if mechanism.kind == "laplace" else 2)
     if (problem := shift_problem(shift, mechanism.sensitivity)) or isinstance(event, RDPEvent):
@@ -30,7 +30,7 @@ def _(mechanism: VectorNoise, event: Event, exact: NDArray[Any], other: NDArray[
 
 @undercharges.register(SampledNoise)
 def _(mechanism: SampledNoise, event: Event, exact: Any, other: Any) -> str | None:
-    """The vector may not move too far, whatever the sample.
+    """The vector may not move too far, for any sample.
 
     The gradients of single rows are compared. No sample moves its mean by more than the rows that
     move most.

@@ -2,9 +2,9 @@
 
 A session charges, computes an exact answer and draws a released one. For the duration of a ``with``
 block, `RecordingNoise` takes the place of the noise source of all sessions that are opened inside.
-It sees each of their answers with the exact numbers behind it. `ReplayedNoise` gives the answers of
-such a recording again. No production module knows of either: both replace two functions while they
-are installed, and restore them afterwards.
+It sees each of their answers with the exact numbers behind it. `ReplayedNoise` repeats the answers
+of a recording. No production module uses them. Both replace two functions while they are installed,
+and restore them afterwards.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _GRADIENT_TOLERANCE = 1e-10  # in clip norms: rounding of a sum of gradients, fo
 
 
 class QuestionDiffersError(BrokenPromise, MissDPError):
-    """The rows are asked another question than was kept: it depends on more than answers.
+    """A question differs from the recorded question, so it depends on more than answers.
 
     Sessions raise errors of this library unchanged, and replace all others.
     """
@@ -51,12 +51,12 @@ class QuestionDiffersError(BrokenPromise, MissDPError):
 
 
 class StopRecording(BaseException):
-    """The last answer that is of interest was given: the rest is post-processing."""
+    """The last answer of interest was released. The rest is post-processing."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What left through a session, and what was behind it."""
+    """A released answer of a session, with its exact numbers."""
 
     event: Event
     mechanism: Mechanism
@@ -95,7 +95,7 @@ class GradientsOfEachRow:
 
 @singledispatch
 def snapshot(mechanism: Mechanism, exact: Any) -> Any:
-    """Return a copy of what is exact behind an answer, which can be compared later."""
+    """Return a copy of the exact numbers behind an answer, which can be compared later."""
     del mechanism
     return copy.deepcopy(exact)
 
@@ -107,7 +107,7 @@ def _(mechanism: SampledSum, exact: RowGradients) -> GradientsOfEachRow:
     return GradientsOfEachRow.of(exact)
 
 
-# How a recording is installed
+# Installation of a recording
 
 _INSIDE: ContextVar[tuple[RecordingNoise, ...]] = ContextVar("recordings", default=())
 """The recordings that are installed in this thread, the innermost last."""
@@ -121,7 +121,7 @@ class _Recorded:
     mechanism: Mechanism
 
     def draw(self, exact: Callable[[], Any], source: NoiseSource) -> Any:
-        """Let the recording answer. It decides whether ``exact`` is computed."""
+        """Return the answer of the recording. It decides whether ``exact`` is computed."""
         assert isinstance(source, RecordingNoise)
         return source.answer(self.event, self.mechanism, exact)
 
@@ -134,7 +134,7 @@ _REPLACED: tuple[tuple[type, str], ...] = (
 
 
 class _Patches:
-    """What is replaced as long as any recording is installed."""
+    """The replaced functions, as long as any recording is installed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -189,16 +189,16 @@ class _Patches:
 _PATCHES = _Patches()
 
 
-# What is installed
+# Installed noise sources
 
 
 class RecordingNoise(SeededNoise):
     """Seeded noise that keeps every answer with the exact numbers behind it.
 
     Use it as a context manager. All sessions that this thread opens inside have their noise from
-    it, whatever their ``random_state``. So have fits, statistics and private estimators. As with
-    every seed, their guarantees state the condition `ExplicitSeed`. Recordings may be nested: a
-    session belongs to the innermost one that was installed when the session was opened.
+    it, for any ``random_state``. So have fits, statistics and private estimators. As with every
+    seed, their guarantees state the condition `ExplicitSeed`. Recordings may be nested: a session
+    belongs to the innermost one that was installed when the session was opened.
 
     Parameters
     ----------
@@ -206,12 +206,12 @@ class RecordingNoise(SeededNoise):
     scale : float, default 1.0
         Draw the noise with so many times its scale: a bug that an audit must find.
     stop_after : int, optional
-        Stop whatever asks, by raising ``StopRecording``, once so many answers were kept.
+        Stop the caller after so many answers, by raising ``StopRecording``.
 
     Attributes
     ----------
     answers : list of Answer
-        What was answered, in order.
+        The answers, in order.
 
     Raises
     ------
@@ -255,7 +255,7 @@ class RecordingNoise(SeededNoise):
         Parameters
         ----------
         event : Event
-            What the answer was charged with.
+            The event that the answer was charged with.
         mechanism : Mechanism
             The mechanism that draws the answer.
         exact : callable
@@ -286,14 +286,14 @@ class RecordingNoise(SeededNoise):
             self.computing = False
 
     def _keep(self, answer: Answer) -> Any:
-        """Keep an answer, and return a copy of what was released."""
+        """Keep an answer, and return a copy of the released value."""
         self.answers.append(answer)
         if len(self.answers) == self.stop_after:
             raise StopRecording
         return copy.deepcopy(answer.released)
 
     def drawn(self, mechanism: Mechanism, behind: Any) -> Any:
-        """Draw an answer, with noise of the scale that was asked for or a false one."""
+        """Draw an answer, with noise of the requested scale or of a false scale."""
         self.scaled = self.scale == 1
         released = mechanism.draw(behind, self)
         if self.scaled:
@@ -313,19 +313,19 @@ class RecordingNoise(SeededNoise):
         return scale * self.scale
 
     def discrete_laplace(self, scale: float, size: Any) -> Any:
-        """Draw Laplace noise, with the scale that was asked for or a false one."""
+        """Draw Laplace noise, with the requested scale or a false scale."""
         return super().discrete_laplace(self._scaled(scale), size)
 
     def discrete_gaussian(self, sigma: float, size: Any) -> Any:
-        """Draw Gaussian noise, with the scale that was asked for or a false one."""
+        """Draw Gaussian noise, with the requested scale or a false scale."""
         return super().discrete_gaussian(self._scaled(sigma), size)
 
     def noisy_max(self, scores: Any, scale: float, **more: Any) -> int:
-        """Select with the scale that was asked for or a false one."""
+        """Select with the requested scale or a false scale."""
         return super().noisy_max(scores, self._scaled(scale), **more)
 
     def generator(self) -> np.random.Generator:
-        """Return a generator for post-processing: the same one for all who repeat the answers."""
+        """Return a generator for post-processing, equal in a recording and its repetitions."""
         self.generators += 1
         return _PerCall(self.seed, self.generators)
 
@@ -351,14 +351,14 @@ def fitted_inside(on: Subject, noise: RecordingNoise, rows: Table) -> Synthesize
 
 
 class ReplayedNoise(RecordingNoise):
-    """Noise that repeats the answers of a recording, and keeps what is behind them here.
+    """Noise that repeats the answers of a recording, and records exact numbers of its own.
 
     Parameters
     ----------
     recording : RecordingNoise
         The answers that are repeated.
     reads : bool, default True
-        Whether exact numbers are computed. Without them, ``exact`` of the answers is None.
+        If True, exact numbers are computed. Without them, ``exact`` of the answers is None.
     """
 
     def __init__(self, recording: RecordingNoise, *, reads: bool = True) -> None:
@@ -373,10 +373,10 @@ class ReplayedNoise(RecordingNoise):
             raise self.difference
 
     def answer(self, event: Event, mechanism: Mechanism, exact: Callable[[], Any]) -> Any:
-        """Return the answer that was kept; raise ``QuestionDiffersError`` if the question is not the same.
+        """Return the recorded answer. Raise ``QuestionDiffersError`` for another question.
 
-        The error is raised again for every later question, and at the end of the ``with`` block,
-        so that code which catches it is found, too.
+        The error is raised again for every later question, and at the end of the ``with`` block. So
+        code that catches it is found, too.
         """
         if self.difference is None and (how := self._difference(event, mechanism)):
             self.difference = QuestionDiffersError(how)
@@ -387,7 +387,7 @@ class ReplayedNoise(RecordingNoise):
         return self._keep(Answer(event, mechanism, behind, before.released))
 
     def _difference(self, event: Event, mechanism: Mechanism) -> str | None:
-        """Return how a question differs from the question that was kept, or None."""
+        """Return the difference of a question from the recorded question, or None."""
         position = len(self.answers)
         if position == len(self.tape):
             return f"answer {position + 1} ({event.label}) was not asked for before"

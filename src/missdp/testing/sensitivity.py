@@ -1,7 +1,8 @@
-"""Exact sensitivity: what is behind each charge moves by at most what the charge declares.
+"""Exact sensitivity: exact numbers move by at most the sensitivity that the charge declares.
 
-A run on a table is answered, and its answers are repeated for a neighbour, so that both are asked
-the same. Then what was behind each answer can be compared, by the law that drew it.
+A run on a table is answered, and its answers are repeated for a neighbour, so that both have the
+same questions. Then the exact numbers behind each answer are compared, by the mechanism that drew
+it.
 """
 
 from __future__ import annotations
@@ -71,10 +72,10 @@ def check_sensitivity(
     trials: int = 20,
     seed: int = 0,
 ) -> Report:
-    """Check that one row moves what is behind each charge by at most its declared sensitivity.
+    """Check that one row moves exact numbers by at most the declared sensitivity of their charge.
 
-    Neighbours are made up at random; the row that one has more has missing cells in every other
-    pair. A row with a missing cell in the gate of a charge must move nothing. There must be as many
+    Neighbours are drawn at random. The additional row has missing cells in every other pair. A row
+    with a missing cell in a required attribute of a charge must move nothing. There must be as many
     reads of the rows as charges, in their order, and a family must not read them in between.
 
     If the schema declares a unit, neighbours differ by all rows of one, which may move as much as
@@ -122,13 +123,13 @@ def check_sensitivity(
 def _sensitivity_of(
     on: Subject, trials: int, seed: int, *, paid_on: Table | None = None
 ) -> list[Finding]:
-    """Return whether one row moves too much, and whether each read is paid for."""
+    """Return findings on sensitivities, and on the charge of each read."""
     compared = _Compared(partial(fitted_inside, on), on.case, seed)
     return compared.findings(neighbours(on.schema, trials, seed), paid_on)
 
 
 def answers_of(on: Subject, pairs: Iterable[str] | None, trials: int, seed: int) -> list[Finding]:
-    """Return what non-interference and sensitivity find, in one pass."""
+    """Return the findings of non-interference and sensitivity, in one pass."""
     findings, runs = interference_of(on, pairs)
     compared = _Compared(partial(fitted_inside, on), on.case, seed, runs)
     return findings + compared.findings(neighbours(on.schema, trials, seed))
@@ -136,17 +137,17 @@ def answers_of(on: Subject, pairs: Iterable[str] | None, trials: int, seed: int)
 
 @dataclass
 class _Compared:
-    """Runs on neighbours, and what could not be compared."""
+    """Runs on neighbours, and mechanisms that could not be compared."""
 
     run: Callable[[RecordingNoise, Any], Any]
     case: str
     seed: int
-    runs: list[tuple[RecordingNoise, Any]] = field(default_factory=list)  # with what they returned
+    runs: list[tuple[RecordingNoise, Any]] = field(default_factory=list)  # with their return values
     answers: int = 0
     unchecked: dict[str, str] = field(default_factory=dict)
 
     def findings(self, pairs: Iterable[tuple[Any, ...]], paid_on: Any = None) -> list[Finding]:
-        """Return the finding of all comparisons, one for each law that cannot tell, and of pay."""
+        """Return findings of comparisons, of mechanisms without a comparison, and of charges."""
         finding = examine(_CHECK, _SENSITIVITY, self.case, partial(self._over, pairs))
         rest = [
             Finding(_CHECK, _SENSITIVITY, f"{self.case}, {mechanism}", False, why, checked=False)
@@ -224,7 +225,7 @@ def _max_rows(table: Any) -> int:
 
 
 def _of_unit(event: Event, rows: int) -> Event:
-    """Return what so many charges for one row pay for together, as far as it depends on them."""
+    """Return the sum of so many charges for one row, as far as sensitivities depend on it."""
     together = {"sensitivity": rows, "epsilon": rows, "rho": rows**2}
     names = together.keys() & {f.name for f in fields(event)}
     facts: dict[str, Any] = {name: getattr(event, name) * together[name] for name in names}
@@ -236,7 +237,7 @@ def _name(event: Event) -> str:
 
 
 def _events_of(result: Any) -> tuple[Event, ...]:
-    """Return what a run was charged, as far as it returned it."""
+    """Return the events of the budget or guarantee that a run returned."""
     for holder in (result, getattr(result, "guarantee_", None), getattr(result, "budget", None)):
         if isinstance(holder, Composition | Filter | Guarantee):
             return tuple(holder.events)
@@ -247,7 +248,7 @@ def _events_of(result: Any) -> tuple[Event, ...]:
 
 
 def _steps(event: Event) -> list[Event]:
-    """Return what answers state of a charge: training is charged once and answered step by step."""
+    """Return the events of the answers of a charge: one for each step of a training."""
     if isinstance(event, SampledGaussianEvent):
         return [replace(event, steps=1, required=None, label="")] * event.steps
     # The chance that a bound fails costs, and has no answer.
@@ -255,7 +256,7 @@ def _steps(event: Event) -> list[Event]:
 
 
 def _expect_paid(answered: list[Event], charged: list[Event]) -> None:
-    """Complain of answers without a charge of their own."""
+    """Raise BrokenPromise for answers without a charge of their own."""
     unpaid = Counter(answered) - Counter(charged)
     # One charge may pay for several answers, as for noisy gradients.
     several = [e in charged and e.adjacency == "replace-one" for e in unpaid]
@@ -272,7 +273,7 @@ def _expect_paid(answered: list[Event], charged: list[Event]) -> None:
 
 
 def _expect_order(answered: list[Event], events: Sequence[Event]) -> None:
-    """Complain of answers that come in another order than the charges of any budget."""
+    """Raise BrokenPromise for answers in another order than the charges of any budget."""
     for log in _logs(events):
         rest = iter(answered)
         expect(
@@ -283,7 +284,7 @@ def _expect_order(answered: list[Event], events: Sequence[Event]) -> None:
 
 
 def _logs(events: Sequence[Event]) -> list[list[Event]]:
-    """The charges of each budget by themselves, in order; a part that was reserved has its own."""
+    """Return the charges of each budget in order, reserved parts by themselves."""
     parts = [event for event in events if isinstance(event, FilterEvent)]
     direct = [event for event in events if not isinstance(event, FilterEvent)]
     return [direct, *(log for part in parts for log in _logs(part.log))]

@@ -28,7 +28,7 @@ def check_synthesizer(
 ) -> Report:
     """Run every check on a synthesizer: non-interference, sensitivity and an audit.
 
-    Run it on tables that are made up, which is what it does by itself: reports show exact numbers.
+    It runs on example tables by default, because reports show exact numbers.
 
     Parameters
     ----------
@@ -36,19 +36,19 @@ def check_synthesizer(
     parameters : mapping, optional
         Parameters of the family except the strategy, chosen so that its fits are quick.
     strategies : iterable of str, optional
-        Those to check; by default all that the family lists.
+        Strategies to check. By default all strategies of the family.
     schema : Schema, optional
-        Of the tables that are made up; at least one attribute must be nullable. By default the
-        kit has two: ``SCHEMA``, and ``RULED`` with kinds of missing and rules.
+        Schema of the example tables. At least one attribute must be nullable. There are two default
+        schemas: ``SCHEMA``, and ``RULED`` with kinds of missing and rules.
     trials : int, default 12
         Pairs of neighbours for the check of sensitivities.
     audit_trials : int, default 100
-        Runs of the audit on each of two tables; 0 leaves it out. More find smaller mistakes.
+        Runs of the audit on each of two tables. 0 leaves the audit out. More find smaller mistakes.
 
     Raises
     ------
     CheckFailedError
-        If any promise is not kept: it lists all of them, and what to do.
+        If any promise is not kept. The message lists all of them, with remedies.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def check_synthesizer(
 
 
 def _audited(on: Subject, trials: int, seed: int) -> Finding:
-    """Return whether an attacker finds more than was charged for, at an epsilon that tells."""
+    """Return the finding of an audit, at an epsilon with power."""
     parameters = {k: v for k, v in on.parameters.items() if k != "epsilon"}
     tiny = replace(on, parameters=parameters, schema=TINY)
 

@@ -1,8 +1,8 @@
-"""Whether a charge pays for an answer, and how much likelier an answer is on one of two tables.
+"""Checks that a charge pays for an answer, and likelihood ratios of answers.
 
-`undercharges` serves the check of exact sensitivities, `log_ratio` the audits. Both choose what to
-do by the type of the mechanism. For a mechanism of your own, register functions of the same
-parameters: ``undercharges.register(MyMechanism, my_undercharges)``.
+`undercharges` serves the check of exact sensitivities, `log_ratio` the audits. Both dispatch on the
+type of the mechanism. For a mechanism of your own, register functions of the same parameters:
+``undercharges.register(MyMechanism, my_undercharges)``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from missdp.testing.recording import GradientsOfEachRow
 from missdp.types import Floats, Ints
 
 _GRADIENT_TOLERANCE = 1e-9  # in clip norms
-_BOUND_SLACK = 2.0**-36  # by how much the logarithm of a private bound is rounded up
+_BOUND_SLACK = 2.0**-36  # rounding error of the logarithm of a private bound
 
 
 class UnknownMechanismError(BrokenPromise):
@@ -51,7 +51,7 @@ def undercharges(mechanism: Any, event: Event, exact: Any, other: Any) -> str | 
     mechanism : Mechanism
         The mechanism that draws the answer.
     event : Event
-        What was charged.
+        The event that was charged.
     exact, other : object
         The exact numbers of a table and of its neighbour. For ``SampledSum``, the gradients of each
         row.
@@ -59,8 +59,8 @@ def undercharges(mechanism: Any, event: Event, exact: Any, other: Any) -> str | 
     Returns
     -------
     str or None
-        In words, with numbers: how far the neighbours are apart and how far they may be, or that
-        the event is of a type that does not pay for this mechanism.
+        A message with the distance of the neighbours and the allowed distance. Or a message that
+        the type of the event does not pay for this mechanism.
 
     Raises
     ------
@@ -120,16 +120,16 @@ def log_ratio(mechanism: Any, answer: Any, exact: Any, other: Any) -> float:
     raise UnknownMechanismError(f"no log_ratio is registered for {type(mechanism).__name__}")
 
 
-# What the functions share
+# Shared functions
 
 
 def exceeds(value: float, bound: float) -> bool:
-    """Whether a number is above another by more than rounding makes of it; NaN always is."""
+    """Return whether a number exceeds a bound by more than rounding. NaN always exceeds it."""
     return not value <= bound * (1 + 1e-9)
 
 
 def distance(exact: Any, other: Any, norm: float) -> float:
-    """Return how far two arrays of numbers are apart.
+    """Return the distance of two arrays of numbers.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def shift_problem(shift: float, max_shift: float, label: str = "what is behind i
     max_shift : float
         The distance that was charged for.
     label : str
-        What is moved.
+        Name of the object that moves.
 
     Returns
     -------
@@ -185,7 +185,7 @@ def pure_undercharges(event: Event, epsilon: float) -> str | None:
 
 
 def _epsilon_paid(event: Event) -> float | None:
-    """Return the pure epsilon that an event pays for; None if it states none."""
+    """Return the pure epsilon that an event pays for, or None if it has no pure epsilon."""
     if isinstance(event, PureEvent | ApproximateEvent):
         return event.epsilon
     if isinstance(event, LaplaceEvent):
@@ -265,7 +265,7 @@ def _log_chance(mechanism: Selection, answer: int, scores: Floats) -> float:
 def _(
     mechanism: FrequentValues, event: Event, exact: Mapping[str, int], other: Mapping[str, int]
 ) -> str | None:
-    """One row may count for one value; raise if a row counts for several."""
+    """One row may count for one value. Raise UnprovenError if it counts for several."""
     if not isinstance(event, GaussianEvent):
         return event_problem(event, "finding levels")
     both = exact.keys() & other.keys()
@@ -325,7 +325,7 @@ def _log_density(mechanism: SmoothNoise, answer: Any, exact: Bounded) -> float:
 def _(
     mechanism: ParallelGroups, event: Event, exact: tuple[Any, ...], other: tuple[Any, ...]
 ) -> str | None:
-    """One row may move one group, by what the mechanism of the groups allows."""
+    """One row may move one group, within the bound of its mechanism."""
     if not len(exact) == len(other) == mechanism.groups:
         return f"there are {len(exact)} and {len(other)} groups, and {mechanism.groups} are public"
     pairs = list(zip(exact, other, strict=True))
@@ -382,7 +382,7 @@ def _(
     """Look along the gradient of the one row that the tables differ by.
 
     The sum over a sample of the other rows is taken as normal. At rate 1 this is exact. At lower
-    rates it is what an attacker can compute, and so as valid a test, with less power.
+    rates an attacker can compute it. So the test is valid, with less power.
     """
     if len(exact) == len(other):
         return 0.0
