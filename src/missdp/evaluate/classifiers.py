@@ -201,6 +201,13 @@ def holdout(table: Table, *, random_state: int, share: float = 0.3) -> tuple[Tab
     (Table, Table)
         Rows to fit on, and rows to pass as ``test`` to :func:`classifier_f1`.
 
+    Raises
+    ------
+    ParameterError
+        If ``share`` is not between 0 and 1.
+    DataError
+        If ``table`` is not a Table.
+
     Examples
     --------
     >>> schema = Schema((Categorical(name="a", levels=("x", "y")),))

@@ -19,7 +19,23 @@ class Combined:
     degrees: float
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return a two-sided interval."""
+        """Return a two-sided interval.
+
+        Parameters
+        ----------
+        confidence : float, default 0.95
+            Between 0 and 1.
+
+        Returns
+        -------
+        (float, float)
+            The ends of the interval.
+
+        Raises
+        ------
+        ParameterError
+            If the confidence is not between 0 and 1.
+        """
         from scipy.special import stdtrit
 
         if not 0 < confidence < 1:
@@ -44,6 +60,11 @@ def combine_estimates(estimates: ArrayLike, variances: ArrayLike) -> Combined:
         Estimate ``q̄`` with variance ``T = (1 + 1/m) B − ū`` (never below ``B / m``) and ``(m −
         1)(T / ((1 + 1/m) B))²`` degrees of freedom (at least one). ``B`` is the variance between
         tables, and ``ū`` the mean variance within tables.
+
+    Raises
+    ------
+    ParameterError
+        If the arrays are not finite numbers, one pair for each of at least two tables.
 
     Notes
     -----

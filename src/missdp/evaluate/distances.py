@@ -97,7 +97,18 @@ class MarginalDistance(_ByClique):
         return max(self.per_marginal.values())
 
     def worst(self, count: int = 5) -> dict[tuple[str, ...], float]:
-        """Return the marginals that are furthest off, worst first."""
+        """Return the marginals that are furthest off, worst first.
+
+        Parameters
+        ----------
+        count : int, default 5
+            Largest number of marginals.
+
+        Returns
+        -------
+        dict of tuple of str to float
+            Distances by names of attributes.
+        """
         ranked = sorted(self.per_marginal.items(), key=lambda item: -item[1])
         return dict(ranked[:count])
 
@@ -266,6 +277,11 @@ def total_variation(one: NDArray[np.int64], two: NDArray[np.int64]) -> float:
 def missing_mask(table: Table) -> NDArray[np.bool_]:
     """Return True for missing cells of all kinds. "Not applicable" is not missing.
 
+    Parameters
+    ----------
+    table : Table
+        A true or a synthetic table.
+
     Returns
     -------
     array of bool, shape (n, d)
@@ -283,6 +299,11 @@ def missing_mask(table: Table) -> NDArray[np.bool_]:
 
 def missing_patterns(table: Table) -> dict[tuple[str, ...], int]:
     """Count the rows of every pattern of missing attributes. Curator only: exact private counts.
+
+    Parameters
+    ----------
+    table : Table
+        A true or a synthetic table.
 
     Returns
     -------
@@ -411,6 +432,11 @@ def missing_fidelity(
         is not missing.
     schema : Schema, optional
         The declared domain. Needed if neither is a Table.
+
+    Returns
+    -------
+    MissingFidelity
+        Private figures.
 
     Examples
     --------
@@ -551,6 +577,11 @@ def missingness_by_kind(
         that follows from rules. Write codes with ``holes="codes"``.
     schema : Schema, optional
         The declared domain. Needed if neither is a Table.
+
+    Returns
+    -------
+    MissingnessByKind
+        Private figures.
 
     Examples
     --------

@@ -156,6 +156,11 @@ def fidelity(
     max_rows : int, default 200000
         A longer table is represented by a random sample of so many rows, always the same sample.
 
+    Returns
+    -------
+    Fidelity
+        Private figures.
+
     Examples
     --------
     >>> import pandas as pd

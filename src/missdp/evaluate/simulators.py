@@ -64,7 +64,23 @@ class MissingMechanism(Record, abstract=True):
         return False
 
     def max_observation_rates(self, schema: Schema) -> dict[str, float]:
-        """Bound each attribute's probability of being observed, over all rows of the domain."""
+        """Bound each attribute's probability of being observed, over all rows of the domain.
+
+        Parameters
+        ----------
+        schema : Schema
+            Public facts about the table.
+
+        Returns
+        -------
+        dict of str to float
+            A probability for each attribute.
+
+        Raises
+        ------
+        UnprovenError
+            If the mechanism is fitted to the table, or couples its rows.
+        """
         raise UnprovenError(
             f"{type(self).__name__} is fitted to the table or couples its rows: no bound on the "
             "probability of being observed is known; use MCAR with rates='expected' or "
@@ -82,6 +98,16 @@ class MissingMechanism(Record, abstract=True):
         >>> known = DeclaredMechanism(intercepts={"smoker": 0.0}, weights=itself)
         >>> known.assumption(schema)
         ObservedAtMost(observed=(('smoker', 0.5),))
+
+        Parameters
+        ----------
+        schema : Schema
+            Public facts about the table.
+
+        Returns
+        -------
+        Condition
+            The probabilities of `max_observation_rates`.
         """
         return ObservedAtMost(self.max_observation_rates(schema))
 
@@ -93,6 +119,18 @@ class MissingMechanism(Record, abstract=True):
         """Return each row's probability of a missing cell, by column that may get one: private.
 
         The same seed gives :meth:`apply` the same probabilities.
+
+        Parameters
+        ----------
+        table : Table
+            A complete table. Private.
+        random_state : int, SeedSequence or Generator
+            Seed.
+
+        Returns
+        -------
+        dict of str to ndarray, shape (n_rows,)
+            Private probabilities.
         """
         return self._chances(table, np.random.default_rng(random_state))
 
@@ -111,6 +149,23 @@ class MissingMechanism(Record, abstract=True):
 
         Its schema declares every column nullable that may have missing cells, and columns that
         follow from one of these by a rule.
+
+        Parameters
+        ----------
+        table : Table
+            A complete table. Private.
+        random_state : int, SeedSequence or Generator
+            Seed.
+
+        Returns
+        -------
+        Table
+            As private as the complete table.
+
+        Raises
+        ------
+        DataError
+            If the table has missing cells already.
         """
         rng = np.random.default_rng(random_state)
         chances = self._chances(table, rng)
@@ -122,6 +177,18 @@ class MissingMechanism(Record, abstract=True):
         """Yield tables with missing cells, each as :meth:`apply` makes it if it is the whole.
 
         For mechanisms with independent rows the distribution is the same.
+
+        Parameters
+        ----------
+        tables : iterable of Table
+            Blocks of a complete table. Private.
+        random_state : int, SeedSequence or Generator
+            Seed.
+
+        Yields
+        ------
+        Table
+            One for each block.
         """
         rng = np.random.default_rng(random_state)
         for place, table in enumerate(tables):
@@ -171,7 +238,18 @@ class MCAR(MissingMechanism):
         return self.rates == "expected"
 
     def missing_rates(self, schema: Schema) -> dict[str, float]:
-        """Return the rate of every column that gets missing cells."""
+        """Return the rate of every column that gets missing cells.
+
+        Parameters
+        ----------
+        schema : Schema
+            Public facts about the table.
+
+        Returns
+        -------
+        dict of str to float
+            Rates in [0, 1).
+        """
         if isinstance(self.rate, Mapping):
             return {name: float(self.rate[name]) for name in _check_names(schema, self.rate)}
         names = schema.names if self.columns is None else self.columns
@@ -182,6 +260,21 @@ class MCAR(MissingMechanism):
 
         It is 1 for attributes that may be not applicable, or follow from others, because missing
         cells do not hide them.
+
+        Parameters
+        ----------
+        schema : Schema
+            Public facts about the table.
+
+        Returns
+        -------
+        dict of str to float
+            Probabilities in (0, 1].
+
+        Raises
+        ------
+        UnprovenError
+            If counts are exact.
         """
         if not self.row_independent:
             raise UnprovenError("exact hole counts couple the rows; use rates='expected'")

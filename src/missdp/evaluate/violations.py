@@ -76,6 +76,11 @@ def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolation
     schema : Schema, optional
         The schema with the rules. By default the schema of the Table.
 
+    Returns
+    -------
+    RuleViolations
+        Exact numbers of rows.
+
     Examples
     --------
     >>> import pandas as pd

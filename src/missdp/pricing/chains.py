@@ -40,12 +40,34 @@ class Stage:
     conditions: tuple[Condition, ...]
 
     def run(self, table: Floats) -> Floats:
-        """Fit the step on a private table, apply it, and forget the fitted step."""
+        """Fit the step on a private table, apply it, and forget the fitted step.
+
+        Parameters
+        ----------
+        table : ndarray, shape (n_rows, n_columns)
+            Private rows.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_output_columns)
+            Private rows.
+        """
         fresh: StableTransformer = clone(self.step)
         return np.asarray(fresh.fit_transform(table))
 
     def distance_to_failure(self, table: Floats) -> float:
-        """Return the private distance to failure of the step's conditions."""
+        """Return the private distance to failure of the step's conditions.
+
+        Parameters
+        ----------
+        table : ndarray, shape (n_rows, n_columns)
+            Private rows that reach the step.
+
+        Returns
+        -------
+        float
+            A number of row replacements. Private.
+        """
         return self.step.distance_to_failure(table, self.distance, self.domain)
 
 
@@ -144,19 +166,54 @@ class StandardisedFacts:
         return self.steps[-1].distance_after if self.steps else NEIGHBOURS
 
     def bounds(self, question: Question) -> tuple[Bound, ...]:
-        """Return every bound on the privacy loss of the answer, the best first."""
+        """Return every bound on the privacy loss of the answer, the best first.
+
+        Parameters
+        ----------
+        question : VectorQuery or GradientQuery
+            A query of these rows.
+
+        Returns
+        -------
+        tuple of Bound
+            Public, for ``delta``.
+        """
         same = question.domain == self.domain
         require(same, "the question is about rows of another domain than these")
         return bounds(question.privacy_map, self.distance, self.delta, label=self.label)
 
     def conditions(self, *, tested: bool = False) -> tuple[Condition, ...]:
-        """Return the conditions of every answer, without those on the table if it is tested."""
+        """Return the conditions of every answer, without those on the table if it is tested.
+
+        Parameters
+        ----------
+        tested : bool, default False
+            True if a private test stands in for conditions on the table.
+
+        Returns
+        -------
+        tuple of Condition
+            Public.
+        """
         stated = dict.fromkeys(c for step in self.steps for c in step.conditions)
         steps = [c for c in stated if not (tested and getattr(c, "about_rows", True))]
         return (DeclaredRowCount(self.raw.rows), PublicDomain(), *self.assumed, *steps)
 
     def guarantee(self, event: Event, *, tested: bool = False) -> Guarantee:
-        """Return the guarantee of an answer that is charged with this event."""
+        """Return the guarantee of an answer that is charged with this event.
+
+        Parameters
+        ----------
+        event : Event
+            The charge, under replace-one adjacency.
+        tested : bool, default False
+            As for `conditions`.
+
+        Returns
+        -------
+        Guarantee
+            Public, at ``delta``.
+        """
         return Guarantee.from_events(
             [event],
             delta=self.delta,

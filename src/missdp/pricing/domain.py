@@ -58,7 +58,20 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
 
 
 def real(default: Any = MISSING, *, low: float = 0.0, high: float = 1e100) -> Any:
-    """Return a field that holds a number within these bounds."""
+    """Return a field that holds a number within these bounds.
+
+    Parameters
+    ----------
+    default : float, optional
+        Without a default the field is required.
+    low, high : float
+        Bounds of the number.
+
+    Returns
+    -------
+    dataclasses.Field
+        The field, which checks its value.
+    """
     return field(default=default, metadata={"check": partial(number, least=low, most=high)})
 
 
@@ -121,6 +134,18 @@ class RowDomain:
         ...                  Categorical(name="sex", levels=("f", "m"))))
         >>> RowDomain.of(schema, rows=1000)
         RowDomain(rows=1000, columns=3, radius=1.4142135623730951, complete=False)
+
+        Parameters
+        ----------
+        schema : Schema
+            Public facts about the attributes.
+        rows : int
+            Public number of rows.
+
+        Returns
+        -------
+        RowDomain
+            The columns are those of `column_names`.
         """
         return cls(
             rows=rows,
@@ -144,6 +169,16 @@ class RowDomain:
         >>> RowDomain(rows=2, columns=2).enforce([[3.0, 4.0], [0.0, float("nan")]])
         array([[0.6, 0.8],
                [0. , 0. ]])
+
+        Parameters
+        ----------
+        values : array_like or Table, shape (rows, columns)
+            Private rows.
+
+        Returns
+        -------
+        ndarray, shape (rows, columns)
+            Private rows within the domain.
         """
         table = as_rows(values)
         self.check_shape(table)
@@ -153,7 +188,13 @@ class RowDomain:
         return clip_rows(table, self.radius)
 
     def check_shape(self, values: Any) -> None:
-        """Raise an error for a table of another shape than the declared one, reading no cell."""
+        """Raise an error for a table of another shape than the declared one, reading no cell.
+
+        Parameters
+        ----------
+        values : array_like or Table
+            Only the shape is read, which is public.
+        """
         declared = (self.rows, self.columns)
         if isinstance(values, (list, tuple)):
             values = as_rows(values)  # raises an error if some rows are longer than others
@@ -172,6 +213,21 @@ def column_names(schema: Schema) -> tuple[str, ...]:
     >>> column_names(Schema((Ordinal(name="grade", levels=("9", "10", "11")),
     ...                      Categorical(name="sex", levels=("f", "m")))))
     ('grade', 'sex=f', 'sex=m')
+
+    Parameters
+    ----------
+    schema : Schema
+        Public facts about the attributes.
+
+    Returns
+    -------
+    tuple of str
+        One name for each column.
+
+    Raises
+    ------
+    SchemaError
+        If a fact of the schema is not declared public.
     """
     schema.refuse_units("the price of preprocessing")
     if marked := schema.undeclared:
@@ -219,6 +275,16 @@ def rows_of(table: Table) -> Floats:
     attribute becomes one column with evenly spaced levels. A categorical attribute becomes a column
     of 0 and 1 for each level (one-hot). A cell without a value, missing of any kind or not
     applicable, is NaN in all its columns. Neighbouring tables stay one replaced row apart.
+
+    Parameters
+    ----------
+    table : Table
+        Private rows with values.
+
+    Returns
+    -------
+    ndarray, shape (n_rows, n_columns)
+        Private rows. NaN marks cells without a value.
 
     Raises
     ------
@@ -371,6 +437,22 @@ class TableDistance:
 
         ``shift`` applies to ``shifted_rows`` of the ``rows``, and no two output rows are farther
         apart than ``diameter``. The triangle inequality holds in each of the three norms.
+
+        Parameters
+        ----------
+        rows : int
+            Public number of rows.
+        lipschitz, shift : float
+            Constants of the step.
+        shifted_rows : int
+            Number of rows with a shift above 0.
+        diameter : float
+            Largest distance of two output rows.
+
+        Returns
+        -------
+        TableDistance
+            The distance of the tables after the step.
         """
         others = max(0, rows - self.replaced)
         shifted_rows = min(shifted_rows, others) if shift > 0 else 0

@@ -350,18 +350,51 @@ class PrivateLogisticRegression(_LinearModel):
         )
 
     def decision_function(self, X: ArrayLike) -> Floats:
-        """Return the scores of rows, positive for the second class."""
+        """Return the scores of rows, positive for the second class.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_columns)
+            Rows as they reach the estimator.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,)
+            Log odds of the second class.
+        """
         return self._predictor(X)
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """Return the probabilities of both classes."""
+        """Return the probabilities of both classes.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_columns)
+            Rows as they reach the estimator.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, 2)
+            Probabilities in the order of ``classes``.
+        """
         from scipy.special import expit
 
         second = expit(self._predictor(X))
         return np.column_stack([1 - second, second])
 
     def predict(self, X: ArrayLike) -> NDArray[np.generic]:
-        """Return the likelier class of each row."""
+        """Return the likelier class of each row.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_columns)
+            Rows as they reach the estimator.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,)
+            Labels of ``classes``.
+        """
         first, second = self._pair()
         return np.where(self._predictor(X) > 0, np.asarray(second), np.asarray(first))
 
@@ -409,5 +442,16 @@ class PrivateLinearRegression(_LinearModel):
         return Loss.squared(radius=radius, coefficient_norm=norm, target_bound=bound)
 
     def predict(self, X: ArrayLike) -> Floats:
-        """Return the predicted targets."""
+        """Return the predicted targets.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_columns)
+            Rows as they reach the estimator.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,)
+            Numbers.
+        """
         return self._predictor(X)

@@ -113,7 +113,20 @@ class ColumnImputer(Imputer):
         return Response(shift=self.shift(distance, domain), shifted_rows=self._p(domain))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest movement of the imputed cells of one row."""
+        """Return the largest movement of the imputed cells of one row.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Distance of the tables that reach the step.
+        domain : RowDomain
+            Public facts about these tables.
+
+        Returns
+        -------
+        float
+            A Euclidean norm.
+        """
         raise NotImplementedError
 
     def radius_after(self, domain: RowDomain) -> float:

@@ -139,7 +139,20 @@ class DPImputer(StableTransformer):
     # Filling
 
     def fit(self, X: Any = None, y: object = None) -> Self:
-        """Check the parameters. Nothing is learned from ``X``: it is not looked at."""
+        """Check the parameters. Nothing is learned from ``X``: it is not looked at.
+
+        Parameters
+        ----------
+        X : optional
+            Ignored, but for the schema of a Table.
+        y : optional
+            Ignored.
+
+        Returns
+        -------
+        DPImputer
+            The imputer itself.
+        """
         del y
         self._released()
         if isinstance(X, Table):
@@ -191,6 +204,11 @@ class DPImputer(StableTransformer):
         ------
         list of Table
             The next rows, once for each filling. There is at least one block, perhaps without rows.
+
+        Raises
+        ------
+        DataError
+            If the data does not stream.
         """
         fill, schema = self._completed(), self.schema_
         if not is_streamed(data):
@@ -261,7 +279,18 @@ class DPImputer(StableTransformer):
     # Habits
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters. The parameters of the model are released facts."""
+        """Return the parameters. The parameters of the model are released facts.
+
+        Parameters
+        ----------
+        deep : bool, default True
+            Ignored.
+
+        Returns
+        -------
+        dict of str to object
+            Values by name.
+        """
         del deep
         return dict(super().get_params(deep=False))
 

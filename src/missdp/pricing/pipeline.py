@@ -126,6 +126,11 @@ class PricedPipeline(Parameters):
         y : array_like of shape (rows,), optional
             Target. It is not preprocessed.
 
+        Returns
+        -------
+        PricedPipeline
+            The pipeline itself, with released attributes.
+
         Raises
         ------
         BudgetExceededError
@@ -153,7 +158,18 @@ class PricedPipeline(Parameters):
         return estimator, release(estimator, facts, question, data, *paid, test)
 
     def with_noise(self, multiplier: float) -> PricedPipeline:
-        """Return a clone whose estimator has this ``noise_multiplier``."""
+        """Return a clone whose estimator has this ``noise_multiplier``.
+
+        Parameters
+        ----------
+        multiplier : float
+            Noise scale over sensitivity.
+
+        Returns
+        -------
+        PricedPipeline
+            Not fitted.
+        """
         fresh: PricedPipeline = clone(self)
         fresh.estimator.noise_multiplier = multiplier
         return fresh
@@ -241,6 +257,18 @@ def plan_test(
     failure_delta : float or None
         At most the pipeline's delta. None: half of it, so that a budget with the same delta can
         account for the whole as a composition.
+
+    Returns
+    -------
+    TestPlan
+        Public.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range.
+    UnprovenError
+        If a step has no distance to failure, or no bound is finite.
 
     Notes
     -----

@@ -47,14 +47,36 @@ class Sensitivity:
         require(valid, "sensitivities must be above 0, Lipschitz constants at least 0")
 
     def shift(self, distance: TableDistance) -> float:
-        """Return the bound for replaced and moved rows together."""
+        """Return the bound for replaced and moved rows together.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Distance of two tables.
+
+        Returns
+        -------
+        float
+            In the norm of the sensitivity.
+        """
         movement = 0.0
         if distance.shifted_rows:
             movement = min(self.l12 * distance.shift_l12, self.frobenius * distance.shift_frobenius)
         return self.replaced * distance.replaced + movement
 
     def largest_shift(self, distance: TableDistance) -> float:
-        """Return the smaller of `shift` and the bound that counts moved rows as replaced."""
+        """Return the smaller of `shift` and the bound that counts moved rows as replaced.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Distance of two tables.
+
+        Returns
+        -------
+        float
+            In the norm of the sensitivity.
+        """
         return min(self.shift(distance), self.shift(distance.forget_movement()))
 
 

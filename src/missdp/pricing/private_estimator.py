@@ -50,7 +50,18 @@ class PrivateEstimator(Parameters):
     random_state: int | None = None
 
     def question(self, domain: RowDomain) -> Question:
-        """Return the query about rows of ``domain``, from public facts only."""
+        """Return the query about rows of ``domain``, from public facts only.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the rows.
+
+        Returns
+        -------
+        VectorQuery or GradientQuery
+            The query that a session answers.
+        """
         raise NotImplementedError
 
     def keep(self, question: Question, answer: Any) -> None:
@@ -67,7 +78,20 @@ class PrivateEstimator(Parameters):
         raise NotImplementedError
 
     def check_target(self, y: ArrayLike | None, rows: int) -> None:
-        """Raise an error for a missing target or one of the wrong length, before any charge."""
+        """Raise an error for a missing target or one of the wrong length, before any charge.
+
+        Parameters
+        ----------
+        y : array_like or None
+            Private target. Only its length is read.
+        rows : int
+            Public number of rows.
+
+        Raises
+        ------
+        DataError
+            If the target is missing or has another length.
+        """
         del y, rows
 
     def fit(self, X: Rows, y: ArrayLike | None = None) -> Self:
@@ -79,6 +103,11 @@ class PrivateEstimator(Parameters):
             Rows are scaled down to norm ``radius``. A missing cell counts as 0.
         y : array_like of shape (n,), optional
             Target, for estimators that need one.
+
+        Returns
+        -------
+        PrivateEstimator
+            The estimator itself, with released attributes.
         """
         label = type(self).__name__
         # `release` checks it, too, but the shape of an array is not known before it is read.

@@ -105,6 +105,20 @@ class VectorQuery:
         One replaced row moves it by at most the diameter over n, since rows are scaled down to the
         radius first. Rows that move change it by their mean movement. In L1 norm both are
         multiplied by sqrt(d).
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the rows.
+        multiplier : float
+            Noise scale over sensitivity.
+        noise : {"gaussian", "laplace"}, default "gaussian"
+            The noise.
+
+        Returns
+        -------
+        VectorQuery
+            A query with one entry per column.
         """
         n, spread = domain.rows, math.sqrt(domain.columns) if noise == "laplace" else 1.0
         unit = Sensitivity(
@@ -136,12 +150,39 @@ class VectorQuery:
         return PrivacyMap.gaussian(sensitivity=self.sensitivity, sigma=self.scale, slack=slack)
 
     def noise_for(self, distance: TableDistance) -> VectorNoise:
-        """Return the noise of the answer, for neighbours at this distance where it reads."""
+        """Return the noise of the answer, for neighbours at this distance where it reads.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Distance of neighbouring tables as the query reads them.
+
+        Returns
+        -------
+        VectorNoise
+            With the sensitivity at this distance.
+        """
         shift = self.sensitivity.largest_shift(distance)
         return VectorNoise(self.noise, self.scale, sensitivity=shift, integer=self.integer)
 
     def exact(self, rows: Floats) -> NDArray[Any]:
-        """Return the private vector without noise."""
+        """Return the private vector without noise.
+
+        Parameters
+        ----------
+        rows : ndarray, shape (n_rows, n_columns)
+            Private rows.
+
+        Returns
+        -------
+        ndarray, shape (size,)
+            Private.
+
+        Raises
+        ------
+        DataError
+            If the function fails, or returns another shape.
+        """
         failed = DataError("the function of a query failed")  # its own error may quote a cell
         with replacing(Exception, by=failed):
             result = self.function(rows, *self.arguments)
@@ -245,6 +286,22 @@ class Loss:
         |z|^2 plus c^2. All of the above holds for x. If z moves by dz, x moves by (dz, 0), which is
         as long. The constant never moves. So the derivative in z is a part of the derivative in x,
         and has no larger norm. The intercept is c times the last coefficient.
+
+        Parameters
+        ----------
+        radius : float
+            Largest norm of a row, the constant included.
+        coefficient_norm : float
+            Largest norm of the coefficients.
+        positive : tuple, default (1,)
+            Labels that count as 1.
+        constant : float, default 0.0
+            Public constant of every row, for an intercept.
+
+        Returns
+        -------
+        Loss
+            The loss with its constants.
         """
         a = radius * coefficient_norm
         require(a > 0, "radius and coefficient_norm must be finite and above 0")
@@ -267,6 +324,20 @@ class Loss:
 
         The gradient (theta'x - y) x has norm at most R (R B + Y). Its derivative in x, (theta'x -
         y) I + x theta', has norm at most 2 R B + Y. Its derivative in theta has norm at most R^2.
+
+        Parameters
+        ----------
+        radius : float
+            Largest norm of a row.
+        coefficient_norm : float
+            Largest norm of the coefficients.
+        target_bound : float
+            Largest absolute value Y of a target.
+
+        Returns
+        -------
+        Loss
+            The loss with its constants.
         """
         a = radius * coefficient_norm
         return cls(
@@ -280,7 +351,18 @@ class Loss:
         )
 
     def read(self, y: Any) -> Floats:
-        """Return the target as numbers, each entry by itself."""
+        """Return the target as numbers, each entry by itself.
+
+        Parameters
+        ----------
+        y : array_like, shape (n_rows,)
+            Private target.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,)
+            Private numbers.
+        """
         if not self.positive:
             return _bounded_numbers(y, self.target_bound)
         return _each(lambda label: 1.0 if _among(label, self.positive) else -1.0, y)
@@ -379,7 +461,23 @@ class GradientQuery:
         return self.domain.columns + bool(self.loss.constant)
 
     def point(self, at: ArrayLike) -> Floats:
-        """Return a copy of coefficients, or raise if they lie outside the ball of the loss."""
+        """Return a copy of coefficients, or raise if they lie outside the ball of the loss.
+
+        Parameters
+        ----------
+        at : array_like, shape (size,)
+            Coefficients.
+
+        Returns
+        -------
+        ndarray, shape (size,)
+            A copy.
+
+        Raises
+        ------
+        ParameterError
+            If the coefficients have another shape, or a larger norm than the loss allows.
+        """
         point = np.array(at, dtype=np.float64)
         max_norm = self.loss.coefficient_norm * (1 + 1e-9)
         if point.shape != (self.size,) or not np.linalg.norm(point) <= max_norm:
@@ -421,6 +519,16 @@ class GradientQuery:
         """Return the noise of one step, for neighbours at this distance where it reads.
 
         Its sensitivity is for one and the same sample of rows.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Distance of neighbouring tables as the query reads them.
+
+        Returns
+        -------
+        VectorNoise
+            With the sensitivity at this distance.
         """
         n, unit = self._read, self._unit
         replaced, shifted = min(distance.replaced, n), min(distance.shifted_rows, n)
@@ -431,6 +539,18 @@ class GradientQuery:
         """Return the private mean gradient without noise, as a function of the coefficients.
 
         With a ``batch`` its value is a function of the sample of rows.
+
+        Parameters
+        ----------
+        rows : ndarray, shape (n_rows, n_columns)
+            Private rows.
+        target : array_like, shape (n_rows,)
+            Private target.
+
+        Returns
+        -------
+        callable
+            A private function of coefficients.
         """
         with replacing(Exception, by=DataError("the target cannot be read")):
             numbers = self.loss.read(target)

@@ -86,18 +86,51 @@ class StandardisedRows:
     # Queries
 
     def price(self, question: Question) -> Bound:
-        """Return the best bound on the privacy loss of an answer: its event is charged."""
+        """Return the best bound on the privacy loss of an answer: its event is charged.
+
+        Parameters
+        ----------
+        question : VectorQuery or GradientQuery
+            A query of these rows.
+
+        Returns
+        -------
+        Bound
+            Public.
+        """
         priced = self._priced  # read once, since another thread may replace it
         if priced is None or priced[0] is not question:
             self._priced = priced = (question, self._facts.bounds(question)[0])
         return priced[1]
 
     def charges(self, question: Question) -> tuple[Event, ...]:
-        """Return all that a budget is charged, the event of the answer first."""
+        """Return all that a budget is charged, the event of the answer first.
+
+        Parameters
+        ----------
+        question : VectorQuery or GradientQuery
+            A query of these rows.
+
+        Returns
+        -------
+        tuple of Event
+            Public.
+        """
         return (self.price(question).event,) if self._test is None else self._test.charges
 
     def guarantee(self, question: Question) -> Guarantee:
-        """Return the public guarantee of an answer with secure noise."""
+        """Return the public guarantee of an answer with secure noise.
+
+        Parameters
+        ----------
+        question : VectorQuery or GradientQuery
+            A query of these rows.
+
+        Returns
+        -------
+        Guarantee
+            At the delta of the facts.
+        """
         if self._test is not None:
             return self._test.guarantee
         return self._facts.guarantee(self.price(question).event)
@@ -107,6 +140,18 @@ class StandardisedRows:
 
         A query states its own noise, so ``mechanism`` is None. With a test the answer is None if
         the test does not pass. Events of test and answer are charged together.
+
+        Parameters
+        ----------
+        query : VectorQuery or GradientQuery
+            A query of these rows.
+        mechanism : None
+            A query states its own noise.
+
+        Returns
+        -------
+        Release
+            Price and noise are public. ``exact`` computes private numbers.
         """
         self._check(query, mechanism)
         event, *additional_charges = self.charges(query)

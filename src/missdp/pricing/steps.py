@@ -177,6 +177,23 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
 
         The two tables are in ``domain``, satisfy `conditions`, and are at most ``distance`` apart.
         Raises `UnprovenError` if no bound is proven.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Distance of the tables that reach the step.
+        domain : RowDomain
+            Public facts about these tables.
+
+        Returns
+        -------
+        TableDistance
+            Distance of the tables after the step.
+
+        Raises
+        ------
+        UnprovenError
+            If no bound is proven.
         """
         if self._fills and domain.complete:
             return distance
@@ -191,13 +208,42 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return start.after(rows=domain.rows, **response._replace(diameter=widest)._asdict())
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:  # noqa: ARG002
-        """Return the movement of the rows of two tables at ``distance``."""
+        """Return the movement of the rows of two tables at ``distance``.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Distance of the tables that reach the step.
+        domain : RowDomain
+            Public facts about these tables.
+
+        Returns
+        -------
+        Response
+            The bound of a subclass.
+        """
         if self._each_by_itself:
             return Response()
         raise NotImplementedError
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return public facts about the transformed table, or raise if the step cannot take it."""
+        """Return public facts about the transformed table, or raise if the step cannot take it.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step.
+
+        Returns
+        -------
+        RowDomain
+            Public.
+
+        Raises
+        ------
+        ParameterError
+            If the step cannot take such tables.
+        """
         if self._fills and domain.complete:
             return domain
         takes = f"{type(self).__name__} takes complete rows; put an imputation before it"
@@ -206,15 +252,48 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return replace(domain, radius=self.radius_after(domain), complete=complete)
 
     def radius_after(self, domain: RowDomain) -> float:
-        """Return a bound on the norm of a transformed row."""
+        """Return a bound on the norm of a transformed row.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step.
+
+        Returns
+        -------
+        float
+            A Euclidean norm.
+        """
         return domain.radius
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the conditions of `stability` on both tables."""
+        """Return the conditions of `stability` on both tables.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step.
+
+        Returns
+        -------
+        tuple of Condition
+            Empty if the step changes nothing.
+        """
         return () if self._fills and domain.complete else self.assumed(domain)
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
-        """Return the conditions where the step does anything."""
+        """Return the conditions where the step does anything.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step.
+
+        Returns
+        -------
+        tuple of Condition
+            The conditions of a subclass.
+        """
         if self._each_by_itself:
             return ()
         raise NotImplementedError
@@ -226,6 +305,20 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
 
         It changes by at most 1 between tables at distance ``incoming``, and is 0 where the
         conditions fail. Raises `UnprovenError` if no such bound is known.
+
+        Parameters
+        ----------
+        values : ndarray, shape (n_rows, n_columns)
+            Private rows that reach the step.
+        incoming : TableDistance
+            Distance of the tables that reach the step.
+        domain : RowDomain
+            Public facts about these tables.
+
+        Returns
+        -------
+        float
+            A number of row replacements. Private.
         """
         del values, incoming
         if not any(getattr(c, "about_rows", True) for c in self.conditions(domain)):
@@ -244,6 +337,11 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
             A cell that is not a finite number is missing.
         y : ignored
 
+        Returns
+        -------
+        StableTransformer
+            The step itself.
+
         Raises
         ------
         ParameterError
@@ -261,7 +359,23 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return self
 
     def transform(self, X: Rows) -> Floats:
-        """Apply the fitted row function to the rows of a table. The result is private."""
+        """Apply the fitted row function to the rows of a table. The result is private.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_columns), or Table
+            Private rows.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_output_columns)
+            Private rows.
+
+        Raises
+        ------
+        DataError
+            If the table has another number of columns than the fitted table.
+        """
         columns, table = self.n_features_in_, self._checked(X)
         if table.shape[1] != columns:
             raise DataError(f"expected {columns} columns")

@@ -235,7 +235,20 @@ class PCARankReducer(StableTransformer):
         return Response(shift=shift, shifted_rows=domain.rows)
 
     def subspace_shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the bound on the operator norm of the change of the projection, at most 1."""
+        """Return the bound on the operator norm of the change of the projection, at most 1.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Distance of the tables that reach the step.
+        domain : RowDomain
+            Public facts about these tables.
+
+        Returns
+        -------
+        float
+            An operator norm in [0, 1].
+        """
         return min(1.0, self._spread(distance, domain) / (2 * self.min_gap))
 
     def _spread(self, distance: TableDistance, domain: RowDomain) -> float:
@@ -372,6 +385,16 @@ def packing_number(columns: int) -> int:
 
     >>> [packing_number(d) for d in (1, 2, 3, 9)]
     [2, 5, 12, 19683]
+
+    Parameters
+    ----------
+    columns : int
+        Public number of columns.
+
+    Returns
+    -------
+    int
+        The bound K.
     """
     return _KISSING.get(columns, int(3 ** min(columns, 30)))
 

@@ -101,7 +101,18 @@ class Estimate(_Answer):
         return self.value
 
     def in_words(self, *, details: bool = False) -> str:
-        """Return the answer as text, with its widest interval or, in ``details``, each of them."""
+        """Return the answer as text, with its widest interval or, in ``details``, each of them.
+
+        Parameters
+        ----------
+        details : bool, default False
+            If True, the text has every interval.
+
+        Returns
+        -------
+        str
+            Released values only.
+        """
         best = self.interval if self.total_interval is None else self.total_interval
         of = " noise alone" if self.total_interval is None else ""
         lines = [f"{self.name}: {self.value:.6g}{_bar(best)}{of}", *_in_words(self)]
@@ -146,7 +157,18 @@ class LevelEstimates(_Answer):
     note: str = ""
 
     def in_words(self, *, details: bool = False) -> str:
-        """Return the values as text, one in each line. There are no more ``details``."""
+        """Return the values as text, one in each line. There are no more ``details``.
+
+        Parameters
+        ----------
+        details : bool, default False
+            Ignored.
+
+        Returns
+        -------
+        str
+            Released values only.
+        """
         del details
         lines = [f"{self.name}  [noise alone]"]
         lines += [

@@ -150,7 +150,25 @@ class KNNImputation:
         return {} if self.aggregate is None else dict.fromkeys(self.impute, self.aggregate)
 
     def aggregate_of(self, name: str, schema: Schema) -> Aggregate:
-        """Return the aggregation of the values of k donors."""
+        """Return the aggregation of the values of k donors.
+
+        Parameters
+        ----------
+        name : str
+            An attribute that is imputed.
+        schema : Schema
+            Public facts about the rows.
+
+        Returns
+        -------
+        {"nearest", "mean", "majority"}
+            The aggregation.
+
+        Raises
+        ------
+        SchemaError
+            If the aggregation does not suit the kind of the attribute.
+        """
         numeric = isinstance(schema[name], Numeric)
         usual: Aggregate = "mean" if numeric else "majority"
         how = self._aggregates().get(name, "nearest" if self.k == 1 else usual)
@@ -161,7 +179,25 @@ class KNNImputation:
         return how
 
     def default_of(self, name: str, schema: Schema) -> float:
-        """Return the public value in place of absent donors: a number, or the code of a level."""
+        """Return the public value in place of absent donors: a number, or the code of a level.
+
+        Parameters
+        ----------
+        name : str
+            An attribute that is imputed.
+        schema : Schema
+            Public facts about the rows.
+
+        Returns
+        -------
+        float
+            The value of a numeric attribute, or the code of a level. Public.
+
+        Raises
+        ------
+        ParameterError
+            If the default is outside of the bounds, or is not a level.
+        """
         attribute, defaults = schema[name], self.default or {}
         if isinstance(attribute, Numeric):
             value = defaults.get(name, (attribute.lower + attribute.upper) / 2)
@@ -173,11 +209,34 @@ class KNNImputation:
         return float(attribute.levels.index(level))
 
     def step(self, name: str, schema: Schema) -> float:
-        """Return the largest change of a filled value per exchanged donor, over its range."""
+        """Return the largest change of a filled value per exchanged donor, over its range.
+
+        Parameters
+        ----------
+        name : str
+            An attribute that is imputed.
+        schema : Schema
+            Public facts about the rows.
+
+        Returns
+        -------
+        float
+            A share of the range, in (0, 1].
+        """
         return 1 / self.k if self.aggregate_of(name, schema) == "mean" else 1.0
 
     def change(self, schema: Schema) -> NearestNeighbours:
         """Return the change of rows that imputes a table of a schema, for `Session.on`.
+
+        Parameters
+        ----------
+        schema : Schema
+            Public facts about the rows.
+
+        Returns
+        -------
+        NearestNeighbours
+            The change, with public parameters only.
 
         Raises
         ------

@@ -148,6 +148,11 @@ class ImputedStatistics:
             The question.
         cost : Cost
             The cost, in pure epsilon or zCDP's rho.
+
+        Returns
+        -------
+        Estimate or LevelEstimates
+            Released. Levels for a histogram, or with ``by``.
         """
         return answer_question(self._task(question, cost))
 
@@ -182,35 +187,137 @@ class ImputedStatistics:
         return cast("Estimate", self.answer(question, cost))
 
     def count(self, **how: Unpack[_Options]) -> Estimate:
-        """Count the rows of a subpopulation."""
+        """Count the rows of a subpopulation.
+
+        Parameters
+        ----------
+        **how
+            ``where``, ``by``, ``uncertainty`` and a cost: ``epsilon`` or ``rho``. See `Statistic`.
+
+        Returns
+        -------
+        Estimate
+            Released number of rows.
+        """
         return self._answer_kind("count", **how)
 
     def proportion(self, of: str, **how: Unpack[_Options]) -> Estimate:
-        """Proportion of a subpopulation that satisfies ``of``: two released counts divided."""
+        """Proportion of a subpopulation that satisfies ``of``: two released counts divided.
+
+        Parameters
+        ----------
+        of : str
+            The condition, see `parse_where`.
+        **how
+            As for `count`.
+
+        Returns
+        -------
+        Estimate
+            Released share in [0, 1].
+        """
         return self._answer_kind("proportion", of, **how)
 
     def mean(self, name: str, **how: Unpack[_Options]) -> Estimate:
-        """Mean of a numeric attribute over a subpopulation, of the rows where it is known."""
+        """Mean of a numeric attribute over a subpopulation, of the rows where it is known.
+
+        Parameters
+        ----------
+        name : str
+            A numeric attribute.
+        **how
+            As for `count`.
+
+        Returns
+        -------
+        Estimate
+            Released mean within the bounds of the attribute.
+        """
         return self._answer_kind("mean", name, **how)
 
     def sum(self, name: str, **how: Unpack[_Options]) -> Estimate:
-        """Sum of a numeric attribute over a subpopulation."""
+        """Sum of a numeric attribute over a subpopulation.
+
+        Parameters
+        ----------
+        name : str
+            A numeric attribute.
+        **how
+            As for `count`.
+
+        Returns
+        -------
+        Estimate
+            Released sum.
+        """
         return self._answer_kind("sum", name, **how)
 
     def variance(self, name: str, **how: Unpack[_Options]) -> Estimate:
-        """Sample variance of a numeric attribute, around a released mean."""
+        """Sample variance of a numeric attribute, around a released mean.
+
+        Parameters
+        ----------
+        name : str
+            A numeric attribute.
+        **how
+            As for `count`, without ``by``.
+
+        Returns
+        -------
+        Estimate
+            Released variance, with the divisor n - 1.
+        """
         return self._answer_kind("variance", name, **how)
 
     def standard_deviation(self, name: str, **how: Unpack[_Options]) -> Estimate:
-        """Square root of the released variance."""
+        """Square root of the released variance.
+
+        Parameters
+        ----------
+        name : str
+            A numeric attribute.
+        **how
+            As for `count`, without ``by``.
+
+        Returns
+        -------
+        Estimate
+            Released standard deviation, with the divisor n - 1.
+        """
         return self._answer_kind("standard_deviation", name, **how)
 
     def correlation(self, first: str, second: str, **how: Unpack[_Options]) -> Estimate:
-        """Pearson correlation of two numeric attributes, from released means and moments."""
+        """Pearson correlation of two numeric attributes, from released means and moments.
+
+        Parameters
+        ----------
+        first, second : str
+            Numeric attributes.
+        **how
+            As for `count`, without ``by``.
+
+        Returns
+        -------
+        Estimate
+            Released correlation in [-1, 1].
+        """
         return self._answer_kind("correlation", first, second, **how)
 
     def histogram(self, name: str, **how: Unpack[_Options]) -> LevelEstimates:
-        """Count the rows of each level (or bin) of an attribute, without missing rows."""
+        """Count the rows of each level (or bin) of an attribute, without missing rows.
+
+        Parameters
+        ----------
+        name : str
+            An attribute.
+        **how
+            As for `count`, without ``by``.
+
+        Returns
+        -------
+        LevelEstimates
+            Released number of rows of each level.
+        """
         return cast("LevelEstimates", self._answer_kind("histogram", name, **how))
 
 

@@ -187,6 +187,16 @@ class TableRows:
         ----------
         table : Table
             The private rows, each of them protected by itself.
+
+        Returns
+        -------
+        TableRows
+            Private rows.
+
+        Raises
+        ------
+        DataError
+            If the argument is not a Table.
         """
         if not isinstance(table, Table):
             raise DataError("statistics are asked of a Table: use Table.read(data, schema)")
@@ -209,7 +219,27 @@ class TableRows:
     # Changes
 
     def changed(self, change: Any, rng: Any) -> TableRows:  # noqa: ARG002
-        """Return the rows after one of the changes of this file. They are computed when needed."""
+        """Return the rows after one of the changes of this file. They are computed when needed.
+
+        Parameters
+        ----------
+        change : NearestNeighbours, ObservedOn or EachLevel
+            Public parameters of the change.
+        rng
+            Ignored: changes of single rows draw nothing.
+
+        Returns
+        -------
+        TableRows
+            Private rows.
+
+        Raises
+        ------
+        ParameterError
+            If public facts rule the change out.
+        UnprovenError
+            If a grouping attribute is imputed.
+        """
         changes: dict[type, Callable[[Any], TableRows]] = {
             NearestNeighbours: self._imputed,
             ObservedOn: self._observed,
@@ -253,7 +283,27 @@ class TableRows:
     # Queries
 
     def plan(self, query: Any, mechanism: Any) -> Release:
-        """Return the release of a query with its price. It depends on public facts only."""
+        """Return the release of a query with its price. It depends on public facts only.
+
+        Parameters
+        ----------
+        query : RowCounts, RowSums or CustomQuery
+            The query, of exactly one of these types.
+        mechanism : Cost or Noise
+            The cost of the answer, or its noise.
+
+        Returns
+        -------
+        Release
+            Price, noise and radius are public. ``exact`` computes private numbers.
+
+        Raises
+        ------
+        ParameterError
+            If the query or the mechanism has another type.
+        UnprovenError
+            If the query reads imputed cells and has no bound.
+        """
         if type(query) not in QUERIES:  # a subclass could state another sensitivity
             names = ", ".join(kind.__name__ for kind in QUERIES)
             raise ParameterError(f"single rows answer queries of the types {names}")

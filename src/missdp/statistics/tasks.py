@@ -102,7 +102,18 @@ class Statistic:
             raise ParameterError(f"{self.kind} takes {expected}")
 
     def predicates(self, schema: Schema) -> tuple[Predicate, Predicate | None]:
-        """Return the subpopulation, and the condition of a proportion."""
+        """Return the subpopulation, and the condition of a proportion.
+
+        Parameters
+        ----------
+        schema : Schema
+            Public facts about the rows.
+
+        Returns
+        -------
+        tuple of (Predicate, Predicate or None)
+            The condition is None for other statistics.
+        """
         where = parse_where(self.where, schema)
         if self.kind != "proportion":
             return where, None
@@ -112,6 +123,16 @@ class Statistic:
         """Return the attributes that the question reads.
 
         Reads public facts only. Raises ParameterError if an attribute does not suit the statistic.
+
+        Parameters
+        ----------
+        schema : Schema
+            Public facts about the rows.
+
+        Returns
+        -------
+        frozenset of str
+            Names of attributes.
         """
         where, condition = self.predicates(schema)
         groups: set[str] = set()

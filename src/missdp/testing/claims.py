@@ -82,7 +82,18 @@ class Claim:
     mu: float = math.inf
 
     def max_hits(self, alarms: float) -> float:
-        """Return the largest chance of a hit that is allowed."""
+        """Return the largest chance of a hit that is allowed.
+
+        Parameters
+        ----------
+        alarms : float
+            Chance of a false alarm, in [0, 1].
+
+        Returns
+        -------
+        float
+            A chance in [alarms, 1].
+        """
         bounds = [1.0, float(ndtr(self.mu + ndtri(alarms)))]
         for epsilon, delta in self.pairs:
             bounds.append(math.exp(epsilon) * alarms + delta)
@@ -90,18 +101,51 @@ class Claim:
         return max(alarms, min(bounds))
 
     def mu_at(self, alarms: float) -> float:
-        """Return the mu of the largest chance of a hit that is allowed."""
+        """Return the mu of the largest chance of a hit that is allowed.
+
+        Parameters
+        ----------
+        alarms : float
+            Chance of a false alarm, in [0, 1].
+
+        Returns
+        -------
+        float
+            The mu of a Gaussian mechanism with these chances.
+        """
         if not 0 < alarms < 1:
             return self.mu
         return float(ndtri(self.max_hits(alarms)) - ndtri(alarms))
 
     def and_also(self, other: Claim) -> Claim:
-        """Return both claims at once."""
+        """Return both claims at once.
+
+        Parameters
+        ----------
+        other : Claim
+            Another claim.
+
+        Returns
+        -------
+        Claim
+            Both claims must hold.
+        """
         return Claim((*self.pairs, *other.pairs), min(self.mu, other.mu))
 
     @classmethod
     def of(cls, events: Claim | Guarantee | Iterable[Event]) -> Claim:
-        """Return the claim of a guarantee, or of events that were fixed in advance."""
+        """Return the claim of a guarantee, or of events that were fixed in advance.
+
+        Parameters
+        ----------
+        events : Claim, Guarantee or iterable of Event
+            Events are a fixed composition.
+
+        Returns
+        -------
+        Claim
+            The strongest claim that is known.
+        """
         if isinstance(events, Claim):
             return events
         if isinstance(events, Guarantee):
@@ -139,6 +183,16 @@ def mu_of(event: Event) -> float:
     found numerically, for false alarms above 10^-18. The curve of the Gaussian is convex, so it
     lies below the rest. Steps that read every row are Gaussian. For steps that sample rows no mu is
     proven here. For all other events `missdp.accounting.measures` proves the mu.
+
+    Parameters
+    ----------
+    event : Event
+        A charge.
+
+    Returns
+    -------
+    float
+        A mu, or infinity if no mu is proven.
     """
     if isinstance(event, GaussianEvent) and event.discrete and event.sensitivity < 2 - 1e-9:
         return _discrete_gaussian_mu(event.sigma)
@@ -222,6 +276,22 @@ def judge(
     Values are of independent runs. The first quarter of them chooses a threshold. The others count
     hits and false alarms. Their shares have Clopper-Pearson bounds, each with half of the remaining
     probability.
+
+    Parameters
+    ----------
+    present, absent : ndarray, shape (n_runs,)
+        The statistic in runs on the table with the row, and without it.
+    claim : Claim
+        The claim that is tested.
+    confidence : float, default 0.95
+        Confidence of the lower bound.
+    subject : str, default "audit"
+        Name of the audited code.
+
+    Returns
+    -------
+    Audit
+        The shares of hits and false alarms, and the verdict.
     """
     quarter = max(1, len(present) // 4)
     threshold = _best_threshold(present[:quarter], absent[:quarter], len(present), confidence)

@@ -81,12 +81,45 @@ def example_table(schema: Schema, n: int, seed: int = 0, *, missing_rate: float 
 
     Rules are applied to it, as they are to rows that are read. ``missing_rate`` is the share of
     missing cells of each nullable attribute. All kinds of missing have the same probability.
+
+    Parameters
+    ----------
+    schema : Schema
+        Schema of the table.
+    n : int
+        Number of rows.
+    seed : int, default 0
+        Seed of the cells.
+    missing_rate : float, default 0.2
+        Probability that a nullable cell is missing.
+
+    Returns
+    -------
+    Table
+        Not private.
     """
     return _read_again(unprocessed_table(schema, n, seed, missing_rate=missing_rate))
 
 
 def unprocessed_table(schema: Schema, n: int, seed: int = 0, *, missing_rate: float = 0.2) -> Table:
-    """Return an example table to which no rule was applied, as a file may hold it."""
+    """Return an example table to which no rule was applied, as a file may hold it.
+
+    Parameters
+    ----------
+    schema : Schema
+        Schema of the table.
+    n : int
+        Number of rows.
+    seed : int, default 0
+        Seed of the cells.
+    missing_rate : float, default 0.2
+        Probability that a nullable cell is missing.
+
+    Returns
+    -------
+    Table
+        Not private.
+    """
     rng = np.random.default_rng(seed)
     hidden = rng.random(n)
     codes: Codes = {}
@@ -117,7 +150,22 @@ def _read_again(table: Table, units: Ints | None = None) -> Table:
 
 
 def constant_table(schema: Schema, n: int, *, missing: bool = False) -> Table:
-    """Return a table of equal rows: all first levels, or only missing cells."""
+    """Return a table of equal rows: all first levels, or only missing cells.
+
+    Parameters
+    ----------
+    schema : Schema
+        Schema of the table.
+    n : int
+        Number of rows.
+    missing : bool, default False
+        If True, nullable cells are missing.
+
+    Returns
+    -------
+    Table
+        Not private.
+    """
     codes = {
         a.name: np.full(n, a.missing_code if missing and a.nullable else 0, dtype=np.int64)
         for a in schema
@@ -131,6 +179,18 @@ def canary(schema: Schema, n: int) -> tuple[Table, Table]:
     For every count, this row lies in a cell of its own, so no pair is easier to distinguish. If the
     schema declares a unit, all rows of one unit differ. Their number is two above the limit, and
     they are spread over the table.
+
+    Parameters
+    ----------
+    schema : Schema
+        Schema of the tables.
+    n : int
+        Number of equal rows.
+
+    Returns
+    -------
+    tuple of (Table, Table)
+        Two neighbours, the larger second.
     """
     crowd, more = constant_table(schema, n), _max_rows(schema)
     row = {a.name: np.full(more, a.size - 1) for a in schema}
@@ -166,6 +226,20 @@ def neighbours(schema: Schema, trials: int, seed: int) -> Iterator[tuple[Table, 
 
     Rows may break rules. The row is as it was before rules were applied to it. If the schema
     declares a unit, the rows of one come last, two more than take part, in every third pair alike.
+
+    Parameters
+    ----------
+    schema : Schema
+        Schema of the tables.
+    trials : int
+        Number of pairs.
+    seed : int
+        Seed of the cells.
+
+    Yields
+    ------
+    tuple of (Table, Table, dict of str to ndarray)
+        A table, its neighbour, and the codes of the additional rows.
     """
     rng, more = np.random.default_rng(seed), _max_rows(schema)
     for trial in range(trials):

@@ -80,7 +80,29 @@ def list_subjects(
     strategies: Iterable[str] | None,
     schema: Schema | None = None,
 ) -> list[Subject]:
-    """Return the family with each of its strategies, or with the named strategies."""
+    """Return the family with each of its strategies, or with the named strategies.
+
+    Parameters
+    ----------
+    family : type of Synthesizer
+        The family.
+    parameters : mapping, optional
+        Parameters of the family except the strategy.
+    strategies : iterable of str, optional
+        By default all strategies of the family.
+    schema : Schema, optional
+        Schema of the example tables.
+
+    Returns
+    -------
+    list of Subject
+        One for each strategy.
+
+    Raises
+    ------
+    ParameterError
+        If the family is not a class of synthesizers, or lacks a strategy.
+    """
     if not (isinstance(family, type) and issubclass(family, Synthesizer)):
         raise ParameterError(
             "a family is a class that inherits from missdp.synth.Synthesizer; for anything else "
@@ -178,7 +200,18 @@ class Report(Record):
         return "\n".join([title, *map(str, self.findings)])
 
     def checked(self) -> Report:
-        """Return the report if every promise is kept, and raise CheckFailedError otherwise."""
+        """Return the report if every promise is kept, and raise CheckFailedError otherwise.
+
+        Returns
+        -------
+        Report
+            The report itself.
+
+        Raises
+        ------
+        CheckFailedError
+            If a promise is not kept.
+        """
         if self.passed:
             return self
         lines = "\n".join(f"- {finding}" for finding in self.failures)
@@ -211,7 +244,20 @@ def expect(holds: object, problem: str) -> None:
 
 
 def examine(check: str, what: str, case: str, run: Callable[[], str | None]) -> Finding:
-    """Return the finding of one promise. ``run`` may return an observation."""
+    """Return the finding of one promise. ``run`` may return an observation.
+
+    Parameters
+    ----------
+    check, what, case : str
+        The group, the promise and the case of the finding.
+    run : callable
+        Checks the promise, and raises BrokenPromise if it is not kept.
+
+    Returns
+    -------
+    Finding
+        Kept, broken or not checked.
+    """
     details: list[str | None] = []
     with warnings.catch_warnings(), ErrorCatcher() as caught:
         warnings.simplefilter("ignore", MissDPWarning)  # example tables are small

@@ -271,7 +271,18 @@ class RecordingNoise(SeededNoise):
         return self._keep(Answer(event, mechanism, behind, released))
 
     def watched(self, table: Table) -> WatchedRows:
-        """Return rows whose reads outside of an answer ``outside_reads`` counts."""
+        """Return rows whose reads outside of an answer ``outside_reads`` counts.
+
+        Parameters
+        ----------
+        table : Table
+            An example table.
+
+        Returns
+        -------
+        WatchedRows
+            The rows, for a fit.
+        """
         return WatchedRows(table, self._notice)
 
     def _notice(self) -> None:
@@ -293,7 +304,25 @@ class RecordingNoise(SeededNoise):
         return copy.deepcopy(answer.released)
 
     def drawn(self, mechanism: Mechanism, behind: Any) -> Any:
-        """Draw an answer, with noise of the requested scale or of a false scale."""
+        """Draw an answer, with noise of the requested scale or of a false scale.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+            The mechanism that draws the answer.
+        behind : object
+            The exact numbers.
+
+        Returns
+        -------
+        object
+            The released value.
+
+        Raises
+        ------
+        ParameterError
+            If the scale of the mechanism's noise cannot be changed.
+        """
         self.scaled = self.scale == 1
         released = mechanism.draw(behind, self)
         if self.scaled:
@@ -377,6 +406,25 @@ class ReplayedNoise(RecordingNoise):
 
         The error is raised again for every later question, and at the end of the ``with`` block. So
         code that catches it is found, too.
+
+        Parameters
+        ----------
+        event : Event
+            The event that the answer was charged with.
+        mechanism : Mechanism
+            The mechanism of the answer.
+        exact : callable
+            Computes the exact numbers.
+
+        Returns
+        -------
+        object
+            The recorded value.
+
+        Raises
+        ------
+        QuestionDiffersError
+            If the question differs from the recorded question.
         """
         if self.difference is None and (how := self._difference(event, mechanism)):
             self.difference = QuestionDiffersError(how)

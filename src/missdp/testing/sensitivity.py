@@ -129,7 +129,24 @@ def _sensitivity_of(
 
 
 def answers_of(on: Subject, pairs: Iterable[str] | None, trials: int, seed: int) -> list[Finding]:
-    """Return the findings of non-interference and sensitivity, in one pass."""
+    """Return the findings of non-interference and sensitivity, in one pass.
+
+    Parameters
+    ----------
+    on : Subject
+        A family with one strategy.
+    pairs : iterable of str or None
+        Names of pairs of tables for non-interference.
+    trials : int
+        Number of neighbours.
+    seed : int
+        Seed of tables and noise.
+
+    Returns
+    -------
+    list of Finding
+        Findings of both checks.
+    """
     findings, runs = interference_of(on, pairs)
     compared = _Compared(partial(fitted_inside, on), on.case, seed, runs)
     return findings + compared.findings(neighbours(on.schema, trials, seed))
