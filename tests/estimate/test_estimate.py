@@ -778,7 +778,7 @@ def test_what_cannot_be_read_is_refused_by_name(exact, question, says):
 
 def test_families_and_fits_without_statistics_refuse():
     frame = people(200)
-    with pytest.raises(ParameterError, match="AllPairs, AIM and MST do"):
+    with pytest.raises(ParameterError, match="Use AllPairs, AIM or MST"):
         PrivBayes(epsilon=1.0).fit(frame, schema=SCHEMA).estimate("mean(wage)")
     with pytest.raises(ParameterError, match="fit with missing='joint'"):
         AllPairs(epsilon=1.0, missing="impute-first").fit(frame, schema=SCHEMA).regress(WAGE)
@@ -921,7 +921,7 @@ def test_of_a_column_that_is_computed_what_to_ask_for_is_named():
     stay = Difference(name="stay", later="left", earlier="came", lower=0, upper=9)
     rows = pd.DataFrame({"came": ["2024-03-01"] * 900, "left": ["2024-03-02"] * 900})
     model = AllPairs(epsilon=1.0).fit(rows, schema=Schema((*dates, stay)))
-    with pytest.raises(ParameterError, match=r"'left' follows .* ask for came, stay"):
+    with pytest.raises(ParameterError, match=r"'left' follows .* Ask for came, stay"):
         model.estimate("mean(left)")
 
 

@@ -276,7 +276,7 @@ def test_a_step_of_it_is_a_map_of_single_rows():
         assert IMPUTER.stability(distance, DOMAIN) == distance
     moved = mp.TableDistance(replaced=1, shifted_rows=4, max_shift=0.1, shift_l12=0.4)
     assert IMPUTER.stability(moved, DOMAIN) == mp.TableDistance(replaced=5)
-    with pytest.raises(UnprovenError, match="put it first"):
+    with pytest.raises(UnprovenError, match="Put it first"):
         IMPUTER.stability(mp.TableDistance(replaced=1, shifted_rows=N - 1, max_shift=0.1), DOMAIN)
     whole = mp.RowDomain(rows=N, columns=6, radius=DOMAIN.radius)
     assert IMPUTER.output_domain(DOMAIN) == whole == IMPUTER.output_domain(whole)

@@ -117,7 +117,7 @@ def test_chains_without_a_proof_are_refused_by_name():
     quantizer = ("round", mp.Quantizer(eta=0.1, max_cluster=3))
     for error, told, steps, rows in (
         (UnprovenError, r"'round'.*continuous", [scale, quantizer], domain),
-        (UnprovenError, r"'other'.*stability is not known", [("other", object())], domain),
+        (UnprovenError, r"'other'.*stability is not proven", [("other", object())], domain),
         (ParameterError, r"'scale'.*complete", [scale], holes),
     ):
         with pytest.raises(error, match=told):

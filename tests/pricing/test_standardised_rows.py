@@ -467,7 +467,7 @@ def test_rows_take_no_other_mechanism_and_no_change():
     for mechanism in (VectorNoise("gaussian", 1e-9, sensitivity=2.0), session.measure):
         with pytest.raises(ParameterError, match="states its own noise"):
             session.measure(query(), mechanism)
-    with pytest.raises(ParameterError, match="add a step"):
+    with pytest.raises(ParameterError, match="Add a step"):
         session.on(mp.RowClipper())
     session.expect([query()])
     assert budget.events == ()

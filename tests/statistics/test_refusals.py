@@ -177,7 +177,7 @@ def test_a_function_of_the_whole_table_reads_no_filled_cells_and_costs_nothing()
     budget = Filter(1.0)
     filled = open_table(TIES, budget=budget).on(KNN.change(SCHEMA))
     query = CustomQuery(function=income_alone, reads={"income"}, sensitivity=10)
-    said = r"^a CustomQuery cannot .*ask RowCounts or RowSums instead$"
+    said = r"^a CustomQuery cannot .*Use RowCounts or RowSums$"
     with pytest.raises(UnprovenError, match=said):
         filled.measure(query, ONE)
     assert budget.events == ()

@@ -391,7 +391,7 @@ def test_closures_methods_and_mutable_things_are_refused():
     holder.flags.writeable = False
     loose = (Text("a"), (Text("a"),), [1], {"a": 1}, (1, [2]), Method(), kept, Loose(1), holder)
     for bad in (*loose, Held(writable), Held([1]), Held(holder)):
-        with pytest.raises(ParameterError, match="can be given"):
+        with pytest.raises(ParameterError, match="arguments are arrays"):
             RowCounts(function=ages, arguments=(bad,))
     with pytest.raises(ValueError, match="read-only"):
         fixed[0] = 1
@@ -509,7 +509,7 @@ OLDEST = {"function": oldest, "reads": {"age"}, "sensitivity": 5}
 GAUSSIAN = Cost(privacy_measure="gdp", amount=0.01)
 TINY = {name: Cost(privacy_measure=name, amount=1e-20) for name in ("pure", "zcdp")}
 REFUSED = [
-    ("asked of a Table", lambda _: opened("x")),
+    ("need a Table", lambda _: opened("x")),
     ("budget", lambda _: opened(budget=None)),
     ("undeclared", lambda _: opened(undeclared="perhaps")),
     ("bound", lambda _: RowSums(function=ages, bound=0.0)),

@@ -165,7 +165,7 @@ def test_two_reads_for_one_charge_are_found():
 def test_everything_that_failed_is_listed_at_once():
     message = failures(check_synthesizer, Both, schema=TINY, audit_trials=0, trials=4)
     assert "differs with the rows: " in message
-    assert "charge for each" in message
+    assert "Charge for each" in message
 
 
 @pytest.mark.long

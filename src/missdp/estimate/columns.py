@@ -29,8 +29,8 @@ class QuestionColumn:
             rule = model.schema_.rule_set.derived.get(name)
             of = ", ".join(x for x in (rule.reads if rule else ()) if x in modelled)
             raise ParameterError(
-                f"{name!r} follows from other attributes by a rule, and is not modelled itself: "
-                f"ask for {of or 'those'}"
+                f"{name!r} follows from other attributes by a rule, and is not modelled itself. "
+                f"Ask for {of or 'those'}"
             )
         self.name, self.attribute = name, model.schema_[name]
         self.at, self.size = modelled.names.index(name), self.attribute.size
@@ -57,8 +57,7 @@ class QuestionColumn:
         """Raise if the model has no missing values of the attribute."""
         if not model.applied_strategy.models_missingness:
             raise ParameterError(
-                f"missing={model.missing!r} does not model what is missing; fit with "
-                "missing='joint'"
+                f"missing={model.missing!r} does not model missing values. Fit with missing='joint'"
             )
         if not model.modelled_[self.name].nullable:
             raise ParameterError(f"{self.name!r} is never missing, by the schema")

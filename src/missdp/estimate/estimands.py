@@ -158,8 +158,8 @@ def _match_regression(text: str, question: Question, columns: Sequence[QuestionC
     conditional = [column.name for column in columns if column.may_not_apply]
     if len(columns) > 2 and conditional:
         raise ParameterError(
-            "formula: who has what is applicable, given two others, is a relation of three; leave "
-            f"out {', '.join(conditional)}, or use one term"
+            "formula: an attribute that may not be applicable has one term. Use one term, or leave "
+            f"out {', '.join(conditional)}"
         )
     question = replace(question, by_levels=tuple(c.name for c in columns if c.by_levels))
     return Estimand(text, question, columns, [*combinations(question.of, 2)], labels)

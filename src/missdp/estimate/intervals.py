@@ -170,7 +170,7 @@ def released_with_shifts(
     if model.applied_strategy.fills:
         raise ParameterError(
             f"missing={model.missing!r} fills values before anything is counted, and no interval "
-            "knows of that; fit with missing='joint'"
+            "covers that. Fit with missing='joint'"
         )
     released, question = released_tables(model, estimand.cliques), estimand.question
     direct = estimand.values(released.point)[0]

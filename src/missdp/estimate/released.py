@@ -215,7 +215,7 @@ def require_statistics(model: Synthesizer) -> AIM | MST | AllPairs:
     """Return a fitted model. Raise ParameterError if its family releases no statistics."""
     if model.fitted_.tables is None or not isinstance(model, AIM | MST | AllPairs):
         raise ParameterError(
-            f"{type(model).__name__} keeps no statistics to estimate from; AllPairs, AIM and MST do"
+            f"{type(model).__name__} keeps no statistics to estimate from. Use AllPairs, AIM or MST"
         )
     return model
 
@@ -228,6 +228,6 @@ def _check_measured(model: AIM | MST | AllPairs, cliques: Sequence[Clique]) -> N
         if not ((every_pair and len(clique) < 3) or is_within(clique, measured)):
             names = model.modelled_.names
             raise ParameterError(
-                f"{', '.join(names[a] for a in clique)} are not together in the workload: name "
+                f"{', '.join(names[a] for a in clique)} are not together in the workload. Name "
                 "them in workload= of AllPairs or AIM"
             )

@@ -188,7 +188,7 @@ def _column_of(model: Synthesizer, estimand: Estimand, attribute: str) -> Questi
         raise ParameterError(f"{attribute!r} makes groups, to which nothing can be added")
     column.check_missing(model)
     if estimand.question.what == "missing":
-        raise ParameterError("a shift moves values, and the share of those missing stays as it is")
+        raise ParameterError("a shift changes values, and not the share of missing values")
     if column.points is None:
         raise ParameterError(
             f"{attribute!r} is categorical. Choose an attribute whose values are numbers."

@@ -218,7 +218,7 @@ def holdout(table: Table, *, random_state: int, share: float = 0.3) -> tuple[Tab
     if isinstance(share, bool) or not isinstance(share, Real) or not 0 < float(share) < 1:
         raise ParameterError(f"share must be between 0 and 1, not {share!r}")
     if not isinstance(table, Table):
-        raise DataError("a Table is split: use Table.read(data, schema)")
+        raise DataError("only a Table can be split. Use Table.read(data, schema)")
     random_state = whole("random_state", random_state, least=0)
     order = np.random.default_rng(random_state).permutation(len(table))
     size = round(share * len(table))

@@ -219,8 +219,8 @@ def _rebin(table: Table, bins: int) -> Table:
 def _rebin_column(attribute: Numeric, column: Column, bins: int) -> tuple[Numeric, Column]:
     if column.values is None:
         raise DataError(
-            f"attribute {attribute.name!r} has bins only, so no finer ones can be compared; "
-            "draw values with with_values() first"
+            f"attribute {attribute.name!r} has bins only, so no finer bins can be compared. "
+            "Draw values with with_values() first"
         )
     finest = int(attribute.upper - attribute.lower) if attribute.integer else bins
     n_bins = min(bins, finest)

@@ -82,8 +82,8 @@ class MissingMechanism(Record, abstract=True):
             If the mechanism is fitted to the table, or couples its rows.
         """
         raise UnprovenError(
-            f"{type(self).__name__} is fitted to the table or couples its rows: no bound on the "
-            "probability of being observed is known; use MCAR with rates='expected' or "
+            f"{type(self).__name__} is fitted to the table or couples its rows. It has no bound on "
+            "the probability of being observed. Use MCAR with rates='expected' or "
             f"DeclaredMechanism (attributes: {list(schema.names)})"
         )
 
@@ -138,8 +138,8 @@ class MissingMechanism(Record, abstract=True):
         """Return the probabilities of a complete table, 0 where there is nothing to lose."""
         if table.incomplete_rows().any():
             raise DataError(
-                "missing values are simulated on complete tables, and this one has holes already; "
-                "drop its incomplete rows or fill them first"
+                "missing values are simulated on complete tables, and this table has missing "
+                "cells. Drop its incomplete rows or fill them first"
             )
         chances = self._probabilities(table, rng)
         return {name: np.where(table.mask(name), 0.0, p) for name, p in chances.items()}
@@ -277,7 +277,9 @@ class MCAR(MissingMechanism):
             If counts are exact.
         """
         if not self.row_independent:
-            raise UnprovenError("exact hole counts couple the rows; use rates='expected'")
+            raise UnprovenError(
+                "exact numbers of missing cells couple the rows. Use rates='expected'"
+            )
         missing = self.missing_rates(schema)
         rates = {name: 1.0 - missing.get(name, 0.0) for name in schema.names}
         return rates | dict.fromkeys(schema.rule_set.rule_fillable, 1.0)

@@ -110,7 +110,7 @@ def trace(steps: Iterable[tuple[str, StableTransformer]], domain: RowDomain) -> 
     for name, step in steps:
         if not isinstance(step, StableTransformer):
             raise UnprovenError(
-                f"step {name!r} is a {type(step).__name__}, whose stability is not known; use the "
+                f"step {name!r} is a {type(step).__name__}, whose stability is not proven. Use the "
                 "transformations of missdp.pricing"
             )
         stage = _stage(str(name), clone(step), domain, distance)
@@ -157,7 +157,7 @@ class StandardisedFacts:
     def domain(self) -> RowDomain:
         """Public facts about the rows as a query reads them."""
         domain = self.steps[-1].domain_after if self.steps else self.raw
-        require(domain.complete, "the estimator takes complete rows; put an imputation before it")
+        require(domain.complete, "the estimator takes complete rows. Put an imputation before it")
         return domain
 
     @property

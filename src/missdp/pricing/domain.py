@@ -46,7 +46,7 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
         if isinstance(stated, property):  # whose own refusal led here
             return stated.__get__(self)
         if name.endswith("_") and not name.startswith("_"):
-            raise NotFittedError(f"{type(self).__name__} has no {name} yet; call fit first")
+            raise NotFittedError(f"{type(self).__name__} has no {name} yet. Call fit first")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -233,7 +233,7 @@ def column_names(schema: Schema) -> tuple[str, ...]:
     if marked := schema.undeclared:
         raise SchemaError(
             "the schema marks facts read from the private data as not yet declared public, for "
-            f"attributes {sorted(marked)}; check them and delete the 'undeclared' marks"
+            f"attributes {sorted(marked)}. Check them and delete the 'undeclared' marks"
         )
     names: list[str] = []
     for a in schema:

@@ -323,7 +323,7 @@ class TrimmedMeanImputer(ColumnImputer):
         """Return the movement of one row's imputed cells."""
         n_retained = domain.rows - self._p(domain) - 2 * self.trim
         if n_retained < 1:
-            raise UnprovenError("trimming may leave no observed value: trim less")
+            raise UnprovenError("trimming may leave no observed value. Trim less")
         h, full = distance.replaced, 2 * domain.radius
         span = min(self.trimmed_range, full) if h <= 1 else full
         root = math.sqrt(self._cells(domain))

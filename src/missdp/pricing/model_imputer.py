@@ -305,10 +305,10 @@ class DPImputer(StableTransformer):
         model = self.model
         if not callable(getattr(type(model), "sample_table", None)):
             raise ParameterError(
-                "model must be a fitted synthesizer; missdp.load reads a saved one"
+                "model must be a fitted synthesizer. missdp.load reads a saved one"
             )
         if not isinstance(getattr(model, "guarantee_", None), Guarantee):
-            raise NotFittedError("the imputer's model is not fitted yet; fit or load it first")
+            raise NotFittedError("the imputer's model is not fitted yet. Fit or load it first")
         return model
 
 

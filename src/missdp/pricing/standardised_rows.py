@@ -181,7 +181,7 @@ class StandardisedRows:
     def changed(self, change: Any, rng: Any) -> NoReturn:
         """Raise an error: the steps that rows pass are public facts, and are priced."""
         del change, rng
-        raise ParameterError("standardised rows are not changed; add a step to their chain instead")
+        raise ParameterError("standardised rows are not changed. Add a step to their chain instead")
 
     def expect(self, queries: Iterable[Any]) -> None:
         """Note nothing: rows are prepared once, for all queries."""
@@ -206,7 +206,7 @@ class StandardisedRows:
 
     def _prepared(self) -> Floats:
         """Return the rows as they leave the steps, which are fitted once and forgotten."""
-        require(self._open, "the rows are forgotten: ask before the end of the with block")
+        require(self._open, "the rows are forgotten. Use them before the end of the with block")
         if "rows" not in self._made:
             facts, table = self._facts, self._facts.raw.enforce(self._values)
             distance = float(facts.raw.rows)

@@ -202,7 +202,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         if not self._continuous and start.replaced >= domain.rows:
             raise UnprovenError(
                 f"{type(self).__name__} is not continuous in the values: after a step that moves "
-                "every row, no bound is proven; put it first"
+                "every row, no bound is proven. Put it first"
             )
         widest = min(response.diameter, self.output_domain(domain).diameter)
         return start.after(rows=domain.rows, **response._replace(diameter=widest)._asdict())
@@ -246,7 +246,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         """
         if self._fills and domain.complete:
             return domain
-        takes = f"{type(self).__name__} takes complete rows; put an imputation before it"
+        takes = f"{type(self).__name__} takes complete rows. Put an imputation before it"
         require(domain.complete or not self._needs_complete, takes)
         complete = domain.complete or self._fills
         return replace(domain, radius=self.radius_after(domain), complete=complete)
@@ -404,7 +404,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         if not len(table):
             raise DataError("expected a table with at least one row")
         if self._needs_complete and np.isnan(table).any():
-            raise DataError(f"{type(self).__name__} takes complete rows; impute first")
+            raise DataError(f"{type(self).__name__} takes complete rows. Impute first")
         return table
 
     def _learn(self, table: Floats) -> RowFunction:

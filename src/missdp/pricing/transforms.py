@@ -155,7 +155,7 @@ class MinMaxScaler(StableTransformer):
         if distance.replaced > self.extreme_ranks:
             raise UnprovenError(
                 f"extreme_gap covers {self.extreme_ranks} gaps, but {distance.replaced} rows may "
-                "be replaced before min-max scaling; declare more extreme_ranks"
+                "be replaced before min-max scaling. Declare more extreme_ranks"
             )
         r, delta = self.min_range, distance.replaced * self.extreme_gap + distance.max_shift
         side = math.sqrt(domain.columns)
@@ -464,7 +464,7 @@ class Quantizer(StableTransformer):
         """
         if self.max_neighbours is not None:
             raise UnprovenError(
-                "a declared max_neighbours has no known distance to failure; leave it unset to "
+                "a declared max_neighbours has no known distance to failure. Leave it unset to "
                 "use the packing bound"
             )
         # A little wider, so that rounding cannot lose a row at the edge.
@@ -483,7 +483,7 @@ class Quantizer(StableTransformer):
         """
         del X
         raise UnprovenError(
-            f"{type(self).__name__} rewrites the table it is fitted on; use fit_transform"
+            f"{type(self).__name__} rewrites the table it is fitted on. Use fit_transform"
         )
 
     def fit_transform(self, X: Any, y: object = None, **params: object) -> Floats:  # noqa: ARG002

@@ -138,11 +138,11 @@ def build_metric(
         table.flags.writeable = False
     built = Metric((*group, *match_on), tuple(tables), together)
     if np.prod(np.array(built.shape, dtype=object)) >= _MAX_KEYS:
-        raise UnprovenError("the domain of the matching attributes is too large; match on fewer")
+        raise UnprovenError("the domain of the matching attributes is too large. Match on fewer")
     if np.prod(np.array(built.site_shape, dtype=object)) > _MAX_SITES:
         raise UnprovenError(
             f"the public domain of the matching attributes has more than {_MAX_SITES} cells, too "
-            "many for the exact sensitivity bound; match on fewer attributes, or use coarser bins"
+            "many for the exact sensitivity bound. Match on fewer attributes, or use coarser bins"
         )
     return built
 

@@ -40,7 +40,7 @@ def check_range(attribute: AnyAttribute) -> None:
     """Raise SchemaError if the bounds are too close for squares in floating point."""
     if isinstance(attribute, Numeric) and attribute.upper - attribute.lower < _CLOSEST:
         raise SchemaError(
-            f"the bounds of {attribute.name!r} are too close for statistics; use another unit"
+            f"the bounds of {attribute.name!r} are too close for statistics. Use another unit"
         )
 
 
@@ -142,7 +142,7 @@ class KNNImputation:
         for how in self._aggregates().values():
             one_of("aggregate", how, get_args(Aggregate))
             if how == "nearest" and self.k > 1:
-                raise ParameterError("aggregate 'nearest' copies one donor: use k = 1")
+                raise ParameterError("aggregate 'nearest' copies one donor. Use k = 1")
 
     def _aggregates(self) -> Mapping[str, Aggregate]:
         if isinstance(self.aggregate, Mapping):
@@ -173,9 +173,9 @@ class KNNImputation:
         usual: Aggregate = "mean" if numeric else "majority"
         how = self._aggregates().get(name, "nearest" if self.k == 1 else usual)
         if how == "mean" and not numeric:
-            raise SchemaError(f"{name!r} is not numeric: impute it by 'majority'")
+            raise SchemaError(f"{name!r} is not numeric. Impute it by 'majority'")
         if how == "majority" and numeric:
-            raise SchemaError(f"{name!r} is numeric: impute it by 'mean', or declare it ordinal")
+            raise SchemaError(f"{name!r} is numeric. Impute it by 'mean', or declare it ordinal")
         return how
 
     def default_of(self, name: str, schema: Schema) -> float:

@@ -136,7 +136,7 @@ class RowView:
         attribute with a value applies. For a missing cell the schema's rules decide.
         """
         if name not in self._reads | self._applicability:
-            raise ParameterError("a function reads only the attributes that it named")
+            raise ParameterError("a function reads only the attributes that its query names")
         applies = self._cells.applies(name)
         return Truth(_view(applies.is_true), _view(applies.is_false))
 
@@ -146,7 +146,7 @@ class RowView:
 
     def _readable(self, name: str) -> str:
         if name not in self._reads:
-            raise ParameterError("a function reads only the attributes that it named")
+            raise ParameterError("a function reads only the attributes that its query names")
         return name
 
 

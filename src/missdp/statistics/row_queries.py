@@ -45,8 +45,8 @@ def require_plain_function(function: Any) -> None:
         function.__closure__ or function.__defaults__ or function.__kwdefaults__
     ):
         raise ParameterError(
-            "a query takes a plain function, without a closure or defaults: hand released values "
-            "over with 'arguments'"
+            "a query takes a plain function, without a closure or defaults. Pass released values "
+            "in 'arguments'"
         )
 
 
@@ -63,7 +63,7 @@ def freeze(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(freeze, value))
     if not _is_frozen(value):
-        raise ParameterError("only arrays, numbers, text and frozen objects of those can be given")
+        raise ParameterError("arguments are arrays, numbers, text and frozen objects of these")
     return value
 
 
@@ -223,7 +223,7 @@ class RowCounts(RowQuery):
     def _cell(self, rows: RowView) -> Ints:
         cells, kinds = self._returned(rows), "biu" if self.cells == 1 else "iu"
         if cells.shape != (len(rows),) or cells.dtype.kind not in kinds:
-            raise DataError("not a cell for each row")
+            raise DataError("the function of a query must return one cell for each row")
         return cells if cells.dtype.kind != "b" else np.where(cells, 0, -1)
 
 
@@ -285,7 +285,7 @@ class RowSums(RowQuery):
         """Return each row's numbers in units, within the bound together."""
         numbers, size = self._returned(rows), len(rows)
         if numbers.shape != ((size,) if self.numbers == 1 else (size, self.numbers)):
-            raise DataError("not the right numbers for each row")
+            raise DataError("the function of a query must return the stated numbers for each row")
         shares = np.nan_to_num(numbers.astype(np.float64, copy=False) / self.bound)
         steps = np.rint(np.clip(shares, -1.0, 1.0) * QUANTA).astype(np.int64)
         if self.numbers == 1:
@@ -328,7 +328,7 @@ class CustomQuery(RowQuery):
         del weights
         result = self._returned(rows)
         if result.shape != tuple(self.shape) or result.dtype.kind not in "biu":
-            raise DataError("not whole numbers of the stated shape")
+            raise DataError("the function of a query must return whole numbers of the stated shape")
         if result.dtype.kind == "u":  # clipped: wrapped around, neighbours could be far apart
             result = np.minimum(result.astype(np.uint64), _LARGEST)
         return result.ravel()

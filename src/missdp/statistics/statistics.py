@@ -391,8 +391,7 @@ def run_queries(
     # The whole cost must be affordable before the first part is charged.
     if not budget.can_afford(PureEvent(epsilon=math.fsum(cost.amount for _ in questions))):
         raise BudgetExceededError(
-            "the question does not fit into what is left of the budget; nothing was computed or "
-            "charged"
+            "the question costs more than the remaining budget. Nothing was computed or charged"
         )
     statistics = ImputedStatistics(
         table, imputation, budget=budget, undeclared=undeclared, may_refuse=may_refuse
@@ -501,8 +500,8 @@ def read_questions(
         questions.append(Statistic(kind, of, where, interval_kind, by))
     if uncertainty == "total" and not all(one.kind in BOUNDED and not one.by for one in questions):
         raise ParameterError(
-            "uncertainty='total' is for counts, shares, means and sums, each without by; the "
-            "intervals of others are of noise alone"
+            "uncertainty='total' is for counts, shares, means and sums, each without by. "
+            "Intervals of other questions are of noise alone"
         )
     return questions
 
@@ -515,7 +514,7 @@ def _read(text: str, question: Question) -> tuple[str, tuple[str, ...], str | No
             "private rows are filled here."
         )
     if len(question.by) > 1:
-        raise ParameterError("by names one attribute here: answers are for each of its levels")
+        raise ParameterError("by names one attribute here. Answers are for each of its levels")
     of = question.of
     if question.what == "share":
         of = (text[text.index("(") + 1 : text.rindex(")")].strip(),)

@@ -199,7 +199,7 @@ class TableRows:
             If the argument is not a Table.
         """
         if not isinstance(table, Table):
-            raise DataError("statistics are asked of a Table: use Table.read(data, schema)")
+            raise DataError("statistics need a Table. Use Table.read(data, schema)")
         table.schema.refuse_units("a statistic")
         table = with_one_kind_of_missing(table)
         facts = TableFacts(table.schema, valued_attributes(table))
@@ -247,7 +247,7 @@ class TableRows:
         }
         if type(change) not in changes:
             names = ", ".join(kind.__name__ for kind in changes)
-            raise ParameterError(f"single rows are changed by {names} alone")
+            raise ParameterError(f"only {names} change single rows")
         return changes[type(change)](change)
 
     def _imputed(self, change: NearestNeighbours) -> TableRows:
@@ -261,7 +261,7 @@ class TableRows:
     def _observed(self, change: ObservedOn) -> TableRows:
         facts = self.facts
         if facts.imputed or facts.groups:
-            raise ParameterError("rows are chosen as they came, before they are divided")
+            raise ParameterError("rows are chosen before they are imputed or divided")
         if not change.names or not change.names <= {*facts.schema.names}:
             raise ParameterError("ObservedOn names attributes of the rows")
         facts = replace(facts, observed=facts.observed | change.names)
@@ -273,8 +273,8 @@ class TableRows:
             raise ParameterError("rows are divided into groups once")
         if name not in facts.schema.names or name in facts.imputed:
             raise UnprovenError(
-                f"{name!r} does not divide the rows into groups by their own cells: no row may "
-                "depend on other rows for its group"
+                f"{name!r} does not divide the rows into groups by their own cells. The group of "
+                "a row must not depend on other rows"
             )
         if not facts.schema[name].size:
             raise ParameterError(f"{name!r} has no levels, so it makes no groups")
@@ -450,8 +450,8 @@ def _smooth_noise(query: RowQuery, mechanism: Cost | Noise) -> SmoothNoise:
         raise UnprovenError("a noise scale cannot be chosen where a private bound sets it")
     if not query.recipient_sensitivity < math.inf:
         raise UnprovenError(
-            "a CustomQuery cannot read cells that are filled from other rows, equally near ones "
-            "averaged over: ask RowCounts or RowSums instead"
+            "a CustomQuery cannot read cells that are filled from other rows, "
+            "because it has no average over equally near donors. Use RowCounts or RowSums"
         )
     # An average is rounded: neighbours differ by two units more.
     rounding = 2.0 * query.dimension

@@ -144,7 +144,7 @@ class Statistic:
             groups = {self.by}
         for name in (*groups, *(self.of if condition is None else ())):
             if not schema[name].size:
-                raise ParameterError(f"{name!r} has no levels: no row has a value of it")
+                raise ParameterError(f"{name!r} has no levels, so no row has a value of it")
         if condition is not None:
             return where.names | condition.names | groups
         for attribute in (schema[name] for name in self.of):

@@ -65,7 +65,7 @@ def is_run(subject: Any, **more: Any) -> bool:
         return False
     named = [name for name, value in more.items() if value is not None]
     if named:
-        raise ParameterError(f"{', '.join(named)} are for families: a function takes no such thing")
+        raise ParameterError(f"{', '.join(named)} are options of families, and not of functions")
     return True
 
 
@@ -105,7 +105,7 @@ def list_subjects(
     """
     if not (isinstance(family, type) and issubclass(family, Synthesizer)):
         raise ParameterError(
-            "a family is a class that inherits from missdp.synth.Synthesizer; for anything else "
+            "a family is a class that inherits from missdp.synth.Synthesizer. For other code "
             "give the check a function, run(table)"
         )
     named = tuple(family.family.strategies if strategies is None else strategies)

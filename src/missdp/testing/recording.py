@@ -145,7 +145,7 @@ class _Patches:
         """Replace the functions, if no recording has done so."""
         with self._lock:
             if recording in self._installed:
-                raise ParameterError("this recording is installed already; make another one")
+                raise ParameterError("this recording is installed already. Make another one")
             if not self._installed:
                 self._before = [vars(kind)[name] for kind, name in _REPLACED]
                 for kind, name in _REPLACED:
@@ -333,7 +333,7 @@ class RecordingNoise(SeededNoise):
             more, pairs = Fraction(self.scale), zip(behind.totals, released, strict=True)
             return tuple(total + more * (value - total) for total, value in pairs)
         raise ParameterError(
-            f"the noise of {type(mechanism).__name__} cannot be scaled: audit it with scale=1, or "
+            f"the noise of {type(mechanism).__name__} cannot be scaled. Audit it with scale=1, or "
             "let it draw by discrete_laplace, discrete_gaussian or noisy_max of the noise source"
         )
 

@@ -232,7 +232,7 @@ def _check_required(before: Answer, after: Answer, table: Table, row: Codes) -> 
         expect(
             is_same(before.exact, after.exact),
             f"{_name(before.event)} requires {sorted(required)}, and reads a row where one is "
-            "missing: count rows that observe all of them, or charge without the requirement",
+            "missing. Count rows that observe all of them, or charge without the requirement",
         )
 
 
@@ -259,7 +259,7 @@ def _events_of(result: Any) -> tuple[Event, ...]:
         if isinstance(holder, Composition | Filter | Guarantee):
             return tuple(holder.events)
     raise UncheckedPromise(
-        "charges are not known: let the function return the budget that it charged, or a fitted "
+        "charges are not known. Let the function return the budget that it charged, or a fitted "
         "model with guarantee_"
     )
 
@@ -279,12 +279,12 @@ def _expect_paid(answered: list[Event], charged: list[Event]) -> None:
     several = [e in charged and e.adjacency == "replace-one" for e in unpaid]
     if unpaid and all(several) and all(isinstance(e, RDPEvent | ZCDPEvent) for e in unpaid):
         raise UncheckedPromise(
-            f"{len(answered)} answers rest on {len(charged)} charges: that one pays for several "
-            "must be proven"
+            f"{len(answered)} answers rest on {len(charged)} charges. Prove that one charge pays "
+            "for several answers"
         )
     expect(
         not unpaid,
-        f"{len(answered)} answers were computed, and {len(charged)} were charged for: charge for "
+        f"{len(answered)} answers were computed, and {len(charged)} were charged for. Charge for "
         f"each. Without a charge: {sorted({_name(event) for event in unpaid})}",
     )
 
@@ -295,7 +295,7 @@ def _expect_order(answered: list[Event], events: Sequence[Event]) -> None:
         rest = iter(answered)
         expect(
             all(any(step == event for event in rest) for e in log for step in _steps(e)),
-            "answers were computed in another order than they were charged for: charge for each "
+            "answers were computed in another order than they were charged for. Charge for each "
             "just before it is computed",
         )
 

@@ -82,9 +82,9 @@ def undercharges(mechanism: Any, event: Event, exact: Any, other: Any) -> str | 
     del exact, other
     kind = type(mechanism).__name__
     raise UnknownMechanismError(
-        f"{type(event).__name__} {event.label!r}: nobody knows how far a row may move what is "
-        f"behind the mechanism {kind}. Register a function with undercharges.register({kind}), "
-        "which returns what is wrong or None"
+        f"{type(event).__name__} {event.label!r}: no sensitivity of the exact numbers is "
+        f"known for the mechanism {kind}. Register a function with undercharges.register({kind}), "
+        "which returns the problem or None"
     )
 
 
