@@ -123,7 +123,7 @@ def test_sampling_errors_are_those_of_textbooks(exact):
 
 
 @pytest.mark.long
-def test_what_clipping_takes_is_not_known_exactly():
+def test_clipping_bias_has_an_error():
     """A model puts it back, so that without noise something is unsure, in proportion to it."""
     parts = {}
     for clip in (1.0, 100.0):
@@ -136,7 +136,7 @@ def test_what_clipping_takes_is_not_known_exactly():
 @pytest.mark.parametrize(("family", "delta"), [(AIM, 0.0), (MST, 0.0), (AllPairs, 1e-6)])
 @pytest.mark.parametrize("n", [1, 2000])
 @pytest.mark.filterwarnings("ignore::missdp.synth.noisy_counts.SmallTableWarning")
-def test_numbers_whose_bins_were_found_have_estimates(family, delta, n):
+def test_numbers_with_released_bins_have_estimates(family, delta, n):
     """With Laplace noise too, and of one row, whose values may be missing."""
     frame = paid(n)[["pay", "sex"]].assign(pay=lambda f: f["pay"].where(f.index % 2 == 1))
     pay = Numeric(name="pay", lower=0, upper=1000, nullable=True)
@@ -230,7 +230,7 @@ def test_numbers_have_the_noise_of_their_products():
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::missdp.errors.WeakGuaranteeWarning")
-def test_a_few_who_have_more_have_more_inside_bins_too():
+def test_slopes_inside_bins_follow_slopes_between_bins():
     """Of the last bin, which has a tenth of all rows, a few are most: who lie higher up in it."""
     rng = np.random.default_rng(0)
     few = rng.random(6000) < 0.04
@@ -305,7 +305,7 @@ def test_squares_are_of_rows_in_which_a_number_is_applicable():
     assert model.estimate("mean(year)").estimate[0] == pytest.approx(2000, abs=3)
 
 
-def test_bins_that_noise_hides_as_a_whole_keep_their_shape():
+def test_bins_entirely_hidden_by_noise_keep_their_shape():
     """All that is known of the last bin is what was released of it: not that it is even."""
     x = Numeric(name="x", lower=0, upper=1000, integer=True)
     pieces, shares = (0.0, 20.0, 50.0, 84.0, 107.0, 1000.0), (0.3, 0.5, 0.15, 0.05, 0.0)
@@ -359,7 +359,7 @@ def test_tails_are_those_that_released_means_tell(numbered):
         assert found.noise[0] < 0.08 * pay.std()
 
 
-def test_released_sums_are_as_unsure_as_what_clipping_takes(numbered, monkeypatch):
+def test_error_of_released_sums_includes_clipping_bias(numbered, monkeypatch):
     """The line of a number, the number clipped far out, and its square: beside their noise."""
     source = replicates.Replicates(numbered)
     unsure = [source._sums(at).stds for at in (0, 1)]
@@ -409,7 +409,7 @@ def test_a_spike_far_out_that_noise_hides_is_allowed_for():
     assert sum(held) >= 3
 
 
-def test_released_sums_tell_of_tails_beside_counts(tmp_path, monkeypatch):
+def test_released_sums_inform_tails_in_addition_to_counts(tmp_path, monkeypatch):
     """They weigh what is far out, which counts of wide intervals hardly do."""
     model = AllPairs(epsilon=1.0, random_state=0).fit(gains(), schema=GAINS)
     noise = model.estimate("mean(gain)").noise[0]
@@ -430,7 +430,7 @@ def test_sums_that_are_larger_mean_more_rows_far_out():
     assert found[1].sum() > 1.05 * found[0].sum(), found
 
 
-def test_several_tables_are_told_the_products_of_numbers(numbered, monkeypatch):
+def test_several_tables_use_released_products_of_numbers(numbered, monkeypatch):
     """With them, and with their noise: else tables vary as if bins were all that is known."""
     from missdp.synth import uncertain
 
@@ -475,7 +475,7 @@ TAILS = {  # shares of rows beyond a distance, and by how much the rule may be o
 
 
 @pytest.mark.parametrize("kind", TAILS)
-def test_tails_go_on_as_they_were_found_to_fall(kind):
+def test_tails_continue_to_fall_as_counted(kind):
     """Exactly for a power law, nearly for an exponential one; even ones have hardly any."""
     share, off = TAILS[kind]
     distances = np.geomspace(40, 1e-3, 50_000)
@@ -492,7 +492,7 @@ def test_tails_go_on_as_they_were_found_to_fall(kind):
     assert not _tail_shares(distances, share(distances), ends, 0.2).any()  # so little is known
 
 
-def test_more_rows_are_usual_beyond_a_tail_that_falls_slowly():
+def test_slow_tail_has_more_expected_rows_outside():
     """Two in a hundred rows are further out than they were found, and counted at the last place."""
     rest = np.maximum(1 - (np.arange(20 * 128) + 0.5) / (20 * 128), 0.02).reshape(20, 128)
     ends = np.array([[0.02, 0.01], [0.01, 0.001]])
@@ -653,7 +653,7 @@ def holed():
 
 
 @pytest.mark.long
-def test_how_often_a_value_is_missing_is_told_by_the_released_holes(holed):
+def test_missing_rate_is_estimated_from_released_missingness(holed):
     gone, age = selected(people())["wage"].isna(), people()["age"]
     found, by_age = (holed.estimate(f"share(wage IS missing){by}") for by in ("", " by age"))
     n, p = found.rows[0], gone.mean()
@@ -677,7 +677,7 @@ def test_a_variance_that_noise_made_negative_is_not_surely_none(monkeypatch):
     assert (found.tolist(), share.tolist()) == ([-(75**0.5)], [1.0])
 
 
-def test_what_cannot_be_told_of_holes_is_refused(holed):
+def test_unavailable_missing_rates_raise(holed):
     with pytest.raises(ParameterError, match="'age' is never missing"):
         holed.estimate("share(age is missing)")
     with pytest.raises(ParameterError, match="for all rows or by one attribute"):
@@ -730,7 +730,7 @@ def test_one_attribute_by_itself_has_noise():
     assert found.noise[0] == pytest.approx(model.tables_.margin_stds[0][0], rel=0.5)
 
 
-def test_what_is_found_is_shown_whole(exact):
+def test_estimates_are_shown_completely(exact):
     found = exact["pairs"].estimate("mean(wage) by `sex or so`", confidence=0.9)
     assert list(found.to_frame().index) == ["f", "m"]
     narrow, wide = found.intervals[0], dataclasses.replace(found, confidence=0.99).intervals[0]
@@ -769,7 +769,7 @@ def test_what_is_found_is_shown_whole(exact):
         ("`sex or so` ~ age", r"Only share\(...\) is available"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_refused_by_name(exact, question, says):
+def test_unreadable_question_raises_with_its_name(exact, question, says):
     with pytest.raises((ParameterError, SchemaError), match=says):
         asked(exact["pairs"], question)
     with pytest.raises(ParameterError, match=r"use regress\(\.\.\.\)"):
@@ -838,7 +838,7 @@ def test_a_value_in_a_wide_piece_has_at_most_the_share_of_its_piece(numbered):
 
 
 @pytest.mark.long
-def test_what_noise_may_hide_is_flagged_where_it_leaves_intervals():
+def test_hidden_rows_outside_intervals_are_flagged():
     flags = {}
     for upper in (100_000, 2_000_000):
         rng = np.random.default_rng(0)
@@ -861,7 +861,7 @@ def test_what_noise_may_hide_is_flagged_where_it_leaves_intervals():
 
 @pytest.mark.long
 @pytest.mark.parametrize(("n", "epsilon", "wide"), [(6000, 1.0, 0.2), (20_000, 3.0, 0.036)])
-def test_noise_moves_quantiles_both_ways_and_no_further_than_counts_leave_open(n, epsilon, wide):
+def test_noise_shifts_quantiles_within_segments_of_counts(n, epsilon, wide):
     """Pieces of draws were cut at 0: nearly all draws were above. Widths were .21 and .039."""
     model = AllPairs(epsilon=epsilon, random_state=0).fit(paid(n), schema=NUMBERS)
     for question in ("median(pay)", "quantile(pay, 0.75)", "quantile(pay, 0.9)"):
@@ -915,7 +915,7 @@ def test_estimates_of_dates_are_shown_as_dates():
     assert "2024" not in model.estimate("sd(day)").shown().iloc[0, 0]
 
 
-def test_of_a_column_that_is_computed_what_to_ask_for_is_named():
+def test_question_about_a_derived_column_names_its_sources():
     days = {"lower": "2024-01-01", "upper": "2024-12-31"}
     dates = [Date(name=name, **days) for name in ("came", "left")]
     stay = Difference(name="stay", later="left", earlier="came", lower=0, upper=9)

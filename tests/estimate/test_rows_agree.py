@@ -104,7 +104,7 @@ def test_estimates_of_twenty_tables_agree_with_rows(family):
 
 
 @pytest.mark.long
-def test_empty_declared_bins_leave_group_means_known():
+def test_empty_declared_bins_keep_group_means():
     """Slopes inside a bin were divided by the share of an empty one: errors were 110 years."""
     frame, schema = private(8000, weighed=False, seed=1)
     model = AllPairs(epsilon=1.0, delta=1e-6, random_state=1).fit(frame, schema=schema)

@@ -41,7 +41,7 @@ def fitted(request):
 
 
 @pytest.mark.long
-def test_known_departures_are_recovered(fitted):
+def test_simulated_departures_are_recovered(fitted):
     frame, truth = departing(people(), 0.4)
     found = fitted.sensitivity("mean(wage) by sex", attribute="wage", shifts=(0.0, 0.4))
     start, moved = found.estimates
@@ -79,7 +79,7 @@ def test_where_the_conclusion_turns(fitted):
 
 
 @pytest.mark.long
-def test_it_is_kept_and_drawn(fitted, tmp_path):
+def test_analysis_is_serialized_and_plotted(fitted, tmp_path):
     found = fitted.sensitivity("mean(wage) by sex", attribute="wage", shifts=(0.5,))
     assert SensitivityAnalysis.from_json(found.to_json()) == found
     assert len(found.to_frame()) == 4
@@ -101,7 +101,7 @@ def test_it_is_kept_and_drawn(fitted, tmp_path):
         ("share(wage is missing)", {"attribute": "wage"}, "stays as it is|AllPairs"),
     ],
 )
-def test_what_cannot_depart_is_refused(fitted, question, options, says):
+def test_attribute_without_departures_raises(fitted, question, options, says):
     with pytest.raises(ParameterError, match=says):
         fitted.sensitivity(question, **options)
 
@@ -128,7 +128,7 @@ def test_masks_must_be_modelled():
 
 
 @pytest.mark.slow
-def test_of_fifty_known_departures_nine_in_ten_are_recovered():
+def test_nine_in_ten_of_fifty_departures_are_recovered():
     population, held = people(200_000, seed=1), []
     for seed in range(50):
         shift = (seed % 5 - 2) / 4

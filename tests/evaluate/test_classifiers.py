@@ -46,7 +46,7 @@ TRUTH = linked(1500, 0)
 
 
 @pytest.mark.long
-def test_every_learner_tells_a_faithful_table_from_a_shuffled_one():
+def test_learner_scores_a_faithful_table_above_a_shuffled_one():
     facts = {"random_state": 0, "attributes": ("o",), "learners": NINE}
     good = classifier_f1(TRUTH, linked(600, 1), **facts)
     bad = classifier_f1(TRUTH, shuffled(TRUTH, 2), **facts, max_rows=600)
@@ -100,7 +100,7 @@ def test_seeds_decide_and_a_score_does_not_depend_on_the_selection():
     assert alone.scores["n"]["Bagging"] == one.scores["n"]["Bagging"]
 
 
-def test_degenerate_targets_and_holes():
+def test_degenerate_targets_and_missing_cells():
     options = {"random_state": 0, "learners": FAST}
     columns = {"c": [1] * 60, "o": [0, 1] * 30, "n": [0, 2] * 30, "noise": [0, 1] * 30}
     constant = Table.from_codes(SCHEMA, columns)

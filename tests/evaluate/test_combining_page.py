@@ -76,7 +76,7 @@ def test_r_gives_our_numbers(tmp_path):
     assert numbers(shown[5]) == pytest.approx(ours(gap, u), rel=1e-8)
 
 
-def test_what_was_measured_stands_on_the_page(capsys):
+def test_measured_figures_are_on_the_page(capsys):
     main(["--tables"])
     shown = capsys.readouterr().out.strip()
     assert shown in (DOCS / "referees" / "measured.md").read_text(encoding="utf-8")

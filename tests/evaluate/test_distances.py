@@ -65,7 +65,7 @@ def test_it_is_a_distance_on_complete_tables(a, b, c, k):
         assert direct <= detour + 1e-12
 
 
-def test_finer_bins_see_what_the_declared_ones_hide():
+def test_fine_bins_show_differences_inside_declared_bins():
     spread = frame(4000, 0)
     centred = spread.assign(n=pd.array((spread["n"] // 25) * 25 + 12.5, dtype="Float64"))
     far = [marginal_distance(spread, centred, k=1, schema=SCHEMA, bins=b) for b in (None, 2, 20)]
@@ -158,7 +158,7 @@ def test_rates_and_patterns_follow_their_definitions():
     assert found.max_rate_difference == pytest.approx(gap.max())
 
 
-def test_the_verdict_names_two_that_are_missing_together_beyond_chance():
+def test_verdict_names_a_pair_missing_together_above_chance():
     def holes(together, seed):
         rng, n = np.random.default_rng(seed), 2000
         gone = rng.random(n) < 0.169
@@ -180,7 +180,7 @@ def test_the_verdict_names_two_that_are_missing_together_beyond_chance():
     assert dataclasses.replace(found, synthetic_rates=dict.fromkeys("abc", 0.0)).verdict == ""
 
 
-def test_equal_rates_with_another_dependence_are_told_apart_and_no_rows_are_far_from_any():
+def test_equal_rates_with_another_dependence_have_a_distance():
     """Holes that come together, against holes that come alone: only the patterns see it."""
     schema = Schema(tuple(Categorical(name=n, levels=(0,), nullable=True) for n in "ab"))
     together = Table.from_codes(schema, {"a": [1, 1, 0, 0], "b": [1, 1, 0, 0]})
@@ -218,7 +218,7 @@ def test_mask_and_patterns_match_pandas():
     assert missing_patterns(empty) == {}
 
 
-def test_holes_hide_the_value_and_leave_the_others_alone():
+def test_removed_cells_hide_their_value_only():
     rows = Table.read(WITH_HOLES.iloc[:1], HOLED).take(np.zeros(200, dtype=int))
     holed = MCAR(rate=0.5, columns=("n",)).apply(rows, random_state=1)
     mask = holed.mask("n")
@@ -295,14 +295,14 @@ def test_kinds_survive_files_that_hold_codes_and_not_those_that_hold_nulls():
     assert found["work"]["missing"] == table.mask("work").mean()
 
 
-def test_what_is_not_applicable_follows_from_the_rules_where_a_frame_holds_nulls():
+def test_nulls_become_not_applicable_by_the_rules():
     columns = {"work": ["yes", "no", None, "no"], "hours": [None, None, None, 40]}
     columns |= {"mood": [1, 2, 3, "?"], "plain": ["x"] * 4, "whole": ["x"] * 4}
     found = missingness_by_kind(pd.DataFrame(columns), ONE, schema=KINDS).truth_shares["hours"]
     assert found == {"not_applicable": 0.5, "missing": 0.5, "refused": 0.0}
 
 
-def test_undeclared_holes_are_listed_where_they_occur():
+def test_undeclared_missing_cells_are_listed():
     frame = pd.DataFrame({name: ["x", None] for name in ("plain", "whole")})
     schema = KINDS.subset(("plain", "whole"))
     full = ONE.subset(schema.names)
@@ -367,7 +367,7 @@ def test_finer_bins_keep_kinds_apart():
     assert marginal_distance(only, others, k=1, bins=40).mean == 1.0
 
 
-def test_missing_rates_count_holes_alone():
+def test_missing_rates_count_missing_cells_only():
     found = missing_fidelity(ONE, TWO)
     for name in KINDS.names:
         holes = ONE.mask(name) & ~ONE.mask(name, "not_applicable")

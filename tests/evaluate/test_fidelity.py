@@ -87,7 +87,7 @@ def test_scores_are_those_of_another_program(seed, rows, holes, drop):
     assert found == pytest.approx(expected, abs=1e-9)
 
 
-def test_scores_of_tables_that_are_known():
+def test_scores_of_simple_tables():
     n = 400
     truth = people(n, 0)
     same = fidelity(truth, truth.sample(frac=1, random_state=1), schema=SCHEMA)
@@ -118,7 +118,7 @@ def test_a_column_without_a_value_in_the_truth_does_not_drown_the_others():
     assert fidelity(nothing, made, schema=none).scores["two_way_deciles"] == 1
 
 
-def test_bins_cannot_hide_what_becomes_of_numbers_inside_them():
+def test_scores_include_errors_inside_bins():
     """The distance on ten equal bins is next to nothing, and everything else is lost."""
     truth = people(4000, 1)
     rng = np.random.default_rng(0)
@@ -134,7 +134,7 @@ def test_bins_cannot_hide_what_becomes_of_numbers_inside_them():
 @pytest.mark.parametrize(
     ("sizes", "off"), [((200, 200), 0.04), ((3000, 3000), 0.04), ((2000, 500), 0.1)]
 )
-def test_what_chance_does_is_what_samples_do(sizes, off):
+def test_by_chance_equals_distance_of_samples(sizes, off):
     """Of tables of few frequent cells and of many rare ones; a simulation of 4,000 pairs."""
     rng = np.random.default_rng(3)
     for shares in ([0.5, 0.5], [0.9, 0.1, 0.0], rng.dirichlet(np.full(300, 0.2))):
@@ -217,7 +217,7 @@ def test_the_command_ends_with_a_verdict_and_rounds(files, capsys):
 
 
 @pytest.mark.long
-def test_pictures_are_whole_files_of_every_column(files, capsys, monkeypatch):
+def test_pictures_are_complete_files_of_every_column(files, capsys, monkeypatch):
     assert main([*EVALUATE, "--plot", "columns.svg"]) == 0
     made = people(50, 0)[["pay", "sex"]]
     for suffix, start in (("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")):
@@ -241,7 +241,7 @@ def test_pictures_are_whole_files_of_every_column(files, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_bench_scores_any_table_with_holes(tmp_path):
+def test_bench_scores_any_table_with_missing_cells(tmp_path):
     """Fits without bins, on a table with holes, are scored against the table without."""
     truth = people(400, 0)
     truth.to_parquet(tmp_path / "truth.parquet")

@@ -95,7 +95,7 @@ def test_the_expected_rate_equals_the_target(make):
     n=st.integers(1, 80),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_exact_rates_are_met_hole_for_hole(kind, rate, n, seed):
+def test_exact_rates_are_met_cell_for_cell(kind, rate, n, seed):
     mechanism = MECHANISMS[kind](rate=rate, rates="exact")
     table = TABLE.take(np.arange(n))
     holed = mechanism.apply(table, random_state=seed)
@@ -105,7 +105,7 @@ def test_exact_rates_are_met_hole_for_hole(kind, rate, n, seed):
 
 
 @of_all
-def test_holes_are_drawn_with_the_probabilities(make):
+def test_missing_cells_are_drawn_with_the_probabilities(make):
     mechanism, table = make(rate=0.3), correlated(40_000, seed=9)
     chances = mechanism.probabilities(table, random_state=3)
     holed = mechanism.apply(table, random_state=3)
@@ -154,7 +154,7 @@ def test_mcar_depends_on_nothing():
     assert stats.kstest(values, "uniform").pvalue > 1e-3
 
 
-def test_other_holes_depend_on_what_is_said_and_given_it_on_nothing_else():
+def test_missing_cells_depend_on_stated_drivers_only():
     mar = MAR(rate=0.3, drivers=("x", "c")).apply(TABLE, random_state=1)
     mnar = MNAR(rate=0.3, drivers=("x", "c"), strength=2.0).apply(TABLE, random_state=2)
     own = SelfMasking(rate=0.3).apply(TABLE, random_state=0)
@@ -224,7 +224,7 @@ def test_the_bound_on_being_observed_is_the_worst_row_of_the_domain():
     assert bound["x"] == bound["c"] == 1.0
 
 
-def test_mcar_states_its_rates_but_of_what_rules_may_fill():
+def test_mcar_states_its_rates_except_for_derived_cells():
     assert MCAR(rate=0.25, columns=("x",)).observation_rates(SCHEMA)["x"] == 0.75
     given = MCAR(rate={"c": 0.5, "z": 0.1})
     assert given.observation_rates(SCHEMA) == {"x": 1, "c": 0.5, "y": 1, "z": 0.9}
@@ -327,7 +327,7 @@ EVERY = {
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_what_is_not_applicable_never_goes_missing_and_readers_see_the_same_holes(name):
+def test_not_applicable_cells_never_go_missing(name):
     holed = EVERY[name].apply(SPARED, random_state=1)
     chances = EVERY[name].probabilities(SPARED, random_state=1)
     lost = pd.DataFrame(missing_mask(holed), columns=list(SURVEY.names))
@@ -354,7 +354,7 @@ def test_what_is_not_applicable_never_goes_missing_and_readers_see_the_same_hole
     assert EVERY[name].apply(nobody, random_state=0).mask("hours", "not_applicable").all()
 
 
-def test_what_follows_from_holes_is_nullable_too():
+def test_columns_derived_from_missing_cells_are_nullable():
     holed = MCAR(rate={"degree": 0.5}).apply(SPARED, random_state=0)
     assert holed.schema.nullable == ("degree", "years")
     assert not holed.mask("years").any()
@@ -365,7 +365,7 @@ def test_what_follows_from_holes_is_nullable_too():
     assert (both.values("years")[~lost] == SPARED.values("years")[~lost]).all()
 
 
-def test_no_bound_is_claimed_of_what_may_be_known_without_a_value():
+def test_derived_attributes_have_an_observation_rate_of_one():
     claimed = MCAR(rate=0.3).observation_rates(SURVEY)
     assert claimed == {"work": 0.7, "degree": 0.7, "years": 1.0, "hours": 1.0, "shift": 1.0}
     declared = DeclaredMechanism(

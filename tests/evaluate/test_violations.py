@@ -65,7 +65,7 @@ def test_each_rule_is_counted_by_itself(text, tmp_path):
     assert rule_violations(Table.read(rows, SCHEMA)).broken_rows == 0
 
 
-def test_holes_leave_it_open_and_not_applicable_does_not():
+def test_missing_cells_leave_rules_open_not_applicable_does_not():
     pairs = [{"sex", "schwanger"}, {"work", "hours"}, {"degree", "years"}, {"age", "größe"}]
     pairs.append({"start", "end"})
     for pair, (text, change) in zip(pairs, BREAKS.items(), strict=True):
@@ -110,7 +110,7 @@ def test_other_tables_are_refused_and_no_cell_is_quoted():
         assert "4321" not in str(caught.value)
 
 
-def test_undeclared_holes_of_a_table_are_no_levels():
+def test_undeclared_missing_cells_are_not_levels():
     """255 levels, "not applicable" and a hole that is not declared: one code more than a byte."""
     work = Categorical(name="work", levels=("no", "yes"))
     many = Categorical(name="job", levels=tuple(range(255)))

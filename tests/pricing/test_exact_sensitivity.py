@@ -98,7 +98,7 @@ def piped(steps, estimator, domain, tested=None):
 
 @given(seed=SEEDS, epsilon=st.sampled_from([0.1, 5.0]))
 @settings(max_examples=12, deadline=None)
-def test_a_distance_to_failure_moves_by_at_most_one(seed, epsilon):
+def test_distance_to_failure_changes_by_at_most_one(seed, epsilon):
     pair = cases.holey_pair(seed, d=2)
     steps = [
         ("impute", mp.MeanImputer(max_incomplete=6)),
@@ -113,7 +113,7 @@ def test_a_distance_to_failure_moves_by_at_most_one(seed, epsilon):
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 @pytest.mark.parametrize("chain", [[], [("scale", mp.StandardScaler(min_std=0.2))]])
-def test_what_is_charged_covers_what_the_law_reveals(name, chain):
+def test_charge_covers_the_privacy_loss_of_the_noise(name, chain):
     """Closed forms: zCDP of Gaussian answers, pure DP of Laplace answers."""
     whole = mp.PricedPipeline(chain, ESTIMATORS[name], rows=40, columns=2, delta=0.01)
     facts = whole.facts_and_query()[0]
@@ -164,7 +164,7 @@ STEPS = (
 @pytest.mark.long
 @given(seed=SEEDS, case=st.sampled_from(STEPS), name=st.sampled_from(sorted(ESTIMATORS)))
 @settings(max_examples=40, deadline=None)
-def test_a_pipeline_stays_within_the_sensitivity_of_the_whole_chain(case, seed, name):
+def test_pipeline_stays_within_the_sensitivity_of_its_chain(case, seed, name):
     make = cases.holey_pair if case in HOLEY else cases.complete_pair
     pair = make(seed, d=2, **({"target": True} if case is cases.regression_case else {}))
     y = np.random.default_rng(seed).integers(0, 2, len(pair[0]))
@@ -178,7 +178,7 @@ def test_a_pipeline_stays_within_the_sensitivity_of_the_whole_chain(case, seed, 
 
 
 @pytest.mark.parametrize("name", ["mean", "histogram", "histogram, Laplace", "covariance"])
-def test_the_worst_neighbours_use_up_the_whole_sensitivity(name):
+def test_worst_neighbours_attain_the_sensitivity(name):
     """The check has power: a smaller sensitivity would be exceeded."""
     asked = ESTIMATORS[name].question(DOMAIN)
     tables = [table[:, :: -1 if "Laplace" in name else 1] for table, _ in worst_pair()]
@@ -195,7 +195,7 @@ def test_the_worst_neighbours_use_up_the_whole_sensitivity(name):
 
 @pytest.mark.parametrize("tested", [None, 1.0])
 @pytest.mark.parametrize("method", ["gd", "sgd"])
-def test_gradients_unclipped_are_found(method, tested, monkeypatch):
+def test_gradients_unclipped_are_detected(method, tested, monkeypatch):
     def unclipped(loss, rows, target):
         def mean(point, sample):
             x, y = (rows, target) if sample is None else (rows[sample], target[sample])
@@ -210,7 +210,7 @@ def test_gradients_unclipped_are_found(method, tested, monkeypatch):
         check(fit, worst_pair())
 
 
-def test_margin_moving_too_far_is_found(monkeypatch):
+def test_distance_to_failure_moving_too_far_is_detected(monkeypatch):
     fit = piped([("scale", mp.StandardScaler(min_std=0.05))], ESTIMATORS["mean"], DOMAIN, 5.0)
     assert check(fit, worst_pair())
     monkeypatch.setattr(
@@ -220,7 +220,7 @@ def test_margin_moving_too_far_is_found(monkeypatch):
         check(fit, worst_pair())
 
 
-def test_answers_without_charge_are_found():
+def test_answers_without_charge_are_detected():
     with (
         mock.patch.object(Session, "_charge", return_value=None),
         pytest.raises(CheckFailedError, match="were charged for"),

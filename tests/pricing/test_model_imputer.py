@@ -70,7 +70,7 @@ def same(one, two):
 
 
 @pytest.mark.parametrize("family", [AllPairs, PrivBayes])
-def test_any_family_fills_all_holes_and_them_alone_better_than_the_commonest_level(family):
+def test_imputer_fills_missing_cells_better_than_the_mode(family):
     model = family(epsilon=5.0, delta=1e-6, random_state=0).fit(holey(), schema=SCHEMA)
     rows, truth = Table.read(holey(seed=5), SCHEMA), complete(seed=5)
     codes, hole = Table.read(truth, SCHEMA).codes("smoker"), rows.mask("smoker")
@@ -178,7 +178,7 @@ def test_rows_of_numbers_are_filled_as_tables_are():
 
 
 @pytest.mark.parametrize("missing", ["complete-rows", "observed"])
-def test_holes_that_were_filled_amplify_nothing(missing):
+def test_filled_cells_amplify_no_guarantee(missing):
     """Rows are read although nothing was observed in them, and tell of what was observed."""
     schema = Schema(tuple(Categorical(name=n, levels=("x", "y"), nullable=True) for n in "ab"))
     full = np.random.default_rng(0).integers(0, 2, 2000)
@@ -196,7 +196,7 @@ def test_holes_that_were_filled_amplify_nothing(missing):
 
 @settings(max_examples=6, deadline=None)
 @given(st.integers(0, 2**20), st.integers(2, 30), st.sampled_from(["random", "likely", "mean"]))
-def test_what_a_row_becomes_depends_on_it_and_its_place_alone(seed, n, filling):
+def test_filled_row_depends_on_itself_and_its_place_only(seed, n, filling):
     """Whatever the other rows are, how many they are, and in which order; with rules, too."""
     rng = np.random.default_rng(seed)
     ruled, rest = seed % 3 == 0, np.arange(n)
@@ -219,7 +219,7 @@ def test_what_a_row_becomes_depends_on_it_and_its_place_alone(seed, n, filling):
     assert same(imputer.transform(mixed).take([place]), found.take([place]))
 
 
-def test_rows_beyond_a_block_are_filled_as_others_are():
+def test_rows_after_the_first_block_are_filled_alike():
     n = ROWS_AT_ONCE + 100
     rows, first = Table.read(holey(n), SCHEMA), np.arange(100)
     found, late = IMPUTER.transform(rows), ROWS_AT_ONCE + first

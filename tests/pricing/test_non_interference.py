@@ -84,7 +84,7 @@ class WarningScaler(mp.StandardScaler):
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_what_an_estimator_shows_was_released(name):
+def test_estimator_shows_only_released_values(name):
     assert check_non_interference(partial(alone, ESTIMATORS[name]), tables=TABLES)
 
 
@@ -95,7 +95,7 @@ CASES = [*(("chain", name) for name in KINDS), *((chain, "mean") for chain in CH
 
 @pytest.mark.long
 @pytest.mark.parametrize(("chain", "name"), [*CASES, ("warning", "mean")])
-def test_what_a_pipeline_shows_was_released(chain, name, monkeypatch):
+def test_pipeline_shows_only_released_values(chain, name, monkeypatch):
     monkeypatch.setitem(CHAINS, "warning", [*CHAINS["mean"], WarningScaler(min_std=0.2)])
     assert check_non_interference(partial(chained, chain, ESTIMATORS[name]), tables=TABLES)
 
@@ -105,7 +105,7 @@ TESTED = [(chain, "mean") for chain in ("none", "mean", "round", "dedup", "chain
 
 @pytest.mark.long
 @pytest.mark.parametrize(("chain", "name"), [*TESTED, ("chain", "logistic, gd")])
-def test_what_a_test_shows_was_released(chain, name):
+def test_private_test_shows_only_released_values(chain, name):
     """Passed, refused, or not testable at all: the outcome is that of the repeated answers."""
     kinds = set()
     for epsilon in (0.5, 8.0):

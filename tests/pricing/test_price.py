@@ -413,7 +413,7 @@ def test_a_fit_states_the_price_and_charges_before_anything_is_read():
         assert 0.99 < price(calibrate(impute_and_scale(estimator), 1.0)).epsilon <= 1.0
 
 
-def test_what_has_no_price_is_refused():
+def test_pipeline_without_a_price_raises():
     end, shape = ESTIMATORS[0], {"rows": 500, "columns": 3}
     ours = make_pipeline(mp.PCARankReducer(n_components=1, min_gap=0.2), end)
     declared = mp.PricedPipeline(ours.steps[:-1], end, **shape)

@@ -199,7 +199,7 @@ def test_intercept_loss_constants_bound_the_gradients(seed):
     assert (turn <= loss.curvature * size * (1 + 1e-9) + 1e-12).all()
 
 
-def test_intercept_beyond_the_radius_of_a_loss_is_refused():
+def test_intercept_above_the_radius_of_a_loss_raises():
     """Constants that hold for shorter rows than the constant entry makes prove nothing."""
     loss = mp.Loss.logistic(radius=1.0, coefficient_norm=1.0, constant=0.5)
     domain = mp.RowDomain(rows=40, columns=2)
@@ -207,14 +207,14 @@ def test_intercept_beyond_the_radius_of_a_loss_is_refused():
         mp.GradientQuery(domain=domain, loss=loss, multiplier=1.0, steps=1)
 
 
-def test_a_price_beyond_all_use_is_a_number():
+def test_very_large_price_is_finite():
     """Rényi curves of Laplace noise were not computed above an epsilon of 709."""
     found = PrivacyMap.laplace(sensitivity=Sensitivity(replaced=1.0), scale=1e-3)
     assert found.curve(2.0, mp.NEIGHBOURS) == pytest.approx(1000)
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
-def test_outputs_are_whole_cells_however_large_the_value(kind):
+def test_outputs_are_integer_cells_for_large_values(kind):
     """A sum of two floats would keep low bits of the private value; a whole number cannot."""
 
     class Counted:

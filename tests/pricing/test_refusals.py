@@ -142,7 +142,7 @@ def test_good_parameters_are_charged_for(kind):
 
 @given(one=st.sampled_from(WRONG), tested=st.booleans())
 @settings(max_examples=150, deadline=None)
-def test_what_can_be_foreseen_is_refused_in_one_line_before_the_charge(one, tested):
+def test_invalid_input_raises_one_line_before_the_charge(one, tested):
     kind, name, bad, y = one
     assume(not (tested and name in ("radius", "delta")))  # a pipeline does not use its estimator's
     budget = Filter(1e9, 0.5, adjacency="replace-one")
@@ -167,7 +167,7 @@ def test_one_odd_label_changes_no_other_row(odd, frame):
         assert np.isfinite(second).all()
 
 
-def test_what_a_fit_would_set_is_missing_in_one_way(monkeypatch):
+def test_attribute_of_an_unfitted_estimator_raises(monkeypatch):
     bare = mp.PricedPipeline([], mp.PrivateMean(noise_multiplier=4.0), rows=6, columns=3)
     step, zeros = mp.PCARankReducer(n_components=1, min_gap=0.1), np.zeros((6, 3))
     for unfitted in (bare, bare.estimator, step):
@@ -238,7 +238,7 @@ def test_other_rows_are_refused_before_the_charge(wrong, complete, tested):
 FILLING = [kind(**facts) for kind, facts in KINDS.items() if "Imputer" in kind.__name__]
 
 
-def test_whatever_fills_a_cell_refuses_what_is_not_applicable():
+def test_imputer_raises_for_cells_that_are_not_applicable():
     assert not any(mp.RowDomain.of(t.schema, rows=4).complete for t in (RULED, CODED))
     fitted = mp.PrivateLinearRegression(noise_multiplier=9.0)
     fitted.coef_, fitted.intercept_ = np.zeros(3), 0.0
@@ -378,7 +378,7 @@ def test_steps_work_in_a_scikit_learn_pipeline_and_quote_no_value_that_they_cann
         mp.Quantizer(eta=0.1, max_cluster=2).fit(rows).transform(rows)
 
 
-def test_imputed_values_are_what_they_should_be():
+def test_imputed_values_equal_expected_values():
     nan = np.nan
     x = np.array([[0.1, 0.2], [0.3, nan], [nan, 0.4], [0.5, 0.9]])
     column = np.array([[0.0], [0.1], [0.2], [0.6], [9.0], [nan]])

@@ -162,7 +162,7 @@ def margins(step, pair, replaced, **facts):
 @pytest.mark.parametrize("step", COMPLETE, ids=lambda s: type(s).__name__)
 @given(seed=SEEDS, replaced=st.integers(1, 3), moving=st.booleans())
 @settings(max_examples=40, deadline=None)
-def test_margins_are_lipschitz(step, moving, seed, replaced):
+def test_distances_to_failure_are_lipschitz(step, moving, seed, replaced):
     fills = isinstance(step, mp.MeanImputer)
     make = cases.holey_pair if fills else cases.complete_pair
     pair = make(seed, replaced=replaced, moving=moving, d=2)
@@ -174,7 +174,7 @@ def test_margins_are_lipschitz(step, moving, seed, replaced):
 
 @given(seed=SEEDS)
 @settings(max_examples=100, deadline=None)
-def test_margins_vanish_where_conditions_fail(seed):
+def test_distances_to_failure_are_0_where_conditions_fail(seed):
     pair = cases.complete_pair(seed, d=2)
     for step, holds in (
         (
@@ -198,7 +198,7 @@ def test_a_hidden_cluster_shows_that_the_largest_good_cluster_is_not_lipschitz()
     assert step.distance_to_failure(shown, mp.NEIGHBOURS, domain) == pytest.approx(1)
 
 
-def test_unknown_margins_are_refused():
+def test_unknown_distance_to_failure_raises():
     for step in (
         mp.MedianImputer(max_incomplete=3, central_gap=0.1),
         mp.TrimmedMeanImputer(max_incomplete=3, trim=1, trimmed_range=0.5),

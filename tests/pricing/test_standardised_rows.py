@@ -162,7 +162,7 @@ def test_a_query_is_answered_with_the_noise_that_was_charged():
     np.testing.assert_allclose(measured(asked), expected, atol=1e-3)
 
 
-def test_rows_are_forgotten_at_the_end_also_by_what_was_handed_out():
+def test_rows_are_forgotten_at_the_end_of_the_with_block():
     with StandardisedRows(ROWS, FACTS, target=TARGET) as rows:
         session = open_session(rows, query(), budget=rich(), noise=SeededNoise(0))
         step = session.iterate(steps())
@@ -208,7 +208,7 @@ def test_released_arrays_are_fresh():
     rows[0] = 0.0  # the caller's own array stays writeable
 
 
-def test_what_the_budget_refuses_is_not_read():
+def test_rows_are_not_read_if_the_budget_is_too_small():
     budget = Filter(0.01, 1e-3, measure="zcdp", adjacency="replace-one")
     for asked in (mp.VectorQuery.mean(DOMAIN, multiplier=1.0), steps(), steps(batch=2)):
         for test in (None, planned(FACTS, asked)):
@@ -286,7 +286,7 @@ def test_questions_that_are_none_are_refused():
                 ask(**bad)
 
 
-def test_no_warning_tells_of_the_rows():
+def test_no_warning_quotes_the_rows():
     """A warning is an error in these tests."""
     zeros, largest = np.zeros((40, 2)), np.full((40, 2), np.finfo(float).max)
     for function in (dividing, of_nobody):  # mean of an empty slice
@@ -453,7 +453,7 @@ STRANGE = [
 
 
 @pytest.mark.parametrize(("asked", "plan", "why"), STRANGE)
-def test_what_rows_are_asked_is_a_closed_set(asked, plan, why):
+def test_types_of_queries_are_a_closed_set(asked, plan, why):
     budget = rich()
     for ask in ("measure", "iterate"):
         with pytest.raises(ParameterError, match=why):
@@ -515,7 +515,7 @@ FAILING += [(FACTS, steps(loss=replace(LOSS, slope=broken)), [x, 0.0]) for x in 
 
 
 @pytest.mark.parametrize(("facts", "asked", "point"), FAILING)
-def test_what_fails_after_the_charge_says_nothing_of_the_rows(facts, asked, point):
+def test_error_after_the_charge_quotes_no_row(facts, asked, point):
     budget = rich()
     rows = np.full((40, 2), 0.123)
     ask = measured if point is None else lambda *_, **more: gradients(*_, **more)(point)
@@ -525,7 +525,7 @@ def test_what_fails_after_the_charge_says_nothing_of_the_rows(facts, asked, poin
     assert len(budget.events) == 1  # charged all the same
 
 
-def test_the_price_of_a_mean_covers_what_adding_up_rounds_away():
+def test_price_of_a_mean_covers_rounding_of_sums():
     """Casacuberta et al. (2022): behind a replaced row, every later addition rounds differently."""
     n = 1 << 19
     rows = np.full((n, 2), 2.0**-35 * 1.01)  # rounds up to 2^-34 above 2^18, and stays below it
@@ -539,7 +539,7 @@ def test_the_price_of_a_mean_covers_what_adding_up_rounds_away():
 
 
 @pytest.mark.parametrize("batch", [None, 500_000])
-def test_the_price_of_gradients_covers_what_adding_up_rounds_away(batch):
+def test_price_of_gradients_covers_rounding_of_sums(batch):
     asked = steps(domain=RowDomain(rows=10**6, columns=2), batch=batch, multiplier=1.0, steps=1)
     slack = asked.noise_for(FACTS.distance).slack(2) + (batch or 10**6) ** 2 * 2.0**-53
     if batch is None:

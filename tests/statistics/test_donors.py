@@ -109,7 +109,7 @@ def test_shares_are_the_largest_over_donors_that_go(nearer, tied, k, j):
 @pytest.mark.long
 @settings(QUICK, max_examples=10)
 @given(worlds(6), st.integers(1, 3), st.booleans(), st.randoms(use_true_random=False))
-def test_bound_moves_by_one_step_between_neighbours(world, k, group, chance):
+def test_bound_changes_by_one_step_between_neighbours(world, k, group, chance):
     schema, rows = world
 
     def bounds(table, terms):
@@ -159,7 +159,7 @@ def test_smooth_bound_is_the_maximum_over_all_terms():
     )
 
 
-def test_tables_without_donors_donees_or_rows():
+def test_tables_without_donors_recipients_or_rows():
     nobody = random_rows(5, 0, holes=1.0)
     assert filled(imputation(2), as_table(nobody)).values("income").tolist() == [4.0] * 5
     assert prepare(nobody, 2).profile.served(1) == [5]
@@ -170,7 +170,7 @@ def test_tables_without_donors_donees_or_rows():
         assert not any(character.isdigit() for character in repr(thing).split(" at 0x")[0])
 
 
-def test_the_metric_refuses_domains_beyond_the_exact_bound():
+def test_metric_raises_for_domains_above_the_exact_bound():
     schema = Schema(tuple(Ordinal(name=f"a{i}", levels=tuple(range(40))) for i in range(4)))
     facts = {"match_on": dict.fromkeys(schema.names, 1.0), "group": (), "metric": "gower"}
     with pytest.raises(UnprovenError, match="fewer attributes, or use coarser bins"):
@@ -265,7 +265,7 @@ BEFORE = {
 }  # fmt: skip
 
 
-def test_answers_are_what_they_were():
+def test_answers_equal_recorded_answers():
     for schema, before in BEFORE.items():
         found = answers(schema, KNNImputation(impute="income", match_on=("grade", "work")))
         # To the last bit on one machine; sums of floating point differ a little between machines.

@@ -78,7 +78,7 @@ def neighbour_answers(rows, way, knn=KNN):
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
 )
 @given(tables(PLAIN, 4), st.sampled_from(WAYS), st.sampled_from([1, 2]))
-def test_one_row_moves_one_group_within_its_bound(rows, way, k):
+def test_one_row_changes_one_group_within_its_bound(rows, way, k):
     """Exact neighbours: every row that can come or go, of small tables."""
     knn = replace(KNN, k=k)
     for a, b in neighbour_answers(rows, way, knn):
@@ -120,7 +120,7 @@ def test_donors_of_a_group_come_from_the_group():
 
 
 @pytest.mark.parametrize("kind", ["count", "mean", "share"])
-def test_all_groups_together_cost_what_one_costs(kind):
+def test_all_groups_cost_as_much_as_one_group(kind):
     budget = Filter(1.0)
     asked = ImputedStatistics(survey(500), KNN_OF_SURVEY, budget=budget)
     found = OF_SURVEY[kind](asked)

@@ -69,7 +69,7 @@ def asks(imputation, way, questions, table):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "way"), CASES)
-def test_what_a_statistic_shows_was_released(name, way):
+def test_statistic_shows_only_released_values(name, way):
     run = partial(asks, IMPUTATIONS[name], way, QUESTIONS)
     assert check_non_interference(run, tables={"": (ONE, TWO)})
 
@@ -83,7 +83,7 @@ def test_what_a_statistic_shows_was_released(name, way):
         ("none", "rho", "all holes"),
     ],
 )
-def test_so_it_was_where_rules_say_what_applies(name, way, other):
+def test_statistic_with_rules_shows_only_released_values(name, way, other):
     run = partial(asks, RULED_IMPUTATIONS[name], way, RULED_QUESTIONS)
     assert check_non_interference(run, tables={other: (WHOLE, OTHERS[other])})
 
@@ -133,14 +133,14 @@ def private(thing):
 
 
 @pytest.mark.parametrize("name", ["nearest", "group", "none"])
-def test_a_statistic_holds_a_door_and_public_facts(name):
+def test_statistic_holds_a_session_and_public_facts(name):
     asked = ImputedStatistics(ONE, IMPUTATIONS[name], budget=Filter(1e3), random_state=0)
     answers = [ask(asked, epsilon=1.0) for ask in QUESTIONS.values()]
     assert any(isinstance(here, Session) for here in held(asked))
     assert private([asked, answers]) == []
 
 
-def test_what_is_hidden_is_found():
+def test_hidden_private_values_are_detected():
     for name, hidden in (
         ("rows", ONE),
         ("note", {"n": np.arange(3)}),

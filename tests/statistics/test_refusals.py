@@ -154,7 +154,7 @@ BAD = [
 ]  # fmt: skip
 
 
-def test_what_is_wrong_is_refused_in_one_line_and_costs_nothing():
+def test_invalid_question_raises_one_line_without_a_charge():
     for wrong in BAD:
         budget = Filter(1e308)
         with refuses(MissDPError) as caught:
@@ -172,7 +172,7 @@ def income_alone(rows):
     return rows.values("income").max(initial=0.0)
 
 
-def test_a_function_of_the_whole_table_reads_no_filled_cells_and_costs_nothing():
+def test_custom_query_of_filled_cells_raises_without_a_charge():
     """An average over ways to fill rows is known of sums of what each row adds alone."""
     budget = Filter(1.0)
     filled = open_table(TIES, budget=budget).on(KNN.change(SCHEMA))
@@ -247,7 +247,7 @@ def test_every_statistic_spends_its_epsilon_or_nothing():
 
 
 @given(epsilon=st.floats(1e-9, 1e9), parts=st.lists(st.floats(1e-3, 1.0), min_size=1, max_size=6))
-def test_shares_never_add_up_to_more_than_the_whole(epsilon, parts):
+def test_cost_shares_never_add_up_to_more_than_the_cost(epsilon, parts):
     total = math.fsum(parts)
     shares = [cost_share(_cost_of(epsilon, None), part / total).amount for part in parts]
     assert sum(map(Fraction, shares)) <= Fraction(epsilon)

@@ -82,7 +82,7 @@ def check_neighbours(data, case, way, chance, each):
 @pytest.mark.parametrize(
     ("examples", "each"), [(12, 1), pytest.param(120, 4, marks=pytest.mark.slow)]
 )
-def test_what_is_behind_an_answer_moves_no_further_than_was_charged_for(examples, each):
+def test_exact_answers_stay_within_the_charged_sensitivity(examples, each):
     @settings(QUICK, max_examples=examples)
     @given(
         st.data(), st.sampled_from(CASES), st.sampled_from(sorted(WAYS)),
@@ -254,7 +254,7 @@ def test_audit_on_neighbouring_tables(epsilon, size):
 
 
 @pytest.mark.parametrize("imputed", [("income", "car"), ("car",)])
-def test_recipients_that_leave_a_subpopulation_take_their_whole_value(imputed):
+def test_recipient_leaving_a_subpopulation_takes_its_full_value(imputed):
     """A recipient takes its whole square with it, also where only the membership is filled."""
     who = KNNImputation(impute=imputed, match_on=("grade", "sex"), k=3)
     left = set()
@@ -334,7 +334,7 @@ def test_rows_to_which_incomes_do_not_apply_change_no_answer(rows, more, drawn, 
 @pytest.mark.long
 @SOME
 @given(tables(RULED, 7), st.sampled_from(sorted(RULED_IMPUTATIONS)))
-def test_other_kinds_are_holes_like_any(rows, name):
+def test_other_kinds_of_missing_are_treated_as_missing(rows, name):
     gone = {-7: None, -8: None, "R": None, "X": None}
     plain = [
         replace(row, **{n: gone.get(v, v) for n, v in vars(row).items() if n != "label"})
@@ -356,7 +356,7 @@ def test_to_whom_an_attribute_applies_is_read_row_by_row(rows):
     assert together.is_false.tolist() == [r.applies is False for r in in_order(rows)]
 
 
-def test_a_hole_of_which_it_is_open_whether_it_applies_is_in_no_answer_but_in_the_worst_case():
+def test_cell_of_open_applicability_counts_in_worst_case_only():
     rows = [Row(1, "f", 8, "no", 2 + 2 * i) for i in range(50)]
     open_rows = [*rows, *(Row(1, "f", None, "no", 102 + 2 * i, None) for i in range(50))]
     for table, low in ((rows, 8.0), (open_rows, 4.1)):
@@ -388,7 +388,7 @@ def test_answers_are_about_those_to_whom_the_question_applies():
         assert asked.correlation("income", "income", **cost).applicable == ("income",)
 
 
-def test_what_follows_from_what_may_not_apply_may_not_apply():
+def test_derived_attribute_may_be_not_applicable_as_its_source():
     schema = Schema(
         (
             Categorical(name="work", levels=WORKS, nullable=True),
@@ -412,7 +412,7 @@ def test_what_follows_from_what_may_not_apply_may_not_apply():
     assert found == pytest.approx(4)  # the last one takes 2, too
 
 
-def test_who_may_not_be_asked_at_all_adds_nothing_to_the_least_sum():
+def test_row_of_open_applicability_adds_0_to_the_lowest_sum():
     pay = Numeric(name="pay", lower=10, upper=20, nullable=True)
     work = Categorical(name="work", levels=WORKS, nullable=True)
     schema = Schema((work, pay), (NotApplicable("pay", unless="work = 'yes'"),))

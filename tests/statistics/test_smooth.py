@@ -36,7 +36,7 @@ def test_reference_bound_is_the_supremum():
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 12, 60])
-def test_plans_hold_what_they_state_or_say_what_it_takes(dimension):
+def test_calibrated_noise_has_the_stated_epsilon_or_raises(dimension):
     with pytest.raises(
         UnprovenError, match=r"at epsilon 1e-06. They need about epsilon (\S+)"
     ) as refused:
@@ -49,7 +49,7 @@ def test_plans_hold_what_they_state_or_say_what_it_takes(dimension):
         calibrate_smooth_noise(0.9 * enough, dimension=dimension)
 
 
-def test_what_is_not_proven_is_refused():
+def test_unproven_noise_parameters_raise():
     for refused, make in (
         (UnprovenError, lambda: SmoothNoise(epsilon=1.0, shape=8, alpha=0.1, beta=0.1251)),
         (UnprovenError, lambda: smooth(alpha=0.126)),
@@ -77,7 +77,7 @@ class Strange:
         raise AssertionError
 
 
-def test_output_lies_on_the_public_grid_whatever_the_bound():
+def test_output_lies_on_the_public_grid_for_every_bound():
     law = calibrate_smooth_noise(1.0, row_weight=1, recipient_weight=2)
     assert law.grid == Fraction(2) ** -7
     for bound in (0.1, math.pi, 1e6):
@@ -125,7 +125,7 @@ def test_the_density_falls_with_the_least_time(x, w):
     st.floats(-12, 12), st.floats(-9, 9), st.integers(0, 2**20),
 )  # fmt: skip
 @settings(max_examples=200, deadline=None)
-def test_what_two_neighbours_release_is_about_as_likely(
+def test_releases_of_neighbours_have_bounded_likelihood_ratio(
     epsilon, dimension, move, dilate, far, scale, seed
 ):
     """Of answers anywhere: a row may move the numbers by the smaller bound and it by beta."""

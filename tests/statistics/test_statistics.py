@@ -186,7 +186,7 @@ def prepared_statistics(found, seed, **more):
 
 
 @pytest.mark.parametrize("name", ASKS)
-def test_every_answer_has_an_interval_for_what_it_costs(name):
+def test_answer_has_an_interval_without_additional_cost(name):
     for cost in ({"epsilon": 0.05}, {"epsilon": 1.0}, {"rho": 0.1}):
         answer = ASKS[name](statistics(), **cost)
         intervals = answer.intervals if name == "histogram" else (answer.interval,)
@@ -199,7 +199,7 @@ def test_every_answer_has_an_interval_for_what_it_costs(name):
 @pytest.mark.parametrize(
     ("first", "epsilon", "most"), [("age years", 0.02, 0.4), ("income", 0.05, 10)]
 )
-def test_an_interval_of_the_whole_range_says_so_and_what_helps(first, epsilon, most):
+def test_interval_of_full_range_has_a_note_with_an_epsilon(first, epsilon, most):
     """From one answer that is lost in noise nobody can know exactly what would do."""
 
     def asked(amount, seed):

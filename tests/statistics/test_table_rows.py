@@ -117,7 +117,7 @@ def test_answers_are_those_of_the_rows():
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=8), st.data())
 @settings(deadline=None)
-def test_whatever_a_function_returns_a_row_adds_at_most_the_bound(weights, data):
+def test_row_adds_at_most_the_bound_for_every_function(weights, data):
     bound = data.draw(st.floats(1e-3, 1e6))
     question = RowSums(
         function=shares if len(weights) > 1 else incomes, reads={"income"}, bound=bound,
@@ -130,7 +130,7 @@ def test_whatever_a_function_returns_a_row_adds_at_most_the_bound(weights, data)
 
 
 @pytest.mark.filterwarnings("error")
-def test_no_warning_tells_of_the_rows_when_another_thread_is_done():
+def test_no_warning_quotes_rows_while_another_thread_ends():
     before, (here, there) = list(warnings.filters), (Event(), Event())
 
     def first():
@@ -164,7 +164,7 @@ def test_a_part_is_not_answered_in_a_fork():
     part.measure(SIZE, PURE)
 
 
-def test_what_a_donee_moves_has_room_for_rounding_at_both_ends():
+def test_recipient_sensitivity_includes_rounding_at_both_ends():
     """Halves are rounded to even numbers: 0.5 and 1.5 units, one unit apart, to 0 and 2."""
     codes = {"age": [0], "sex": [0], "income": SCHEMA["income"].encode_values(np.ones(1))}
     known = Table.from_codes(SCHEMA, codes)
@@ -177,7 +177,7 @@ def test_what_a_donee_moves_has_room_for_rounding_at_both_ends():
     assert after.exact(one) - before.exact(one) == 2 <= after.recipient_sensitivity
 
 
-def test_a_query_is_charged_with_what_was_declared():
+def test_query_is_charged_with_its_declared_sensitivity():
     budget = Filter(1e15, 0.01, measure="zcdp", failure=5e-3)
     asked = opened(budget=budget)
     answer = asked.measure(SIZE, Noise("gaussian", 0.05))
@@ -219,7 +219,7 @@ def test_all_is_charged_before_anything_is_read(change, monkeypatch):
         parts[0].measure(COUNT, PURE)
 
 
-def test_a_part_answers_what_its_cap_covers_and_no_more():
+def test_reserved_part_answers_within_its_cap_only():
     """Whatever is asked, and on whatever change of its rows."""
     budget = Filter(2.0)
     first, second = opened(budget=budget).reserve_each(*PARTS)
@@ -236,7 +236,7 @@ def test_a_part_answers_what_its_cap_covers_and_no_more():
     assert [len(event.log) for event in budget.events] == [1, 1]
 
 
-def test_parts_state_what_they_promise():
+def test_reserved_parts_state_their_guarantee():
     budget = Filter(40.0, 1e-6, measure="zcdp", adjacency="replace-one")
     session = opened(budget=budget)
     gaussian = Reservation(Cost(privacy_measure="gdp", amount=0.02), "sum")
@@ -248,7 +248,7 @@ def test_parts_state_what_they_promise():
     assert session.promise(PARTS[0].event).delta == 0
 
 
-def test_a_part_of_a_replace_one_budget_takes_what_its_cap_covers():
+def test_part_of_a_replace_one_budget_answers_within_its_cap():
     """A cap is stated for one row more or less, and the budget converts it: twice the epsilon."""
     budget = Filter(2.0, adjacency="replace-one")
     (part,) = opened(budget=budget).reserve_each(PARTS[0])
@@ -256,7 +256,7 @@ def test_a_part_of_a_replace_one_budget_takes_what_its_cap_covers():
     part.measure(COUNT, PURE)
 
 
-def test_gates_and_conditions_stay_with_changes_and_parts():
+def test_required_attributes_and_conditions_stay_after_changes():
     session = opened(budget=Filter(9.0))
     one = session.on(ObservedOn({"age"})).on(ObservedOn({"income"}))
     assert one.facts.observed == {"age", "income"}
@@ -529,7 +529,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("words", "ask"), REFUSED)
-def test_what_is_refused_is_told_in_one_line_and_charged_nothing(words, ask):
+def test_invalid_query_raises_one_line_without_a_charge(words, ask):
     budget = Filter(1e12)
     with refuses(MissDPError, words):
         ask(opened(budget=budget))
@@ -553,7 +553,7 @@ def test_a_session_and_its_rows_show_public_facts_only():
         (Noise("gaussian", 5.0), np.array([3, 8]), np.array([6, 4])),
     ],
 )
-def test_log_ratios_are_those_of_the_law(law, exact, other):
+def test_log_ratios_equal_those_of_the_distribution(law, exact, other):
     source = SeededNoise(5)
     # A likelihood ratio has mean 1 under the law in its denominator, and so has its inverse.
     for one, two in ((exact, other), (other, exact)):

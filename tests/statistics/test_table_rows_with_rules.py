@@ -59,7 +59,7 @@ def without_years(rows):
         ({"degree"}, {"degree"}, 200), ({"age"}, {"age"}, 200),
     ],
 )  # fmt: skip
-def test_a_gate_claims_nothing_of_cells_that_rules_may_have_filled(required, claimed, read):
+def test_required_attributes_exclude_cells_that_rules_may_fill(required, claimed, read):
     budget = Filter(1e12)
     # Rows are read although years are missing in all of them: no amplification may rest on that.
     assert count_of(ruled(), without_years, required, budget=budget, reads={"years"}) == read
@@ -80,7 +80,7 @@ MAYBE = Schema(
 )
 
 
-def test_only_what_surely_applies_is_filled():
+def test_only_certainly_applicable_cells_are_filled():
     works = ["yes", "no", "R", None, "yes"] * 4
     table = Table.read(pd.DataFrame({"work": works, "pay": [None] * 20}), MAYBE)
     rows = TableRows.of(table).rows.table

@@ -131,7 +131,7 @@ def released_sums(table, imputation, name, where, of):
     st.sampled_from(list(CONDITIONS)[1:]), st.randoms(use_true_random=False),
 )  # fmt: skip
 @settings(max_examples=12, deadline=None)
-def test_one_row_moves_the_released_numbers_by_one_row(rows, name, where, of, chance):
+def test_one_row_changes_the_released_numbers_by_one_row(rows, name, where, of, chance):
     some = neighbours(PLAIN, rows)
     for imputation in (KNN, None):
         before = released_sums(as_table(rows), imputation, name, where, of)
@@ -154,7 +154,7 @@ SMALL = as_table([Row(i % 3, "f", None if i % 4 == 0 else 3, "no", 2 * i) for i 
 
 
 @pytest.mark.parametrize("name", BOUNDED)
-def test_the_budget_is_what_was_asked_and_charged_first(name):
+def test_budget_is_charged_as_requested_before_reading(name):
     epsilon, budget = 0.07, Filter(0.07)
     ask = partial(BOUNDED[name], asked(SMALL, budget=budget), "", "income > 2")
     with nothing_is_read(), pytest.raises(BudgetExceededError):
@@ -218,7 +218,7 @@ def coverage(name, *, imputed, epsilon, confidence):
 @pytest.mark.parametrize(
     "name", [n if n == "mean" else pytest.param(n, marks=pytest.mark.slow) for n in OF_THE_RICH]
 )
-def test_the_complete_statistic_is_covered_when_values_are_missing_for_what_they_are(name):
+def test_worst_case_interval_covers_self_masked_values(name):
     noise_only, widened, width = coverage(name, imputed=True, epsilon=20.0, confidence=0.9)
     assert widened >= 0.9
     # The truth is not in the noise interval: without the widening there is no coverage.

@@ -35,7 +35,7 @@ def tables(row):
     ("family", "strategy"),
     [
         # Each class with one strategy every day: the others count other rows. What trains is
-        # audited daily by tests/testing/test_doors.py.
+        # audited daily by tests/testing/test_checks_of_sessions.py.
         pytest.param(*case, id=name, marks=[pytest.mark.slow] * (case not in AUDITED))
         for case, name in zip(CASES, IDS, strict=True)
     ],

@@ -86,7 +86,7 @@ def ask(rows, times=1):
 
 
 @pytest.mark.long
-def test_anything_that_answers_through_a_door_can_be_audited():
+def test_every_run_with_a_session_can_be_audited():
     rows = list(range(9)), list(range(10))
     found = audit(ask, *rows, trials=100)
     assert not found.flagged
@@ -105,7 +105,7 @@ def test_a_question_that_only_one_table_asks_gives_it_away():
     assert (found.hits, found.alarms) == (1.0, 0.0)
 
 
-def test_laws_that_cannot_be_used_are_named_and_noise_that_cannot_be_scaled_is_refused():
+def test_unusable_mechanisms_are_named_or_raise():
     run = examples.counted(examples.Unknown())
     assert audit(run, range(9), range(10), trials=20).blind == ("Unknown",)
     with pytest.raises(ParameterError, match="cannot be scaled"):

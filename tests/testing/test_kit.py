@@ -137,7 +137,7 @@ class ForgettingTheGate(examples.Histograms):
         (ForgettingTheGate, "a row where one is missing"),
     ],
 )
-def test_a_family_that_leaks_is_found_by_what_ours_are_checked_with_daily(leaky, seen):
+def test_leaking_family_fails_the_daily_checks(leaky, seen):
     on = Subject(leaky, "joint")
     found = [str(finding) for finding in answers_of(on, FEW_PAIRS, FEW_TRIALS, 0)]
     assert any("FAILED" in finding and seen in finding for finding in found)
@@ -149,13 +149,13 @@ class Both(examples.Histograms):
     family = examples.histograms(examples.read_twice, before=examples.carry, after=examples.carried)
 
 
-def test_what_leaks_is_an_error_with_all_that_differs():
+def test_leak_raises_an_error_with_all_differences():
     assert {MissDPError, AssertionError} <= {*CheckFailedError.__mro__}
     message = failures(check_non_interference, examples.ExactCounts, pairs=["two tables"])
     assert "differs with the rows: " in message
 
 
-def test_two_reads_for_one_charge_are_found():
+def test_two_reads_for_one_charge_are_detected():
     message = failures(check_sensitivity, examples.ReadingTwice, trials=2)
     answered, charged = map(int, re.search(r"(\d+) answers .* and (\d+) were", message).groups())
     assert answered == charged + 4  # of four attributes each is read twice
@@ -169,7 +169,7 @@ def test_everything_that_failed_is_listed_at_once():
 
 
 @pytest.mark.long
-def test_too_little_noise_is_found_by_the_audit():
+def test_too_little_noise_is_detected_by_the_audit():
     facts = {"strategies": ["joint"], "parameters": {"epsilon": 4.0}}
     assert audit_synthesizer(examples.UnderNoised, trials=80, **facts)["joint"].flagged
     sound = audit_synthesizer(examples.Histograms, trials=100, **facts)["joint"]
@@ -191,7 +191,7 @@ def test_conformance_checks_are_chosen_and_find_broken_promises():
     assert check_conformance(Forgetful, strategies=["joint"], checks=["repeatable"]).passed
 
 
-def test_what_is_no_family_is_refused():
+def test_argument_that_is_not_a_family_raises():
     for bad in (MemorySource, examples.Histograms(epsilon=1.0), "AIM"):
         with pytest.raises(ParameterError, match="Synthesizer"):
             check_synthesizer(bad)
@@ -254,13 +254,13 @@ class Clamping(sources.InBlocks):
         (Clamping, "refuse with a DataError"),
     ],
 )
-def test_a_wrong_source_is_found(source, message):
+def test_wrong_source_is_detected(source, message):
     with pytest.raises(CheckFailedError, match=message):
         check_source(source, trials=2, most_rows=6000)
 
 
 @pytest.mark.long
-def test_what_happens_in_parts_and_to_what_is_read_twice_is_found():
+def test_errors_in_parts_and_second_reads_are_detected():
     right, once = sources.InBlocks, {"trials": 1, "most_rows": 50}
     report = check_source(right, **once, in_parts=in_parts, retried=partial(right, fails=True))
     assert report.passed
@@ -278,7 +278,7 @@ def test_what_happens_in_parts_and_to_what_is_read_twice_is_found():
     assert largest > 2 * max(CHUNK_ROWS, read_files.BATCH_ROWS, databases._BATCH_ROWS)
 
 
-def test_facts_go_as_deep_as_values_do_and_a_longer_draw_moves_no_later_one():
+def test_facts_are_nested_and_draws_are_independent():
     rng, held = np.random.default_rng(0), np.arange(2)
     one = {"a": [np.arange(3), {"b": lambda: held}], "rng": rng}
     before = _facts_of(one, "it")

@@ -64,7 +64,7 @@ def test_recording_ends_by_an_error_restores_both_functions():
     assert patched() == before
 
 
-def test_session_of_an_ended_recording_is_seen_no_more():
+def test_session_of_an_ended_recording_is_not_recorded():
     with RecordingNoise(0) as noise:
         session = opened()
         count(session)
@@ -197,7 +197,7 @@ def test_replay_caught_difference_is_raised_at_the_end():
         more()
 
 
-def test_replay_gives_the_answers_again_and_keeps_what_is_behind():
+def test_replay_repeats_answers_and_records_exact_numbers():
     with RecordingNoise(0) as noise:
         first = count(opened()).value
     with ReplayedNoise(noise) as again:

@@ -56,7 +56,7 @@ def test_even_a_family_whose_rows_always_break_a_rule_gives_rows_that_obey(monke
 
 
 @pytest.mark.long
-def test_rows_that_break_rules_and_lost_kinds_are_found(monkeypatch):
+def test_rows_that_break_rules_and_lost_kinds_are_detected(monkeypatch):
     def unchecked(modelled, codes, rng):
         table, broken = sampling._completed(modelled, codes, rng, overrule=True)
         return table, np.zeros_like(broken)
@@ -123,12 +123,12 @@ class Counting(examples.Histograms):
         (Counting, ruled.rows_that_break_rules, "depends on the rows"),
     ],
 )
-def test_broken_promises_are_found(family, rule, words):
+def test_broken_promises_are_detected(family, rule, words):
     assert words in failing(family, rule)
 
 
 @pytest.mark.long
-def test_kinds_taken_from_behind_the_door_are_found_with_rules_only():
+def test_kinds_read_outside_a_session_are_detected_with_rules():
     options = {"strategies": ["joint"], "pairs": ["kinds of holes"]}
     with pytest.raises(CheckFailedError, match="kinds of"):
         check_non_interference(examples.Telltale, schema=RULED, **options)
@@ -155,7 +155,7 @@ def test_made_up_tables_have_every_kind_and_break_rules_before_they_are_read():
 
 
 @pytest.mark.parametrize("schema", [SCHEMA, RULED])
-def test_neighbours_differ_in_one_row_that_has_holes_half_the_time(schema):
+def test_neighbours_differ_in_one_row_half_of_them_incomplete(schema):
     pairs = list(neighbours(schema, 40, 0))
     assert {len(table) for table, _, _ in pairs} == {0, 1, 3, 12, 30}
     for table, more, _ in pairs:

@@ -70,7 +70,7 @@ def failure(check, run, **more):
     return str(caught.value)
 
 
-def test_statistics_keep_their_promises_and_what_breaks_them_is_found(monkeypatch):
+def test_statistics_pass_and_broken_statistics_fail(monkeypatch):
     report = check_sensitivity(charged, trials=12)
     assert report.passed
     assert not report.unchecked
@@ -100,7 +100,7 @@ def fitted_mean(rows):
     return PrivateMean(noise_multiplier=4.0, delta=1e-6, random_state=0).fit(rows)
 
 
-def test_an_estimator_keeps_its_promises_and_a_wrong_sensitivity_is_found(monkeypatch):
+def test_estimator_passes_and_a_wrong_sensitivity_fails(monkeypatch):
     report = check_sensitivity(fitted_mean, pairs=replaced())
     assert [found.passed for found in report.findings] == [True, True]
     holes = np.ones((9, 2)), np.full((9, 2), np.nan)
@@ -121,7 +121,7 @@ def test_an_estimator_keeps_its_promises_and_a_wrong_sensitivity_is_found(monkey
 
 
 @pytest.mark.parametrize("method", ["gd", "sgd"])
-def test_what_cannot_be_checked_is_never_called_passed(method):
+def test_unchecked_promise_is_never_passed(method):
     """Answers that share a charge are left to a proof."""
 
     def regression(rows):
@@ -222,7 +222,7 @@ STEP = {"rate": 1.0, "noise_multiplier": 1.0, "steps": 1}
         (SMOOTH, PureEvent(epsilon=1.0), (BEHIND, ALIKE), (BEHIND, Bounded((5, 0), 3.6))),
     ],
 )
-def test_every_law_says_what_is_too_far(law, event, near, far):
+def test_every_mechanism_has_a_check(law, event, near, far):
     near, far = (
         [np.array(value) if isinstance(value, list) else value for value in pair]
         for pair in (near, far)

@@ -45,7 +45,7 @@ def leaking(frame):
 
 
 @pytest.mark.long
-def test_a_leaking_library_is_told_what_it_tells():
+def test_leaking_library_has_differing_facts():
     told = {pair.name: differing_facts(leaking, pair, repeats=2) for pair in PAIRS}
     assert "job_missing" in told["a hole where others have none"]["columns"][1]
     assert told["an all-missing column"]["type of town"][0] == "float64"
@@ -61,7 +61,7 @@ def reading_as_text(frame):
 
 
 @pytest.mark.long
-def test_one_hole_that_changes_how_a_whole_column_is_read_is_told():
+def test_missing_cell_that_changes_a_column_type_is_reported():
     told = {pair.name: differing_facts(reading_as_text, pair, repeats=3) for pair in PAIRS}
     assert told["a hole among whole numbers"]["most of grade"] == ("3", "1")
     assert not told["NaN against null"]
@@ -81,7 +81,7 @@ def test_a_refusal_and_a_warning_are_facts():
     assert not differing_facts(refusing, PAIRS[0])
 
 
-def test_what_noise_decides_is_not_told():
+def test_random_differences_are_not_reported():
     """A coin that agrees with itself in the first runs by chance, and disagrees later."""
     tosses = iter("xxxyyyxxyxxxxxxyyyyyyyyy")
     assert not differing_facts(lambda frame: {"coin": next(tosses)}, PAIRS[0], repeats=3)
@@ -97,7 +97,7 @@ def test_what_noise_decides_is_not_told():
     ("family", "missing"),
     [(AllPairs, "joint"), *((PrivBayes, missing) for missing in PrivBayes.family.strategies)],
 )
-def test_nothing_is_told_by_a_release_of_ours(family, missing):
+def test_our_releases_have_no_differing_facts(family, missing):
     kept = "keep" if missing == "joint" else "fill"
 
     def run(frame):
