@@ -71,8 +71,8 @@ KINDS = {
 
 def released(estimator):
     names = ("mean_", "covariance_", "counts_", "coef_", "intercept_")
-    found = {n: vars(estimator)[n] for n in names if n in vars(estimator)}
-    return {name: np.asarray(value).tobytes() for name, value in found.items()}
+    result = {n: vars(estimator)[n] for n in names if n in vars(estimator)}
+    return {name: np.asarray(value).tobytes() for name, value in result.items()}
 
 
 def target(rows, seed):

@@ -69,7 +69,7 @@ def paying(charges):
     return Composition(charges, delta=0.5, adjacency="replace-one")
 
 
-def alone(estimator):
+def single(estimator):
     def fit(rows):
         budget = paying([unpriced(label="")[0].event])
         clone(estimator).set_params(random_state=0, budget=budget, delta=0.01).fit(*rows)
@@ -81,16 +81,16 @@ def alone(estimator):
 def piped(steps, estimator, domain, tested=None):
     def fit(rows):
         more = {"random_state": 0, "delta": 0.01}
-        whole = mp.PricedPipeline(steps, clone(estimator), **vars(domain), **more)
-        charges = [whole.bounds()[0].event]
+        total = mp.PricedPipeline(steps, clone(estimator), **vars(domain), **more)
+        charges = [total.bounds()[0].event]
         if tested is not None:
-            charges = mp.plan_test(whole, test_epsilon=tested).charges
+            charges = mp.plan_test(total, test_epsilon=tested).charges
         budget = paying(charges)
-        whole.set_params(budget=budget)
+        total.set_params(budget=budget)
         if tested is None:
-            whole.fit(*rows)
+            total.fit(*rows)
         else:
-            propose_test_release(whole, *rows, test_epsilon=tested)
+            propose_test_release(total, *rows, test_epsilon=tested)
         return budget
 
     return fit
@@ -115,13 +115,13 @@ def test_distance_to_failure_changes_by_at_most_one(seed, epsilon):
 @pytest.mark.parametrize("chain", [[], [("scale", mp.StandardScaler(min_std=0.2))]])
 def test_charge_covers_the_privacy_loss_of_the_noise(name, chain):
     """Closed forms: zCDP of Gaussian answers, pure DP of Laplace answers."""
-    whole = mp.PricedPipeline(chain, ESTIMATORS[name], rows=40, columns=2, delta=0.01)
-    facts = whole.facts_and_query()[0]
-    question, event = whole.estimator.question(facts.domain), whole.bounds()[0].event
+    total = mp.PricedPipeline(chain, ESTIMATORS[name], rows=40, columns=2, delta=0.01)
+    facts = total.facts_and_query()[0]
+    question, event = total.estimator.question(facts.domain), total.bounds()[0].event
     if isinstance(event, RDPEvent):
         return
-    law = question.noise_for(facts.distance)
-    ratio = law.sensitivity / law.scale + law.slack(question.size)
+    mechanism = question.noise_for(facts.distance)
+    ratio = mechanism.sensitivity / mechanism.scale + mechanism.slack(question.size)
     if isinstance(event, ZCDPEvent):
         assert event.rho == pytest.approx(getattr(question, "steps", 1) * ratio**2 / 2, rel=1e-9)
     else:
@@ -148,7 +148,7 @@ STEEP = {
 @settings(max_examples=6, deadline=None)
 def test_an_estimator_stays_within_its_sensitivity(name, seed):
     pair = worst_pair() if seed is None else replaced_row(seed)
-    assert check(alone((ESTIMATORS | STEEP)[name]), pair)
+    assert check(single((ESTIMATORS | STEEP)[name]), pair)
 
 
 HOLEY = (
@@ -170,27 +170,27 @@ def test_pipeline_stays_within_the_sensitivity_of_its_chain(case, seed, name):
     y = np.random.default_rng(seed).integers(0, 2, len(pair[0]))
     try:
         step, domain = case(pair)
-        whole = mp.PricedPipeline([("step", step)], ESTIMATORS[name], **vars(domain))
-        whole.facts_and_query()
+        total = mp.PricedPipeline([("step", step)], ESTIMATORS[name], **vars(domain))
+        total.facts_and_query()
     except (ParameterError, UnprovenError):
         assume(False)
-    assert check(piped(whole.steps, ESTIMATORS[name], domain), tuple((t, y) for t in pair))
+    assert check(piped(total.steps, ESTIMATORS[name], domain), tuple((t, y) for t in pair))
 
 
 @pytest.mark.parametrize("name", ["mean", "histogram", "histogram, Laplace", "covariance"])
 def test_worst_neighbours_attain_the_sensitivity(name):
     """The check has power: a smaller sensitivity would be exceeded."""
-    asked = ESTIMATORS[name].question(DOMAIN)
+    request = ESTIMATORS[name].question(DOMAIN)
     tables = [table[:, :: -1 if "Laplace" in name else 1] for table, _ in worst_pair()]
     if name == "covariance":  # all rows at one point of the sphere but the first
         others = np.tile([[1.0, 0.0]], (8, 1))
         tables = [np.vstack([[[end, 0.0]], others]) for end in (1.0, -1.0, -0.999)]
-        moved = np.linalg.norm(asked.exact(tables[1]) - asked.exact(tables[2]))
-        assert 0.999 <= moved / (0.001 * asked.sensitivity.l12) <= 1.0
-    gap = asked.exact(tables[0]) - asked.exact(tables[1])
-    law = asked.noise_for(mp.NEIGHBOURS)
-    moved = np.abs(gap).sum() if law.kind == "laplace" else np.linalg.norm(gap)
-    assert moved == pytest.approx(law.sensitivity, rel=1e-9)
+        shift = np.linalg.norm(request.exact(tables[1]) - request.exact(tables[2]))
+        assert 0.999 <= shift / (0.001 * request.sensitivity.l12) <= 1.0
+    gap = request.exact(tables[0]) - request.exact(tables[1])
+    mechanism = request.noise_for(mp.NEIGHBOURS)
+    shift = np.abs(gap).sum() if mechanism.kind == "laplace" else np.linalg.norm(gap)
+    assert shift == pytest.approx(mechanism.sensitivity, rel=1e-9)
 
 
 @pytest.mark.parametrize("tested", [None, 1.0])
@@ -225,4 +225,4 @@ def test_answers_without_charge_are_detected():
         mock.patch.object(Session, "_charge", return_value=None),
         pytest.raises(CheckFailedError, match="were charged for"),
     ):
-        check(alone(ESTIMATORS["mean"]), worst_pair())
+        check(single(ESTIMATORS["mean"]), worst_pair())

@@ -36,9 +36,9 @@ def tables():
     """Rows and targets in the collection, and beside them others far from it, of one shape."""
     rng, shape = np.random.default_rng(0), (ROWS, COLUMNS)
     plain = rng.normal(size=shape) * 0.4, target(ROWS, 0)
-    holes = np.where(rng.random(shape) < 0.5, np.nan, rng.normal(size=shape))
+    missing = np.where(rng.random(shape) < 0.5, np.nan, rng.normal(size=shape))
     odd = [["a", None, 1e300]] * ROWS
-    others = {"holes": holes, "nothing": np.full(shape, np.nan), "zeros": np.zeros(shape)}
+    others = {"holes": missing, "nothing": np.full(shape, np.nan), "zeros": np.zeros(shape)}
     others |= {"odd": odd}
     return {n: (plain, (x, target(ROWS, i))) for i, (n, x) in enumerate(others.items(), 1)}
 
@@ -48,7 +48,7 @@ TABLES = tables()
 
 # What is tried is a partial of these: the kit looks for what is left in modules, and here it would
 # look through all tests of the room, for as long as they take.
-def alone(estimator, rows):
+def single(estimator, rows):
     budget = Filter(1e6, 0.1, adjacency="replace-one")
     model = clone(estimator).set_params(random_state=0, delta=0.01, budget=budget)
     model.fit(*rows)
@@ -63,15 +63,15 @@ def pipeline(chain, estimator):
 
 
 def chained(chain, estimator, rows):
-    whole = pipeline(chain, estimator).fit(*rows)
-    return whole.estimator_, whole.guarantee_
+    total = pipeline(chain, estimator).fit(*rows)
+    return total.estimator_, total.guarantee_
 
 
 def in_a_test(chain, estimator, epsilon, kinds, rows):
-    whole = pipeline(chain, estimator)
-    found = propose_test_release(whole, *rows, test_epsilon=epsilon)
-    kinds.add(type(found).__name__)
-    return found
+    total = pipeline(chain, estimator)
+    result = propose_test_release(total, *rows, test_epsilon=epsilon)
+    kinds.add(type(result).__name__)
+    return result
 
 
 class WarningScaler(mp.StandardScaler):
@@ -85,7 +85,7 @@ class WarningScaler(mp.StandardScaler):
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_estimator_shows_only_released_values(name):
-    assert check_non_interference(partial(alone, ESTIMATORS[name]), tables=TABLES)
+    assert check_non_interference(partial(single, ESTIMATORS[name]), tables=TABLES)
 
 
 # Every chain before one estimator, and one chain before every kind of question.
@@ -118,16 +118,16 @@ def test_private_test_shows_only_released_values(chain, name):
 # What is left of the rows after a fit
 def reachable(start):
     """Every object that can be reached from one, what functions close over too; modules aside."""
-    found, queue = {}, [start]
+    result, queue = {}, [start]
     skip = (type, types.ModuleType, types.BuiltinFunctionType, Filter)
     while queue:
         one = queue.pop()
-        if id(one) in found or isinstance(one, skip):
+        if id(one) in result or isinstance(one, skip):
             continue
-        found[id(one)] = one
+        result[id(one)] = one
         function = isinstance(one, types.FunctionType)
         queue += (one.__closure__ or ()) if function else gc.get_referents(one)
-    return list(found.values())
+    return list(result.values())
 
 
 class Hoarding(mp.PrivateLogisticRegression):
@@ -176,9 +176,9 @@ def test_scikit_learn_habits_of_a_fitted_estimator(name):
 
 
 def exported(base):
-    found = {getattr(mp, name) for name in mp.__all__}
-    found = {kind for kind in found if inspect.isclass(kind) and issubclass(kind, base)}
-    return found - {base, mp.Imputer, mp.ColumnImputer, mp.StepCondition}
+    result = {getattr(mp, name) for name in mp.__all__}
+    result = {kind for kind in result if inspect.isclass(kind) and issubclass(kind, base)}
+    return result - {base, mp.Imputer, mp.ColumnImputer, mp.StepCondition}
 
 
 def test_nothing_that_is_exported_is_left_out():

@@ -113,18 +113,18 @@ def test_chain_of_imputation_scaling_and_pca(seed):
 
 def test_chains_without_a_proof_are_refused_by_name():
     domain = mp.RowDomain(rows=100, columns=2)
-    holes, scale = replace(domain, complete=False), ("scale", mp.StandardScaler(min_std=0.2))
+    missing, scale = replace(domain, complete=False), ("scale", mp.StandardScaler(min_std=0.2))
     quantizer = ("round", mp.Quantizer(eta=0.1, max_cluster=3))
-    for error, told, steps, rows in (
+    for error, reported, steps, rows in (
         (UnprovenError, r"'round'.*continuous", [scale, quantizer], domain),
         (UnprovenError, r"'other'.*stability is not proven", [("other", object())], domain),
-        (ParameterError, r"'scale'.*complete", [scale], holes),
+        (ParameterError, r"'scale'.*complete", [scale], missing),
     ):
-        with pytest.raises(error, match=told):
+        with pytest.raises(error, match=reported):
             trace(steps, rows)
     far = mp.TableDistance(replaced=1, shifted_rows=99, max_shift=0.1)
     with pytest.raises(UnprovenError):
-        mp.NeighbourImputer(max_incomplete=5).stability(far, holes)
+        mp.NeighbourImputer(max_incomplete=5).stability(far, missing)
 
 
 # The edges of stated collections
@@ -153,7 +153,7 @@ COMPLETE = [
 ]
 
 
-def margins(step, pair, replaced, **facts):
+def distances(step, pair, replaced, **facts):
     domain = mp.RowDomain(rows=pair[0].shape[0], columns=pair[0].shape[1], **facts)
     incoming = distance_between(*pair, replaced=replaced)
     return [step.distance_to_failure(t, incoming, domain) for t in pair]
@@ -166,10 +166,10 @@ def test_distances_to_failure_are_lipschitz(step, moving, seed, replaced):
     fills = isinstance(step, mp.MeanImputer)
     make = cases.holey_pair if fills else cases.complete_pair
     pair = make(seed, replaced=replaced, moving=moving, d=2)
-    first, second = margins(step, pair, replaced, complete=not fills)
+    first, second = distances(step, pair, replaced, complete=not fills)
     assert abs(first - second) <= 1 + 1e-9
-    for table, margin in zip(pair, (first, second), strict=True):
-        assert not fills or (margin > 0) == (np.isnan(table).any(axis=1).sum() <= 7)
+    for table, distance in zip(pair, (first, second), strict=True):
+        assert not fills or (distance > 0) == (np.isnan(table).any(axis=1).sum() <= 7)
 
 
 @given(seed=SEEDS)
@@ -184,8 +184,8 @@ def test_distances_to_failure_are_0_where_conditions_fail(seed):
         (mp.StandardScaler(min_std=0.3), lambda t: t.std(axis=0).min() >= 0.3),
         (mp.Quantizer(eta=0.05, max_cluster=4), lambda t: cases._largest_cluster(t, 0.05) <= 4),
     ):
-        for table, margin in zip(pair, margins(step, pair, 1), strict=True):
-            assert holds(table) or margin == 0
+        for table, distance in zip(pair, distances(step, pair, 1), strict=True):
+            assert holds(table) or distance == 0
 
 
 def test_a_hidden_cluster_shows_that_the_largest_good_cluster_is_not_lipschitz():
@@ -325,8 +325,8 @@ def test_a_replaced_row_pulls_at_a_regression_as_far_as_is_said(ridge):
     longest = math.sqrt(1 / ridge)
     angle = np.linspace(0, 2 * np.pi, 100_001)
     pull = 2 * np.abs(np.cos(angle) * (np.sin(angle) - longest * np.cos(angle))).max()
-    said = step.response(mp.NEIGHBOURS, domain).shift * domain.rows * ridge
-    assert 0.9999 * said <= pull <= said * (1 + 1e-12)
+    message = step.response(mp.NEIGHBOURS, domain).shift * domain.rows * ridge
+    assert 0.9999 * message <= pull <= message * (1 + 1e-12)
 
 
 def test_three_replaced_rows_move_a_trimmed_mean_by_more_than_three_ranges():

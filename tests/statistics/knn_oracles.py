@@ -118,11 +118,11 @@ def in_order(rows):
 def ways_of(x, rows, k, group):
     """Every choice of k donors that x is averaged over: of those tied, runs round the table."""
     far = [(distance(x, t, group), t) for t in in_order(rows) if t.gives]
-    found = sorted(((d, t) for d, t in far if d is not None), key=lambda pair: pair[0])
-    if len(found) <= k:
-        return [[*(t for _, t in found), *([None] * (k - len(found)))]]
-    edge = found[k - 1][0]
-    nearer, tied = ([t for d, t in found if one(d)] for one in (lambda d: d < edge, edge.__eq__))
+    result = sorted(((d, t) for d, t in far if d is not None), key=lambda pair: pair[0])
+    if len(result) <= k:
+        return [[*(t for _, t in result), *([None] * (k - len(result)))]]
+    edge = result[k - 1][0]
+    nearer, tied = ([t for d, t in result if one(d)] for one in (lambda d: d < edge, edge.__eq__))
     runs = [
         in_order([tied[(i + step) % len(tied)] for step in range(k - len(nearer))])
         for i in range(len(tied))
@@ -132,7 +132,7 @@ def ways_of(x, rows, k, group):
 
 def fills(x, rows, k, group=False):
     """Income and code of the car of a row in each of its ways; None where no income applies."""
-    found = []
+    result = []
     for donors in ways_of(x, rows, k, group) if x.takes else [[]]:
         earned, car = x.earned, x.drives
         if earned is None and x.applies is True:
@@ -141,8 +141,8 @@ def fills(x, rows, k, group=False):
             votes = [DEFAULT_CAR if t is None else t.drives for t in donors]
             support = [sum(vote == other for other in votes) for vote in votes]
             car = votes[support.index(max(support))]
-        found.append((earned, car))
-    return found
+        result.append((earned, car))
+    return result
 
 
 def average(rows, k, of, group=False):

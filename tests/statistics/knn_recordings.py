@@ -31,8 +31,8 @@ def filled(knn, table):
     came, first = with_one_kind_of_missing(table), ways.start[ways.lists]
     columns = {}
     for name, column in ways.columns.items():
-        holes = came.codes(name)[ways.rows] >= came.schema[name].missing_code
-        columns[name] = replace(column.where(first[holes]), rows=ways.rows[holes])
+        missing = came.codes(name)[ways.rows] >= came.schema[name].missing_code
+        columns[name] = replace(column.where(first[missing]), rows=ways.rows[missing])
     return ImputedRows(came, columns)
 
 
@@ -51,20 +51,20 @@ def moves_too_far(a, b):
 class Same(RecordingNoise):
     """Answer the same whatever is behind, and keep what is behind."""
 
-    def drawn(self, law, behind):
-        if isinstance(law, ParallelGroups):
-            return tuple(self.drawn(law.mechanism, each) for each in behind)
+    def drawn(self, mechanism, behind):
+        if isinstance(mechanism, ParallelGroups):
+            return tuple(self.drawn(mechanism.mechanism, each) for each in behind)
         event, size = self.event, np.size(getattr(behind, "totals", behind))
         # A fifth of the bound of a sum; five rows; a bound of at least 7 recipients.
-        row_weight = getattr(law, "row_weight", getattr(event, "sensitivity", 1))
+        row_weight = getattr(mechanism, "row_weight", getattr(event, "sensitivity", 1))
         fixed = QUANTA // 5 if row_weight >= QUANTA else 5
         if isinstance(behind, Bounded):
             return (Fraction(fixed),) * size
         return np.full(size, fixed, dtype=np.int64)
 
-    def answer(self, event, law, exact):
+    def answer(self, event, mechanism, exact):
         self.event = event
-        return super().answer(event, law, exact)
+        return super().answer(event, mechanism, exact)
 
 
 class Exact(RecordingNoise):
@@ -73,9 +73,9 @@ class Exact(RecordingNoise):
     def __init__(self, seed=0):
         super().__init__(seed)
 
-    def answer(self, event, law, exact):
-        self.answers.append(Answer(event, law, exact(), None))
-        if isinstance(law, ParallelGroups):
+    def answer(self, event, mechanism, exact):
+        self.answers.append(Answer(event, mechanism, exact(), None))
+        if isinstance(mechanism, ParallelGroups):
             return tuple(map(as_released, self.answers[-1].exact))
         return as_released(self.answers[-1].exact)
 
@@ -118,14 +118,14 @@ BOUNDED = {
     "sum": lambda s, where, of, **c: s.sum("income", where=where, **c),
 }
 QUESTIONS |= {
-    f"worst {name}": lambda s, ask=ask, **c: ask(
+    f"worst {name}": lambda s, options=options, **c: options(
         s, "car = 'yes'", "income > 2", uncertainty="worst-case", **c
     )
-    for name, ask in BOUNDED.items()
+    for name, options in BOUNDED.items()
 }
 # Where a rule says whether there is an income: what reads it, and what else tells.
 OF_ALL = ("count of all", "worst count", *(name for name in QUESTIONS if "others" in name))
-OF_INCOME = {name: ask for name, ask in QUESTIONS.items() if name not in OF_ALL} | {
+OF_INCOME = {name: options for name, options in QUESTIONS.items() if name not in OF_ALL} | {
     "proportion of not": lambda s, **c: s.proportion("not income > 2", **c),
     "proportion of two": lambda s, **c: s.proportion("income > 2 or car = 'yes'", **c),
 }
@@ -154,8 +154,8 @@ def behind(table, imputation, *, way="epsilon", asks=QUESTIONS):
     # What a guarantee says is tested elsewhere, and takes long to compute.
     promised = mock.patch.object(Session, "promise", return_value=_PROMISE)
     with Same(0) as recording, promised:
-        asked, cost = asking(table, imputation, way)
+        request, cost = asking(table, imputation, way)
         for question in asks.values():
-            question(asked, **cost)
-    assert list(releases(asked.budget.events)) == [answer.event for answer in recording.answers]
+            question(request, **cost)
+    assert list(releases(request.budget.events)) == [answer.event for answer in recording.answers]
     return recording.answers

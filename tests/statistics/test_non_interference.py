@@ -57,14 +57,14 @@ CASES = [pytest.param(n, way, marks=marks(n, way)) for n in IMPUTATIONS for way 
 
 def asks(imputation, way, questions, table):
     """Ask every question, and return everything that anyone sees."""
-    asked, cost = asking(table, imputation, way)
-    seen = [repr(asked), repr(asked._session), asked.budget]
-    for ask in questions.values():
+    question, cost = asking(table, imputation, way)
+    observed = [repr(question), repr(question._session), question.budget]
+    for options in questions.values():
         try:
-            seen.append(ask(asked, **cost))
+            observed.append(options(question, **cost))
         except MissDPError as error:
-            seen.append(f"{error!r} {error.__context__} {error.__cause__}")
-    return seen
+            observed.append(f"{error!r} {error.__context__} {error.__cause__}")
+    return observed
 
 
 @pytest.mark.long
@@ -93,24 +93,24 @@ def quoting(rows):
 
 
 def test_a_function_that_fails_says_nothing():
-    asked = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Filter(1.0))
+    question = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Filter(1.0))
     with refuses(DataError) as caught:
-        asked._session.measure(
+        question._session.measure(
             RowCounts(function=quoting), Cost(privacy_measure="pure", amount=1.0)
         )
     assert str(len(SURVEY)) not in str(caught.value)
-    assert asked.budget.remaining_epsilon == 0  # charged all the same
+    assert question.budget.remaining_epsilon == 0  # charged all the same
 
 
 def held(thing):
     """Everything that can be reached from an object without going through a door."""
-    found, todo, known = [], [thing], set()
+    result, todo, reference = [], [thing], set()
     while todo:
         here = todo.pop()
-        if id(here) in known or isinstance(here, (type, str, bytes, int, float)):
+        if id(here) in reference or isinstance(here, (type, str, bytes, int, float)):
             continue
-        known.add(id(here))
-        found.append(here)
+        reference.add(id(here))
+        result.append(here)
         if isinstance(here, dict):
             todo += [*here.keys(), *here.values()]
         elif isinstance(here, (list, tuple, set, frozenset)):
@@ -121,7 +121,7 @@ def held(thing):
             cells = [*(getattr(here, "__closure__", None) or ())]
             todo += [c.cell_contents for c in cells] + [getattr(here, "__self__", None)]
             todo += getattr(here, "__defaults__", None) or ()
-    return found
+    return result
 
 
 PRIVATE = (Table, np.ndarray, np.random.Generator, SecureNoise, SeededNoise)
@@ -134,10 +134,10 @@ def private(thing):
 
 @pytest.mark.parametrize("name", ["nearest", "group", "none"])
 def test_statistic_holds_a_session_and_public_facts(name):
-    asked = ImputedStatistics(ONE, IMPUTATIONS[name], budget=Filter(1e3), random_state=0)
-    answers = [ask(asked, epsilon=1.0) for ask in QUESTIONS.values()]
-    assert any(isinstance(here, Session) for here in held(asked))
-    assert private([asked, answers]) == []
+    question = ImputedStatistics(ONE, IMPUTATIONS[name], budget=Filter(1e3), random_state=0)
+    answers = [options(question, epsilon=1.0) for options in QUESTIONS.values()]
+    assert any(isinstance(here, Session) for here in held(question))
+    assert private([question, answers]) == []
 
 
 def test_hidden_private_values_are_detected():
@@ -147,13 +147,13 @@ def test_hidden_private_values_are_detected():
         ("later", (lambda rows: lambda: rows)(ONE)),
         ("draw", np.random.default_rng(0).random),
     ):
-        asked = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Filter(1.0))
-        setattr(asked, name, hidden)
-        assert private(asked)
+        question = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Filter(1.0))
+        setattr(question, name, hidden)
+        assert private(question)
 
 
 def test_statistics_do_not_leave_with_their_rows():
-    asked = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Filter(1.0))
+    question = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Filter(1.0))
     for leave in (pickle.dumps, copy.deepcopy):
         with pytest.raises(ParameterError):
-            leave(asked)
+            leave(question)

@@ -81,9 +81,9 @@ COSTS = [{"epsilon": 2.0}, {"epsilon": 2.0}, {"rho": 2.0}, {"rho": 2.0}]
 def test_every_table_has_an_answer(rows):
     for imputation, cost in zip(IMPUTATIONS.values(), COSTS, strict=True):
         budget = Filter(1e4, 1e-3)
-        asked = ImputedStatistics(read(rows), imputation, budget=budget, random_state=0)
-        for name, ask in ASKS.items():
-            answer = ask(asked, **cost)
+        question = ImputedStatistics(read(rows), imputation, budget=budget, random_state=0)
+        for name, options in ASKS.items():
+            answer = options(question, **cost)
             values = answer.values if name == "histogram" else (answer.value,)  # noqa: PD011
             low, high = RANGES[name]
             assert all(math.isfinite(value) and low <= value <= high for value in values)
@@ -124,16 +124,16 @@ ONE = Cost(privacy_measure="pure", amount=1.0)
 
 def asks_in_text(budget, text="mean(income)", *, epsilon=1.0, where="", uncertainty=None, **how):
     """Ask one question, and say in text how missing cells are filled."""
-    asked = read_questions([text], SCHEMA, where=where, uncertainty=uncertainty)
+    question = read_questions([text], SCHEMA, where=where, uncertainty=uncertainty)
     imputation = read_imputation(SCHEMA, **{"impute": "income", "match": "age", **how})
-    return run_queries(TIES, imputation, asked, epsilon=epsilon, budget=budget)[0]
+    return run_queries(TIES, imputation, question, epsilon=epsilon, budget=budget)[0]
 
 
 def asks_of(kind, name, bad, budget):
     facts = {"table": TIES, "imputation": KNN, "budget": budget}
     if kind == "imputation":
-        said = {"impute": "income", "match_on": "age", name: bad}
-        return ImputedStatistics(TIES, KNNImputation(**said), budget=budget)
+        message = {"impute": "income", "match_on": "age", name: bad}
+        return ImputedStatistics(TIES, KNNImputation(**message), budget=budget)
     if kind == "statistics":
         return ImputedStatistics(**{**facts, name: bad})
     if kind == "text":
@@ -143,14 +143,14 @@ def asks_of(kind, name, bad, budget):
     return ASKS[name](ImputedStatistics(**facts), **bad)
 
 
-def said(kind, bad):
+def message(kind, bad):
     return [(kind, name, value) for name, values in bad.items() for value in values]
 
 
 BAD = [
-    *said("imputation", BAD_IMPUTATIONS), *said("statistics", BAD_STATISTICS),
-    *said("text", BAD_TEXTS),
-    *said("question", {"": BAD_QUESTIONS}), *said("cost", dict.fromkeys(ASKS, BAD_COSTS)),
+    *message("imputation", BAD_IMPUTATIONS), *message("statistics", BAD_STATISTICS),
+    *message("text", BAD_TEXTS),
+    *message("question", {"": BAD_QUESTIONS}), *message("cost", dict.fromkeys(ASKS, BAD_COSTS)),
 ]  # fmt: skip
 
 
@@ -177,12 +177,12 @@ def test_custom_query_of_filled_cells_raises_without_a_charge():
     budget = Filter(1.0)
     filled = open_table(TIES, budget=budget).on(KNN.change(SCHEMA))
     query = CustomQuery(function=income_alone, reads={"income"}, sensitivity=10)
-    said = r"^a CustomQuery cannot .*Use RowCounts or RowSums$"
-    with pytest.raises(UnprovenError, match=said):
+    message = r"^a CustomQuery cannot .*Use RowCounts or RowSums$"
+    with pytest.raises(UnprovenError, match=message):
         filled.measure(query, ONE)
     assert budget.events == ()
     part = filled.reserve(cost_share(ONE, 0.5), label="income")
-    with pytest.raises(UnprovenError, match=said):
+    with pytest.raises(UnprovenError, match=message):
         part.measure(query, part.left)
     assert part.left.amount == 0.5 * (1 - 2.0**-40)
 
@@ -190,22 +190,22 @@ def test_custom_query_of_filled_cells_raises_without_a_charge():
 def test_values_that_are_not_there_are_missed_before_the_charge():
     codes = {"age": [0, 1], "sex": [0, 2], "income": [3, 10], "hours": [0, 1]}
     table, budget = Table.from_codes(SCHEMA, codes), Filter(10.0)
-    asked = ImputedStatistics(table, KNNImputation(impute="sex", match_on="age"), budget=budget)
+    question = ImputedStatistics(table, KNNImputation(impute="sex", match_on="age"), budget=budget)
     empty = Categorical(name="e", levels=(), not_applicable=())
     lacking = Table.read({"e": [None] * 3}, Schema((empty,)))
     of_nobody = ImputedStatistics(lacking, None, budget=budget)
-    for told, ask in (
+    for reported, options in (
         ("'income' has no num", lambda: ImputedStatistics(table, KNN, budget=budget)),
-        ("no numeric values", lambda: asked.mean("income", epsilon=1.0)),
-        ("no numeric values", lambda: asked.count(where="not hours > 3", epsilon=1.0)),
-        ("no numeric values", lambda: asked.proportion("income > 3", epsilon=1.0)),
+        ("no numeric values", lambda: question.mean("income", epsilon=1.0)),
+        ("no numeric values", lambda: question.count(where="not hours > 3", epsilon=1.0)),
+        ("no numeric values", lambda: question.proportion("income > 3", epsilon=1.0)),
         ("no row has a value", lambda: of_nobody.histogram("e", epsilon=1.0)),
         ("no row has a value", lambda: of_nobody.count(by="e", epsilon=1.0)),
     ):
-        with refuses(MissDPError, told):
-            ask()
+        with refuses(MissDPError, reported):
+            options()
     assert budget.events == ()
-    assert asked.count(where="sex = 'f'", epsilon=1.0).value >= 0
+    assert question.count(where="sex = 'f'", epsilon=1.0).value >= 0
 
 
 @pytest.mark.parametrize("bounds", [(0.0, 1e-310), (-1e-200, 1e-200)])
@@ -214,15 +214,15 @@ def test_bounds_that_floating_point_cannot_square_are_refused_before_the_charge(
     income = Numeric(name="income", lower=low, upper=high, nullable=True)
     schema = Schema((Ordinal(name="age", levels=(0, 1)), income))
     table = Table.read(pd.DataFrame({"age": [0, 1], "income": [low, None]}), schema)
-    asked = ImputedStatistics(table, None, budget=Filter(10.0))
-    for ask in (
-        lambda: ImputedStatistics(table, KNN, budget=asked.budget),
-        lambda: asked.mean("income", epsilon=1.0),
-        lambda: asked.sum("income", epsilon=1.0),
+    question = ImputedStatistics(table, None, budget=Filter(10.0))
+    for options in (
+        lambda: ImputedStatistics(table, KNN, budget=question.budget),
+        lambda: question.mean("income", epsilon=1.0),
+        lambda: question.sum("income", epsilon=1.0),
     ):
         with refuses(MissDPError, "another unit"):
-            ask()
-    assert asked.budget.events == ()
+            options()
+    assert question.budget.events == ()
 
 
 def test_every_statistic_spends_its_epsilon_or_nothing():
@@ -272,18 +272,18 @@ OF_PERSONS = KNNImputation(impute="income", match_on=("age", "sex"))
 )
 def test_statistics_spend_from_a_filter(delta, privacy_measure, cost, whole):
     budget = Filter(2.0, delta, measure=privacy_measure)
-    asked = ImputedStatistics(PERSONS, OF_PERSONS, budget=budget)
+    question = ImputedStatistics(PERSONS, OF_PERSONS, budget=budget)
     before = budget.left.amount
-    first = asked.mean("income", where="age > 0", **cost)
+    first = question.mean("income", where="age > 0", **cost)
     spent = (
         before - budget.left.amount
     )  # a cost is spent whole, in the privacy measure of the budget
     assert 0.5 * whole <= spent <= whole * (1 + 1e-9)
     # What is asked next, and at what cost, may depend on this answer.
-    asked.count(where="age = 1" if first.value > 5 else "age = 2", **cost)
+    question.count(where="age = 1" if first.value > 5 else "age = 2", **cost)
     PrivBayes(epsilon=0.2, budget=budget, random_state=0).fit(PERSONS)
     while budget.can_afford(PureEvent(epsilon=0.2)):
-        asked.count(where="sex = 'f'", epsilon=0.2)
+        question.count(where="sex = 'f'", epsilon=0.2)
     with pytest.raises(BudgetExceededError):
-        asked.count(where="sex = 'f'", epsilon=0.2)
+        question.count(where="sex = 'f'", epsilon=0.2)
     assert budget.spent.epsilon <= 2.0

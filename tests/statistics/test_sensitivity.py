@@ -153,8 +153,8 @@ def test_pairs_that_move_far_move_within_the_bounds():
 
 
 def counted_twice(self, rows, weights=None):
-    found = self._returned(rows)
-    return [2 * np.count_nonzero(found)] if self.cells == 1 else [0] * self.cells
+    result = self._returned(rows)
+    return [2 * np.count_nonzero(result)] if self.cells == 1 else [0] * self.cells
 
 
 def stating(**wrong):
@@ -216,21 +216,21 @@ def smooth_loss(noise, here, there):
     By a measure that is the same for both tables.
     """
     x, released = values_near(here, there), np.geomspace(1e-6, 1e9, 301)[:, None]
-    found = []
+    result = []
     for value, unit in (here, there):
         scale = released / unit
         peak = (1 + scale + np.maximum(np.abs(x - value) / unit, np.abs(scale - 1))) / 2
-        found.append(noise.shape * (np.log(scale) - 2 * np.log(peak)))
-    return float(np.max(np.abs(found[0] - found[1])))
+        result.append(noise.shape * (np.log(scale) - 2 * np.log(peak)))
+    return float(np.max(np.abs(result[0] - result[1])))
 
 
 def published_loss(gamma, here, there):
     """The same of one number whose density falls as |x|^-gamma."""
-    found = []
+    result = []
     for value, scale in (here, there):
         x = np.abs(values_near(here, there) - value) / scale
-        found.append(-np.logaddexp(0, gamma * np.log(np.maximum(x, 1e-300))) - np.log(scale))
-    return float(np.max(np.abs(found[0] - found[1])))
+        result.append(-np.logaddexp(0, gamma * np.log(np.maximum(x, 1e-300))) - np.log(scale))
+    return float(np.max(np.abs(result[0] - result[1])))
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
@@ -238,10 +238,10 @@ def published_loss(gamma, here, there):
 def test_audit_on_neighbouring_tables(epsilon, size):
     noise, answers = calibrate_smooth_noise(epsilon), []
     for rows in split_circle(size):
-        found = prepared(IMPUTATIONS["nearest"], as_table(rows)).profile
-        bound = found.smooth_bound(row_weight=1, recipient_weight=1, beta=noise.beta)
+        result = prepared(IMPUTATIONS["nearest"], as_table(rows)).profile
+        bound = result.smooth_bound(row_weight=1, recipient_weight=1, beta=noise.beta)
         high = brute.average(rows, 1, lambda income, _: income > 4)
-        answers.append((high, bound, 1 + float(found.served(1)[0])))
+        answers.append((high, bound, 1 + float(result.served(1)[0])))
     (q, here, _), (r, there, _) = answers
     assert abs(q - r) == size
     assert smooth_loss(noise, (q, here / noise.alpha), (r, there / noise.alpha)) <= epsilon
@@ -257,16 +257,16 @@ def test_audit_on_neighbouring_tables(epsilon, size):
 def test_recipient_leaving_a_subpopulation_takes_its_full_value(imputed):
     """A recipient takes its whole square with it, also where only the membership is filled."""
     who = KNNImputation(impute=imputed, match_on=("grade", "sex"), k=3)
-    left = set()
+    remaining = set()
     for a, b in zip(kept(LEAVING, who), kept(LEAVING[1:], who), strict=True):
         assert not moves_too_far(a, b), a.event.label
         if (
             isinstance(a.mechanism, SmoothNoise)
             and np.abs(totals(a) - totals(b)).sum() > 2 * a.mechanism.row_weight
         ):
-            left.add(a.event.label)
+            remaining.add(a.event.label)
     # Moments on a subpopulation that imputed values decide.
-    assert {"squares of income", "centred sum of income"} <= left
+    assert {"squares of income", "centred sum of income"} <= remaining
 
 
 def test_changes_of_squares_and_products_are_exact():
@@ -280,9 +280,9 @@ def test_changes_of_squares_and_products_are_exact():
         assert np.abs(here**2 - there**2).max() == pytest.approx(
             _product_change([3.0] * 2, [width] * 2, same=True)
         )
-        left, right = close(2.0, other)
-        most = np.abs(np.multiply.outer(here, left) - np.multiply.outer(there, right)).max()
-        assert most <= _product_change([3.0, 2.0], [width, other], same=False) + 1e-9
+        remaining, right = close(2.0, other)
+        upper = np.abs(np.multiply.outer(here, remaining) - np.multiply.outer(there, right)).max()
+        assert upper <= _product_change([3.0, 2.0], [width, other], same=False) + 1e-9
 
 
 # Rows to which a question does not apply have no part in its answer; other kinds are holes
@@ -361,8 +361,8 @@ def test_cell_of_open_applicability_counts_in_worst_case_only():
     open_rows = [*rows, *(Row(1, "f", None, "no", 102 + 2 * i, None) for i in range(50))]
     for table, low in ((rows, 8.0), (open_rows, 4.1)):
         with Exact():
-            asked = exactly(read(table))
-            answer = asked.mean("income", epsilon=1e6, uncertainty="worst-case")
+            question = exactly(read(table))
+            answer = question.mean("income", epsilon=1e6, uncertainty="worst-case")
         assert answer.value == pytest.approx(8, abs=0.01)
         assert low - 0.2 < answer.imputation_interval[0] < low
         assert answer.applicable == ("income",)
@@ -371,21 +371,21 @@ def test_cell_of_open_applicability_counts_in_worst_case_only():
 def test_answers_are_about_those_to_whom_the_question_applies():
     rows = [Row(i % 3, "f", 3, "yes", 2 + 2 * i, WORKS[i % 2]) for i in range(400)]
     with Exact():
-        asked, cost = exactly(read(rows)), {"epsilon": 1.0}
+        question, cost = exactly(read(rows)), {"epsilon": 1.0}
         for answer, value in (
-            (asked.mean("income", **cost), 3),
-            (asked.sum("income", **cost), 600),
-            (asked.variance("income", **cost), 0),
-            (asked.proportion("not income > 2", **cost), 0),
+            (question.mean("income", **cost), 3),
+            (question.sum("income", **cost), 600),
+            (question.variance("income", **cost), 0),
+            (question.proportion("not income > 2", **cost), 0),
         ):
             assert answer.value == pytest.approx(value, abs=0.01)
             assert Estimate.from_dict(answer.to_dict()).applicable == ("income",)
-        assert asked.count(where="income > 2", **cost).value == 200
-        everybody = asked.count(where="not income > 2", **cost)
+        assert question.count(where="income > 2", **cost).value == 200
+        everybody = question.count(where="not income > 2", **cost)
         assert everybody.value == 200  # a comparison with what is not applicable is false
         assert "applicable" not in everybody.to_dict()
-        assert sum(asked.histogram("income", **cost).values) == 200
-        assert asked.correlation("income", "income", **cost).applicable == ("income",)
+        assert sum(question.histogram("income", **cost).values) == 200
+        assert question.correlation("income", "income", **cost).applicable == ("income",)
 
 
 def test_derived_attribute_may_be_not_applicable_as_its_source():
@@ -408,8 +408,8 @@ def test_derived_attribute_may_be_not_applicable_as_its_source():
     assert maybe.tolist() == [True, False, True, True]
     knn = KNNImputation(impute="pay", match_on="work")
     with Exact():
-        found = exactly(table, knn).sum("pay", epsilon=1.0).value
-    assert found == pytest.approx(4)  # the last one takes 2, too
+        result = exactly(table, knn).sum("pay", epsilon=1.0).value
+    assert result == pytest.approx(4)  # the last one takes 2, too
 
 
 def test_row_of_open_applicability_adds_0_to_the_lowest_sum():
@@ -419,6 +419,6 @@ def test_row_of_open_applicability_adds_0_to_the_lowest_sum():
     columns = {"work": ["yes"] * 50 + [None] * 50, "pay": [10.0] * 50 + [None] * 50}
     knn = KNNImputation(impute="pay", match_on="work")
     with Exact():
-        asked = exactly(Table.read(pd.DataFrame(columns), schema), knn)
-        low, high = asked.sum("pay", epsilon=1e6, uncertainty="worst-case").imputation_interval
+        question = exactly(Table.read(pd.DataFrame(columns), schema), knn)
+        low, high = question.sum("pay", epsilon=1e6, uncertainty="worst-case").imputation_interval
     assert (low, high) == pytest.approx((500, 1500), abs=1)

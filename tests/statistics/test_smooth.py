@@ -78,11 +78,11 @@ class Strange:
 
 
 def test_output_lies_on_the_public_grid_for_every_bound():
-    law = calibrate_smooth_noise(1.0, row_weight=1, recipient_weight=2)
-    assert law.grid == Fraction(2) ** -7
+    mechanism = calibrate_smooth_noise(1.0, row_weight=1, recipient_weight=2)
+    assert mechanism.grid == Fraction(2) ** -7
     for bound in (0.1, math.pi, 1e6):
-        out = law.draw(Bounded((7, 0), bound), Strange())
-        assert all((number / law.grid).denominator == 1 for number in out)
+        out = mechanism.draw(Bounded((7, 0), bound), Strange())
+        assert all((number / mechanism.grid).denominator == 1 for number in out)
 
 
 def test_lazy_uniforms_decide_equal_prefixes():
@@ -116,8 +116,8 @@ def test_the_density_falls_with_the_least_time(x, w):
     scale = 1 / noise.alpha
     here = Bounded((0, 0), 1.0)
     assert _log_density(noise, (Fraction(0), Fraction(scale)), here) == 0
-    found = _log_density(noise, (Fraction(x * scale), Fraction(w * scale)), here)
-    assert found == pytest.approx(-noise.shape * least_time(x, w), abs=1e-3)
+    result = _log_density(noise, (Fraction(x * scale), Fraction(w * scale)), here)
+    assert result == pytest.approx(-noise.shape * least_time(x, w), abs=1e-3)
 
 
 @given(
@@ -132,12 +132,12 @@ def test_releases_of_neighbours_have_bounded_likelihood_ratio(
     noise, rng = calibrate_smooth_noise(epsilon, dimension=dimension), np.random.default_rng(seed)
     bounds = 1e6, 1e6 * math.exp(dilate * noise.beta)
     shift = rng.dirichlet(np.ones(dimension)) * rng.choice([-1, 1], dimension)
-    moved = np.trunc(move * min(bounds) * shift).astype(int).tolist()
+    change = np.trunc(move * min(bounds) * shift).astype(int).tolist()
     away = rng.normal(size=dimension) * math.exp(far) * 1e6 / noise.alpha
     released_scale = Fraction(1e6 / noise.alpha * math.exp(scale))
     here, there = (
         Bounded((*totals, 0), bound)
-        for totals, bound in zip(([0] * dimension, moved), bounds, strict=True)
+        for totals, bound in zip(([0] * dimension, change), bounds, strict=True)
     )
     answer = (*map(Fraction, away.tolist()), released_scale)
     assert abs(log_ratio(noise, answer, here, there)) <= epsilon
@@ -167,7 +167,7 @@ def test_plans_are_good_wherever_a_profile_starts(epsilon):
 
 
 # The law, the error bars, and draws
-def beyond(c, shape, dimension):
+def outside(c, shape, dimension):
     """P(|x_1| > c w), the density integrated by brute force."""
 
     def mass(c):
@@ -185,8 +185,8 @@ def beyond(c, shape, dimension):
 @pytest.mark.parametrize(("shape", "dimension"), [(4, 1), (5, 3)])
 def test_error_bars_follow_from_the_density(shape, dimension):
     for c in (0.4, 2.0):
-        found = _log_tail(c, shape, dimension) - _log_tail(0.0, shape, dimension)
-        assert found == pytest.approx(math.log(beyond(c, shape, dimension)), abs=2e-3)
+        result = _log_tail(c, shape, dimension) - _log_tail(0.0, shape, dimension)
+        assert result == pytest.approx(math.log(outside(c, shape, dimension)), abs=2e-3)
 
 
 @pytest.mark.parametrize("shape", [2, 5, 60, 400])
@@ -209,7 +209,7 @@ def test_answers_lie_within_their_bars_as_often_as_stated(shape, dimension):
     sample = np.array(draws, dtype=float)
     assert (sample[:, -1] > 0).all()
     for level in (0.5, 0.9, 0.99):
-        radii = [noise.radius(level, told) for told in sample[:, -1]]
+        radii = [noise.radius(level, reported) for reported in sample[:, -1]]
         for coordinate in {0, dimension - 1}:
             inside = np.sum(np.abs(sample[:, coordinate] - 7) <= radii)
             assert stats.binomtest(int(inside), len(sample), level).pvalue > 1e-3
@@ -236,8 +236,8 @@ def test_the_scale_follows_its_distribution_and_no_other():
     sample = np.array(draws, dtype=float) * noise.alpha / 40
     edges = np.array([0.0, 0.5, 0.7, 0.85, 1.0, 1.15, 1.4, 2.0, 60.0])
     for factor, right in ((1.0, True), (0.9, False), (1.1, False)):
-        found = np.histogram(sample * factor, edges)[0]
-        pvalue = stats.chisquare(found, mass_of_scales(6, edges) * found.sum()).pvalue
+        result = np.histogram(sample * factor, edges)[0]
+        pvalue = stats.chisquare(result, mass_of_scales(6, edges) * result.sum()).pvalue
         assert pvalue > 1e-3 if right else pvalue < 1e-6
 
 
@@ -264,8 +264,8 @@ def test_numbers_follow_their_distribution_and_no_other(shape):
     edges = np.array([0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 60.0])
     expected = mass_of_numbers(shape, edges)
     for factor, right in ((1.0, True), (0.8, False), (1.25, False)):
-        found = np.histogram(sample * factor, edges)[0]
-        pvalue = stats.chisquare(found, expected * found.sum()).pvalue
+        result = np.histogram(sample * factor, edges)[0]
+        pvalue = stats.chisquare(result, expected * result.sum()).pvalue
         assert pvalue > 1e-3 if right else pvalue < 1e-6
 
 

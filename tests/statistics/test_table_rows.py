@@ -105,8 +105,8 @@ def test_answers_are_those_of_the_rows():
     counts = np.bincount(rows.codes("age"), minlength=6)[:5]
     assert opened(rows).measure(COUNT, QUIET).values.tolist() == counts.tolist()
     question = RowSums(function=incomes, reads={"income"}, arguments=(1.0,), bound=10.0)
-    found = opened(rows).measure(question, Noise("laplace", 1.0)).values[0]
-    assert found == pytest.approx(np.clip(rows.values("income"), -10, 10).sum(), abs=1e-3)
+    result = opened(rows).measure(question, Noise("laplace", 1.0)).values[0]
+    assert result == pytest.approx(np.clip(rows.values("income"), -10, 10).sum(), abs=1e-3)
     nobody = CustomQuery(function=of_nobody, reads={"age", "income"}, sensitivity=1)
     assert opened(rows).measure(nobody, QUIET).values == [0]
     large = CustomQuery(
@@ -167,9 +167,9 @@ def test_a_part_is_not_answered_in_a_fork():
 def test_recipient_sensitivity_includes_rounding_at_both_ends():
     """Halves are rounded to even numbers: 0.5 and 1.5 units, one unit apart, to 0 and 2."""
     codes = {"age": [0], "sex": [0], "income": SCHEMA["income"].encode_values(np.ones(1))}
-    known = Table.from_codes(SCHEMA, codes)
-    columns = {name: known.column(name) for name in SCHEMA.names}
-    columns["income"] = Column(known.codes("income"), np.ones(1))
+    reference = Table.from_codes(SCHEMA, codes)
+    columns = {name: reference.column(name) for name in SCHEMA.names}
+    columns["income"] = Column(reference.codes("income"), np.ones(1))
     one, ask = Table(SCHEMA, columns), {"function": incomes, "reads": {"income"}, "bound": 1.0}
     before, after = (
         RowSums(arguments=(units / QUANTA,), change=1 / QUANTA, **ask) for units in (0.5, 1.5)
@@ -242,8 +242,8 @@ def test_reserved_parts_state_their_guarantee():
     gaussian = Reservation(Cost(privacy_measure="gdp", amount=0.02), "sum")
     promised = session.promise(PARTS[0].event, gaussian.event)
     session.reserve_each(PARTS[0], gaussian)
-    known = [dataclasses.replace(event, log=()) for event in budget.events]
-    assert known == [PARTS[0].event, gaussian.event] == list(promised.events)
+    reference = [dataclasses.replace(event, log=()) for event in budget.events]
+    assert reference == [PARTS[0].event, gaussian.event] == list(promised.events)
     assert (promised.delta, promised.adjacency) == (1e-6, "replace-one")
     assert session.promise(PARTS[0].event).delta == 0
 
@@ -263,16 +263,16 @@ def test_required_attributes_and_conditions_stay_after_changes():
     (part,) = one.reserve_each(PARTS[0])
     assert part.on(EachLevel("sex")).facts.observed == {"age", "income"}
     assert part.measure(COUNT, PURE).event.required == {"age", "income"}
-    kept = session.promise().conditions
-    assert PublicDomain() in kept
-    assert part.promise().conditions == one.promise().conditions == kept
+    retained = session.promise().conditions
+    assert PublicDomain() in retained
+    assert part.promise().conditions == one.promise().conditions == retained
 
 
 def test_rows_with_a_value_are_read():
     rows = table()
     there = (rows.codes("age") < 5) & ~rows.mask("income")
-    found = opened(rows).on(ObservedOn({"age", "income"})).measure(SIZE, QUIET)
-    assert found.values.tolist() == [there.sum()] != [40]
+    result = opened(rows).on(ObservedOn({"age", "income"})).measure(SIZE, QUIET)
+    assert result.values.tolist() == [there.sum()] != [40]
 
 
 def test_a_change_is_computed_once_for_all_parts(monkeypatch):
@@ -372,13 +372,13 @@ def test_a_function_that_fails_says_nothing_and_stays_charged(bad):
 
 
 def test_closures_methods_and_mutable_things_are_refused():
-    kept = []
+    retained = []
 
     class Method:
         def run(self, rows):
-            kept.append(rows)
+            retained.append(rows)
 
-    for bad in (lambda rows: kept.append(rows), Method().run, len, with_default):
+    for bad in (lambda rows: retained.append(rows), Method().run, len, with_default):
         with pytest.raises(ParameterError, match="plain function"):
             RowCounts(function=bad)
     fixed, writable = freeze((np.arange(3),))[0], np.arange(3)
@@ -387,9 +387,9 @@ def test_closures_methods_and_mutable_things_are_refused():
     assert len(query.arguments) == len(good)
     writable[0] = 7  # the query has a copy
     assert query.arguments[4].tolist() == [0, 1, 2]
-    holder = np.array([kept, None], dtype=object)
+    holder = np.array([retained, None], dtype=object)
     holder.flags.writeable = False
-    loose = (Text("a"), (Text("a"),), [1], {"a": 1}, (1, [2]), Method(), kept, Loose(1), holder)
+    loose = (Text("a"), (Text("a"),), [1], {"a": 1}, (1, [2]), Method(), retained, Loose(1), holder)
     for bad in (*loose, Held(writable), Held([1]), Held(holder)):
         with pytest.raises(ParameterError, match="arguments are arrays"):
             RowCounts(function=ages, arguments=(bad,))
@@ -397,8 +397,8 @@ def test_closures_methods_and_mutable_things_are_refused():
         fixed[0] = 1
 
 
-def with_default(rows, kept=[]):  # noqa: B006
-    return kept
+def with_default(rows, retained=[]):  # noqa: B006
+    return retained
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -494,13 +494,15 @@ def test_an_imputation_that_fails_says_nothing(monkeypatch):
 
 def test_some_of_the_rows_have_their_filled_cells():
     rows = table().with_missing({"income": np.arange(40) % 3 == 0})
-    holes, wanted = np.flatnonzero(rows.mask("income")), rows.values("income").copy()
-    wanted[holes] = np.linspace(-5, 10, len(holes))
-    codes = SCHEMA["income"].encode_values(wanted)
-    cells = ImputedRows(rows, {"income": ImputedCells(holes, codes[holes], wanted[holes])})
+    is_missing, expected = np.flatnonzero(rows.mask("income")), rows.values("income").copy()
+    expected[is_missing] = np.linspace(-5, 10, len(is_missing))
+    codes = SCHEMA["income"].encode_values(expected)
+    cells = ImputedRows(
+        rows, {"income": ImputedCells(is_missing, codes[is_missing], expected[is_missing])}
+    )
     for some, part in ((slice(None), cells), (slice(7, 31), cells.part(7, 31))):
         view = RowView(part, frozenset({"income"}))
-        assert view.values("income").tolist() == wanted[some].tolist()
+        assert view.values("income").tolist() == expected[some].tolist()
         assert view.codes("income").tolist() == codes[some].tolist()
 
 

@@ -84,8 +84,8 @@ def test_only_certainly_applicable_cells_are_filled():
     works = ["yes", "no", "R", None, "yes"] * 4
     table = Table.read(pd.DataFrame({"work": works, "pay": [None] * 20}), MAYBE)
     rows = TableRows.of(table).rows.table
-    hole = rows.schema["work"].missing_code
-    assert rows.codes("work").tolist() == [1, 0, hole, hole, 1] * 4
+    missing_cell = rows.schema["work"].missing_code
+    assert rows.codes("work").tolist() == [1, 0, missing_cell, missing_cell, 1] * 4
     everywhere = ImputedCells(np.arange(20), np.full(20, 3), np.full(20, 3.5))
     cells = ImputedRows(rows, {"pay": everywhere})
     filled = np.array(works) == "yes"

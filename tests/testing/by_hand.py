@@ -50,15 +50,15 @@ def _breaks(rule, row):
 
 
 def _does_not_follow(rule, row):
-    given, found = [row[name] for name in rule.by], row[rule.target.name]
-    if ABSENT in given or HOLE in given:
-        return found != (ABSENT if ABSENT in given else HOLE)
-    numbers = [float(cell) for cell in given]
+    conditions, result = [row[name] for name in rule.by], row[rule.target.name]
+    if ABSENT in conditions or HOLE in conditions:
+        return result != (ABSENT if ABSENT in conditions else HOLE)
+    numbers = [float(cell) for cell in conditions]
     if rule.lookup is not None:
-        wanted = float(rule.lookup[tuple(map(int, numbers))])
+        expected = float(rule.lookup[tuple(map(int, numbers))])
     else:
-        wanted = rule.start + sum(t * v for t, v in zip(rule.terms, numbers, strict=True))
-    near = isinstance(found, float) and math.isclose(found, wanted, rel_tol=1e-9, abs_tol=1e-9)
+        expected = rule.start + sum(t * v for t, v in zip(rule.terms, numbers, strict=True))
+    near = isinstance(result, float) and math.isclose(result, expected, rel_tol=1e-9, abs_tol=1e-9)
     return not near
 
 

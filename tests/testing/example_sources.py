@@ -32,10 +32,10 @@ class MutableCounts(MemorySource):
         self._kept = {}
 
     def counts(self, cliques, *, rows):
-        asked = list(cliques)
-        for clique, table in super().counts(asked, rows=rows).items():
+        question = list(cliques)
+        for clique, table in super().counts(question, rows=rows).items():
             self._kept.setdefault((clique, rows), table)
-        return {clique: self._kept[clique, rows] for clique in asked}
+        return {clique: self._kept[clique, rows] for clique in question}
 
 
 class QuotingSource(MemorySource):
@@ -69,13 +69,13 @@ class BlocksTwice(MemorySource):
 class HolesWeighed(MemorySource):
     """Leaves out rows with holes where it counts, and weighs them all the same."""
 
-    def __init__(self, table, left=None):
+    def __init__(self, table, remaining=None):
         super().__init__(table)
-        self._left = table if left is None else left
+        self._left = table if remaining is None else remaining
 
     def observed_on(self, names):
-        holes = [self._left.codes(n) >= self.schema[n].missing_code for n in names]
-        return HolesWeighed(self.table, self._left.take(~np.any(holes, axis=0)))
+        missing = [self._left.codes(n) >= self.schema[n].missing_code for n in names]
+        return HolesWeighed(self.table, self._left.take(~np.any(missing, axis=0)))
 
     def counts(self, cliques, *, rows):
         return MemorySource(self._left).counts(cliques, rows=rows)
@@ -105,10 +105,10 @@ class InBlocks:
 
     def observed_on(self, names):
         fewer = copy.copy(self)
-        whole = np.ones(len(self._table), dtype=bool)
+        complete = np.ones(len(self._table), dtype=bool)
         for name in names:
-            whole &= self._table.codes(name) < self.schema[name].missing_code
-        fewer._table = self._table.take(whole)
+            complete &= self._table.codes(name) < self.schema[name].missing_code
+        fewer._table = self._table.take(complete)
         return fewer
 
     def code_blocks(self):
@@ -132,10 +132,10 @@ class InBlocks:
         return counter
 
     def _add(self, start, counter, weight, *, attempt):
-        own = copy.copy(counter)  # without counts
+        direct = copy.copy(counter)  # without counts
         for codes in self._halves(start, attempt):
-            own.add(codes, _height(codes), weight(codes) if weight else None)
-        for (_, total), (_, block) in zip(counter.blocks(), own.blocks(), strict=True):
+            direct.add(codes, _height(codes), weight(codes) if weight else None)
+        for (_, total), (_, block) in zip(counter.blocks(), direct.blocks(), strict=True):
             total += block
 
     def _halves(self, start, attempt):

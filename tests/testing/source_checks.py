@@ -77,12 +77,12 @@ def check_source(
     """
     schemas = (schema,) if schema else (SOURCE_SCHEMA, CODED)
     on = _Source(source_factory, schemas, trials, seed, in_parts, retried, most_rows)
-    found = [
+    result = [
         examine("source", (keeps.__doc__ or "").rstrip("."), "made-up tables", partial(keeps, on))
         for promise, keeps in vars(_Source).items()
         if callable(keeps) and not promise.startswith("_")
     ]
-    return Report(name_of(source_factory), tuple(found)).checked()
+    return Report(name_of(source_factory), tuple(result)).checked()
 
 
 @dataclass(frozen=True)
@@ -112,22 +112,22 @@ class _Source:
         rest is compared if the source has it.
         """
         cliques, number = list(cliques) or _all_cliques(table.schema), next(self.turns)
-        kept = _kept(table, observed_on)
+        retained = _kept(table, observed_on)
         for rows in (_MODES[number % 2],) if number else _MODES:
-            found = source.counts(cliques, rows=rows)
-            expect(list(found) == cliques, "return one entry per clique, in their order")
+            result = source.counts(cliques, rows=rows)
+            expect(list(result) == cliques, "return one entry per clique, in their order")
             for clique in cliques:
-                wanted = _by_hand(table, clique, rows, kept)
-                _alike(found[clique], wanted, f"{when}, rows={rows!r}")
+                wanted = _by_hand(table, clique, rows, retained)
+                _alike(result[clique], wanted, f"{when}, rows={rows!r}")
         if offers(source, "weighted_counts"):
             weight = _made_up_weight(table.schema)
             sums = source.weighted_counts(cliques[:_WEIGHED], weight)
             for clique in cliques[:_WEIGHED]:
-                wanted = _by_hand(table, clique, "extended", kept, weight)
+                wanted = _by_hand(table, clique, "extended", retained, weight)
                 _alike(sums[clique], wanted, f"sums of weights, {when}")
         if offers(source, "code_blocks"):
             blocks = _rows_of_blocks(source, table.schema.names, when)
-            columns = (table.codes(name)[kept].tolist() for name in table.schema.names)
+            columns = (table.codes(name)[retained].tolist() for name in table.schema.names)
             alike = blocks == collections.Counter(zip(*columns, strict=True))
             expect(alike, f"rows of code_blocks are wrong: yield each once ({when})")
 
@@ -189,7 +189,7 @@ class _Source:
 
     def _refused(self, name):
         """See that a column with a cell outside its domain is refused, and the words alike."""
-        schema, said = self.schemas[-1], set()
+        schema, message = self.schemas[-1], set()
         for number, secret in enumerate(_SECRETS):
             table = spelled(schema, 5 + 30 * number, self.seed + number, unfit=(name, secret))
             with ErrorCatcher() as caught:
@@ -202,8 +202,8 @@ class _Source:
             expect(not quoted, "an error quotes a cell")
             hidden = error.__cause__ is error.__context__ is None
             expect(hidden, "an error keeps another one, which may quote a cell: see `replacing`")
-            said.add(caught.shown)
-        expect(len(said) == 1, "what is said of a cell outside the domain differs with the rows")
+            message.add(caught.shown)
+        expect(len(message) == 1, "what is said of a cell outside the domain differs with the rows")
         return True
 
     def parts(self):
@@ -238,13 +238,13 @@ class _Source:
         source, pair = self.make(table), (self._schema.names[-1], self._schema.names[0])
         for rows in (*_MODES, *_MODES):
             expect(source.counts([], rows=rows) == {}, "no clique, no counts")
-            for asked in ([pair, pair], iter([pair])):
-                found = source.counts(asked, rows=rows)
-                expect(list(found) == [pair], "a clique that repeats is returned once")
+            for question in ([pair, pair], iter([pair])):
+                result = source.counts(question, rows=rows)
+                expect(list(result) == [pair], "a clique that repeats is returned once")
                 wanted = _by_hand(table, pair, rows, _kept(table, ()))
-                _alike(found[pair], wanted, "asked for again: hand out copies")
-            if found[pair].flags.writeable:
-                found[pair][...] = -1
+                _alike(result[pair], wanted, "asked for again: hand out copies")
+            if result[pair].flags.writeable:
+                result[pair][...] = -1
 
     def many_rows(self):
         """With more rows than a block or page holds, every row is still counted, once."""
@@ -262,36 +262,43 @@ class _Source:
     def refusals(self):
         """Bad requests are refused by typed errors."""
         source, name = self.make(self._table(5)), self._schema.names[0]
-        asked: Any
+        question: Any
         rows: Any
-        for asked, rows in (([(name,)], "all"), ([name], "observed"), ([(name, name)], "observed")):
-            with refuses(ParameterError, f"counts({asked}, rows={rows!r})"):
-                source.counts(asked, rows=rows)
+        for question, rows in (
+            ([(name,)], "all"),
+            ([name], "observed"),
+            ([(name, name)], "observed"),
+        ):
+            with refuses(ParameterError, f"counts({question}, rows={rows!r})"):
+                source.counts(question, rows=rows)
         with refuses(SchemaError, "an attribute that is not declared"):
             source.counts([("no such attribute",)], rows="observed")
 
     def public_words(self):
         """What it shows and says depends on public facts only."""
-        said = []
+        message = []
         for number, n in enumerate((0, 7, 50)):
             source = self.make(self._table(n, number))
             words = [str(source), repr(source)]
-            for asked in ([("no such attribute",)], [(self._schema.names[0],) * 2]):
+            for question in ([("no such attribute",)], [(self._schema.names[0],) * 2]):
                 with ErrorCatcher() as caught:
-                    source.counts(asked, rows="observed")
+                    source.counts(question, rows="observed")
                 words.append(caught.shown)
-            said.append(words)
-        expect(said[0] == said[1] == said[2], "repr or errors differ with the rows: leave them out")
+            message.append(words)
+        expect(
+            message[0] == message[1] == message[2],
+            "repr or errors differ with the rows: leave them out",
+        )
 
 
 # By hand
-def _by_hand(table, clique, rows, kept, weight=None):
+def _by_hand(table, clique, rows, retained, weight=None):
     """Add up the rows that are kept, or their weights, as the documentation of sources says."""
-    each = np.ones(int(kept.sum()), dtype=np.int64)
+    each = np.ones(int(retained.sum()), dtype=np.int64)
     if weight is not None:
-        each = weight({name: table.codes(name)[kept] for name in weight.names})
+        each = weight({name: table.codes(name)[retained] for name in weight.names})
     wanted = np.zeros(table.schema.extended_shape(clique), dtype=np.int64)
-    cells = tuple(table.codes(name)[kept].astype(np.int64) for name in clique)
+    cells = tuple(table.codes(name)[retained].astype(np.int64) for name in clique)
     np.add.at(wanted, cells, each if clique else each.sum())
     valued = tuple(slice(table.schema[name].size) for name in clique)
     return wanted[valued] if rows == "observed" else wanted
@@ -299,30 +306,30 @@ def _by_hand(table, clique, rows, kept, weight=None):
 
 def _kept(table, observed_on):
     """Whether each row has no hole; what is not applicable has no value, and is no hole."""
-    kept = np.ones(len(table), dtype=bool)
+    retained = np.ones(len(table), dtype=bool)
     for name in observed_on:
-        kept &= table.codes(name) < table.schema[name].missing_code
-    return kept
+        retained &= table.codes(name) < table.schema[name].missing_code
+    return retained
 
 
-def _alike(found, wanted, when):
+def _alike(result, wanted, when):
     """Expect counts to be those wanted, in type and shape, too."""
-    found = np.asarray(found)
-    expect(found.dtype == np.int64, f"counts must be int64, not {found.dtype} ({when})")
-    expect(found.shape == wanted.shape, f"shape {found.shape}, expected {wanted.shape} ({when})")
-    expect(np.array_equal(found, wanted), f"counts are wrong ({when})")
+    result = np.asarray(result)
+    expect(result.dtype == np.int64, f"counts must be int64, not {result.dtype} ({when})")
+    expect(result.shape == wanted.shape, f"shape {result.shape}, expected {wanted.shape} ({when})")
+    expect(np.array_equal(result, wanted), f"counts are wrong ({when})")
 
 
 def _rows_of_blocks(source, names, when):
     """Return how often each row comes in the blocks of codes."""
-    found = collections.Counter[tuple[int, ...]]()
+    result = collections.Counter[tuple[int, ...]]()
     for block in source.code_blocks():
         expect(set(names) <= set(block), f"a block lacks codes of an attribute ({when})")
         columns = [np.asarray(block[name]) for name in names]
         expect(len({c.shape for c in columns}) == 1, f"columns of a block are not as long ({when})")
         expect(all(c.dtype.kind in "iu" for c in columns), f"codes must be whole numbers ({when})")
-        found.update(zip(*(column.tolist() for column in columns), strict=True))
-    return found
+        result.update(zip(*(column.tolist() for column in columns), strict=True))
+    return result
 
 
 def _made_up_weight(schema):
@@ -335,5 +342,5 @@ def _made_up_weight(schema):
 def _all_cliques(schema):
     """Return all cliques of up to three attributes, and those of several turned around."""
     sizes = range(min(3, len(schema)) + 1)
-    found = [c for k in sizes for c in itertools.combinations(schema.names, k)]
-    return found + [tuple(reversed(clique)) for clique in found if len(clique) > 1]
+    result = [c for k in sizes for c in itertools.combinations(schema.names, k)]
+    return result + [tuple(reversed(clique)) for clique in result if len(clique) > 1]

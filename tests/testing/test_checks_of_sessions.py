@@ -35,11 +35,11 @@ FILLED = KNNImputation(impute=("alter", "ok"), match_on="score")
 
 def statistics(table):
     """Three questions, of imputed attributes and of others."""
-    asked = ImputedStatistics(table, FILLED, budget=Filter(100.0), random_state=0)
-    return asked, (
-        asked.count(where="alter > 50", epsilon=1.0),
-        asked.mean("alter", where="score > 0.5", epsilon=2.0),
-        asked.histogram("ok", epsilon=1.0),
+    question = ImputedStatistics(table, FILLED, budget=Filter(100.0), random_state=0)
+    return question, (
+        question.count(where="alter > 50", epsilon=1.0),
+        question.mean("alter", where="score > 0.5", epsilon=2.0),
+        question.histogram("ok", epsilon=1.0),
     )
 
 
@@ -48,8 +48,8 @@ def charged(table):
 
 
 def answers(table):
-    asked, found = statistics(table)
-    return found, repr(asked)
+    question, result = statistics(table)
+    return result, repr(question)
 
 
 def telling(table):
@@ -76,8 +76,8 @@ def test_statistics_pass_and_broken_statistics_fail(monkeypatch):
     assert not report.unchecked
     assert "answers, " in report.findings[-1].detail
     assert check_non_interference(answers, pairs=["one hole", "full and empty"])
-    for leak, seen in ((telling, "differs with the rows: result[1]"), (hiding, ".KEPT")):
-        assert seen in failure(check_non_interference, leak, pairs=["two tables"])
+    for leak, observed in ((telling, "differs with the rows: result[1]"), (hiding, ".KEPT")):
+        assert observed in failure(check_non_interference, leak, pairs=["two tables"])
     monkeypatch.setattr(
         _Profile,
         "smooth_bound",
@@ -102,9 +102,9 @@ def fitted_mean(rows):
 
 def test_estimator_passes_and_a_wrong_sensitivity_fails(monkeypatch):
     report = check_sensitivity(fitted_mean, pairs=replaced())
-    assert [found.passed for found in report.findings] == [True, True]
-    holes = np.ones((9, 2)), np.full((9, 2), np.nan)
-    tables = {"replaced": next(iter(replaced())), "holes": holes}
+    assert [result.passed for result in report.findings] == [True, True]
+    missing = np.ones((9, 2)), np.full((9, 2), np.nan)
+    tables = {"replaced": next(iter(replaced())), "holes": missing}
 
     def shown(rows):
         fitted = fitted_mean(rows)
@@ -113,8 +113,8 @@ def test_estimator_passes_and_a_wrong_sensitivity_fails(monkeypatch):
     assert check_non_interference(shown, tables=tables).passed
     law = VectorNoise.__init__
 
-    def wrong(self, kind, scale, sensitivity, whole=False):
-        law(self, kind, scale, sensitivity / 2, whole)
+    def wrong(self, kind, scale, sensitivity, total=False):
+        law(self, kind, scale, sensitivity / 2, total)
 
     monkeypatch.setattr(VectorNoise, "__init__", wrong)
     assert "one row moves" in failure(check_sensitivity, fitted_mean, pairs=replaced())
@@ -180,8 +180,8 @@ PLAN = TestPlan(1.0, 9.0, 1e-6, None, (None, PureEvent(epsilon=1.0 + 1e-5)))
 TESTED = TestedNoise(PLAN, VECTOR)
 
 
-def behind_test(margin, value):
-    return ConditionalAnswer(margin, lambda: np.array([value]))
+def behind_test(distance, value):
+    return ConditionalAnswer(distance, lambda: np.array([value]))
 
 
 def of_rows(*gradients):

@@ -47,7 +47,7 @@ def test_the_worked_example_of_contributing_passes():
     assert report.passed
     assert {"observed", "observed, with rules"} <= {f.case for f in report.findings}
     checks = {"non-interference", "sensitivity", "audit"}
-    assert {found.check for found in report.findings} == checks
+    assert {result.check for result in report.findings} == checks
     assert json.loads(json.dumps(report.to_dict()))["passed"]
     assert "all kept" in str(report)
 
@@ -139,8 +139,8 @@ class ForgettingTheGate(examples.Histograms):
 )
 def test_leaking_family_fails_the_daily_checks(leaky, seen):
     on = Subject(leaky, "joint")
-    found = [str(finding) for finding in answers_of(on, FEW_PAIRS, FEW_TRIALS, 0)]
-    assert any("FAILED" in finding and seen in finding for finding in found)
+    result = [str(finding) for finding in answers_of(on, FEW_PAIRS, FEW_TRIALS, 0)]
+    assert any("FAILED" in finding and seen in finding for finding in result)
 
 
 class Both(examples.Histograms):
@@ -208,9 +208,9 @@ class LeavingOutTheLastOnly(sources.InBlocks):
         self._all = self._table
 
     def observed_on(self, names):
-        whole = copy.copy(self)
-        whole._table = self._all
-        return sources.InBlocks.observed_on(whole, names)
+        total = copy.copy(self)
+        total._table = self._all
+        return sources.InBlocks.observed_on(total, names)
 
 
 def in_parts(tables):

@@ -28,9 +28,9 @@ def failing(family, rule):
     """Return why a family breaks a promise: a rule, or a check of conformance."""
     on = FittedSubject(family, "joint", {}, ruled.ONE_FREE if family is Counting else RULED)
     if isinstance(rule, str):
-        (found,) = conformance_of(on, [rule])
-        assert not found.passed
-        return found.detail
+        (result,) = conformance_of(on, [rule])
+        assert not result.passed
+        return result.detail
     with pytest.raises(BrokenPromise) as caught:
         rule(on)
     return str(caught.value)
@@ -167,22 +167,24 @@ def test_neighbours_differ_in_one_row_half_of_them_incomplete(schema):
     rows = (Table.from_codes(schema, row) for *_, row in pairs)
     broken = [bool(broken_by(row.with_values(np.random.default_rng(0)))) for row in rows]
     assert sum(broken) > 10 or schema is SCHEMA
-    holes = [any(row[n][0] >= schema[n].missing_code for n in schema.nullable) for *_, row in pairs]
-    assert sum(holes) == 20
+    missing = [
+        any(row[n][0] >= schema[n].missing_code for n in schema.nullable) for *_, row in pairs
+    ]
+    assert sum(missing) == 20
 
 
 def test_rules_by_hand_agree_with_the_rules_of_the_package():
     table = unprocessed_table(RULED, 300, seed=3)
     plain = replace(RULED, rules=())
     cells = {n: table.column(n) for n in RULED.names}
-    known = completed_cells(plain, cells)
+    reference = completed_cells(plain, cells)
     rows = list(rows_by_hand(table))
     by_hand = [broken_by_hand(RULED, row) for row in rows]
     assert any(HOLE in row.values() for row in rows)
     assert any(ABSENT in row.values() for row in rows)
     for rule in RULED.rule_set.bound:
-        surely = rule.broken(known, len(table)).is_true
-        for row, found, sure in zip(rows, by_hand, surely, strict=True):
+        surely = rule.broken(reference, len(table)).is_true
+        for row, result, sure in zip(rows, by_hand, surely, strict=True):
             # By hand, what follows must be said, value or not: a hole is no answer.
             if isinstance(rule, Forbidden) or HOLE not in (row[name] for name in rule.names):
-                assert (rule.text in found) == sure, (rule.text, row)
+                assert (rule.text in result) == sure, (rule.text, row)

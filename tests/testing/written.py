@@ -80,9 +80,9 @@ def spelled(schema, n, seed=0, *, unfit=None):
         cells += [next(_written(cell, kind)) for cell in wrong]
         columns[attribute.name] = Column(codes)
         arrays.append(pa.array(cells, kind, from_pandas=False))
-    found = _AsWritten(schema, columns)
-    found.cells = pa.table(arrays, names=list(schema.names))
-    return found
+    result = _AsWritten(schema, columns)
+    result.cells = pa.table(arrays, names=list(schema.names))
+    return result
 
 
 def _type_of(attribute, seed):
@@ -123,8 +123,8 @@ def _meant(attribute):
     codes = attribute.encode_values(values).tolist()
     yield from zip(codes, values.tolist(), strict=True)
     if attribute.outside == "missing" and attribute.nullable:
-        beyond = (attribute.lower - 0.5, attribute.upper + 0.5, -math.inf, math.inf)
-        yield from ((attribute.missing_code, value) for value in beyond)
+        outside = (attribute.lower - 0.5, attribute.upper + 0.5, -math.inf, math.inf)
+        yield from ((attribute.missing_code, value) for value in outside)
     if attribute.outside == "clamp":
         yield from ((codes[0], value) for value in (attribute.lower - 5.0, -math.inf))
         yield from ((codes[-1], value) for value in (attribute.upper + 5.0, math.inf))
