@@ -782,7 +782,7 @@ def test_families_and_fits_without_statistics_refuse():
     frame = people(200)
     with pytest.raises(ParameterError, match="Use AllPairs, AIM or MST"):
         PrivBayes(epsilon=1.0).fit(frame, schema=SCHEMA).estimate("mean(wage)")
-    with pytest.raises(ParameterError, match="fit with missing='joint'"):
+    with pytest.raises(ParameterError, match="Fit with missing='joint'"):
         AllPairs(epsilon=1.0, missing="impute-first").fit(frame, schema=SCHEMA).regress(WAGE)
     aim = AIM(epsilon=1.0).fit(frame, schema=SCHEMA)
     with pytest.raises(ParameterError, match="not together in the workload"):

@@ -63,10 +63,10 @@ class CopyCoin:
     observed = ()
 
     def fit(self, X, y):
-        CopyCoin.seen += (len(X),)
+        CopyCoin.observed += (len(X),)
 
     def predict(self, X):
-        CopyCoin.seen += (len(X),)
+        CopyCoin.observed += (len(X),)
         return X[:, -3].astype(int)
 
 
@@ -81,10 +81,10 @@ def test_scores_are_f1_of_the_rarer_class_on_the_test_rows_of_which_few_may_be_e
     guess = test.codes("noise") == 0
     assert result.mean == pytest.approx(2 * np.sum(y & guess) / (y.sum() + guess.sum()))
     assert result.held_out
-    CopyCoin.seen = ()
+    CopyCoin.observed = ()
     assert not classifier_f1(TRUTH, linked(900, 1), **options).held_out
     classifier_f1(TRUTH, linked(900, 1), max_rows=100, **options)
-    assert CopyCoin.seen == (900, 450, 100, 100)
+    assert CopyCoin.observed == (900, 450, 100, 100)
 
 
 @pytest.mark.slow

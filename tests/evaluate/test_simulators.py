@@ -227,18 +227,21 @@ def test_the_bound_on_being_observed_is_the_worst_row_of_the_domain():
 
 
 def test_mcar_states_its_rates_except_for_derived_cells():
-    assert MCAR(rate=0.25, columns=("x",)).observation_rates(SCHEMA)["x"] == 0.75
+    assert MCAR(rate=0.25, columns=("x",)).max_observation_rates(SCHEMA)["x"] == 0.75
     given = MCAR(rate={"c": 0.5, "z": 0.1})
-    assert given.observation_rates(SCHEMA) == {"x": 1, "c": 0.5, "y": 1, "z": 0.9}
+    assert given.max_observation_rates(SCHEMA) == {"x": 1, "c": 0.5, "y": 1, "z": 0.9}
     assert given.apply(TABLE, random_state=0).schema.nullable == ("c", "z")
     with pytest.raises(UnprovenError):
-        MCAR(rate=0.25, rates="exact").observation_rates(SCHEMA)
+        MCAR(rate=0.25, rates="exact").max_observation_rates(SCHEMA)
     years = (
         Numeric(name="age", lower=0, upper=9, integer=True),
         Numeric(name="born", lower=2015, upper=2024, integer=True),
     )
     schema = Schema(years, (Always("age + born = 2024"),))
-    assert MCAR(rate=0.9, columns=("age",)).observation_rates(schema) == {"age": 1.0, "born": 1.0}
+    assert MCAR(rate=0.9, columns=("age",)).max_observation_rates(schema) == {
+        "age": 1.0,
+        "born": 1.0,
+    }
 
 
 @of_all
@@ -368,7 +371,7 @@ def test_columns_derived_from_missing_cells_are_nullable():
 
 
 def test_derived_attributes_have_an_observation_rate_of_one():
-    claimed = MCAR(rate=0.3).observation_rates(SURVEY)
+    claimed = MCAR(rate=0.3).max_observation_rates(SURVEY)
     assert claimed == {"work": 0.7, "degree": 0.7, "years": 1.0, "hours": 1.0, "shift": 1.0}
     declared = DeclaredMechanism(
         intercepts={"degree": 0.0, "work": 0.0, "hours": 5.0},

@@ -38,7 +38,7 @@ def complete_pair(seed, *, replaced=1, moving=False, d=None):
     return x, y
 
 
-def holey_pair(seed, *, replaced=1, moving=False, d=None, target=False):
+def incomplete_pair(seed, *, replaced=1, moving=False, d=None, target=False):
     """A pair whose masks agree except in the replaced rows; ``target``: only column 0 has holes."""
     rng = np.random.default_rng(seed)
     x, y = complete_pair(int(rng.integers(2**32)), replaced=replaced, moving=moving, d=d)

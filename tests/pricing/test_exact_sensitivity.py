@@ -99,7 +99,7 @@ def piped(steps, estimator, domain, tested=None):
 @given(seed=SEEDS, epsilon=st.sampled_from([0.1, 5.0]))
 @settings(max_examples=12, deadline=None)
 def test_distance_to_failure_changes_by_at_most_one(seed, epsilon):
-    pair = cases.holey_pair(seed, d=2)
+    pair = cases.incomplete_pair(seed, d=2)
     steps = [
         ("impute", mp.MeanImputer(max_incomplete=6)),
         ("scale", mp.StandardScaler(min_std=0.05)),
@@ -151,12 +151,12 @@ def test_an_estimator_stays_within_its_sensitivity(name, seed):
     assert check(single((ESTIMATORS | STEEP)[name]), pair)
 
 
-HOLEY = (
+INCOMPLETE = (
     *(cases.mean_case, cases.median_case, cases.trimmed_case, cases.regression_case),
     cases.neighbours_case,
 )
 STEPS = (
-    *(*HOLEY, cases.standard_case, cases.min_max_case, cases.pca_case),
+    *(*INCOMPLETE, cases.standard_case, cases.min_max_case, cases.pca_case),
     *(cases.deduplicate_case, cases.quantize_case),
 )
 
@@ -165,7 +165,7 @@ STEPS = (
 @given(seed=SEEDS, case=st.sampled_from(STEPS), name=st.sampled_from(sorted(ESTIMATORS)))
 @settings(max_examples=40, deadline=None)
 def test_pipeline_stays_within_the_sensitivity_of_its_chain(case, seed, name):
-    make = cases.holey_pair if case in HOLEY else cases.complete_pair
+    make = cases.incomplete_pair if case in INCOMPLETE else cases.complete_pair
     pair = make(seed, d=2, **({"target": True} if case is cases.regression_case else {}))
     y = np.random.default_rng(seed).integers(0, 2, len(pair[0]))
     try:

@@ -422,7 +422,7 @@ def test_pipeline_without_a_price_raises():
     median = [("impute", mp.MedianImputer(max_incomplete=9, central_gap=0.1))]
     for error, reported, options in (
         (ParameterError, "only a PricedPipeline", lambda: price(ours)),
-        (UnprovenError, "not known", lambda: price(strange)),
+        (UnprovenError, "not proven", lambda: price(strange)),
         (UnprovenError, "private est", lambda: price(mp.PricedPipeline([], Unknown(), **shape))),
         (ParameterError, "imputation", lambda: price(impute_and_scale(end).set_params(steps=[]))),
         (UnprovenError, "fail", lambda: plan(impute_and_scale(end).set_params(steps=median))),

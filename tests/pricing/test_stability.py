@@ -26,7 +26,7 @@ PCA = [cases.pca_case, cases.pca_second_case, cases.pca_dimension_case]
 CLUSTERS = [cases.deduplicate_case, cases.quantize_case]
 ONE_CELL = [cases.mean_one_cell_case, cases.regression_case]
 EVERY = [*IMPUTERS, *ONE_CELL, cases.model_case, *FREE, *SCALERS, *PCA, *CLUSTERS]
-HOLEY = {*IMPUTERS, *ONE_CELL, cases.model_case, *FREE}
+INCOMPLETE = {*IMPUTERS, *ONE_CELL, cases.model_case, *FREE}
 # One model is fitted, not one for each number of columns.
 COLUMNS = dict.fromkeys([*PCA, cases.regression_case], 3) | {cases.model_case: 2}
 
@@ -68,8 +68,8 @@ def test_a_step_stays_within_its_map(case, replaced, moving, seed):
     if case in CLUSTERS:
         facts["d"] = 1 + seed % 2
     make = cases.complete_pair
-    if case in HOLEY:
-        make, facts["target"] = cases.holey_pair, case in ONE_CELL
+    if case in INCOMPLETE:
+        make, facts["target"] = cases.incomplete_pair, case in ONE_CELL
     pair = make(seed, **facts)
     try:
         step, domain = case(pair)
@@ -85,7 +85,7 @@ AT_EDGES = [case for case in EVERY if case is not cases.mean_one_cell_case]  # s
 @given(seed=SEEDS, replaced=st.integers(1, 3), moving=st.booleans())
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 def test_maps_hold_at_the_edges_and_nothing_is_refused(case, seed, replaced, moving):
-    facts = {"d": COLUMNS.get(case), "holes": case in HOLEY}
+    facts = {"d": COLUMNS.get(case), "is_missing": case in INCOMPLETE}
     pair = cases.extreme_pair(seed, replaced=replaced, moving=moving, **facts)
     trim = {"trim": 1} if case is cases.trimmed_case else {}
     step, domain = case(pair, **trim)
@@ -95,7 +95,7 @@ def test_maps_hold_at_the_edges_and_nothing_is_refused(case, seed, replaced, mov
 @given(seed=SEEDS)
 @settings(max_examples=60, deadline=None)
 def test_chain_of_imputation_scaling_and_pca(seed):
-    tables = pair = cases.holey_pair(seed, d=2)
+    tables = pair = cases.incomplete_pair(seed, d=2)
     steps = [
         ("impute", mp.MeanImputer(max_incomplete=cases.incomplete(pair))),
         ("scale", mp.StandardScaler(min_std=0.5, below="floor")),
@@ -164,7 +164,7 @@ def distances(step, pair, replaced, **facts):
 @settings(max_examples=40, deadline=None)
 def test_distances_to_failure_are_lipschitz(step, moving, seed, replaced):
     fills = isinstance(step, mp.MeanImputer)
-    make = cases.holey_pair if fills else cases.complete_pair
+    make = cases.incomplete_pair if fills else cases.complete_pair
     pair = make(seed, replaced=replaced, moving=moving, d=2)
     first, second = distances(step, pair, replaced, complete=not fills)
     assert abs(first - second) <= 1 + 1e-9

@@ -42,7 +42,7 @@ def totals(answer):
     return np.array(exact.totals if isinstance(exact, Bounded) else exact)
 
 
-def moves_too_far(a, b):
+def shift_is_too_large(a, b):
     """Whether the exact numbers of neighbours differ by more than event and law say."""
     assert (a.event, a.mechanism) == (b.event, b.mechanism)
     return undercharges(a.mechanism, a.event, a.exact, b.exact) is not None

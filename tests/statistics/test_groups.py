@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from knn_oracles import PLAIN, Row, as_table, tables
-from knn_recordings import Exact, asking, behind, moves_too_far, nothing_is_read
+from knn_recordings import Exact, asking, behind, shift_is_too_large, nothing_is_read
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Cost, Filter
@@ -82,7 +82,7 @@ def test_one_row_changes_one_group_within_its_bound(rows, way, k):
     """Exact neighbours: every row that can come or go, of small tables."""
     knn = replace(KNN, k=k)
     for a, b in neighbour_answers(rows, way, knn):
-        assert not moves_too_far(a, b), a.event.label
+        assert not shift_is_too_large(a, b), a.event.label
 
 
 def test_rows_that_move_two_groups_are_caught(monkeypatch):
@@ -93,7 +93,7 @@ def test_rows_that_move_two_groups_are_caught(monkeypatch):
 
     monkeypatch.setattr(ChosenRows, "groups", mixed)
     rows = [Row(0, "f", 8, "yes", 2), Row(0, "m", None, None, 4), Row(0, "f", None, None, 6)]
-    assert any(moves_too_far(a, b) for a, b in neighbour_answers(rows, "epsilon"))
+    assert any(shift_is_too_large(a, b) for a, b in neighbour_answers(rows, "epsilon"))
 
 
 def test_a_group_has_the_bound_of_its_own_rows():

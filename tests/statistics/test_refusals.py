@@ -235,7 +235,7 @@ def test_every_statistic_spends_its_epsilon_or_nothing():
         {"match": "hours", "group": "age"},
     ):  # fmt: skip
         budget, poor = Filter(1.0), Filter(0.9)
-        with pytest.raises(BudgetExceededError, match="nothing was"):
+        with pytest.raises(BudgetExceededError, match="Nothing was"):
             asks_in_text(poor, **facts)
         assert poor.events == ()
         answer = asks_in_text(budget, **facts)

@@ -17,7 +17,7 @@ from knn_recordings import (
     WAYS,
     Exact,
     behind,
-    moves_too_far,
+    shift_is_too_large,
     prepared,
     totals,
 )
@@ -56,7 +56,7 @@ QUICK = settings(
 )  # fmt: skip
 
 
-def has_holes(row):
+def has_missing(row):
     return bool({None, -7, -8, "R", "X"} & set(vars(row).values()))
 
 
@@ -72,10 +72,10 @@ def check_neighbours(data, case, way, chance, each):
     here, everyone = of(rows), brute.neighbours(schema, rows)
     more = [other for other in everyone if len(other) > len(rows)]
     # Half of those with a row more have holes in it.
-    for some in (everyone[: len(rows)], more, [other for other in more if has_holes(other[-1])]):
+    for some in (everyone[: len(rows)], more, [other for other in more if has_missing(other[-1])]):
         for other in chance.sample(some, min(each, len(some))):
             for a, b in zip(here, of(other), strict=True):
-                assert not moves_too_far(a, b), a.event.label
+                assert not shift_is_too_large(a, b), a.event.label
 
 
 @pytest.mark.long
@@ -140,7 +140,7 @@ def caught(ways=("epsilon",)):
         a.event.label
         for here, there in pairs
         for a, b in zip(here, there, strict=True)
-        if moves_too_far(a, b)
+        if shift_is_too_large(a, b)
     }
 
 
@@ -259,7 +259,7 @@ def test_recipient_leaving_a_subpopulation_takes_its_full_value(imputed):
     who = KNNImputation(impute=imputed, match_on=("grade", "sex"), k=3)
     remaining = set()
     for a, b in zip(kept(LEAVING, who), kept(LEAVING[1:], who), strict=True):
-        assert not moves_too_far(a, b), a.event.label
+        assert not shift_is_too_large(a, b), a.event.label
         if (
             isinstance(a.mechanism, SmoothNoise)
             and np.abs(totals(a) - totals(b)).sum() > 2 * a.mechanism.row_weight
@@ -294,7 +294,7 @@ def read(rows):
     return as_table(rows, RULED)
 
 
-def kept_ruled(rows, name, asks=RULED_QUESTIONS):
+def retained_ruled(rows, name, asks=RULED_QUESTIONS):
     return behind(read(rows), RULED_IMPUTATIONS[name], asks=asks)
 
 
@@ -324,7 +324,7 @@ def test_rows_to_which_incomes_do_not_apply_change_no_answer(rows, more, drawn, 
         not_working(Row(0, "f", 0, "no", 3 + 2 * i), row_of(new, 0)) for i, new in enumerate(more)
     ]
     for a, b in zip(
-        kept_ruled(rows, name, OF_INCOME), kept_ruled(changed, name, OF_INCOME), strict=True
+        retained_ruled(rows, name, OF_INCOME), retained_ruled(changed, name, OF_INCOME), strict=True
     ):
         assert (a.event, a.mechanism) == (b.event, b.mechanism)
         assert totals(a).tolist() == totals(b).tolist(), a.event.label
@@ -340,7 +340,7 @@ def test_other_kinds_of_missing_are_treated_as_missing(rows, name):
         replace(row, **{n: gone.get(v, v) for n, v in vars(row).items() if n != "label"})
         for row in rows
     ]
-    for a, b in zip(kept_ruled(rows, name), kept_ruled(plain, name), strict=True):
+    for a, b in zip(retained_ruled(rows, name), retained_ruled(plain, name), strict=True):
         assert (a.event, a.mechanism, totals(a).tolist()) == (
             b.event,
             b.mechanism,

@@ -46,7 +46,7 @@ from testing.ruled import (
     ONE_FREE,
     OWN,
     costs_nothing,
-    kinds_of_holes,
+    kinds_of_missing,
     obeyed_rules,
     required_sets,
 )
@@ -150,7 +150,7 @@ def test_kinds_and_rules(family, strategy):
 @pytest.mark.parametrize("promise", [p for p in OWN if p not in ONE_FIT])
 def test_what_the_base_promises_of_kinds_and_rules(promise):
     promise(subject(FAMILIES[-1], "joint", RULED))
-    if promise is kinds_of_holes:  # which are drawn in a way of its own
+    if promise is kinds_of_missing:  # which are drawn in a way of its own
         promise(subject(next(f for f in FAMILIES if f.name == "all-pairs"), "joint", RULED))
 
 

@@ -34,7 +34,7 @@ ONE_FREE = Schema(
 )
 
 
-def ways_of_holes(on):
+def ways_of_missing(on):
     return ("fill", "keep") if on.models_missingness else ("fill",)
 
 
@@ -53,7 +53,7 @@ def obeyed_rules(on):
         saved = on.family.load(Path(folder) / "model.json")
     pickled = pickle.loads(pickle.dumps(model))
     for reference, n in ((model, 0), (model, 1), (model, 300), (saved, 30), (pickled, 30)):
-        for missing_values in ways_of_holes(on):
+        for missing_values in ways_of_missing(on):
             table = reference.sample_table(n, missing_values=missing_values, random_state=n)
             expect(len(table) == n, f"{len(table)} rows were drawn, not {n}")
             obeying(table, missing_values)
@@ -132,7 +132,7 @@ def rows_that_break_rules(on):
         model = on.build(n_rows=50).fit(table)
         reported = repr(model).partition(", bins found")[0]  # bins are a release of their own
         message.add(f"{reported} {model.modelled_.names} {model.guarantee_.epsilon}")
-        for missing_values in ways_of_holes(on):
+        for missing_values in ways_of_missing(on):
             with ErrorCatcher() as refused:
                 obeying(model.sample_table(50, missing_values=missing_values), name)
             # Where nothing that the model draws obeys, that is to be said, and said clearly.
@@ -150,7 +150,7 @@ def several_tables(on):
     expect(single, f"multiple=2 failed: {refused.shown}")
 
 
-def kinds_of_holes(on):
+def kinds_of_missing(on):
     """Kinds of missing come back in their shares."""
     kinds = Modelled(on.schema).kinds
     if not (on.models_missingness and kinds):
@@ -169,7 +169,7 @@ def kinds_of_holes(on):
 def types_and_codes(on):
     """Columns and types are the schema's, whatever was drawn; codes are read as the same rows."""
     model, expected = on.fitted(n_rows=300), types_of(on.table(50).to_native("pandas"))
-    for missing_values in ways_of_holes(on):
+    for missing_values in ways_of_missing(on):
         for n in (0, 1, 60):
             result = types_of(model.sample(n, missing_values=missing_values, random_state=n))
             expect(result == expected, f"columns or types differ ({n} rows, {missing_values})")
@@ -200,7 +200,7 @@ ONE_FIT = (
     types_and_codes,
     several_tables,
 )
-OWN = (*ONE_FIT, rows_that_break_rules, kinds_of_holes, fitted_again)
+OWN = (*ONE_FIT, rows_that_break_rules, kinds_of_missing, fitted_again)
 
 
 def _as_drawn(frame, schema):

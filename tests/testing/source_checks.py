@@ -148,7 +148,7 @@ class _Source:
                 self._compare(source, table, "asked for again")
         return f"{self.trials} tables, {len(_all_cliques(self._schema))} cliques"
 
-    def beside_counts(self):
+    def next_to_counts(self):
         """Sums of weights, rows as codes and rows left out are those by hand, where it has them."""
         table, when = self._table(60), "of rows observed on some attributes"
         source = self.make(table)

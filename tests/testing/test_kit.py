@@ -110,7 +110,7 @@ class Peeking(examples.Histograms):
     family = examples.histograms(before=lambda session: examples.exact(session) and None)
 
 
-def counted_with_holes(session, name, noise):
+def counted_with_missing(session, name, noise):
     event = replace(examples.laplace(noise.scale, name), required=frozenset({name}))
     return examples.released(session, event, noise, lambda: examples.exact(session, name))
 
@@ -118,7 +118,7 @@ def counted_with_holes(session, name, noise):
 class ForgettingTheGate(examples.Histograms):
     """Counts holes as a level, behind a gate that says it does not read them."""
 
-    family = examples.histograms(counted_with_holes)
+    family = examples.histograms(counted_with_missing)
 
 
 @pytest.mark.parametrize(

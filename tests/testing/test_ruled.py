@@ -69,25 +69,25 @@ def test_rows_that_break_rules_and_lost_kinds_are_detected(monkeypatch):
         for rule in (ruled.obeyed_rules, ruled.rows_that_break_rules):
             assert "break rules: " in failing(examples.Histograms, rule)
     monkeypatch.setattr(sampling, "_spread", first_kind)
-    assert "kinds of holes of" in failing(examples.Histograms, ruled.kinds_of_holes)
+    assert "kinds of holes of" in failing(examples.Histograms, ruled.kinds_of_missing)
 
 
-def with_holes(fitted, n, rng, keep_missing):
+def with_missing_cells(fitted, n, rng, keep_missing):
     return examples.Histograms.family.sample(fitted, n, rng, True)
 
 
 class LeavingHoles(examples.Histograms):
     """Draws holes whether they are to be filled or not."""
 
-    family = replace(examples.Histograms.family, sample=with_holes)
+    family = replace(examples.Histograms.family, sample=with_missing_cells)
 
 
-def pay_for_what_follows(session):
+def charge_for_derived(session):
     session._charge(LaplaceEvent(sensitivity=1, scale=1e6, label="marginal geburt"))
 
 
 class PayingForWhatFollows(examples.Histograms):
-    family = examples.histograms(before=pay_for_what_follows)
+    family = examples.histograms(before=charge_for_derived)
 
 
 def too_much(request):

@@ -192,8 +192,7 @@ def fidelity(
         "two_way_deciles": float(np.mean([*distances.values()])),
         "two_way_worst": max(distances.values()),
     }
-    filled = [name for name in x if len(_drop_nan(x[name]))]
-    ks = {name: _ks(_drop_nan(x[name]), _drop_nan(y[name])) for name in filled}
+    ks = {n: _ks(_drop_nan(x[n]), _drop_nan(y[n])) for n in x if len(_drop_nan(x[n]))}
     true, made = ({name: _summary(_drop_nan(v[name])) for name in ks} for v in (x, y))
     scores |= _of_columns(ks, true, made) | _correlations(x, y)
     scores |= _subgroups(

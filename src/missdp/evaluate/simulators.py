@@ -255,7 +255,7 @@ class MCAR(MissingMechanism):
         names = schema.names if self.columns is None else self.columns
         return dict.fromkeys(_check_names(schema, names), float(self.rate))
 
-    def observation_rates(self, schema: Schema) -> dict[str, float]:
+    def max_observation_rates(self, schema: Schema) -> dict[str, float]:
         """Return each attribute's probability of being observed. Raise if counts are exact.
 
         It is 1 for attributes that may be not applicable, or follow from others, because missing
@@ -277,16 +277,10 @@ class MCAR(MissingMechanism):
             If counts are exact.
         """
         if not self.row_independent:
-            raise UnprovenError(
-                "exact numbers of missing cells couple the rows. Use rates='expected'"
-            )
+            raise UnprovenError("exact missing counts couple the rows. Use rates='expected'")
         missing = self.missing_rates(schema)
         rates = {name: 1.0 - missing.get(name, 0.0) for name in schema.names}
         return rates | dict.fromkeys(schema.rule_set.rule_fillable, 1.0)
-
-    def max_observation_rates(self, schema: Schema) -> dict[str, float]:
-        """Bound each attribute's probability of being observed, see :meth:`observation_rates`."""
-        return self.observation_rates(schema)
 
     def _probabilities(self, table: Table, rng: np.random.Generator) -> Probabilities:
         del rng  # nothing about the mechanism itself is drawn

@@ -295,9 +295,8 @@ def _theorem_two(alpha: float, replaced: Curve, shifted: Curve) -> float:
 def _split(alpha: float, replaced: Curve, shifted: Curve, c: float) -> float:
     """Return the bound of `_theorem_two` at one split."""
     first, second = c * alpha, (c * alpha - 1) / (c - 1)
-    weight = (c * alpha - 1) / (c * (alpha - 1))
-    bound = weight * replaced(first) + shifted(second)
-    return min(bound, weight * shifted(first) + replaced(second))
+    w = (c * alpha - 1) / (c * (alpha - 1))
+    return min(w * replaced(first) + shifted(second), w * shifted(first) + replaced(second))
 
 
 @dataclass(frozen=True)

@@ -219,7 +219,8 @@ class StandardisedRows:
             # The bound on row norms after the steps is proven. This step removes rounding errors
             # only.
             table = facts.domain.enforce(table) if facts.steps else table
-            self._made |= {"distance": distance, "rows": _read_only(table)}
+            table.flags.writeable = False
+            self._made |= {"distance": distance, "rows": table}
         rows: Floats = self._made["rows"]
         return rows
 
@@ -250,13 +251,6 @@ def _require_exact_type(kind: type, value: Any) -> None:
             f"expected an instance of {kind.__name__} exactly. Subclasses are not accepted because "
             "they could state other bounds"
         )
-
-
-def _read_only(array: Any) -> Any:
-    """Return an array after making it read-only, or None for None."""
-    if array is not None:
-        array.flags.writeable = False
-    return array
 
 
 def ledger_of(values: Any) -> str:

@@ -398,8 +398,7 @@ class _Profile:
             changed = _change_bounds(self.served(terms))
             bounds = np.exp(-beta * np.arange(terms)) * (row_weight + recipient_weight * changed)
             best, recipients = float(bounds.max()), len(self._layout.recipients.rows)
-            height = row_weight + recipient_weight * recipients
-            tail = _tail(height, recipient_weight, beta, terms)
+            tail = _tail(row_weight + recipient_weight * recipients, recipient_weight, beta, terms)
             if tail <= best or terms >= self.max_terms:
                 return max(best, tail if tail > best else 0.0) * _ROUND_UP
             terms = min(4 * terms, self.max_terms)

@@ -142,7 +142,8 @@ class RowQuery:
             rows = RowView(cells, self.reads, self.applies)
             in_parts = self._adds_up and len(rows) > imputed_rows.PART_ROWS
             parts = [part for _, part in rows.parts()] if in_parts else [rows]
-            return sum(map(self._integers, parts), np.zeros(1, dtype=np.int64))
+            totals = (np.asarray(self._totals(part), dtype=np.int64) for part in parts)
+            return sum(totals, np.zeros(1, dtype=np.int64))
 
     @property
     def fine(self) -> int:
@@ -170,9 +171,6 @@ class RowQuery:
             return np.asarray(np.rint(totals * self.fine), dtype=np.int64)
 
     _adds_up = False  # whether the result of a table is the sum of the results of its parts
-
-    def _integers(self, rows: RowView) -> Ints:
-        return np.asarray(self._totals(rows), dtype=np.int64)
 
     def _returned(self, rows: RowView) -> NDArray[Any]:
         return np.asarray(self.function(rows, *self.arguments))

@@ -138,9 +138,7 @@ class Statistic:
         groups: set[str] = set()
         if self.by:
             if isinstance(schema[self.by], Numeric):
-                raise ParameterError(
-                    f"{self.by!r} is numeric. Group by a categorical or ordinal attribute"
-                )
+                raise ParameterError(f"{self.by!r} is numeric. Group by an attribute with levels")
             groups = {self.by}
         for name in (*groups, *(self.of if condition is None else ())):
             if not schema[name].size:
