@@ -173,7 +173,7 @@ def test_two_groups_at_once_where_the_three_were_measured(exact):
 
 @pytest.mark.long
 def test_three_that_a_workload_names_are_read_from_all_pairs(exact):
-    """The table of three is read, not made up from pairs; others are refused before any work."""
+    """The table of three is read, not made up from pairs. Others are refused before any work."""
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 2, 3000), rng.integers(0, 2, 3000)
     frame = pd.DataFrame({"a": a, "b": b, "odd": a ^ b, "x": rng.integers(0, 3, 3000)})
@@ -212,7 +212,7 @@ def numbered():
 
 @pytest.mark.long
 def test_numbers_have_the_noise_of_their_products():
-    """From bins alone they are several times what is the unit here; no bounds are far out."""
+    """From bins alone they are several times what is the unit here. No bounds are far out."""
     frame = paid(6000)
     frame["pay"] = frame["pay"].clip(upper=200)
     near = Schema((Numeric(name="pay", lower=0, upper=200, step=0.1), *NUMBERS.attributes[1:]))
@@ -264,7 +264,7 @@ def test_lines_keep_the_share_of_each_bin_and_of_each_group():
 
 @pytest.mark.parametrize("separated", [False, True])
 def test_groups_keep_their_size_where_noise_leaves_a_cell_no_rows(separated):
-    """A tilt gave such a cell rows; they were dropped, and the group became smaller."""
+    """A tilt gave such a cell rows. They were dropped, and the group became smaller."""
     cells = np.array([[0.3, 0.0], [0.3, 0.4]])
     tilt = np.array([[[-0.1, 0.1], [0.1, -0.1]], [[0.0, 0.0], [0.0, 0.0]]])
     even = np.full((2, 2, 1), 0.5) * cells[:, None, :]
@@ -322,7 +322,7 @@ def test_bins_entirely_hidden_by_noise_keep_their_shape():
 
 @pytest.mark.long
 def test_all_but_a_spike_is_where_its_counts_are_largest():
-    """Two in three rows are 0; that the others stand out is plain only if all of them do."""
+    """Two in three rows are 0. That the others stand out is plain only if all of them do."""
     rng, result = np.random.default_rng(0), []
     for seed in range(4):
         gain = np.where(rng.random(2000) < 0.67, 0, np.exp(rng.normal(5.5, 1, 2000)).round())
@@ -478,7 +478,7 @@ TAILS = {  # shares of rows beyond a distance, and by how much the rule may be o
 
 @pytest.mark.parametrize("kind", TAILS)
 def test_tails_continue_to_fall_as_counted(kind):
-    """Exactly for a power law, nearly for an exponential one; even ones have hardly any."""
+    """Exactly for a power law, nearly for an exponential one. Even ones have hardly any."""
     share, off = TAILS[kind]
     distances = np.geomspace(40, 1e-3, 50_000)
     least = 0.04
@@ -606,7 +606,7 @@ def test_errors_have_the_size_that_estimates_vary_by(seeds):
 
 @pytest.mark.long
 def test_the_file_is_all_that_is_read(tmp_path):
-    """Who has the file alone is told the same to the bit; and nothing is paid."""
+    """Who has the file alone is told the same to the bit. Nothing is paid."""
     budget = Filter(2.0, 1e-5)
     model = AllPairs(epsilon=1.0, budget=budget).fit(selected(people(500)), schema=SCHEMA)
     paid = budget.spent
@@ -704,7 +704,7 @@ def test_a_rate_that_noise_hides_is_not_surely_none():
 
 @pytest.mark.long
 def test_rows_are_all_that_an_estimate_is_about(incomplete):
-    """Missing values or not; of both groups that are compared."""
+    """Missing values or not. Of both groups that are compared."""
     age = people()["age"].value_counts().sort_index().to_numpy()
     for question in ("mean(wage)", "share(wage is missing)", "median(wage)"):
         assert incomplete.estimate(f"{question} by age").rows == pytest.approx(age, rel=0.01)

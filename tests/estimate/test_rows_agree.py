@@ -57,7 +57,7 @@ def schema_of(*, bins, **layout):
 
 
 def private(n, *, weighed, seed):
-    """A table and its schema; with units of two rows and weights up to 4.6 times their mean."""
+    """A table and its schema. With units of two rows and weights up to 4.6 times their mean."""
     frame, rng = survey(n, seed), np.random.default_rng(seed + 100)
     bins = 10 if seed % 2 else None
     if not weighed:

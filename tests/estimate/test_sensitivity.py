@@ -27,7 +27,7 @@ def people(n=4000, seed=0):
 
 
 def departing(frame, shift, seed=0, selective=0.8):
-    """Values go missing by age; the ones that do are higher by ``shift`` deviations in truth."""
+    """Values go missing by age. The ones that do are higher by ``shift`` deviations in truth."""
     rng = np.random.default_rng(seed)
     gone = rng.random(len(frame)) < 0.3 + 0.3 * selective * ((frame["age"] > 4) - 0.5)
     truth = frame["wage"] + np.where(gone, shift * frame["wage"].std(), 0.0)

@@ -25,7 +25,7 @@ FAST = {name: NINE[name] for name in ("LogisticRegression", "BernoulliNB", "Deci
 
 
 def linked(n, seed):
-    """Columns c, o and n determine each other up to 5 % noise; "noise" is a coin."""
+    """Columns c, o and n determine each other up to 5 % noise. "noise" is a coin."""
     rng = np.random.default_rng(seed)
     o = rng.integers(0, 4, n)
     n_bin = np.where(rng.random(n) < 0.05, rng.integers(0, 8, n), 2 * o + rng.integers(0, 2, n))

@@ -181,7 +181,7 @@ def test_verdict_names_a_pair_missing_together_above_chance():
 
 
 def test_equal_rates_with_another_dependence_have_a_distance():
-    """Holes that come together, against holes that come alone: only the patterns see it."""
+    """Missing cells that come together, against single ones: only the patterns differ."""
     schema = Schema(tuple(Categorical(name=n, levels=(0,), nullable=True) for n in "ab"))
     together = Table.from_codes(schema, {"a": [1, 1, 0, 0], "b": [1, 1, 0, 0]})
     single = Table.from_codes(schema, {"a": [1, 1, 0, 0], "b": [0, 0, 1, 1]})
@@ -311,7 +311,7 @@ def test_undeclared_missing_cells_are_listed():
 
 
 def test_where_only_not_applicable_is_declared_a_null_is_that():
-    """As in `Table.read`: holes that are not declared change nothing about it."""
+    """As in `Table.read`: missing cells that are not declared change nothing about it."""
     hours = Numeric(name="hours", lower=0, upper=80)
     schema = Schema((KINDS["work"], hours), KINDS.rules)
     frame = pd.DataFrame({"work": ["yes", None, "no"], "hours": [3, None, None]})

@@ -135,7 +135,7 @@ def test_scores_include_errors_inside_bins():
     ("sizes", "off"), [((200, 200), 0.04), ((3000, 3000), 0.04), ((2000, 500), 0.1)]
 )
 def test_by_chance_equals_distance_of_samples(sizes, off):
-    """Of tables of few frequent cells and of many rare ones; a simulation of 4,000 pairs."""
+    """Of tables of few frequent cells and of many rare ones. A simulation of 4,000 pairs."""
     rng = np.random.default_rng(3)
     for shares in ([0.5, 0.5], [0.9, 0.1, 0.0], rng.dirichlet(np.full(300, 0.2))):
         truth = rng.multinomial(sizes[0], shares)
@@ -242,7 +242,7 @@ def test_pictures_are_complete_files_of_every_column(files, capsys, monkeypatch)
 
 @pytest.mark.slow
 def test_bench_scores_any_table_with_missing_cells(tmp_path):
-    """Fits without bins, on a table with holes, are scored against the table without."""
+    """Fits without bins, on a table with missing cells, are scored against the table without."""
     truth = people(400, 0)
     truth.to_parquet(tmp_path / "truth.parquet")
     facts = {a.name: domain(a) for a in SCHEMA}

@@ -53,7 +53,7 @@ TABLE = correlated(20_000)
 
 
 def p_value(missing, other, given=None):
-    """Chi-square test of independence of holes and ``other``, summed over strata."""
+    """Chi-square test of independence of missing cells and ``other``, summed over strata."""
     strata = np.zeros(len(missing), dtype=int)
     for codes in given or []:
         strata = strata * 10 + codes
@@ -169,7 +169,7 @@ def test_missing_cells_depend_on_stated_drivers_only():
         assert depends(direct, name, name) < 1e-9
         for other in {*SCHEMA.names} - {name}:
             assert depends(direct, name, other, given=(name,)) > 1e-3
-    # Drivers of MNAR are hidden at random; where they are, the own value predicts the hole.
+    # Drivers of MNAR are hidden at random. Where they are, the own value predicts the missing cell.
     assert min(depends(mnar, driver, driver) for driver in ("x", "c")) > 1e-3
     hidden = mnar.mask("x") & mnar.mask("c")
     assert min(depends(mnar, name, name, where=hidden) for name in ("y", "z")) < 1e-6

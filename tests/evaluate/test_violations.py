@@ -111,7 +111,7 @@ def test_other_tables_are_refused_and_no_cell_is_quoted():
 
 
 def test_undeclared_missing_cells_are_not_levels():
-    """255 levels, "not applicable" and a hole that is not declared: one code more than a byte."""
+    """255 levels, "not applicable" and an undeclared missing cell: one code more than a byte."""
     work = Categorical(name="work", levels=("no", "yes"))
     many = Categorical(name="job", levels=tuple(range(255)))
     routing = NotApplicable("job", unless="work = 'yes'")

@@ -39,7 +39,7 @@ def complete_pair(seed, *, replaced=1, moving=False, d=None):
 
 
 def incomplete_pair(seed, *, replaced=1, moving=False, d=None, target=False):
-    """A pair whose masks agree except in the replaced rows; ``target``: only column 0 has holes."""
+    """A pair with equal masks except in replaced rows, or (``target``) only in column 0."""
     rng = np.random.default_rng(seed)
     x, y = complete_pair(int(rng.integers(2**32)), replaced=replaced, moving=moving, d=d)
     n, d = x.shape
@@ -59,8 +59,8 @@ def incomplete_pair(seed, *, replaced=1, moving=False, d=None, target=False):
 def extreme_pair(seed, *, replaced=1, moving=False, d=None, is_missing=True):
     """Tables at the edge of a collection: tiny, tied, constant, next to nothing observed.
 
-    Every observed cell may be in the replaced rows; columns may be missing altogether; half of the
-    replaced rows differ in their holes.
+    Every observed cell may be in the replaced rows. Columns may be missing altogether. Half of the
+    replaced rows differ in their missing cells.
     """
     rng = np.random.default_rng(seed)
     n, d = int(rng.integers(2, 8)), int(rng.integers(1, 4)) if d is None else d

@@ -8,7 +8,7 @@ TOLERANCE = 1e-9  # of floating-point error, when a distance is compared with it
 
 
 def row_movements(first, second):
-    """Return the distance of each pair of rows; infinite if their missing cells differ."""
+    """Return the distance of each pair of rows. Infinite if their missing cells differ."""
     a, b = (np.asarray(table, dtype=np.float64) for table in (first, second))
     assert a.shape == b.shape
     missing_a, missing_b = np.isnan(a), np.isnan(b)

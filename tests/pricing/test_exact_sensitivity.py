@@ -28,7 +28,7 @@ DOMAIN = mp.RowDomain(rows=9, columns=2)
 
 
 def replaced_row(seed, rows=9, columns=2):
-    """Two tables and targets that differ in one row; half of the time in its holes."""
+    """Two tables and targets that differ in one row. Half of the time in its missing cells."""
     rng = np.random.default_rng(seed)
     corners = rng.random() < 0.5
     shape = (rows, columns)
@@ -47,7 +47,7 @@ def replaced_row(seed, rows=9, columns=2):
 
 
 def worst_pair():
-    """A row at one end of the ball, or at the other one; the rest are zeros."""
+    """A row at one end of the ball, or at the other one. The rest are zeros."""
     x, z = np.zeros((2, 9, 2))
     x[0, 0], z[0, 0] = 1.0, -1.0
     y = np.array([1] + [0] * 8)

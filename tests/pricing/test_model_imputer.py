@@ -188,7 +188,7 @@ def test_filled_cells_amplify_no_guarantee(missing):
     model.fit(Table.from_codes(schema, {"a": full, "b": full}))
     rows = Table.from_codes(schema, {"a": np.full(2000, 2), "b": full})
     filled = DPImputer(model=model, random_state=0).transform(rows)
-    assert (filled.codes("a") == full).mean() > 0.9  # what a gate of a would keep back
+    assert (filled.codes("a") == full).mean() > 0.9  # what a required attribute would keep back
     assert filled.schema.rule_set.filled == {"a", "b"}
     assert same(DPImputer(model=model, random_state=1).fit(filled).transform(filled), filled)
     seldom = MissingCompletelyAtRandom({"a": 0.01, "b": 0.01})
@@ -199,7 +199,7 @@ def test_filled_cells_amplify_no_guarantee(missing):
 @settings(max_examples=6, deadline=None)
 @given(st.integers(0, 2**20), st.integers(2, 30), st.sampled_from(["random", "likely", "mean"]))
 def test_filled_row_depends_on_itself_and_its_place_only(seed, n, filling):
-    """Whatever the other rows are, how many they are, and in which order; with rules, too."""
+    """Whatever the other rows are, how many they are, and in which order. With rules, too."""
     rng = np.random.default_rng(seed)
     ruled, rest = seed % 3 == 0, np.arange(n)
     model = ruled_model(False) if ruled else MODEL

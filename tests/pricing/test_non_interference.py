@@ -1,4 +1,4 @@
-"""Whatever a fit shows was released; estimators see answers only; and nothing is left out."""
+"""Whatever a fit shows was released. Estimators see answers only. Nothing is left out."""
 
 import dataclasses
 import gc
@@ -47,7 +47,7 @@ TABLES = tables()
 
 
 # What is tried is a partial of these: the kit looks for what is left in modules, and here it would
-# look through all tests of the room, for as long as they take.
+# look through all tests of the package, for as long as they take.
 def single(estimator, rows):
     budget = Filter(1e6, 0.1, adjacency="replace-one")
     model = clone(estimator).set_params(random_state=0, delta=0.01, budget=budget)
@@ -75,7 +75,7 @@ def in_a_test(chain, estimator, epsilon, kinds, rows):
 
 
 class WarningScaler(mp.StandardScaler):
-    """A step that warns of what it learned; nobody hears it."""
+    """A step that warns of what it learned. Nobody hears it."""
 
     def _learn(self, table):
         if np.ptp(table) == 0:
@@ -117,7 +117,7 @@ def test_private_test_shows_only_released_values(chain, name):
 
 # What is left of the rows after a fit
 def reachable(start):
-    """Every object that can be reached from one, what functions close over too; modules aside."""
+    """Every object that can be reached from one, what functions close over too. Modules aside."""
     result, queue = {}, [start]
     skip = (type, types.ModuleType, types.BuiltinFunctionType, Filter)
     while queue:

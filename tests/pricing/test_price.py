@@ -348,7 +348,7 @@ def rich():
 def shown_epsilon(pipeline, x, y):
     """A lower confidence bound on epsilon at DELTA from outputs on two neighbouring tables.
 
-    The attacker picks a threshold on the released mean on the first half of the runs; the second
+    The attacker picks a threshold on the released mean on the first half of the runs. The second
     half bounds both error rates (Clopper-Pearson, 1 - 1e-4 each).
     """
     assert (np.nan_to_num(x) != np.nan_to_num(y)).any(axis=1).sum() <= 1

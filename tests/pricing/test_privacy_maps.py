@@ -67,7 +67,7 @@ def test_gaussian_curve_equals_the_divergence_and_laplace_bounds_it(alpha):
 @given(seed=SEEDS)
 @settings(max_examples=15, deadline=None)
 def test_subsampling_stays_within_its_map(seed):
-    """Exact output laws: a mixture over every sample of 2 of 6 rows; gradients are the rows."""
+    """Exact output distributions: a mixture over all samples of 2 of 6 rows, the gradients."""
     rng = np.random.default_rng(seed)
     n, batch, sigma, alpha = 6, 2, float(rng.uniform(0.4, 2.0)), float(rng.choice(ALPHAS))
     x = rng.choice([-1.0, 1.0, 0.3], size=n)
@@ -112,7 +112,7 @@ def test_amplification_agrees_with_the_reference_library(alpha, multiplier):
 @given(seed=SEEDS)
 @settings(max_examples=15, deadline=None)
 def test_iteration_stays_within_its_map(seed):
-    """Exact laws of w <- w - eta (a w - b_i + Z), stopped at a uniform time: Gaussian mixtures."""
+    """Exact distributions of w <- w - eta (a w - b_i + Z), stopped at a uniform time."""
     rng = np.random.default_rng(seed)
     n, sigma, eta, alpha = 8, 1.0, 1.0, float(rng.choice([1.25, 2.0, 5.0]))
     curve, x = float(rng.uniform(0, 1.5)), rng.choice([-1.0, 1.0], size=n)
@@ -217,7 +217,7 @@ def test_very_large_price_is_finite():
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 def test_outputs_are_integer_cells_for_large_values(kind):
-    """A sum of two floats would keep low bits of the private value; a whole number cannot."""
+    """A sum of two floats would keep low bits of the private value. A whole number cannot."""
 
     class Counted:
         def discrete_gaussian(self, sigma, size):
@@ -236,7 +236,7 @@ def test_outputs_are_integer_cells_for_large_values(kind):
 
 @pytest.mark.parametrize("rows", [10**4, 10**7, 10**9, 10**11])
 def test_a_sample_of_very_many_rows_costs_no_less_than_is_proven(rows):
-    # A replaced row is in the sample with probability batch / rows; logarithms of factorials of
+    # A replaced row is in the sample with probability batch / rows. Logarithms of factorials of
     # such numbers are off by more than that.
     batch, sigma = 10**4, 0.02
     sgd = PrivacyMap.subsampled(

@@ -1,4 +1,4 @@
-"""Refusals come before the charge and depend on public facts; rows are read one by one."""
+"""Refusals come before the charge and depend on public facts. Rows are read one by one."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def test_imputer_raises_for_cells_that_are_not_applicable():
 
 @given(name=st.sampled_from(sorted(ESTIMATORS)))
 def test_a_budget_that_cannot_be_charged_is_refused_by_name_before_anything_is_read(name):
-    """One under add-remove; and an estimator's own in a pipeline, which would take it for paid."""
+    """One under add-remove. An estimator's own in a pipeline, which would take it for paid."""
     budget, facts = Filter(1e6, 1e-3), {"rows": 4, "columns": 2}
     other = Filter(8.0, 1e-5, adjacency="replace-one")
     single, paid = (clone(ESTIMATORS[name]).set_params(budget=b) for b in (budget, other))

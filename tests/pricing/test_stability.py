@@ -43,7 +43,7 @@ def in_collection(step, pair):
 
 
 def check(step, domain, pair, replaced):
-    """No fit is refused; the tables stay within the map, and their rows within the domain."""
+    """No fit is refused. The tables stay within the map, and their rows within the domain."""
     results = [clone(step).fit_transform(t) for t in pair]
     try:
         after = step.output_domain(domain)
@@ -78,7 +78,8 @@ def test_a_step_stays_within_its_map(case, replaced, moving, seed):
     check(step, domain, pair, replaced)
 
 
-AT_EDGES = [case for case in EVERY if case is not cases.mean_one_cell_case]  # several holes a row
+# Several cells of a row may be missing.
+AT_EDGES = [case for case in EVERY if case is not cases.mean_one_cell_case]
 
 
 @pytest.mark.parametrize("case", AT_EDGES, ids=lambda case: case.__name__)
@@ -287,7 +288,7 @@ def turned_rows(n=200, angle=0.01):
 # One row turns, as far from the mean as can be.
 FAR = replaced([[1.0, 0.0]] + [[-1.0, 0.0]] * 199, [math.cos(0.001), math.sin(0.001)])
 LOW = np.where(np.arange(200)[:, None] < 50, NAN, 0.2)
-LIFTED = LOW, LOW + 0.01  # every observed value rises; imputed ones rise with them
+LIFTED = LOW, LOW + 0.01  # every observed value rises. Imputed ones rise with them
 # A row rises by as much as both ends fall: its place between them moves twice as far.
 ENDS = np.array([[-0.5]] * 4 + [[0.0]] + [[0.5]] * 4)
 AGAINST = ENDS, ENDS + np.array([[-0.01]] * 4 + [[0.01]] + [[-0.01]] * 4)

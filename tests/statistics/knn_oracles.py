@@ -35,7 +35,7 @@ PLAIN = Schema(
         Categorical(name="car", levels=CARS, nullable=True),
     )
 )
-# Codes: -1 is not applicable, -7 refused, -8 unknown; "R" refused; None a plain hole.
+# Codes: -1 is not applicable, -7 refused, -8 unknown. "R" refused. None a plain missing cell.
 RULED = Schema(
     (
         Ordinal(name="grade", levels=GRADES, nullable=True, not_applicable=(-1,), unknown=(-8,)),
@@ -61,7 +61,7 @@ class Row:
 
     @property
     def applies(self):
-        """Whether an income applies; None if that is open."""
+        """Whether an income applies. None if that is open."""
         if self.work in WORKS:
             return self.work == "yes"
         if self.income == -1:
@@ -103,7 +103,7 @@ def as_table(rows, schema=PLAIN):
 
 
 def distance(x, t, group=False):
-    """Gower distance on grade and sex; None (never matched) across groups of sex, or of work."""
+    """Gower distance on grade and sex. None (never matched) across groups of sex, or of work."""
     if (group and x.sex != t.sex) or (x.applies is not None and x.applies != t.applies):
         return None
     both = isinstance(x.place, int) and isinstance(t.place, int)
@@ -131,7 +131,7 @@ def ways_of(x, rows, k, group):
 
 
 def fills(x, rows, k, group=False):
-    """Income and code of the car of a row in each of its ways; None where no income applies."""
+    """Income and code of the car of a row in each of its ways. None where no income applies."""
     result = []
     for donors in ways_of(x, rows, k, group) if x.takes else [[]]:
         earned, car = x.earned, x.drives

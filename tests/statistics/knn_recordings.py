@@ -43,7 +43,7 @@ def totals(answer):
 
 
 def shift_is_too_large(a, b):
-    """Whether the exact numbers of neighbours differ by more than event and law say."""
+    """Whether the exact numbers of neighbours differ by more than event and distribution say."""
     assert (a.event, a.mechanism) == (b.event, b.mechanism)
     return undercharges(a.mechanism, a.event, a.exact, b.exact) is not None
 
@@ -55,7 +55,7 @@ class Same(RecordingNoise):
         if isinstance(mechanism, ParallelGroups):
             return tuple(self.drawn(mechanism.mechanism, each) for each in behind)
         event, size = self.event, np.size(getattr(behind, "totals", behind))
-        # A fifth of the bound of a sum; five rows; a bound of at least 7 recipients.
+        # A fifth of the bound of a sum. Five rows. A bound of at least 7 recipients.
         row_weight = getattr(mechanism, "row_weight", getattr(event, "sensitivity", 1))
         fixed = QUANTA // 5 if row_weight >= QUANTA else 5
         if isinstance(behind, Bounded):

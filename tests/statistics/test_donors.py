@@ -268,7 +268,7 @@ BEFORE = {
 def test_answers_equal_recorded_answers():
     for schema, before in BEFORE.items():
         result = answers(schema, KNNImputation(impute="income", match_on=("grade", "work")))
-        # To the last bit on one machine; sums of floating point differ a little between machines.
+        # To the last bit on one machine. Sums of floating point differ a little between machines.
         for one, other in zip(result, before, strict=True):
             assert one == pytest.approx(other, rel=1e-12)
 

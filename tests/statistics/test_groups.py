@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from knn_oracles import PLAIN, Row, as_table, tables
-from knn_recordings import Exact, asking, behind, shift_is_too_large, nothing_is_read
+from knn_recordings import Exact, asking, behind, nothing_is_read, shift_is_too_large
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Cost, Filter

@@ -1,8 +1,8 @@
 """Whatever a statistic shows was released: answers of one table, repeated for another one.
 
-The answers of the door are kept while every question is asked, and repeated, in their order, for
+The answers of the session are kept while every question is asked, and repeated, in their order, for
 another table. What anyone sees must be the same, bit by bit: what differs came from the rows by
-another way. And what holds the rows, the noise and the bounds is the door alone.
+another way. And what holds the rows, the noise and the bounds is the session alone.
 """
 
 import copy
@@ -103,7 +103,7 @@ def test_a_function_that_fails_says_nothing():
 
 
 def held(thing):
-    """Everything that can be reached from an object without going through a door."""
+    """Everything that can be reached from an object without going through a session."""
     result, todo, reference = [], [thing], set()
     while todo:
         here = todo.pop()

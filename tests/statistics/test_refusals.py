@@ -1,4 +1,4 @@
-"""No table is refused; what is wrong is refused in one line before anything is charged."""
+"""No table is refused. What is wrong is refused in one line before anything is charged."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from knn_recordings import (
     WAYS,
     Exact,
     behind,
-    shift_is_too_large,
     prepared,
+    shift_is_too_large,
     totals,
 )
 
@@ -71,7 +71,7 @@ def check_neighbours(data, case, way, chance, each):
 
     here, everyone = of(rows), brute.neighbours(schema, rows)
     more = [other for other in everyone if len(other) > len(rows)]
-    # Half of those with a row more have holes in it.
+    # Half of those with a row more have missing cells in it.
     for some in (everyone[: len(rows)], more, [other for other in more if has_missing(other[-1])]):
         for other in chance.sample(some, min(each, len(some))):
             for a, b in zip(here, of(other), strict=True):
@@ -118,14 +118,14 @@ def test_the_bound_is_attained(k):
         2 * full.mechanism.row_weight / k, abs=8
     )
     change = abs(totals(full)[0] - totals(less)[0])
-    # The donor (8) is worth +1 after centring; each recipient exchanges 8 for the default 4, out of
+    # The donor (8) is worth +1 after centring. Each recipient exchanges 8 for the default 4, out of
     # a range of 8: half of the recipient weight.
     assert change == pytest.approx(
         full.mechanism.row_weight + full.mechanism.recipient_weight * 4 / 2, rel=1e-4
     )
 
 
-# Two of three donors say yes; without one of them all recipients, whose income is known, leave.
+# Two of three donors say yes. Without one of them all recipients, whose income is known, leave.
 LEAVING = [
     *(Row(0, "f", 8, car, 2 + 2 * i) for i, car in enumerate(("yes", "yes", "no"))),
     *(Row(0, "f", 8, None, 20 + 2 * i) for i in range(12)),
@@ -285,7 +285,7 @@ def test_changes_of_squares_and_products_are_exact():
         assert upper <= _product_change([3.0, 2.0], [width, other], same=False) + 1e-9
 
 
-# Rows to which a question does not apply have no part in its answer; other kinds are holes
+# Rows to which a question does not apply have no part in its answer. Other kinds are missing cells
 SOME = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 ONE_OF_INCOME = RULED_IMPUTATIONS["one"]
 

@@ -166,7 +166,7 @@ def test_plans_are_good_wherever_a_profile_starts(epsilon):
     assert chosen.beta * chosen.shape > 0.999 * epsilon
 
 
-# The law, the error bars, and draws
+# The distribution, the error bars, and draws
 def outside(c, shape, dimension):
     """P(|x_1| > c w), the density integrated by brute force."""
 

@@ -1,4 +1,4 @@
-"""Single rows: charged first, answered once, clipped inside; only plain functions are run."""
+"""Single rows: charged first, answered once, clipped inside. Only plain functions are run."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ SIZE = CustomQuery(function=size, sensitivity=1, label="rows")
 
 
 def test_answers_are_those_of_the_rows():
-    """Missing cells are not counted; sums are clipped; a warning is an error in these tests."""
+    """Missing cells are not counted. Sums are clipped. A warning is an error in these tests."""
     rows = table()
     counts = np.bincount(rows.codes("age"), minlength=6)[:5]
     assert opened(rows).measure(COUNT, QUIET).values.tolist() == counts.tolist()
@@ -557,7 +557,8 @@ def test_a_session_and_its_rows_show_public_facts_only():
 )
 def test_log_ratios_equal_those_of_the_distribution(law, exact, other):
     source = SeededNoise(5)
-    # A likelihood ratio has mean 1 under the law in its denominator, and so has its inverse.
+    # A likelihood ratio has mean 1 under the distribution in its denominator, and so has its
+    # inverse.
     for one, two in ((exact, other), (other, exact)):
         draws = (law.draw(two, source) for _ in range(400))
         ratios = np.exp([log_ratio(law, draw, one, two) for draw in draws])

@@ -199,7 +199,7 @@ OF_THE_RICH = {
 
 
 def coverage(name, *, imputed, epsilon, confidence):
-    """Shares of runs with the truth in the noise interval, and in the other; width of the other."""
+    """Shares of runs with the truth in the noise interval, and in the other. Width of the other."""
     table, truth = not_at_random()
     result = []
     for seed in range(30):

@@ -142,7 +142,7 @@ def test_kinds_and_rules(family, strategy):
     assert failed(conformance_of(on, ["spends_what_was_asked"])) == []
     for promise in ONE_FIT:
         promise(on)
-    assert failed(interference_of(on, ("kinds of holes",))[0]) == []
+    assert failed(interference_of(on, ("kinds of missing",))[0]) == []
 
 
 @pytest.mark.long

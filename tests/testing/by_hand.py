@@ -33,9 +33,9 @@ def _cell(attribute, code, value):
 
 
 def broken_by_hand(schema, row):
-    """Return the rules that a row breaks, in words; a hole may be anything.
+    """Return the rules that a row breaks, in words. A missing cell may be anything.
 
-    What follows must be there if all that it follows from is, a hole if that has one.
+    What follows must be there if all that it follows from is, a missing cell if that has one.
     """
     return [rule.text for rule in schema.rule_set.bound if _breaks(rule, row)]
 
@@ -63,7 +63,7 @@ def _does_not_follow(rule, row):
 
 
 def _holds(what, row):
-    """Whether a condition holds; None if that depends on a hole."""
+    """Whether a condition holds. None if that depends on a missing cell."""
     if isinstance(what, Comparison):
         two = what.right if isinstance(what.right, float) else row[what.right.name]
         return _compared(row[what.left.name], what.operator, two)

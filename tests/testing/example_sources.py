@@ -1,4 +1,4 @@
-"""Sources that break one promise each; and one, `InBlocks`, that breaks none."""
+"""Sources that break one promise each. One, `InBlocks`, that breaks none."""
 
 import copy
 
@@ -14,7 +14,7 @@ from missdp.table import Table
 
 
 class HolesAsLevel(MemorySource):
-    """Counts rows with holes among those observed: in the first level."""
+    """Counts rows with missing cells among those observed: in the first level."""
 
     def counts(self, cliques, *, rows):
         if rows == "observed":
@@ -67,7 +67,7 @@ class BlocksTwice(MemorySource):
 
 
 class HolesWeighed(MemorySource):
-    """Leaves out rows with holes where it counts, and weighs them all the same."""
+    """Leaves out rows with missing cells where it counts, and weighs them all the same."""
 
     def __init__(self, table, remaining=None):
         super().__init__(table)

@@ -1,4 +1,4 @@
-"""Families that break one promise each; `Histograms` breaks none."""
+"""Families that break one promise each. `Histograms` breaks none."""
 
 from dataclasses import dataclass, replace
 
@@ -53,7 +53,7 @@ def exact(session, *names):
 
 
 def released(session, event, law, behind):
-    """What a session answers, whatever the event says of the law."""
+    """What a session answers, whatever the event says of the distribution."""
     return session._release(session._charge, (event,), law, behind)
 
 
@@ -192,7 +192,7 @@ def counted(law, event=None):
 
 @dataclass(frozen=True)
 class Unknown:
-    """A law that says nothing of itself, and draws in its own way."""
+    """A distribution that says nothing of itself, and draws in its own way."""
 
     def draw(self, exact, source):
         return exact + source.generator().integers(0, 9, 1)

@@ -8,7 +8,7 @@ from missdp.testing.findings import ErrorCatcher, expect
 
 @contextmanager
 def refuses(kind: type[Exception], what: str, *, containing: str = "") -> Iterator[None]:
-    """Expect an error of a kind, whose message contains some text; others pass through."""
+    """Expect an error of a kind, whose message contains some text. Others pass through."""
     with ErrorCatcher() as caught:
         yield
     expect(caught.error is not None, f"{what} must be refused with {kind.__name__}")

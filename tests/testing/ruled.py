@@ -82,7 +82,7 @@ def required_sets(on):
         trained = [e for e in model.ground_truth_parts()[0].events if "critic" in e.label]
         total = every if strategy.complete_only else frozenset()
         assert {frozenset(e.required or ()) for e in trained} == {total}
-    trees = [e for e in released if e.label.startswith("tree ")]  # before holes are filled
+    trees = [e for e in released if e.label.startswith("tree ")]  # before missing cells are filled
     for event in trees:
         single = strategy.required((event.label.removeprefix("tree "),), modelled.schema)
         assert (event.required or set()) == single - modelled.filled
@@ -108,7 +108,7 @@ def required_sets(on):
 
 
 def costs_nothing(on):
-    """What follows from others is in no release and no gate; nothing is spent on it."""
+    """Derived attributes are in no release and in no requirement, and cost nothing."""
     model, derived = on.fitted(n_rows=300), on.schema.rule_set.derived
     for name in derived:
         word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
@@ -119,14 +119,14 @@ def costs_nothing(on):
 
 
 def rows_that_break_rules(on):
-    """Rows that break rules, or are all holes, show in no word, and in no synthetic row."""
+    """Rows that break rules, or are all missing cells, show in no word, and in no synthetic row."""
     message, last = set(), {a.name: np.full(60, a.size - 1) for a in on.schema}
     hard = {
         "no rows": on.table(0),
         "nothing but holes": constant_table(on.schema, 60, missing=True),
         "equal rows": constant_table(on.schema, 60),
         "last levels": Table.from_codes(on.schema, last).with_values(np.random.default_rng(0)),
-        "rows as they came": unprocessed_table(on.schema, 200, missing_rate=0.5),
+        "unprocessed rows": unprocessed_table(on.schema, 200, missing_rate=0.5),
     }
     for name, table in hard.items():
         model = on.build(n_rows=50).fit(table)
@@ -162,12 +162,12 @@ def kinds_of_missing(on):
             np.array([(rows.codes(name) == k).sum() for k in codes]) for rows in (table, retained)
         ]
         expected, result = (c / max(1, c.sum()) for c in counts)
-        reported = f"kinds of holes of {name} are {result.round(2)}, and were {expected.round(2)}"
+        reported = f"kinds of missing of {name} are {result.round(2)}, and were {expected.round(2)}"
         expect(np.abs(expected - result).max() < 0.1, reported)
 
 
 def types_and_codes(on):
-    """Columns and types are the schema's, whatever was drawn; codes are read as the same rows."""
+    """Columns and types are the schema's, whatever was drawn. Codes are read as the same rows."""
     model, expected = on.fitted(n_rows=300), types_of(on.table(50).to_native("pandas"))
     for missing_values in ways_of_missing(on):
         for n in (0, 1, 60):

@@ -57,10 +57,10 @@ def check_source(
     retried=None,
     most_rows=150_000,
 ):
-    """Run every check on a source of counts; see docs/testing.md, "Test your own source".
+    """Run every check on a source of counts. See docs/testing.md, "Test your own source".
 
     ``source_factory``, ``in_parts`` and ``retried`` return the source of a made-up table, of
-    several tables one after the other (files, partitions, row groups; they may be empty), and of a
+    several tables one after the other (files, partitions, row groups. They may be empty), and of a
     table of which something has to be read twice. A table offers ``to_arrow()`` and
     ``to_native()``, to write its rows wherever the source reads them, and ``schema``. By default
     there are two schemas: one with odd names, and one with codes of every kind of missing and every
@@ -87,7 +87,7 @@ def check_source(
 
 @dataclass(frozen=True)
 class _Source:
-    """The tables that a source is checked on; each public method is a promise."""
+    """The tables that a source is checked on. Each public method is a promise."""
 
     make: SourceFactory
     schemas: tuple[Schema, ...]
@@ -108,7 +108,7 @@ class _Source:
     def _compare(self, source, table, when, *, cliques=(), observed_on=()):
         """Compare counts, rows as codes and a few sums of weights with those by hand.
 
-        Counts are at first of both modes, then of one in turns, since engines take their time; the
+        Counts are at first of both modes, then of one in turns, since engines take their time. The
         rest is compared if the source has it.
         """
         cliques, number = list(cliques) or _all_cliques(table.schema), next(self.turns)
@@ -138,7 +138,7 @@ class _Source:
         expect(source.schema == self._schema, "'schema' must be the one of the rows")
 
     def exact(self):
-        """Counts equal those by hand, on tables with holes, for any order of names."""
+        """Counts equal those by hand, on tables with missing cells, for any order of names."""
         for number in range(self.trials):
             n = (60, 0, 1, 5, 20)[number % 5]
             table = self._table(n, number)
@@ -305,7 +305,7 @@ def _by_hand(table, clique, rows, retained, weight=None):
 
 
 def _kept(table, observed_on):
-    """Whether each row has no hole; what is not applicable has no value, and is no hole."""
+    """Whether each row has no missing cell. "Not applicable" is not missing."""
     retained = np.ones(len(table), dtype=bool)
     for name in observed_on:
         retained &= table.codes(name) < table.schema[name].missing_code

@@ -75,7 +75,7 @@ def test_statistics_pass_and_broken_statistics_fail(monkeypatch):
     assert report.passed
     assert not report.unchecked
     assert "answers, " in report.findings[-1].detail
-    assert check_non_interference(answers, pairs=["one hole", "full and empty"])
+    assert check_non_interference(answers, pairs=["one missing cell", "full and empty"])
     for leak, observed in ((telling, "differs with the rows: result[1]"), (hiding, ".KEPT")):
         assert observed in failure(check_non_interference, leak, pairs=["two tables"])
     monkeypatch.setattr(
@@ -87,7 +87,7 @@ def test_statistics_pass_and_broken_statistics_fail(monkeypatch):
 
 
 def replaced(trials=8):
-    """Tables that differ in one row, every second time in its holes."""
+    """Tables that differ in one row, every second time in its missing cells."""
     rng = np.random.default_rng(0)
     for trial in range(trials):
         rows = rng.normal(size=(9, 2))

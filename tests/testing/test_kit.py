@@ -116,7 +116,7 @@ def counted_with_missing(session, name, noise):
 
 
 class ForgettingTheGate(examples.Histograms):
-    """Counts holes as a level, behind a gate that says it does not read them."""
+    """Counts missing cells as a level, and requires the attribute to be observed."""
 
     family = examples.histograms(counted_with_missing)
 

@@ -1,4 +1,4 @@
-"""Tables that differ in a hole: what a release tells apart, of a leaking library and of ours."""
+"""Tables that differ in a missing cell: the differences in releases of two libraries."""
 
 import warnings
 
@@ -33,7 +33,7 @@ def test_pairs_differ_in_one_row(pair):
 
 
 def leaking(frame):
-    """As others do it: a flag for each column with holes, and bounds as they are."""
+    """As others do it: a flag for each column with missing cells, and bounds as they are."""
     rng, out = np.random.default_rng(), {}
     for name in frame:
         values = frame[name].dropna()
@@ -54,7 +54,7 @@ def test_leaking_library_has_differing_facts():
 
 
 def reading_as_text(frame):
-    """One hole turns a column of whole numbers into decimal ones, whose text is no level."""
+    """One missing cell turns a column of integers into decimals, whose text is no level."""
     read = frame.assign(grade=frame["grade"].astype(str))
     reference = read["grade"].where(read["grade"].isin(["1", "2", "3"]), "1")
     return {"rows of the release": read.assign(grade=reference).sample(200), "model": "v1"}

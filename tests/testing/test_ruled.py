@@ -69,7 +69,7 @@ def test_rows_that_break_rules_and_lost_kinds_are_detected(monkeypatch):
         for rule in (ruled.obeyed_rules, ruled.rows_that_break_rules):
             assert "break rules: " in failing(examples.Histograms, rule)
     monkeypatch.setattr(sampling, "_spread", first_kind)
-    assert "kinds of holes of" in failing(examples.Histograms, ruled.kinds_of_missing)
+    assert "kinds of missing of" in failing(examples.Histograms, ruled.kinds_of_missing)
 
 
 def with_missing_cells(fitted, n, rng, keep_missing):
@@ -77,7 +77,7 @@ def with_missing_cells(fitted, n, rng, keep_missing):
 
 
 class LeavingHoles(examples.Histograms):
-    """Draws holes whether they are to be filled or not."""
+    """Draws missing cells whether they are to be filled or not."""
 
     family = replace(examples.Histograms.family, sample=with_missing_cells)
 
@@ -105,7 +105,7 @@ class Casting(examples.Histograms):
 
 
 class Counting(examples.Histograms):
-    """Says how many rows have a hole."""
+    """Says how many rows have a missing cell."""
 
     family = examples.histograms(after=examples.is_empty)
 
@@ -129,7 +129,7 @@ def test_broken_promises_are_detected(family, rule, words):
 
 @pytest.mark.long
 def test_kinds_read_outside_a_session_are_detected_with_rules():
-    options = {"strategies": ["joint"], "pairs": ["kinds of holes"]}
+    options = {"strategies": ["joint"], "pairs": ["kinds of missing"]}
     with pytest.raises(CheckFailedError, match="kinds of"):
         check_non_interference(examples.Telltale, schema=RULED, **options)
     assert check_non_interference(examples.Telltale, strategies=["joint"]).passed
@@ -185,6 +185,6 @@ def test_rules_by_hand_agree_with_the_rules_of_the_package():
     for rule in RULED.rule_set.bound:
         surely = rule.broken(reference, len(table)).is_true
         for row, result, sure in zip(rows, by_hand, surely, strict=True):
-            # By hand, what follows must be said, value or not: a hole is no answer.
+            # By hand, what follows must be said, value or not: a missing cell is no answer.
             if isinstance(rule, Forbidden) or HOLE not in (row[name] for name in rule.names):
                 assert (rule.text in result) == sure, (rule.text, row)

@@ -45,14 +45,14 @@ _TEXTS = {
 class _AsWritten(Table):
     """A made-up table whose cells leave it as some file might hold them.
 
-    ``to_arrow()`` and ``to_native()`` give the cells; ``were_read`` tells whether anyone asked.
+    ``to_arrow()`` and ``to_native()`` give the cells. ``were_read`` tells whether anyone asked.
     """
 
     cells: pa.Table
     were_read = False
 
     def to_arrow(self, *, holes="nulls", values="codes"):
-        """Return the cells; kinds of missing are in their codes anyway."""
+        """Return the cells. Kinds of missing are in their codes anyway."""
         del holes, values
         self.were_read = True
         return self.cells
@@ -131,7 +131,7 @@ def _meant(attribute):
 
 
 def _written(cell, kind):
-    """Yield the ways to write a cell in a column of this type; text may have blanks around it."""
+    """Yield the ways to write a cell in a column of this type. Text may have blanks around it."""
     if not pa.types.is_string(kind):
         yield float(cell) if pa.types.is_floating(kind) else cell
         return

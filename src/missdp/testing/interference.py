@@ -47,7 +47,7 @@ from missdp.testing.findings import (
 )
 from missdp.testing.recording import UNANSWERED, RecordingNoise, ReplayedNoise
 
-PAIRS = ("two tables", "one hole", "full and empty", "one row and none", "constant columns")
+PAIRS = ("two tables", "one missing cell", "full and empty", "one row and none", "constant columns")
 """The pairs of tables on which answers are repeated."""
 
 Facts: TypeAlias = dict[str, str]
@@ -92,7 +92,7 @@ def check_non_interference(
     Examples
     --------
     >>> from missdp import PrivBayes
-    >>> report = check_non_interference(PrivBayes, strategies=["joint"], pairs=["one hole"])
+    >>> report = check_non_interference(PrivBayes, strategies=["joint"], pairs=["one missing cell"])
     >>> len(report.findings)
     1
     """
@@ -123,14 +123,14 @@ def _tables(schema: Schema, pairs: Iterable[str] | None) -> dict[str, tuple[Tabl
     usual, none = example_table(schema, 300, 0), example_table(schema, 0, 0)
     named = {
         "two tables": (usual, example_table(schema, 250, 1)),
-        "one hole": (usual, _with_one_more_missing(usual)),
+        "one missing cell": (usual, _with_one_more_missing(usual)),
         "full and empty": (usual, none),
         "one row and none": (example_table(schema, 1, 0), none),
         "constant columns": (usual, constant_table(schema, 200)),
     }
     if has_kinds_or_rules(schema):
-        named["rows as they came"] = (usual, unprocessed_table(schema, 300, 0))
-        named["kinds of holes"] = (usual, _with_other_kinds(usual))
+        named["unprocessed rows"] = (usual, unprocessed_table(schema, 300, 0))
+        named["kinds of missing"] = (usual, _with_other_kinds(usual))
     return {name: named[name] for name in (named if pairs is None else pairs)}
 
 

@@ -13,7 +13,7 @@ from missdp.testing.example_tables import RULED, TINY
 from missdp.testing.findings import Finding, Report, Subject, examine, expect, list_subjects
 from missdp.testing.sensitivity import answers_of
 
-_RULED_PAIRS = ("one hole", "rows as they came", "kinds of holes")
+_RULED_PAIRS = ("one missing cell", "unprocessed rows", "kinds of missing")
 
 
 def check_synthesizer(
