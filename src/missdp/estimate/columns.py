@@ -17,9 +17,9 @@ from missdp.types import Floats
 
 
 class QuestionColumn:
-    """An attribute of a question.
+    """An attribute of a question, with the numbers of its codes.
 
-    Codes of a number are its bins, then the intervals beyond in which rows may be hidden. If rows
+    Codes of a number are its bins, then the tail intervals in which rows may be hidden. If rows
     in which the attribute is missing are separated, all codes follow again, for these rows.
     """
 

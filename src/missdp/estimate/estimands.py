@@ -21,7 +21,7 @@ from missdp.synth.base import Synthesizer
 
 @dataclass(frozen=True, eq=False)
 class Estimand:
-    """A question about a model."""
+    """A question that was matched with a fitted model."""
 
     text: str
     question: Question

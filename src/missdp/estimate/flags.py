@@ -86,7 +86,7 @@ def _unknown_tails(
     noise = released.within[first.at].noise
     level = values if is_share else np.full(len(values), question.level)
     tail = np.maximum(np.minimum(level, 1 - level), _MIN_TAIL_SHARE)
-    # A group may lie entirely beyond.
+    # A group may lie entirely in a tail.
     unknown = _labels(estimand, noise > np.minimum(_MAX_TAIL_NOISE * tail, share / 2))
     if unknown:
         yield (

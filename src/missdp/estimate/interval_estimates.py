@@ -23,7 +23,7 @@ _HEADER = (
     "error: the standard error, of privacy noise, sampling of rows and missing values together.\n"
     "missing information: the share of missing values in the variance without noise."
 )
-_TINY = 1e-300  # variance by which is divided at least
+_TINY = 1e-300  # smallest variance in a divisor
 
 
 @dataclass(frozen=True)

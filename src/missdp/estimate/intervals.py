@@ -30,7 +30,7 @@ _MAX_WILD = 5.0  # largest distance of a draw from the middle, in median distanc
 def estimate(
     model: Synthesizer, question: str, *, by: str | Sequence[str] = (), confidence: float = 0.95
 ) -> Estimates:
-    """Return the result of `Synthesizer.estimate`.
+    """Return estimates of a question about the private rows, from a fitted model.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def estimate(
 
 
 def regress(model: Synthesizer, formula: str, *, confidence: float = 0.95) -> Estimates:
-    """Return the result of `Synthesizer.regress`.
+    """Return the coefficients of a regression on the private rows, from a fitted model.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def regress(model: Synthesizer, formula: str, *, confidence: float = 0.95) -> Es
 def estimate_quickly(
     model: Synthesizer, questions: Sequence[str], *, draws: int
 ) -> list[Estimates]:
-    """Return estimates from the same few draws of tables, for a plan.
+    """Return estimates of several questions from the same few draws of tables, for a plan.
 
     They stay at the released values: rows of the model hardly differ, and are slow to draw.
 

@@ -18,7 +18,7 @@ from missdp.synth.fitted import Fitted
 from missdp.table import Table
 from missdp.types import Floats
 
-_ROWS = 100_000
+_ROWS = 100_000  # rows of the model that answer questions
 _ROWS_OF: WeakKeyDictionary[Fitted, Table] = WeakKeyDictionary()
 
 

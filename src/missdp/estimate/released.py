@@ -23,8 +23,8 @@ from missdp.synth.workload import candidates
 from missdp.threads import one_blas_thread
 from missdp.types import Clique, Floats
 
-N_DRAWS = 100
-_CACHED = 8  # number of questions of a model whose tables are cached, up to hundreds of megabytes
+N_DRAWS = 100  # draws of tables from which errors are computed
+_CACHED = 8  # questions of a model whose tables are cached, up to hundreds of megabytes
 _LEAN, _LEAN_STD = 0.5, 0.5  # steepness of relations inside bins, and its error
 
 
@@ -60,7 +60,7 @@ class Tables:
 
 
 class ReleasedTables:
-    """Tables that were released, and draws around them.
+    """Released tables of sets of attributes, and draws around them.
 
     Codes of a number are its bins, then the tail intervals in which rows may be hidden, then "not
     applicable", if it is a level.

@@ -48,7 +48,7 @@ _PRIOR_ROWS = 5.0  # prior rows with which a rate is shrunk towards its mean
 
 
 class Statistics(NamedTuple):
-    """Statistics on groups of levels.
+    """Statistics on groups of levels: tables, sums and missing shares.
 
     * ``cells``: Tables, and sums of standardised numbers.
     * ``missing``: Two shares of rows for each attribute. The attribute is missing in the first

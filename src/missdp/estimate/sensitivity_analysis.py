@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MIN_SHARE = 1e-9  # smallest share in a divisor
-_MAX_SHIFTS = 101
-_LARGEST_SHIFT = 10.0  # standard deviations
+_MAX_SHIFTS = 101  # largest number of shifts, 0 included
+_LARGEST_SHIFT = 10.0  # largest shift, in standard deviations of the attribute
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def sensitivity(
     by: str | Sequence[str] = (),
     confidence: float = 0.95,
 ) -> SensitivityAnalysis:
-    """Return the result of `Synthesizer.sensitivity`.
+    """Return estimates of a question for several shifts of the missing values.
 
     Parameters
     ----------

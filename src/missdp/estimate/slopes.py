@@ -14,7 +14,7 @@ from scipy.special import logit
 from missdp.estimate.tail_intervals import MIN_SHARE
 from missdp.types import Floats, Ints
 
-_MIN_RANK = 1e-6  # distance of a rank from 0 and from 1
+_MIN_RANK = 1e-6  # smallest distance of a rank from 0 and from 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -79,7 +79,7 @@ def _selected(
 def _with_named_values(question: Question, number: Numeric, values: Floats) -> Floats:
     """Return values of which the nearest one to each value in the condition is replaced by it.
 
-    If ``covers_pieces``, all values in its piece are replaced.
+    If ``covers_pieces``, all values in its segment are replaced.
     """
     values = values.copy()
     for part in question.where.comparisons() if question.where is not None else ():

@@ -16,21 +16,21 @@ from missdp.schema import Numeric
 from missdp.synth.base import Synthesizer
 from missdp.types import Flags, Floats, Ints
 
-MIN_SHARE = 1e-9  # share of the rows or of a scale by which is divided at least
+MIN_SHARE = 1e-9  # smallest share of the rows, or of a scale, in a divisor
 _POINTS = 128  # values that represent a bin
 _PLACES = (np.arange(_POINTS) + 0.5) / _POINTS
-_EMPTY = 1e-5  # share of the rows in a piece without rows, at most
+_EMPTY = 1e-5  # largest share of the rows in a segment without rows
 _MAX_INTERVALS = 16  # largest number of modelled intervals: those with most effect on means
 _FAR = 100.0  # largest distance of a modelled interval, in distances of the outermost rows
-_DECAY = 1.5  # power by which rows become fewer with their distance from the middle
-_USUAL = 0.5  # expected rows beyond on either side, in standard deviations of a count's noise
-_CLEAR_SDS = 10.0  # rows in a tail whose decay can be measured, in standard deviations of a count
-_LARGEST = 0.4  # share of the rows in a tail, at most
-_MIN_STEP, _MAX_STEP = 0.01, 50.0  # bounds on logarithms of distances, so that all stays finite
-_GROWS = 1e-6, 1.0  # growth of a tail's decay: of a power law, and of an exponential distribution
+_DECAY = 1.5  # power by which rows decrease with their distance from the middle
+_USUAL = 0.5  # expected rows outside on either side, in SDs of a count's noise
+_CLEAR_SDS = 10.0  # rows in a tail whose decay can be measured, in SDs of a count
+_LARGEST = 0.4  # largest share of the rows in a tail
+_MIN_STEP, _MAX_STEP = 0.01, 50.0  # bounds on logarithms of distances, so that they are finite
+_GROWS = 1e-6, 1.0  # growth of a tail's decay: of a power law, of an exponential law
 _SPIKE_CHANCE = 0.002, 0.5  # chance of a spike in an interval, without and with a long tail
-_LONG_TAIL = 8.0, 16.0  # reach of a tail between these two, in distances of a quartile
-_CHAINS, _SWEEPS = 200, 150  # chains of the Gibbs sampler, and sweeps of each
+_LONG_TAIL = 8.0, 16.0  # range of the reach of a long tail, in distances of a quartile
+_CHAINS, _SWEEPS = 200, 150  # chains of the Gibbs sampler, and sweeps of each chain
 
 
 def representative_values(attribute: Numeric) -> Floats:
@@ -54,7 +54,8 @@ def counted_attribute(model: Synthesizer, name: str) -> Numeric:
     above = low + high > 2 * _median(attribute)
     segments = np.asarray(binning.subintervals)
     middle = (segments[1:] + segments[:-1]) / 2
-    # Intervals of whole numbers end before the next one begins: all that is further out is beyond.
+    # Intervals of integers end before the next interval begins. All numbers outside are in tail
+    # intervals.
     first = min(low[above], default=math.inf)
     last = max(high[~above], default=-math.inf)
     hidden = (middle <= last) | (middle >= first)

@@ -23,14 +23,14 @@ from missdp.schema.layout import STEPS
 from missdp.synth.base import Synthesizer
 from missdp.types import Floats, Ints
 
-_MIN_WEIGHT = 0.1
-_TREE = 4.0  # error of a piece, in standard deviations of the noise of a count of the tree
-_MAX_REMOVED = 0.9  # share of a bin that may lie beyond it
-_SLOPE = 1.0  # tilt of rows beyond towards either end of their interval, in standard deviations
-_USUAL_SPREAD, _MORE_SPREAD = 0.5, 1.0  # differences between groups of rows beyond, relative to
+_MIN_WEIGHT = 0.1  # smallest share of observed rows, and smallest number of rows
+_TREE = 4.0  # error of a segment, in SDs of the noise of a tree's count
+_MAX_REMOVED = 0.9  # largest share of a bin that may lie outside of it
+_SLOPE = 1.0  # tilt of tail rows towards an end of their interval, in standard deviations
+_USUAL_SPREAD, _MORE_SPREAD = 0.5, 1.0  # differences between groups of tail rows, relative to
 # rows as expected, and to more rows
-_HIDDEN = 1.645  # standard deviations above the rows that counts and sums show: 95 %
-_MIN_STD = 1.5  # standard deviations of noise: values in smaller bins are unknown
+_HIDDEN = 1.645  # standard deviations above the rows that counts and sums show (95 %)
+_MIN_STD = 1.5  # SDs of noise that a bin must exceed for known values
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class WithinBinDraw:
     """A draw of the positions of a number's values."""
 
     weights: Floats  # (codes, points): weight of each value in its code. They add up to 1
-    hidden: Floats  # (k,): share of all rows in each interval beyond
+    hidden: Floats  # (k,): share of all rows in each tail interval
     spread: Floats  # (k,): standard deviation of this share between groups
     shift: Floats  # (codes,): shares of bins less their counted shares
 
@@ -74,7 +74,7 @@ class WithinBins:
     """
 
     points: Floats  # (codes, points): values that represent each bin
-    segment: Ints  # (codes, points): the piece of the released tree in which each value lies
+    segment: Ints  # (codes, points): the segment of the released tree in which each value lies
     shares: Floats  # (codes,): share of each bin
     tails: TailIntervals
     sums: ReleasedSums
@@ -158,7 +158,7 @@ class WithinBins:
         return self._updated(more), float(largest[k]), float(tails.points[k].mean())
 
     def noisy(self, rng: np.random.Generator, shift: Floats) -> WithinBinDraw:
-        """Return another draw of the noise in each piece, and beyond all of them.
+        """Return another draw of the noise in each segment, and in tail intervals.
 
         ``shift`` is the marginal of the same draw less the released marginal.
         """
@@ -169,7 +169,7 @@ class WithinBins:
         update = self._gain @ (self._residual(hidden) + noise - self._effects[0] @ prior)
         prior[-size:] = 0.0  # these are in the marginal already
         draw = self._changed(prior + update, hidden)
-        # Rows lie anywhere in an interval beyond: between its lower and its upper part.
+        # Rows lie anywhere in a tail interval: between its lower and its upper part.
         points = self.segment.shape[1]
         slope = _SLOPE * (2 * (np.arange(points) + 0.5) / points - 1)
         draw.weights[size:] += rng.normal(size=(len(hidden), 1)) * slope / points
@@ -215,7 +215,7 @@ class WithinBins:
         Returns
         -------
         ndarray
-            The shares, with one more code for each interval beyond.
+            The shares, with one more code for each tail interval.
         """
         table = np.moveaxis(table, axis, 0)
         width = math.prod(table.shape[1:])
@@ -260,7 +260,7 @@ class WithinBins:
 
     @cached_property
     def _hidden(self) -> Floats:
-        """Draws of the share of rows in each interval beyond, given counts and sums."""
+        """Draws of the share of rows in each tail interval, given counts and sums."""
         rows, effects = self.n_rows * self.observed, self._effects[1]
         residual = self._residual(np.zeros(effects.shape[1]))
         chances = self.tails.spike_chances(self.points, self.shares)
@@ -268,13 +268,13 @@ class WithinBins:
 
     @cached_property
     def _stds(self) -> Floats:
-        """Errors of the shares of pieces, and of bins, by their counts."""
+        """Errors of the shares of segments, and of bins, by their counts."""
         segments = np.full(int(self.segment.max()) + 1, self.std)
         return np.append(segments, np.full(len(self.shares), self.sums.share_std))
 
     @cached_property
     def _effects(self) -> tuple[Floats, Floats]:
-        """Contributions of pieces and bins, and of rows beyond, to released sums, by share."""
+        """Contributions of segments and bins, and of tail rows, to released sums, by share."""
         parts, tails, shares = self.sums.at(self.points), self.tails, self.sums.shares
         means = parts.mean(axis=2)
         ends = np.where(tails.above, parts[:, tails.home, -1], parts[:, tails.home, 0])
@@ -288,7 +288,7 @@ class WithinBins:
 
     @cached_property
     def _covariance(self) -> Floats:
-        """Covariance of the errors of released sums, rows beyond aside."""
+        """Covariance of the errors of released sums, without tail rows."""
         errors = self._effects[0] * self._stds
         return np.asarray(errors @ errors.T + np.diag(np.square(self.sums.stds)))
 
@@ -304,11 +304,11 @@ class WithinBins:
         return np.asarray(self.sums.means - means @ self.sums.shares - self._effects[1] @ hidden)
 
     def _updated(self, hidden: Floats) -> WithinBinDraw:
-        """Return the most likely values, given the rows beyond."""
+        """Return the most likely values, given the tail rows."""
         return self._changed(self._gain @ self._residual(hidden), hidden)
 
     def _changed(self, change: Floats, hidden: Floats) -> WithinBinDraw:
-        """Return the values with changed shares of pieces and bins, and rows beyond."""
+        """Return the values with changed shares of segments and bins, and tail rows."""
         segments = len(change) - len(self.shares)
         number = np.bincount(self.segment.ravel())[self.segment]
         shifts = change[:segments][self.segment] / number

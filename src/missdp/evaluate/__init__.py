@@ -1,4 +1,4 @@
-"""Evaluation: how close a synthetic table is to the truth. Curator only.
+"""Evaluation of a synthetic table against the truth. Curator only.
 
 Comparisons of tables read the private truth and add no noise: their results are **not**
 differentially private. Do not publish the results, and do not choose releases by them, without a

@@ -22,7 +22,7 @@ from missdp.table.follow import follow_rules
 from missdp.table.rows import is_streamed
 from missdp.table.table import in_sizes, read_columns
 
-_BLOCK_ROWS = 2**18
+_BLOCK_ROWS = 2**18  # rows of a block
 
 
 def align(truth: Any, synthetic: Any, schema: Schema | None) -> tuple[Table, Table]:

@@ -32,7 +32,7 @@ from missdp.serialization import Record
 from missdp.table import Table
 from missdp.threads import one_blas_thread
 
-_MAX_ONE_HOT = 64
+_MAX_ONE_HOT = 64  # largest number of levels with an indicator each
 _Task: TypeAlias = tuple[
     NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]
 ]

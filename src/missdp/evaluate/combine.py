@@ -12,7 +12,7 @@ from missdp.errors import ParameterError, replacing
 
 @dataclass(frozen=True)
 class Combined:
-    """An estimate with its variance and degrees of freedom."""
+    """A combined estimate with its variance and degrees of freedom."""
 
     estimate: float
     variance: float

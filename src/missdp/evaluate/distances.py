@@ -27,7 +27,7 @@ from missdp.table import Table
 from missdp.table.encode import Column
 
 MissingAs: TypeAlias = Literal["unobserved", "level"]
-_BATCH_CELLS = 10_000_000
+_BATCH_CELLS = 10_000_000  # cells of marginals that one pass counts
 _WORST = 5  # number of pairs that are reported
 _CLEAR = 4.0  # smallest reported difference, in standard deviations of two samples
 _FAR = 0.02  # smallest reported difference, as a share of the rows
@@ -267,7 +267,7 @@ def _counted(
 
 
 def total_variation(one: NDArray[np.int64], two: NDArray[np.int64]) -> float:
-    """Distance of two tables of counts, each relative to its own total."""
+    """Return the total variation distance of two tables of counts."""
     n_one, n_two = int(one.sum()), int(two.sum())
     if n_one == 0 or n_two == 0:
         return float(n_one != n_two)
@@ -421,7 +421,7 @@ class MissingFidelity(_ByClique):
 def missing_fidelity(
     truth: Any, synthetic: Any, *, schema: Schema | None = None
 ) -> MissingFidelity:
-    """Compare where cells are missing in two tables.
+    """Compare the missing cells of two tables.
 
     Curator only: the result is exact, not private. Do not publish it without a mechanism.
 

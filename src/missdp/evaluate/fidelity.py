@@ -27,7 +27,7 @@ from missdp.types import Floats
 
 _Coded: TypeAlias = dict[str, tuple[NDArray[np.int64], int]]  # codes (or -1), number of levels
 
-_POINTS = (0.05, 0.25, 0.5, 0.75, 0.95)
+_POINTS = (0.05, 0.25, 0.5, 0.75, 0.95)  # levels of the compared quantiles
 _MIN_GROUP = 100  # smallest number of rows of the truth in a subgroup
 _STRONG = 0.1  # smallest true rank correlation that enters the slope
 _MAX_CELLS = 2**22  # largest number of cells of a table that is counted in full

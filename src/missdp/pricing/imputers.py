@@ -438,7 +438,7 @@ class RegressionImputer(Imputer):
         return np.nan_to_num(predictors, nan=0.0), rows[:, self.target]
 
 
-_BLOCK = 4_000_000  # Distances held in memory at once.
+_BLOCK = 4_000_000  # distances in memory at once
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -385,7 +385,7 @@ def _marked(table: Table) -> Table:
     return Table(_settled(table.schema, filled), columns, kind=table.kind)
 
 
-_BLOCK_ROWS = 16 * ROWS_AT_ONCE
+_BLOCK_ROWS = 16 * ROWS_AT_ONCE  # rows of a block
 _CONDITIONALS: WeakKeyDictionary[Any, tuple[Guarantee, Conditionals]] = WeakKeyDictionary()
 
 

@@ -176,7 +176,7 @@ class PricedPipeline(Parameters):
 
 
 def calibrate(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
-    """Return the pipeline with the least noise whose whole guarantee is within ``epsilon``.
+    """Return the pipeline with the least noise whose guarantee is within ``epsilon``.
 
     Parameters
     ----------

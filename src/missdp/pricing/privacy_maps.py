@@ -301,7 +301,7 @@ def _split(alpha: float, replaced: Curve, shifted: Curve, c: float) -> float:
 
 @dataclass(frozen=True)
 class Bound:
-    """One bound on the privacy of a whole pipeline.
+    """One bound on the privacy loss of a pipeline.
 
     Parameters
     ----------
@@ -326,7 +326,7 @@ class Bound:
 def bounds(
     mechanism: PrivacyMap, distance: TableDistance, delta: float, *, label: str = ""
 ) -> tuple[Bound, ...]:
-    """Return every bound that applies, the best bound first.
+    """Return every bound on the privacy loss after preprocessing, the best bound first.
 
     Parameters
     ----------

@@ -568,11 +568,11 @@ Question: TypeAlias = VectorQuery | GradientQuery
 
 # Noise
 
-_FINENESS = 2**20  # Grid cells per standard deviation (or scale) of the noise.
+_FINENESS = 2**20  # grid cells per standard deviation (or scale) of the noise
 # Rounding two values to the grid moves their difference by at most one cell per coordinate. The
 # rest covers the floating-point error of a few operations. For sums see `_sum_slack`.
 _CELLS = 1 + 2**-10
-_LARGEST = 2.0**61
+_LARGEST = 2.0**61  # largest absolute number of grid cells
 
 
 @dataclass(frozen=True)

@@ -254,7 +254,7 @@ def _require_exact_type(kind: type, value: Any) -> None:
 
 
 def ledger_of(values: Any) -> str:
-    """Return the public name of the budget in a table's schema, or an empty text. Public."""
+    """Return the public name of the budget in a table's schema, or an empty text."""
     return values.schema.ledger if isinstance(values, Table) else ""
 
 

@@ -258,7 +258,7 @@ def _product_change(limits: list[float], shifts: list[float], *, same: bool) -> 
     return min(one_at_a_time, 2 * limits[0] * limits[1])
 
 
-_COUNT: Interval = (0.0, math.inf)
+_COUNT: Interval = (0.0, math.inf)  # public bounds of a count
 _Intervals: TypeAlias = Callable[[float], Sequence[Interval]]
 
 

@@ -32,12 +32,12 @@ from missdp.statistics.blocks import portions, runs, slices
 from missdp.statistics.imputed_rows import RowView
 
 MetricName = Literal["gower", "euclidean"]
-_UNIT = 1 << 16
+_UNIT = 1 << 16  # integer steps of a distance of 1
 # Distance of a mismatch in a grouping attribute, larger than any sum of matching terms.
 FAR = 1 << 26
-_MAX_SITES = 1 << 20
-_MAX_MATCH, _MAX_GROUP = 128, 8
-_MAX_KEYS = 1 << 62
+_MAX_SITES = 1 << 20  # largest number of cells in which a donor may be
+_MAX_MATCH, _MAX_GROUP = 128, 8  # largest numbers of matching and grouping attributes
+_MAX_KEYS = 1 << 62  # largest number of matching cells, so that keys are 64-bit integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +147,7 @@ def build_metric(
     return built
 
 
-_ABSENT, _OPEN = 1, 2
+_ABSENT, _OPEN = 1, 2  # codes of `_state`
 # Recipients for which it is open whether an attribute applies accept all donors.
 _STATES = np.array([[0, FAR, FAR], [FAR, 0, FAR], [0, 0, FAR]], dtype=np.int32)
 
@@ -180,8 +180,8 @@ def _table(attribute: AnyAttribute, weight: float, metric: MetricName) -> NDArra
 
 
 IntArray: TypeAlias = NDArray[np.int64]
-_CHUNK = 1 << 22  # distances at once
-_ROWS = 1 << 20  # at once
+_CHUNK = 1 << 22  # distances in memory at once
+_ROWS = 1 << 20  # rows in memory at once
 
 
 @dataclass(frozen=True, eq=False, repr=False)

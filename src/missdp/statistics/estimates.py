@@ -48,7 +48,7 @@ def _bar(interval: Interval) -> str:
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True)
 class Estimate(_Answer):
-    """A released statistic.
+    """A released statistic with its interval and its guarantee.
 
     Parameters
     ----------
@@ -216,8 +216,8 @@ def clip(value: float, bounds: Interval) -> float:
 
 
 _UNEVEN = 1.5  # excess of recipients per donor around recipients, relative to the average
-_MAX_FILLED_SHARE = 0.95
-_ONE_DEVIATION = 0.6827
+_MAX_FILLED_SHARE = 0.95  # largest share of filled rows that the variance allows
+_ONE_DEVIATION = 0.6827  # probability of one standard deviation on either side
 # Tail probabilities at which the noise is evaluated, in falling order.
 _TAILS = np.geomspace(1.0, 1e-7, 301)
 

@@ -32,8 +32,8 @@ from missdp.statistics.row_queries import freeze
 Aggregate = Literal["nearest", "mean", "majority"]
 Fill: TypeAlias = tuple[str, str, float]
 """An attribute to fill, the aggregation of k values, and the value in place of absent donors."""
-_CLOSEST = 1e-150
-_AT_ONCE = 1 << 20  # values
+_CLOSEST = 1e-150  # smallest width of bounds, so that its square is above 0
+_AT_ONCE = 1 << 20  # values in memory at once
 
 
 def check_range(attribute: AnyAttribute) -> None:
@@ -333,10 +333,10 @@ def _majority(votes: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray(votes[np.arange(len(votes)), support.argmax(axis=1)])
 
 
-_CELLS = 1 << 26
-_PAIRS = 1 << 22
-_FIRST_TERMS = 32
-_UNIT = 1 << 20
+_CELLS = 1 << 26  # entries of the profile in memory at once
+_PAIRS = 1 << 22  # pairs of recipient cells and sites in memory at once
+_FIRST_TERMS = 32  # terms of the profile that are computed first
+_UNIT = 1 << 20  # integer steps of a share of 1
 # Larger than the rounding error of exp and of the products, and far below the slack of the noise.
 _ROUND_UP = 1 + 2.0**-42
 

@@ -1,4 +1,4 @@
-"""Cells of single rows, with imputed cells in the place of missing cells. Private. Private.
+"""Cells of single rows, with imputed cells in the place of missing cells. Private.
 
 An imputation fills each row in equally likely ways (`Ways`). `ImputedRows` holds the table as it
 was read, or rows of it with filled cells. `RowView` is the view that a query's function is given:
@@ -29,7 +29,7 @@ PART_ROWS = 2**20
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImputedCells:
-    """Cells of one attribute that an imputation filled, with their rows. Private. Private.
+    """Cells of one attribute that an imputation filled, with their rows. Private.
 
     Only filled cells are kept, in addition to the original table. A copy of every column would not
     fit into memory for a large table.

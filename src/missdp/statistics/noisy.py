@@ -25,7 +25,7 @@ class Noisy:
 
 
 def noisy_numbers(measurement: Measurement) -> list[Noisy]:
-    """Return the numbers of a measurement one by one.
+    """Return the numbers of a measurement one by one, each with its error bar.
 
     Raises
     ------

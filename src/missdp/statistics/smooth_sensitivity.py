@@ -87,7 +87,7 @@ _REFERENCE_LEVEL = 1.25
 
 @dataclass(frozen=True, repr=False)
 class Bounded:
-    """Exact numbers and how far a neighbour can move them. Private."""
+    """Exact numbers and a bound on their change between neighbours. Private. Private."""
 
     totals: tuple[int, ...]
     bound: float
@@ -95,7 +95,7 @@ class Bounded:
 
 # Real numbers whose bits are drawn on demand
 
-_WORD = 64
+_WORD = 64  # random bits that are drawn at once
 _Interval: TypeAlias = tuple[Fraction, Fraction]
 
 
@@ -270,8 +270,7 @@ def reference_bound(
 def calibrate_smooth_noise(
     epsilon: float, *, row_weight: float = 1.0, recipient_weight: float = 1.0, dimension: int = 1
 ) -> SmoothNoise:
-    """Return the smooth noise with the shortest expected error bar. It depends on public facts
-    only.
+    """Return the smooth noise with the shortest expected error bar, from public facts only.
 
     Parameters
     ----------

@@ -50,9 +50,9 @@ from missdp.testing.recording import (
 )
 from missdp.testing.undercharges import UnknownMechanismError, log_ratio
 
-_POINTS = 50  # epsilons at which a claim is read
-_MAX_EPSILON = 50.0
-_SIGMAS = 9.0  # thresholds further out happen less than once in 10^18 trials
+_POINTS = 50  # number of epsilons at which a claim is evaluated
+_MAX_EPSILON = 50.0  # largest epsilon at which a claim is evaluated
+_SIGMAS = 9.0  # largest threshold in SDs, exceeded less than once in 10^18 trials
 
 
 @dataclass(frozen=True)
@@ -341,7 +341,7 @@ def _bounds(hits: Any, n: int, alarms: Any, m: int, confidence: float) -> tuple[
     return low, high
 
 
-_PILOTS = 2
+_PILOTS = 2  # runs on each table that count the answers
 
 
 def audit(
@@ -511,7 +511,7 @@ def audit_subject(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Audit:
-    """Return the audit of one strategy."""
+    """Return the audit of one strategy of a family."""
     if "epsilon" not in on.parameters:
         on = replace(on, parameters={**on.parameters, "epsilon": _audit_epsilon(on.delta)})
     both = tables or canary(TINY, 12)

@@ -222,7 +222,7 @@ def _appended(table: Table, row: Codes) -> Table:
 
 
 def neighbours(schema: Schema, trials: int, seed: int) -> Iterator[tuple[Table, Table, Codes]]:
-    """Yield tables, each with a table of one row more, and this row.
+    """Yield pairs of neighbouring tables, and the rows by which they differ.
 
     Rows may break rules. The row is as it was before rules were applied to it. If the schema
     declares a unit, the rows of one come last, two more than take part, in every third pair alike.

@@ -51,7 +51,7 @@ PAIRS = ("two tables", "one missing cell", "full and empty", "one row and none",
 """The pairs of tables on which answers are repeated."""
 
 Facts: TypeAlias = dict[str, str]
-_DEEP = 12
+_DEEP = 12  # largest depth of nested values that is compared
 # The name and the value of visited objects by identity. The value is held, because Python reuses
 # the identity of a deleted object.
 _Visited: TypeAlias = dict[int, tuple[str, Any]]

@@ -37,7 +37,7 @@ UNANSWERED = (
     "session have its noise from NoiseSource.of"
 )
 _CHOOSE = "Choose what to ask, and with how much noise, from public facts and released values only"
-_GRADIENT_TOLERANCE = 1e-10  # in clip norms: rounding of a sum of gradients, for each row of it
+_GRADIENT_TOLERANCE = 1e-10  # rounding of a sum of gradients per row, in clip norms
 
 
 class QuestionDiffersError(BrokenPromise, MissDPError):

@@ -1,4 +1,4 @@
-"""All checks of a synthesizer at once."""
+"""All checks of a synthesizer in one call."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from missdp.testing.findings import BrokenPromise
 from missdp.testing.recording import GradientsOfEachRow
 from missdp.types import Floats, Ints
 
-_GRADIENT_TOLERANCE = 1e-9  # in clip norms
+_GRADIENT_TOLERANCE = 1e-9  # rounding of a gradient, in clip norms
 _BOUND_SLACK = 2.0**-36  # rounding error of the logarithm of a private bound
 
 
@@ -44,7 +44,7 @@ class UnknownMechanismError(BrokenPromise):
 
 @singledispatch
 def undercharges(mechanism: Any, event: Event, exact: Any, other: Any) -> str | None:
-    """Return why an event does not pay for an answer on two neighbours, or None if it does.
+    """Return the reason why an event does not pay for an answer on two neighbours, or None.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def undercharges(mechanism: Any, event: Event, exact: Any, other: Any) -> str | 
 
 @singledispatch
 def log_ratio(mechanism: Any, answer: Any, exact: Any, other: Any) -> float:
-    """Return the log of how much likelier an answer is on one table than on another.
+    """Return the log-likelihood ratio of an answer on two tables.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def noise_problem(scale: float, min_scale: float) -> str | None:
 
 
 def pure_undercharges(event: Event, epsilon: float) -> str | None:
-    """Return why an event does not pay for an epsilon-DP answer, or None if it does."""
+    """Return the reason why an event does not pay for an epsilon-DP answer, or None."""
     paid = _epsilon_paid(event)
     if paid is None:
         return event_problem(event, "a pure epsilon")
