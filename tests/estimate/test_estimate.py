@@ -606,7 +606,7 @@ def test_errors_have_the_size_that_estimates_vary_by(seeds):
 
 @pytest.mark.long
 def test_the_file_is_all_that_is_read(tmp_path):
-    """Who has the file alone is told the same to the bit. Nothing is paid."""
+    """Who has the file alone gets equal estimates to the bit. Nothing is paid."""
     budget = Filter(2.0, 1e-5)
     model = AllPairs(epsilon=1.0, budget=budget).fit(selected(people(500)), schema=SCHEMA)
     paid = budget.spent

@@ -27,8 +27,8 @@ _MIN_WEIGHT = 0.1  # smallest share of observed rows, and smallest number of row
 _TREE = 4.0  # error of a segment, in SDs of the noise of a tree's count
 _MAX_REMOVED = 0.9  # largest share of a bin that may lie outside of it
 _SLOPE = 1.0  # tilt of tail rows towards an end of their interval, in standard deviations
-_USUAL_SPREAD, _MORE_SPREAD = 0.5, 1.0  # differences between groups of tail rows, relative to
-# rows as expected, and to more rows
+# Differences between groups of tail rows, relative to expected rows, and to additional rows.
+_USUAL_SPREAD, _MORE_SPREAD = 0.5, 1.0
 _HIDDEN = 1.645  # standard deviations above the rows that counts and sums show (95 %)
 _MIN_STD = 1.5  # SDs of noise that a bin must exceed for known values
 

@@ -511,7 +511,24 @@ def audit_subject(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Audit:
-    """Return the audit of one strategy of a family."""
+    """Return the audit of one strategy of a family.
+
+    Parameters
+    ----------
+    on : Subject
+        A family with one strategy.
+    tables : pair of Table or None
+        Two neighbours, the larger second. None: see `canary`.
+    trials : int
+        Runs on each table.
+    scale, confidence, seed
+        See `audit`.
+
+    Returns
+    -------
+    Audit
+        The shares of hits and false alarms, and the verdict.
+    """
     if "epsilon" not in on.parameters:
         on = replace(on, parameters={**on.parameters, "epsilon": _audit_epsilon(on.delta)})
     both = tables or canary(TINY, 12)
