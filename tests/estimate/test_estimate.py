@@ -55,7 +55,7 @@ def selected(frame, seed=0):
 
 
 def truths(frame):
-    """What is asked, and what is so in complete rows."""
+    """Questions, and their answers in complete rows."""
     wage, age = frame["wage"].to_numpy(float), frame["age"].to_numpy(float)
     male, well = frame["sex or so"].to_numpy() == "m", frame["well"].to_numpy(bool)
     slopes = np.linalg.lstsq(np.column_stack([np.ones(len(age)), age, male]), wage, rcond=None)
@@ -212,7 +212,7 @@ def numbered():
 
 @pytest.mark.long
 def test_numbers_have_the_noise_of_their_products():
-    """From bins alone they are several times what is the unit here. No bounds are far out."""
+    """From bins alone they are several times the unit here. No bounds are far out."""
     frame = paid(6000)
     frame["pay"] = frame["pay"].clip(upper=200)
     near = Schema((Numeric(name="pay", lower=0, upper=200, step=0.1), *NUMBERS.attributes[1:]))
@@ -308,7 +308,7 @@ def test_squares_are_of_rows_in_which_a_number_is_applicable():
 
 
 def test_bins_entirely_hidden_by_noise_keep_their_shape():
-    """All that is known of the last bin is what was released of it: not that it is even."""
+    """The release shows only the count of the last bin, and not that its values are even."""
     x = Numeric(name="x", lower=0, upper=1000, integer=True)
     segments, shares = (0.0, 20.0, 50.0, 84.0, 107.0, 1000.0), (0.3, 0.5, 0.15, 0.05, 0.0)
     bins = Binning(edges=(0.0, 50.0, 1000.0), subintervals=segments, weights=shares)
@@ -412,7 +412,7 @@ def test_a_spike_far_out_that_noise_hides_is_allowed_for():
 
 
 def test_released_sums_inform_tails_in_addition_to_counts(tmp_path, monkeypatch):
-    """They weigh what is far out, which counts of wide intervals hardly do."""
+    """They weigh numbers far out, which counts of wide intervals hardly do."""
     model = AllPairs(epsilon=1.0, random_state=0).fit(gains(), schema=GAINS)
     noise = model.estimate("mean(gain)").noise[0]
     model.save(tmp_path / "model.json")
@@ -513,7 +513,7 @@ def test_slow_tail_has_more_expected_rows_outside():
 
 
 def test_relations_inside_bins_stay_finite_where_noise_leaves_a_bin_no_rows():
-    """A draw that empties the bin beside must not make of a slope what no data could."""
+    """A draw that empties the next bin must not make an impossible slope."""
     points = np.linspace(0, 4, 4 * 50).reshape(4, 50)
     inside, mechanism = np.full((4, 50), 0.02), np.array([0.4, 0.3, 0.295, 0.005])
     lines = WithinBinSlopes.of(points, inside, mechanism, np.arange(4))
@@ -525,7 +525,7 @@ def test_relations_inside_bins_stay_finite_where_noise_leaves_a_bin_no_rows():
 
 @pytest.mark.long
 def test_estimates_stay_within_public_bounds(numbered):
-    """Whatever noise makes of them: a mean of what is declared from 0 to 700 is from 0 to 700."""
+    """For every noise, a mean of values that are declared from 0 to 700 is from 0 to 700."""
     for question, possible in {
         "mean(pay) by sex": (0, 700),
         "difference(mean(pay)) by sex": (-700, 700),
@@ -606,7 +606,7 @@ def test_errors_have_the_size_that_estimates_vary_by(seeds):
 
 @pytest.mark.long
 def test_the_file_is_all_that_is_read(tmp_path):
-    """Who has the file alone gets equal estimates to the bit. Nothing is paid."""
+    """A reader of the file alone gets equal estimates to the bit. Nothing is paid."""
     budget = Filter(2.0, 1e-5)
     model = AllPairs(epsilon=1.0, budget=budget).fit(selected(people(500)), schema=SCHEMA)
     paid = budget.spent
@@ -931,7 +931,7 @@ def test_question_about_a_derived_column_names_its_sources():
 
 @pytest.mark.long
 def test_nothing_is_said_to_be_further_off_than_bounds_allow():
-    """Of a group that hardly anybody is in, nothing is known but what is public."""
+    """A group with hardly any rows has public bounds only."""
     schema = Schema(
         (
             Categorical(name="ward", levels=("a", "b", "none")),

@@ -1,4 +1,4 @@
-"""What if values are missing because of what they are: known shifts are seen through."""
+"""Values are missing because of their values: simulated shifts are recovered."""
 
 import json
 

@@ -230,7 +230,7 @@ def test_removed_cells_hide_their_value_only():
     assert {*MCAR(rate=0.5).apply(bare, random_state=0).codes("n")} == {3, 10}
 
 
-# Kinds of missing: their shares, and what counts as a level and as missing in every comparison
+# Kinds of missing: their shares, and their role as a level or as missing in comparisons.
 KINDS = Schema(
     (
         Categorical(name="work", levels=("no", "yes"), nullable=True, refused=(-7,)),

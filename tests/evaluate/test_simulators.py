@@ -1,4 +1,4 @@
-"""Rates are exact, and each mechanism depends on what it says and on nothing else.
+"""Rates are exact, and each mechanism depends only on its stated drivers.
 
 Dependence is tested both ways: the same statistic that finds no dependence under MAR must find it
 under self-masking, so a test that could not fail would be noticed.
@@ -163,7 +163,7 @@ def test_missing_cells_depend_on_stated_drivers_only():
         assert max(depends(incomplete, name, "x", "c") for incomplete in (mar, mnar)) < 1e-9
         for other in ("y", "z"):  # itself, too
             assert depends(mar, name, other, given=("x", "c")) > 1e-3
-    # The same statistic tells what hides itself.
+    # The same statistic detects self-masking.
     assert depends(direct, "y", "y", given=("x", "c")) < 1e-9
     for name in SCHEMA.names:
         assert depends(direct, name, name) < 1e-9

@@ -61,7 +61,7 @@ def test_each_rule_is_counted_by_itself(text, tmp_path):
         result = rule_violations(data, schema=SCHEMA)
         assert result.broken == {other: 2 * (other == text) for other in BREAKS}
         assert (result.rows, result.broken_rows, result.share) == (4, 2, 0.5)
-    # What was read by the rules keeps to them.
+    # Rows that were read by the rules keep to them.
     assert rule_violations(Table.read(rows, SCHEMA)).broken_rows == 0
 
 

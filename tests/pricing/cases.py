@@ -45,7 +45,7 @@ CHAINS = {
 }
 
 
-# Every step and every estimator, and what it cannot do without.
+# Every step and every estimator, with its required parameters.
 KINDS = {
     mp.RowClipper: {},
     mp.ConstantImputer: {},

@@ -1,4 +1,4 @@
-"""What tests of prices share."""
+"""Shared fixtures of tests of prices."""
 
 import pytest
 

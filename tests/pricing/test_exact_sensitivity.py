@@ -1,4 +1,4 @@
-"""What is behind each charge moves between neighbours by at most what was declared, read once.
+"""Exact numbers behind each charge move between neighbours by at most the declared sensitivity.
 
 The kit repeats the answers of one table for its neighbour, so that both are asked the same.
 """
@@ -55,7 +55,7 @@ def worst_pair():
 
 
 def unpriced(*_, label):
-    """Prices take long, and are tested elsewhere: whatever is asked for is charged with this."""
+    """Prices take long, and are tested elsewhere: every query is charged with this."""
     event = RDPEvent(orders=(2.0,), epsilons=(1.0,), label=label, adjacency="replace-one")
     return (Bound("none", 1.0, event),)
 

@@ -181,14 +181,16 @@ def test_rows_of_numbers_are_filled_as_tables_are():
 
 @pytest.mark.parametrize("missing", ["complete-rows", "observed"])
 def test_filled_cells_amplify_no_guarantee(missing):
-    """Rows are read although nothing was observed in them, and tell of what was observed."""
+    """Rows are read although nothing was observed in them, and depend on observed cells."""
     schema = Schema(tuple(Categorical(name=n, levels=("x", "y"), nullable=True) for n in "ab"))
     full = np.random.default_rng(0).integers(0, 2, 2000)
     model = AllPairs(epsilon=5.0, random_state=0)
     model.fit(Table.from_codes(schema, {"a": full, "b": full}))
     rows = Table.from_codes(schema, {"a": np.full(2000, 2), "b": full})
     filled = DPImputer(model=model, random_state=0).transform(rows)
-    assert (filled.codes("a") == full).mean() > 0.9  # what a required attribute would keep back
+    assert (
+        filled.codes("a") == full
+    ).mean() > 0.9  # rows that a required attribute would leave out
     assert filled.schema.rule_set.filled == {"a", "b"}
     assert same(DPImputer(model=model, random_state=1).fit(filled).transform(filled), filled)
     seldom = MissingCompletelyAtRandom({"a": 0.01, "b": 0.01})

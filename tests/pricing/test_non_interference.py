@@ -46,8 +46,8 @@ def tables():
 TABLES = tables()
 
 
-# What is tried is a partial of these: the kit looks for what is left in modules, and here it would
-# look through all tests of the package, for as long as they take.
+# The tried function is a partial of these. The checks look for changes in modules, and here they
+# would look through all tests of the package, which takes long.
 def single(estimator, rows):
     budget = Filter(1e6, 0.1, adjacency="replace-one")
     model = clone(estimator).set_params(random_state=0, delta=0.01, budget=budget)
@@ -75,7 +75,7 @@ def in_a_test(chain, estimator, epsilon, kinds, rows):
 
 
 class WarningScaler(mp.StandardScaler):
-    """A step that warns of what it learned. Nobody hears it."""
+    """A step whose warning quotes its fitted value. Nobody hears it."""
 
     def _learn(self, table):
         if np.ptp(table) == 0:
@@ -115,9 +115,9 @@ def test_private_test_shows_only_released_values(chain, name):
     assert kinds >= expected.get(chain, {"FailedTest"})
 
 
-# What is left of the rows after a fit
+# Traces of the rows after a fit
 def reachable(start):
-    """Every object that can be reached from one, what functions close over too. Modules aside."""
+    """Every object that can be reached from one, closures of functions included. Modules aside."""
     result, queue = {}, [start]
     skip = (type, types.ModuleType, types.BuiltinFunctionType, Filter)
     while queue:
@@ -131,7 +131,7 @@ def reachable(start):
 
 
 class Hoarding(mp.PrivateLogisticRegression):
-    """Keeps what releases gradients."""
+    """Keeps the function that releases gradients."""
 
     def keep(self, question, answer):
         super().keep(question, answer)

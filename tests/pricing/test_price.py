@@ -158,7 +158,7 @@ def test_logistic_defaults_follow_the_scale_of_rows(method):
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("method", ["gd", "sgd"])
 def test_logistic_defaults_cost_the_same_with_an_intercept(method, intercept):
-    """The noise multiplier alone decides what untouched rows cost: no default is cheaper."""
+    """The noise multiplier alone decides the cost of untouched rows: no default is cheaper."""
     direct = {"noise_multiplier": 80.0, "method": method, "n_iter": 10}
     old = {"coefficient_norm": 1.0, "learning_rate": 1.0, "fit_intercept": False}
 
@@ -299,7 +299,7 @@ def test_good_tables_pass_and_bad_ones_are_refused(name):
     assert isinstance(bad, mp.FailedTest)
     assert not hasattr(bad, "estimator")
     assert good.guarantee == bad.guarantee
-    assert paid[0].events == paid[1].events  # a refusal costs what a release costs
+    assert paid[0].events == paid[1].events  # a failed test costs as much as a release
     assert len(paid[1].events) == 2
     poor = pipeline(name, budget=Filter(0.3, 1e-3, **facts))
     with pytest.raises(BudgetExceededError):  # before anything is read
@@ -404,7 +404,9 @@ def test_a_fit_states_the_price_and_charges_before_anything_is_read():
     facts = {"adjacency": "replace-one", "measure": "zcdp"}
     small, enough = (Filter(e, 1e-6, **facts) for e in (0.5, 1e4))
     for budget, error in ((small, BudgetExceededError), (enough, DataError)):
-        with pytest.raises(error):  # what is no table is refused when it is read, and paid by then
+        with pytest.raises(
+            error
+        ):  # an object that is not a table raises when it is read, after the charge
             clone(pipeline).set_params(budget=budget).fit(object())
     assert small.events == ()
     assert len(enough.events) == 1

@@ -87,7 +87,7 @@ NUMBERS = [(k, f.name) for k in KINDS for f in fields(k) if f.name not in NO_NUM
 MAY_BE = {("value", -1e-3), ("max_neighbours", None), ("max_donations", None)}
 MAY_BE |= {("cells_per_row", None), ("fit_intercept", True)}
 NEVER = [math.nan, math.inf, -math.inf, "loud", True, (1,), None, -1e-3]
-# Who may leave a number out has None as the default.
+# An optional number has None as the default.
 MAY_BE |= {(f"{k.__name__}.{f.name}", None) for k in KINDS for f in fields(k) if f.default is None}
 WRONG = [
     (kind, name, bad, None)
@@ -110,7 +110,7 @@ CELL = 0.123456789
 
 
 def released(kind, facts, budget, y, *, tested):
-    """What a user does with a step, an estimator or a pipeline: it is fitted, and charged for."""
+    """A user's calls of a step, an estimator or a pipeline: a fit with its charge."""
     rows = np.full((6, 3), CELL)
     shape = {"rows": 6, "columns": 3, "delta": 0.01}
     steps, end = [], mp.PrivateMean(noise_multiplier=4.0)
@@ -313,7 +313,7 @@ def test_pipelines_tests_and_fits_share_a_composition():
         with refuses(BudgetExceededError, "charged before"):
             one.fit(X, Y)
     propose_test_release(tested.set_params(budget=budget), X, test_epsilon=0.5)
-    # What is promised under add-remove costs its proven conversion.
+    # A guarantee under add-remove costs its proven conversion.
     fit.set_params(budget=budget).fit(table)
     spent = budget.spent
     assert spent.epsilon == 8.0 >= proven_epsilon(plan, 1e-5, "replace-one", enough=8.0)
@@ -343,7 +343,7 @@ def test_estimators_share_a_filter_in_its_measure():
     assert budget.events == before
 
 
-# Habits of scikit-learn, and nothing private in what a fitted step shows
+# Conventions of scikit-learn, and nothing private in the visible state of a fitted step
 STEPS = [kind(**facts) for kind, facts in KINDS.items() if issubclass(kind, mp.StableTransformer)]
 
 

@@ -320,7 +320,7 @@ def test_moving_every_row_alike_comes_close(case, pair, moved, least):
 
 @pytest.mark.parametrize("ridge", [0.05, 0.5, 2.0])
 def test_a_replaced_row_pulls_at_a_regression_as_far_as_is_said(ridge):
-    """What a row of the unit ball adds, twice, at the longest coefficient there may be."""
+    """Twice the contribution of a row of the unit ball, at the longest coefficient there may be."""
     step = mp.RegressionImputer(target=1, max_incomplete=1, regularization=ridge)
     domain = mp.RowDomain(rows=10**6, columns=2, complete=False)
     longest = math.sqrt(1 / ridge)

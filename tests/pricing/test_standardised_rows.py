@@ -1,4 +1,4 @@
-"""Standardised rows: what they refuse, what their mechanisms draw, which gradients are released."""
+"""Standardised rows: their errors, the draws of their mechanisms, and released gradients."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def planned(facts, asked, kind=mp.TestPlan):
     return kind(5.0, 4.0, 1e-4, Guarantee(9.0), (facts.bounds(asked)[0].event, test))
 
 
-# What is asked of rows
+# Queries of rows
 def first_entry(rows):
     return rows[:1, 0]
 
@@ -253,7 +253,7 @@ def test_slope_that_writes_to_the_target_fails():
 
 @pytest.mark.parametrize("batch", [None, 5])
 def test_session_step_outside_the_ball_raises(batch):
-    """The constants of a loss hold inside its ball only, whoever asks for a step."""
+    """The constants of a loss hold inside its ball only, for every caller of a step."""
     step = opened(steps(batch=batch)).iterate(steps(batch=batch))
     with pytest.raises(ParameterError, match="ball"):
         step(np.array([1.1, 0.0]))

@@ -1,4 +1,4 @@
-"""Arrays and tables as rows of numbers: what they become, how far apart, what is refused."""
+"""Arrays and tables as rows of numbers: their conversion, distances and errors."""
 
 from __future__ import annotations
 

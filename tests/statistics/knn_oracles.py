@@ -1,7 +1,7 @@
 """Brute force on small tables, straight from the definitions, sharing no code with the library.
 
-Rows are those of a plain schema, or of one with kinds of missing and a rule: whoever does not work
-has no income.
+Rows are those of a plain schema, or of one with kinds of missing and a rule: people without work
+have no income.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def fills(x, rows, k, group=False):
 
 
 def average(rows, k, of, group=False):
-    """Sum over rows of what a function of income and car is on average over their ways."""
+    """Sum over rows of the average of a function of income and car over their ways."""
     each = (fills(x, rows, k, group) for x in rows)
     return math.fsum(math.fsum(of(*fill) for fill in ways) / len(ways) for ways in each)
 

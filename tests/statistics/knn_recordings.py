@@ -1,4 +1,4 @@
-"""Recordings that keep what is behind every answer, or give answers of another kind."""
+"""Recordings that keep the exact numbers of every answer, or give answers of another kind."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def shift_is_too_large(a, b):
 
 
 class Same(RecordingNoise):
-    """Answer the same whatever is behind, and keep what is behind."""
+    """Give the same answer for all exact numbers, and keep the exact numbers."""
 
     def drawn(self, mechanism, behind):
         if isinstance(mechanism, ParallelGroups):
@@ -123,7 +123,7 @@ QUESTIONS |= {
     )
     for name, options in BOUNDED.items()
 }
-# Where a rule says whether there is an income: what reads it, and what else tells.
+# A rule decides to which rows an income applies: its readers, and other sources.
 OF_ALL = ("count of all", "worst count", *(name for name in QUESTIONS if "others" in name))
 OF_INCOME = {name: options for name, options in QUESTIONS.items() if name not in OF_ALL} | {
     "proportion of not": lambda s, **c: s.proportion("not income > 2", **c),
@@ -143,15 +143,15 @@ _PROMISE = Guarantee.from_events([PureEvent(epsilon=1.0)])
 
 
 def asking(table, imputation, way):
-    """Statistics that pay in one of several ways, and what each question then costs."""
+    """Statistics that pay in one of several ways, and the cost of each question."""
     how = dict(WAYS[way])
     cost, budget = how.pop("cost"), Filter(1e5, 1e-3 if "rho" in WAYS[way]["cost"] else 0.0)
     return ImputedStatistics(table, imputation, budget=budget, random_state=0, **how), cost
 
 
 def behind(table, imputation, *, way="epsilon", asks=QUESTIONS):
-    """What is behind all answers to all questions, with answers that do not depend on it."""
-    # What a guarantee says is tested elsewhere, and takes long to compute.
+    """Exact numbers of all answers to all questions, with answers that do not depend on them."""
+    # The text of a guarantee is tested elsewhere, and takes long to compute.
     promised = mock.patch.object(Session, "promise", return_value=_PROMISE)
     with Same(0) as recording, promised:
         request, cost = asking(table, imputation, way)

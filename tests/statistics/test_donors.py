@@ -1,4 +1,4 @@
-"""Donors, profile and smooth bound against brute force, in whatever parts rows are looked at."""
+"""Donors, profile and smooth bound against brute force, for all divisions of rows into parts."""
 
 import math
 from dataclasses import replace
@@ -49,7 +49,7 @@ def test_filled_cells_equal_brute_force(world, k, group):
         result = list(zip(incomes.where(some).values, cars.codes[some], strict=True))
         expected = brute.fills(x, rows, k, group)
         assert len(result) == len(expected), number
-        # What a row has, or what does not apply to it, is left as it is.
+        # Observed and not applicable cells of a row stay as they are.
         for (income, car), (earned, drives) in zip(result, expected, strict=True):
             assert x.earned is not None or earned is None or income == pytest.approx(earned)
             assert x.drives is not None or car == drives

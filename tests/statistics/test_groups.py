@@ -1,4 +1,4 @@
-"""Statistics of groups: each group is answered from its own rows, and all cost what one costs."""
+"""Statistics of groups: each group is answered from its own rows, at the cost of one group."""
 
 from dataclasses import replace
 
@@ -63,7 +63,7 @@ def survey(rows=6000):
 
 
 def neighbour_answers(rows, way, knn=KNN):
-    """Pairs of what is behind each answer, for a table and each of its neighbours."""
+    """Pairs of exact numbers of each answer, for a table and each of its neighbours."""
     here = behind(as_table(rows), knn, way=way, asks=BY_SEX)
     for other in brute.neighbours(PLAIN, rows):
         there = behind(as_table(other), knn, way=way, asks=BY_SEX)

@@ -1,8 +1,8 @@
 """Whatever a statistic shows was released: answers of one table, repeated for another one.
 
 The answers of the session are kept while every question is asked, and repeated, in their order, for
-another table. What anyone sees must be the same, bit by bit: what differs came from the rows by
-another way. And what holds the rows, the noise and the bounds is the session alone.
+another table. Visible results must be equal, bit by bit: a difference came from the rows by another
+way. Only the session holds the rows, the noise and the bounds.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""No table is refused. What is wrong is refused in one line before anything is charged."""
+"""No table is refused. An invalid question raises in one line before anything is charged."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def income_alone(rows):
 
 
 def test_custom_query_of_filled_cells_raises_without_a_charge():
-    """An average over ways to fill rows is known of sums of what each row adds alone."""
+    """The average over ways to fill rows exists for sums over rows only."""
     budget = Filter(1.0)
     filled = open_table(TIES, budget=budget).on(KNN.change(SCHEMA))
     query = CustomQuery(function=income_alone, reads={"income"}, sensitivity=10)
@@ -279,7 +279,7 @@ def test_statistics_spend_from_a_filter(delta, privacy_measure, cost, whole):
         before - budget.left.amount
     )  # a cost is spent whole, in the privacy measure of the budget
     assert 0.5 * whole <= spent <= whole * (1 + 1e-9)
-    # What is asked next, and at what cost, may depend on this answer.
+    # The next question and its cost may depend on this answer.
     question.count(where="age = 1" if first.value > 5 else "age = 2", **cost)
     PrivBayes(epsilon=0.2, budget=budget, random_state=0).fit(PERSONS)
     while budget.can_afford(PureEvent(epsilon=0.2)):

@@ -1,4 +1,4 @@
-"""What is behind every answer moves between neighbours by at most what was charged for."""
+"""Exact numbers of every answer move between neighbours by at most the charged sensitivity."""
 
 from dataclasses import replace
 from itertools import product
@@ -158,7 +158,7 @@ def counted_twice(self, rows, weights=None):
 
 
 def stating(**wrong):
-    """Return what states wrong facts of a query beside the right ones."""
+    """Return a function that states wrong facts of a query in addition to the right ones."""
     right = RowQuery._state
 
     def state(self, **facts):
@@ -382,7 +382,7 @@ def test_answers_are_about_those_to_whom_the_question_applies():
             assert Estimate.from_dict(answer.to_dict()).applicable == ("income",)
         assert question.count(where="income > 2", **cost).value == 200
         everybody = question.count(where="not income > 2", **cost)
-        assert everybody.value == 200  # a comparison with what is not applicable is false
+        assert everybody.value == 200  # a comparison with "not applicable" is false
         assert "applicable" not in everybody.to_dict()
         assert sum(question.histogram("income", **cost).values) == 200
         assert question.correlation("income", "income", **cost).applicable == ("income",)

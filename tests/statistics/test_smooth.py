@@ -218,7 +218,7 @@ def test_answers_lie_within_their_bars_as_often_as_stated(shape, dimension):
 
 
 def mass_of_scales(shape, edges):
-    """Masses of w between edges, for one number: what is left once x is integrated out."""
+    """Masses of w between edges, for one number, with x integrated out."""
 
     def density(w):
         near = abs(w - 1) * min(w, 1 / w) ** shape

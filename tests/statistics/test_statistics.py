@@ -200,7 +200,7 @@ def test_answer_has_an_interval_without_additional_cost(name):
     ("first", "epsilon", "most"), [("age years", 0.02, 0.4), ("income", 0.05, 10)]
 )
 def test_interval_of_full_range_has_a_note_with_an_epsilon(first, epsilon, most):
-    """From one answer that is lost in noise nobody can know exactly what would do."""
+    """An answer that is lost in noise does not show the sufficient epsilon exactly."""
 
     def asked(amount, seed):
         question = statistics(table=OF_NUMBERS, random_state=seed)
@@ -224,7 +224,7 @@ def test_interval_of_full_range_has_a_note_with_an_epsilon(first, epsilon, most)
 
 @pytest.mark.parametrize("name", ["count", "proportion", "mean", "sum"])
 def test_a_worst_case_never_changes_the_noise_interval(name):
-    """It is that of an answer for what is left of the cost, a tenth less."""
+    """It is the interval of an answer for the remaining cost, a tenth less."""
     wider = ASKS[name](statistics(random_state=5), epsilon=1.0, uncertainty="worst-case")
     assert wider.imputation_interval is not None
     assert wider.note == ""

@@ -220,7 +220,7 @@ def test_all_is_charged_before_anything_is_read(change, monkeypatch):
 
 
 def test_reserved_part_answers_within_its_cap_only():
-    """Whatever is asked, and on whatever change of its rows."""
+    """For every query, and for every change of its rows."""
     budget = Filter(2.0)
     first, second = opened(budget=budget).reserve_each(*PARTS)
     first.measure(COUNT, PURE)

@@ -39,7 +39,7 @@ def ruled(size=200):
 
 
 def count_of(rows, function, required=(), *, budget=None, **more):
-    """What is behind the answer to one count."""
+    """Exact numbers of the answer to one count."""
     with RecordingNoise(0) as noise:
         session = open_table(rows, budget=budget or Filter(1e12))
         if required:

@@ -1,4 +1,4 @@
-"""What missing cells could change: bounds over all completions, their price and their coverage."""
+"""Effect of missing cells: bounds over all completions, their price and their coverage."""
 
 from contextlib import contextmanager
 from functools import partial
@@ -146,7 +146,7 @@ def test_the_stated_sensitivity_is_reached():
     for i in range(2):
         less = released_sums(as_table(rows[:i] + rows[i + 1 :]), KNN, "mean", "grade >= 1", "")
         assert np.abs(full - less).sum() == QUANTA
-    # Only what may be missing is released: sex never is.
+    # Only cells that may be missing are released: sex never is.
     assert (len(full), len(released_sums(as_table(rows), KNN, "mean", "sex = 'f'", ""))) == (6, 3)
 
 
@@ -168,7 +168,7 @@ def test_budget_is_charged_as_requested_before_reading(name):
     assert share.sensitivity / share.scale == pytest.approx(0.1 * epsilon)
 
 
-# -- coverage: the complete table is known, values are missing for what they are -------------------
+# -- coverage: the complete table is known, values are self-masked -------------------
 MNAR = Schema(
     (
         Ordinal(name="age", levels=tuple(range(4))),
@@ -224,8 +224,8 @@ def test_worst_case_interval_covers_self_masked_values(name):
     # The truth is not in the noise interval: without the widening there is no coverage.
     assert noise_only <= 0.1
     assert width < {"count": 200, "proportion": 0.4, "mean": 40, "sum": 20_000}[name]
-    # It is as stated, and needs the margin for noise: the truth is the very end of what is
-    # possible, so half of the runs miss it without.
+    # The coverage is as stated, and needs the slack for noise. The truth is the very end of the
+    # possible range, so half of the runs miss it without the slack.
     facts = {"imputed": False, "confidence": 0.5}
     assert coverage(name, epsilon=0.5, **facts)[1] >= 0.45
     with mock.patch.object(Noise, "radius", return_value=0.0):

@@ -1,7 +1,7 @@
 """Rules looked up by hand: one row after the other, one cell after the other.
 
-Slow, and written apart from what the package computes rules with, so that either can be wrong
-without the other.
+Slow, and independent of the package's own evaluation of rules, so that either can be wrong without
+the other.
 """
 
 import math
@@ -35,7 +35,8 @@ def _cell(attribute, code, value):
 def broken_by_hand(schema, row):
     """Return the rules that a row breaks, in words. A missing cell may be anything.
 
-    What follows must be there if all that it follows from is, a missing cell if that has one.
+    A derived cell must have a value if all its sources have one, and must be missing if one is
+    missing.
     """
     return [rule.text for rule in schema.rule_set.bound if _breaks(rule, row)]
 

@@ -25,7 +25,7 @@ class HolesAsLevel(MemorySource):
 
 
 class MutableCounts(MemorySource):
-    """Hands out counts that it keeps: whoever writes to them changes what it says next."""
+    """Hands out counts that it keeps: a caller who writes to them changes its next answer."""
 
     def __init__(self, table):
         super().__init__(table)
@@ -150,7 +150,7 @@ class InBlocks:
 
 
 class CountedAgain(InBlocks):
-    """Counts what was read of a block before its reading broke off, and then the whole block."""
+    """Counts the part of a block before its reading broke off, and then the whole block."""
 
     def _add(self, start, counter, weight, *, attempt):
         for codes in self._halves(start, attempt):
@@ -158,7 +158,7 @@ class CountedAgain(InBlocks):
 
 
 class BlocksAgain(InBlocks):
-    """Yields what was read of a block before its reading broke off, and then the whole block."""
+    """Yields the part of a block before its reading broke off, and then the whole block."""
 
     def code_blocks(self):
         for start in self._starts():

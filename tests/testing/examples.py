@@ -21,8 +21,8 @@ def answered(session, name, noise):
 def histograms(counted=answered, before=None, after=None):
     """The family of CONTRIBUTING.md, with places where others of its kind go wrong.
 
-    ``counted`` counts an attribute. ``before`` sees the session first, and ``after`` sees it last,
-    and returns what is added to the counts.
+    ``counted`` counts an attribute. ``before`` sees the session first. ``after`` sees it last, and
+    its result is added to the counts.
     """
 
     def fit(session, plan, request):
@@ -53,7 +53,7 @@ def exact(session, *names):
 
 
 def released(session, event, law, behind):
-    """What a session answers, whatever the event says of the distribution."""
+    """The answer of a session, for every distribution of the event."""
     return session._release(session._charge, (event,), law, behind)
 
 
@@ -126,7 +126,7 @@ def carried(session, counts):
 
 
 class CarryingScore(Histograms):
-    """Carries a count out of what is computed, through a list that is global."""
+    """Carries a count out of an exact computation, through a list that is global."""
 
     family = histograms(before=carry, after=carried)
 

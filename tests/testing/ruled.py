@@ -1,4 +1,4 @@
-"""What our base keeps of kinds of missing and rules, whatever a family does: of a subject."""
+"""Kinds of missing and rules that the base class keeps for every family, of a subject."""
 
 import pickle
 import re
@@ -72,7 +72,7 @@ def filled_cells(on):
 
 
 def required_sets(on):
-    """Whatever is released says which attributes a row must have observed to be read."""
+    """Every release states the attributes that a row must have observed to be read."""
     modelled, strategy = Modelled(on.schema), on.family.family.strategy(on.strategy)
     every = frozenset(modelled.schema.nullable) - modelled.filled  # rules settle the others
     model = on.fitted(n_rows=300)
@@ -88,7 +88,7 @@ def required_sets(on):
         assert (event.required or set()) == single - modelled.filled
     totals = [
         e for e in released if e.label == RowCount().label
-    ]  # every row counts, whatever it has
+    ]  # every row counts, with any cells
     assert not any(event.required for event in totals)
     rest = [e for e in released if e not in trees and e not in totals]
     result = [frozenset(event.required or ()) for event in rest]
@@ -167,7 +167,7 @@ def kinds_of_missing(on):
 
 
 def types_and_codes(on):
-    """Columns and types are the schema's, whatever was drawn. Codes are read as the same rows."""
+    """Columns and types are the schema's, for all drawn rows. Codes are read as the same rows."""
     model, expected = on.fitted(n_rows=300), types_of(on.table(50).to_native("pandas"))
     for missing_values in ways_of_missing(on):
         for n in (0, 1, 60):

@@ -1,7 +1,7 @@
 """Checks of a source of counts: against counts by hand, however rows are written, cut and read.
 
-Tables are made up, and what each of their cells stands for is known before it is written. Whatever
-a source makes of the written cells must come to the same counts.
+Tables are made up, and the meaning of each of their cells is fixed before it is written. Whatever a
+source makes of the written cells must come to the same counts.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SOURCE_SCHEMA = Schema(
         Categorical(name="sure", levels=("a", "b", "?")),
     )
 )
-_SECRETS = ("SECRET", 424242.0)  # what no message may quote
+_SECRETS = ("SECRET", 424242.0)  # text that no message may quote
 
 
 def check_source(
@@ -64,8 +64,8 @@ def check_source(
     table of which something has to be read twice. A table offers ``to_arrow()`` and
     ``to_native()``, to write its rows wherever the source reads them, and ``schema``. By default
     there are two schemas: one with odd names, and one with codes of every kind of missing and every
-    policy about cells outside the domain. What a source does only with more than ``most_rows`` rows
-    is not seen.
+    policy about cells outside the domain. Behaviour of a source with more than ``most_rows`` rows
+    is not checked.
 
     Examples
     --------
@@ -169,7 +169,7 @@ class _Source:
             yield complete_rows(source), names
 
     def cells(self):
-        """Cells mean what the documentation says: blanks, codes, null and NaN, infinities."""
+        """Cells have their documented meaning: blanks, codes, null and NaN, infinities."""
         for number in range(max(2, self.trials // 2)):
             for schema in self.schemas:
                 if schema.rules:
@@ -225,7 +225,7 @@ class _Source:
             self._compare(self.in_parts(tables), rows, f"in {len(ends)} parts")
 
     def read_twice(self):
-        """What has to be read again is counted once."""
+        """A block that is read again is counted once."""
         if self.retried is None:
             raise UncheckedPromise("give retried=, which makes a source whose rows are read twice")
         for number in range(2):
@@ -275,7 +275,7 @@ class _Source:
             source.counts([("no such attribute",)], rows="observed")
 
     def public_words(self):
-        """What it shows and says depends on public facts only."""
+        """Its text and its errors depend on public facts only."""
         message = []
         for number, n in enumerate((0, 7, 50)):
             source = self.make(self._table(n, number))

@@ -1,4 +1,4 @@
-"""Audits are right about what they can know: ratios, claims, false alarms and power."""
+"""Audits are right: ratios, claims, false alarms and power."""
 
 import math
 

@@ -129,7 +129,7 @@ def test_unchecked_promise_is_never_passed(method):
         return PrivateLogisticRegression(method=method, **facts).fit(rows, np.arange(9) % 2)
 
     report = check_sensitivity(regression, pairs=replaced(2))
-    assert len(report.findings) == 2  # and what else was checked
+    assert len(report.findings) == 2  # and other checked promises
     (unchecked,) = report.unchecked
     assert (unchecked.case, unchecked.passed) == ("regression", False)
     assert "3 answers rest on 1 charges" in unchecked.detail

@@ -1,4 +1,4 @@
-"""The kit fails what it must fail, by the right check, and passes what keeps its promises."""
+"""The checks fail wrong families, by the right check, and pass correct ones."""
 
 import copy
 import inspect
@@ -201,7 +201,7 @@ def test_argument_that_is_not_a_family_raises():
 
 
 class LeavingOutTheLastOnly(sources.InBlocks):
-    """Forgets what was to be left out before."""
+    """Forgets the rows that were to be left out before."""
 
     def __init__(self, table):
         super().__init__(table)
@@ -219,7 +219,7 @@ def in_parts(tables):
 
 
 class Quoting(sources.InBlocks):
-    """Refuses with what refused."""
+    """Raises with the original error."""
 
     def __init__(self, table):
         try:
@@ -230,7 +230,7 @@ class Quoting(sources.InBlocks):
 
 
 class Clamping(sources.InBlocks):
-    """Takes what it cannot read for the first level."""
+    """Takes unreadable cells for the first level."""
 
     def __init__(self, table):
         try:
@@ -290,8 +290,8 @@ def test_facts_are_nested_and_draws_are_independent():
     assert any("state" in name for name in changed)
     assert is_same(np.array([np.nan]), np.array([np.nan]))
     assert not is_same([1], (1,))
-    # What is made on the way, as the list of what a function carries, is gone right after: its
-    # identity is then another thing's, which must not be passed over as seen already.
+    # A temporary object, such as the list of a function's closure, is deleted right after. Its
+    # identity is then another object's, which must not count as visited.
     facts = _facts_of([carrying(k) for k in range(100)], "it")
     assert [facts[f"it[{k}].closure[0][0]"] for k in range(100)] == [str(k) for k in range(100)]
     assert _facts_of([held, held], "it")["it[1]"] == "as it[0]"

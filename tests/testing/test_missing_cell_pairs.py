@@ -88,7 +88,7 @@ def test_random_differences_are_not_reported():
     certain = iter("x" * 3 + "y" * 3 + "x" * 9 + "y" * 9)
     reported = differing_facts(lambda frame: {"coin": next(certain)}, PAIRS[0], repeats=3)
     assert reported == {"coin": ("x", "y")}
-    with pytest.raises(ValueError, match="2 or more"):  # one run cannot show what varies
+    with pytest.raises(ValueError, match="2 or more"):  # one run cannot show which facts vary
         differing_facts(len, PAIRS[0], repeats=1)
 
 

@@ -1,4 +1,4 @@
-"""The kit's checks of kinds and rules pass what keeps to them, and fail what does not."""
+"""The checks of kinds and rules pass correct families, and fail wrong ones."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ from testing.by_hand import ABSENT, HOLE, broken_by_hand, rows_by_hand
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
 
 
-# -- what fails ----------------------------------------------------------------------------------
+# -- failures ----------------------------------------------------------------------------------
 def failing(family, rule):
     """Return why a family breaks a promise: a rule, or a check of conformance."""
     on = FittedSubject(family, "joint", {}, ruled.ONE_FREE if family is Counting else RULED)
@@ -147,7 +147,7 @@ def test_made_up_tables_have_every_kind_and_break_rules_before_they_are_read():
             assert raw.mask(attribute.name, kind).any()
     assert broken_by(raw) == {rule.text for rule in RULED.rule_set.bound}
     table = _read_again(raw)
-    # What is never missing stays as it is, and so does what does not follow any more.
+    # Attributes that are never missing stay so, and so do attributes without a source.
     assert broken_by(table) <= {"never stufe = 'c' and wohnt = true", "alter + geburt = 2024"}
     other = _with_other_kinds(table)
     assert np.array_equal(other.incomplete_rows(), table.incomplete_rows())
@@ -160,7 +160,7 @@ def test_neighbours_differ_in_one_row_half_of_them_incomplete(schema):
     assert {len(table) for table, _, _ in pairs} == {0, 1, 3, 12, 30}
     for table, more, _ in pairs:
         assert len(more) == len(table) + 1
-        for a in schema:  # whatever one row holds, others are read as before
+        for a in schema:  # for any cells of one row, others are read as before
             assert np.array_equal(more.codes(a.name)[:-1], table.codes(a.name))
             if isinstance(a, Numeric) and schema is SCHEMA:
                 assert np.array_equal(more.values(a.name)[:-1], table.values(a.name))
@@ -185,6 +185,6 @@ def test_rules_by_hand_agree_with_the_rules_of_the_package():
     for rule in RULED.rule_set.bound:
         surely = rule.broken(reference, len(table)).is_true
         for row, result, sure in zip(rows, by_hand, surely, strict=True):
-            # By hand, what follows must be said, value or not: a missing cell is no answer.
+            # By hand, derived cells must be stated, value or not: a missing cell is no answer.
             if isinstance(rule, Forbidden) or HOLE not in (row[name] for name in rule.names):
                 assert (rule.text in result) == sure, (rule.text, row)

@@ -1,4 +1,4 @@
-"""Cells written in every way that means the same: what each stands for is known beforehand.
+"""Cells written in all equivalent ways, each with its meaning fixed beforehand.
 
 Nothing that reads cells is used to write them.
 """
@@ -112,7 +112,7 @@ def _ways(attribute, kind):
 
 
 def _meant(attribute):
-    """Yield cells with what they stand for: values, codes of missing, numbers outside."""
+    """Yield cells with their meaning: values, codes of missing, numbers outside."""
     for place, kind in enumerate(attribute.kinds):
         yield from ((attribute.size + place, code) for code in attribute.codes_of(kind))
     if not isinstance(attribute, Numeric):

@@ -118,7 +118,7 @@ class DPImputer(StableTransformer):
     _needs_complete, _fills, _each_by_itself = False, True, True
     _continuous: ClassVar[bool] = False  # a draw may change with a row that moves
 
-    # What was released
+    # Released values
 
     @property
     def guarantee_(self) -> Guarantee:
@@ -258,8 +258,8 @@ class DPImputer(StableTransformer):
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
         """Return the conditions that the model is paid for, and whether fillings are seeded.
 
-        Seeded random numbers belong to places: whoever knows the seed sees that a row is removed
-        by the rows after it. So nothing is proven against anyone who knows the seed.
+        Seeded random numbers belong to places. A person who knows the seed can see from later rows
+        that a row was removed. So nothing is proven against anyone who knows the seed.
         """
         del domain
         seeded = () if self.random_state is None else (SeededFilling(),)

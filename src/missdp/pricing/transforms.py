@@ -302,7 +302,7 @@ class PCADimensionReducer(PCARankReducer):
     min_overlap : float
         Condition: the smallest singular value of P G is at least this (rho), in (0, 1].
     frame : array_like of shape (d, k) or None, default None
-        Public; orthonormalised. None: the first k coordinate axes.
+        Public. It is orthonormalised. None: the first k coordinate axes.
 
     Notes
     -----

@@ -93,8 +93,8 @@ def check_sensitivity(
     parameters, strategies, schema : optional
         For a family, see `check_synthesizer`.
     pairs : iterable of tuple, optional
-        Neighbours for a function, instead of tables that are made up: (table, neighbour), or
-        (table, neighbour, row) as `neighbours` yields them, which checks gates, too.
+        Neighbours for a function, instead of example tables. A pair is (table, neighbour). With
+        (table, neighbour, row), as `neighbours` yields them, required attributes are checked too.
     trials : int, default 20
         Pairs of neighbours for each strategy.
 
