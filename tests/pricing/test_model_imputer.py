@@ -188,9 +188,8 @@ def test_filled_cells_amplify_no_guarantee(missing):
     model.fit(Table.from_codes(schema, {"a": full, "b": full}))
     rows = Table.from_codes(schema, {"a": np.full(2000, 2), "b": full})
     filled = DPImputer(model=model, random_state=0).transform(rows)
-    assert (
-        filled.codes("a") == full
-    ).mean() > 0.9  # rows that a required attribute would leave out
+    # A required attribute would leave these rows out.
+    assert (filled.codes("a") == full).mean() > 0.9
     assert filled.schema.rule_set.filled == {"a", "b"}
     assert same(DPImputer(model=model, random_state=1).fit(filled).transform(filled), filled)
     seldom = MissingCompletelyAtRandom({"a": 0.01, "b": 0.01})

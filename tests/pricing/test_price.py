@@ -404,9 +404,8 @@ def test_a_fit_states_the_price_and_charges_before_anything_is_read():
     facts = {"adjacency": "replace-one", "measure": "zcdp"}
     small, enough = (Filter(e, 1e-6, **facts) for e in (0.5, 1e4))
     for budget, error in ((small, BudgetExceededError), (enough, DataError)):
-        with pytest.raises(
-            error
-        ):  # an object that is not a table raises when it is read, after the charge
+        # An object that is not a table raises when it is read, after the charge.
+        with pytest.raises(error):
             clone(pipeline).set_params(budget=budget).fit(object())
     assert small.events == ()
     assert len(enough.events) == 1
