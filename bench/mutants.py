@@ -1018,7 +1018,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/statistics/test_table_rows.py"),
     ("statistics", "a query reads an attribute that it did not name", "if name not in self._reads:\n", "if False:\n",
      "tests/statistics/test_table_rows.py"),
-    ("statistics", "rounding of averages is not counted", "rounding = 2.0 * query.dimension\n", "rounding = 0.0\n",
+    ("statistics", "rounding of averages is not counted", "row_weight=2.0 * query.dimension + query.fine", "row_weight=query.fine",
      "tests/statistics/test_table_rows.py"),
     ("statistics", "an imputation of any type is applied", "if type(change) not in changes:", "if hasattr(change, \"fill\"):\n            return self._imputed(change)\n        if type(change) not in changes:",
      "tests/statistics/test_table_rows.py"),

@@ -453,11 +453,10 @@ def _smooth_noise(query: RowQuery, mechanism: Cost | Noise) -> SmoothNoise:
             "a CustomQuery cannot read cells that are filled from other rows, "
             "because it has no average over equally near donors. Use RowCounts or RowSums"
         )
-    # An average is rounded: neighbours differ by two units more.
-    rounding = 2.0 * query.dimension
+    # An average is rounded, so that neighbours differ by two units more.
     return calibrate_smooth_noise(
         smooth_epsilon(mechanism),
-        row_weight=rounding + query.fine * query.row_sensitivity,
+        row_weight=2.0 * query.dimension + query.fine * query.row_sensitivity,
         recipient_weight=query.fine * query.recipient_sensitivity,
         dimension=query.dimension,
     )
