@@ -147,14 +147,18 @@ def oracle(profile, rows, attribute, kind, epsilon, plans=None):
     """
     half, whole = (attribute.upper - attribute.lower) / 2, max(abs(attribute.upper), 1e-9)
     facts = {"mean": (0.9, 2, half), "sum": (1, (2 * half) / whole, whole), "share": (0.85, 1, 1.0)}
-    part, donee, own = facts.get(kind, (1, 2 if kind == "histogram" else 1, 1.0))
+    part, recipient_weight, row_weight = facts.get(kind, (1, 2 if kind == "histogram" else 1, 1.0))
     size = attribute.size if kind == "histogram" else 1
     level = 1 - 0.05 / size
-    made = plans or [plan_lomax(epsilon * part, donee=float(donee), dimension=size)]
-    unit = own / rows if kind in ("mean", "share") else own
+    made = plans or [
+        plan_lomax(epsilon * part, recipient_weight=float(recipient_weight), dimension=size)
+    ]
+    unit = row_weight / rows if kind in ("mean", "share") else row_weight
 
     def width(noise):
-        bound = profile.smooth_bound(own=1.0, donee=float(donee), beta=noise.beta)
+        bound = profile.smooth_bound(
+            row_weight=1.0, recipient_weight=float(recipient_weight), beta=noise.beta
+        )
         scale = noise.alpha if plans else 1.0  # Lomax noise has it in its quantile
         return noise.quantile(level) * bound / scale * unit
 
@@ -196,7 +200,7 @@ def one_setting(rows, imputation, question, kind, epsilon, runs):
         errors.append(float(np.median(np.abs(value - exact))))
     size = known[2].size if kind == "histogram" else 1
     part = {"mean": 0.8, "share": 0.8}.get(kind, 1.0)  # as the library spends it, noise alone
-    plans = list(_plans(epsilon * part, own=1.0, donee=1.0, dimension=size))
+    plans = list(_plans(epsilon * part, 1.0, 1.0, size))
     chosen = oracle(*known, kind, epsilon, plans)
     return {
         "oracle": best, "half": statistics.median(halves), "chosen": chosen, "runs": runs,

@@ -46,7 +46,7 @@ from missdp.pricing.prices import CheaperChange, Price, PriceStep
 from missdp.schema.attributes import Column, Ignored, Key
 from missdp.serialization import FORMAT, Record, decoded, encoded, sealed, unsealed
 from missdp.session import Products, RowProducts, Total
-from missdp.statistics import Estimate, Histogram
+from missdp.statistics import Estimate, LevelEstimates
 from missdp.synth.coordinates import Coordinate
 from missdp.synth.first_parts import EffectiveSize
 from missdp.synth.fitted import Fitted
@@ -216,7 +216,7 @@ SINGLE = [
         structure=FixedRequirements(),
     ),
     Estimate(name="mean", value=1.5, interval=(1, 2.0), confidence=0.95, guarantee=GUARANTEE),
-    Histogram(
+    LevelEstimates(
         name="h", levels=("a", 1, True), values=(1.0, 2.0, 3.0),
         intervals=((0.5, 1.5), (1.5, 2.5), (2.5, 3.5)), confidence=0.9,
         guarantee=GUARANTEE,

@@ -48,7 +48,11 @@ class Lomax:
 
 
 def plan_lomax(
-    epsilon: float, *, own: float = 1.0, donee: float = 1.0, dimension: int = 1
+    epsilon: float,
+    *,
+    row_weight: float = 1.0,
+    recipient_weight: float = 1.0,
+    dimension: int = 1,
 ) -> Lomax:
     """Return the noise of the least standard deviation on the profile M_j = 4 + j."""
     plans = []
@@ -57,5 +61,8 @@ def plan_lomax(
         alpha = math.expm1(min((epsilon - dimension * beta) / (shape + dimension), 500.0))
         plans.append(Lomax(shape=shape, alpha=alpha, beta=beta, dimension=dimension))
     return min(
-        plans, key=lambda law: law.standard_deviation * reference_bound(law.beta, own, donee, LEVEL)
+        plans,
+        key=lambda law: (
+            law.standard_deviation * reference_bound(law.beta, row_weight, recipient_weight, LEVEL)
+        ),
     )

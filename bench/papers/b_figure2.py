@@ -45,7 +45,7 @@ def ours(step: StableTransformer, domain: RowDomain) -> tuple[float, float]:
 
 def published(tau: float) -> float:
     """Theorem 2 with c = 2, orders of at least 11, and the published sensitivities."""
-    moved = TableDistance(replaced=0, moved_rows=1, moved_l12=tau)
+    moved = TableDistance(replaced=0, shifted_rows=1, shift_l12=tau)
     orders = [a for a in ORDERS if a >= 11]
     curve = [
         _split(a, lambda o: o / (2 * NOISE**2), lambda o: MECHANISM.curve(o, moved), 2.0)

@@ -42,12 +42,12 @@ from sklearn.datasets import make_classification
 
 from missdp.accounting import SampledGaussianEvent, epsilon_of, zcdp_rho
 from missdp.pricing import (
+    FailedTest,
     PCARankReducer,
     PricedPipeline,
     PrivateLogisticRegression,
-    Refused,
     RowClipper,
-    calibrated,
+    calibrate,
     price,
     propose_test_release,
 )
@@ -140,7 +140,7 @@ class Sound:
         )
 
     def learned(self, steps: list, epsilon: float, seed: int, X: np.ndarray) -> np.ndarray:
-        whole = calibrated(self.pipeline(steps), epsilon).set_params(random_state=seed)
+        whole = calibrate(self.pipeline(steps), epsilon).set_params(random_state=seed)
         return whole.fit(X, self.y).estimator_.coef_
 
 
@@ -197,7 +197,7 @@ def soundly(shape: Shape) -> Found:
         "radius": sound.radius,
         "least_loss": least,
         "turns_by": price(whole).steps[0].movement,
-        "propose_test_release": "refused" if isinstance(outcome, Refused) else "released",
+        "propose_test_release": "refused" if isinstance(outcome, FailedTest) else "released",
         "runs": rows,
     }
 

@@ -54,7 +54,7 @@ def iteration_map(*, lipschitz: float, smoothness: float, rows: int, sigma: floa
     """
 
     def curve(alpha: float, distance: TableDistance) -> float:
-        drift = smoothness * distance.moved_frobenius
+        drift = smoothness * distance.shift_frobenius
         if distance.replaced != 1:
             # Several replaced rows are absorbed where they occur.
             drift = drift + 2 * lipschitz * math.sqrt(distance.replaced)

@@ -26,8 +26,8 @@ from missdp.pricing.privacy_maps import (
 )
 
 ALPHA, EPSILON, N = 11.0, 0.01, 1000
-SHORT_WAY = TableDistance(replaced=0, moved_rows=20, moved_max=0.01)
-LONG_WAY = TableDistance(replaced=0, moved_rows=N, moved_max=1 / N)
+SHORT_WAY = TableDistance(replaced=0, shifted_rows=20, max_shift=0.01)
+LONG_WAY = TableDistance(replaced=0, shifted_rows=N, max_shift=1 / N)
 STEPS = 100  # of DP-GD and of sampled DP-SGD; neither formula depends on it
 
 
@@ -71,14 +71,14 @@ def iterated_sigma() -> float:
 
 def printed(name: str, moved: TableDistance) -> float:
     """The printed smooth RDP."""
-    a, e, tau = ALPHA, EPSILON, moved.moved_l12
+    a, e, tau = ALPHA, EPSILON, moved.shift_l12
     if name in ("Laplace", "exponential"):
         return e * tau
     if name == "DP-SGD (sample)":
-        gamma = N / moved.moved_rows  # inverse point-wise divergence: all moved rows move alike
+        gamma = N / moved.shifted_rows  # inverse point-wise divergence: all moved rows move alike
         return a * tau**2 * e**2 * gamma**2 / 2
     if name == "DP-SGD (iteration)":
-        left = N - min(moved.moved_rows, N - 1) + 1
+        left = N - min(moved.shifted_rows, N - 1) + 1
         # Table 1 and Theorem 15 print no epsilon^2; with it, Table 2 follows from it.
         return a * tau**2 * e**2 * N * math.log(left + 1) / (2 * left * math.log(N))
     return a * tau**2 * e**2 / 2
@@ -119,12 +119,12 @@ def measure(short: bool) -> Found:
     rows = []
     for name, mechanism in mechanisms().items():
         for moved in (SHORT_WAY, LONG_WAY):
-            group = mechanism.curve(ALPHA, TableDistance(replaced=moved.moved_rows))
+            group = mechanism.curve(ALPHA, TableDistance(replaced=moved.shifted_rows))
             rows.append(
                 {
                     "mechanism": name,
-                    "tau": moved.moved_l12,
-                    "rows": moved.moved_rows,
+                    "tau": moved.shift_l12,
+                    "rows": moved.shifted_rows,
                     "printed_rdp": printed_rdp(name),
                     "rdp": mechanism.curve(ALPHA, NEIGHBOURS),
                     "printed_srdp": printed(name, moved),

@@ -164,10 +164,10 @@ def own(name: str, mechanism: PrivacyMap) -> float:
 
 def factors(name: str, mechanism: PrivacyMap, step: Step) -> tuple[float | None, ...]:
     """One cell: published, theorem 2 at c = 2, optimised, ours."""
-    rows = step.ours.moved_rows
+    rows = step.ours.shifted_rows
     # Only the summed movement, as published; sampling also needs how it is spread over rows.
     each = step.tau / rows if name.startswith("DP-SGD") else step.tau
-    paper = TableDistance(replaced=1, moved_rows=rows, moved_l12=step.tau, moved_max=each)
+    paper = TableDistance(replaced=1, shifted_rows=rows, shift_l12=step.tau, max_shift=each)
     base = own(name, mechanism)
     if name in ("Laplace", "exponential"):
         at_paper = mechanism.pure(paper) / base

@@ -261,8 +261,8 @@ def modelled(
     schema, name = table.schema, case.target
     shape = (*schema.extended_shape(case.coarse), schema[name].size)
     counts = RowCounts(
-        label="model", function=_cell, reads={*case.coarse, name}, given=(case.coarse, name, shape),
-        cells=math.prod(shape),
+        label="model", function=_cell, reads={*case.coarse, name},
+        arguments=(case.coarse, name, shape), cells=math.prod(shape),
     )  # fmt: skip
     cost = Cost(privacy_measure="pure", amount=epsilon / 3)
     released = open_table(table, budget=Filter(1e12)).measure(counts, cost)
@@ -322,11 +322,13 @@ def repetition(
     target, age = case.table.schema[case.target], case.table.values("age")
     found = []
     for kind in ("mean", "share"):
-        one, donee = (target.upper, target.upper - target.lower) if kind == "mean" else (1, 1)
+        one, recipient_weight = (
+            (target.upper, target.upper - target.lower) if kind == "mean" else (1, 1)
+        )
         for group, (low, high) in GROUPS.items():
             bare = answer(case, made["no noise"], kind, group, 1e6)
             found.append((None, "no noise", kind, group, bare))
-            bound = (one + float(profile.served(1)[0]) * donee) / (
+            bound = (one + float(profile.served(1)[0]) * recipient_weight) / (
                 (age >= low) & (age < high)
             ).sum()
             for epsilon in epsilons:
@@ -431,7 +433,7 @@ def noises(profile: Any) -> list[Found]:
             "lomax": (lomax.standard_deviation, lomax.beta),
             "ours": (deviation_of(ours), ours.beta),
         }.items():
-            row[law] = deviation * profile.smooth_bound(own=1, donee=1, beta=beta)
+            row[law] = deviation * profile.smooth_bound(row_weight=1, recipient_weight=1, beta=beta)
         rows.append(row)
     return rows
 

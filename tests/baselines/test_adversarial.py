@@ -13,7 +13,7 @@ from missdp.baselines.dp_misgan import DPMisGAN
 from missdp.errors import MissingDependencyError, NotFittedError
 from missdp.evaluate import marginal_distance
 from missdp.testing import SCHEMA, check_synthesizer
-from missdp.testing.made_up import made_up
+from missdp.testing.example_tables import example_table
 from refusing import refuses
 from synth.conformance_checks import FittedSubject, check_conformance
 from synth.tables import rows_of, schema_of
@@ -34,7 +34,7 @@ FAMILIES = {
 }
 FEW = {"steps": 2, "sampling_rate": 0.2}
 QUICK = {"epsilon": 1.0, "delta": 1e-6, "steps": 4, "sampling_rate": 0.2}
-ROWS = made_up(SCHEMA, 500)
+ROWS = example_table(SCHEMA, 500)
 every_family = pytest.mark.parametrize("name", FAMILIES)
 # Strategies differ in the session, and in whether there are missing values at all.
 few_cases = pytest.mark.parametrize(

@@ -48,9 +48,9 @@ def trained(family, parameters, tables):
     with ReplayedNoise(kept) as again:
         family(**parameters).fit(tables[1])
     steps = [
-        (a.law, a.exact.each.sum(axis=0), b.exact.each.sum(axis=0))
+        (a.mechanism, a.exact.each.sum(axis=0), b.exact.each.sum(axis=0))
         for a, b in zip(kept.answers, again.answers, strict=True)
-        if isinstance(a.law, SampledSum)
+        if isinstance(a.mechanism, SampledSum)
     ]
     events = releases(model.guarantee_.events)
     return steps, [e for e in events if isinstance(e, SampledGaussianEvent)]

@@ -232,7 +232,7 @@ def test_placing_is_post_processing(monkeypatch):
 )
 def test_a_fit_with_constraints_passes_the_privacy_checks(missing):
     given = {"strategies": [missing], "schema": SCHEMA, "parameters": {"constraints": BOTH}}
-    assert check_non_interference(Kamino, **given, pairs=("two tables", "one hole")).passed
+    assert check_non_interference(Kamino, **given, pairs=("two tables", "one missing cell")).passed
     assert check_sensitivity(Kamino, trials=4, **given).passed
 
 

@@ -15,7 +15,7 @@ from missdp.errors import DataError
 from missdp.evaluate import rule_violations
 from missdp.schema import Determined, Never, NotApplicable
 from missdp.synth.sampling import followed
-from missdp.testing.made_up import made_up
+from missdp.testing.example_tables import example_table
 from refusing import refuses
 
 
@@ -82,7 +82,7 @@ def test_chained_dependencies_are_settled_in_drawing_order():
         "t1&t2&EQ(t1.city,t2.city)&IQ(t1.tax,t2.tax); t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)",
         schema,
     )
-    table = made_up(schema, 500, 3)
+    table = example_table(schema, 500, 3)
     found = placed(table, stated)
     assert broken(stated, found) == 0
     assert np.array_equal(found.mask("city"), table.mask("city"))
@@ -110,12 +110,12 @@ def test_a_key_is_drawn_until_it_fits_or_raises():
     seeds = iter(range(1, 1000))
 
     def draw(n):
-        return made_up(schema, n, next(seeds))
+        return example_table(schema, n, next(seeds))
 
-    found = placed(made_up(schema, 300, 0), stated, draw=draw)
+    found = placed(example_table(schema, 300, 0), stated, draw=draw)
     assert len(np.unique(found.values("id"))) == 300
     with refuses(DataError, r"only \d+ of 3000 synthetic rows fit.*EQ") as caught:
-        placed(made_up(schema, 3000, 0), stated, draw=draw)
+        placed(example_table(schema, 3000, 0), stated, draw=draw)
     assert 600 < int(str(caught.value).split()[1]) <= 1000
 
 
@@ -136,7 +136,7 @@ RULES = (
 @pytest.mark.parametrize("seed", range(3))
 def test_rules_of_single_rows_go_on_holding(seed):
     """A changed attribute may determine another one, or rule it out."""
-    table = made_up(Schema(STAFF, RULES), 400, seed)
+    table = example_table(Schema(STAFF, RULES), 400, seed)
     table = table.take(~followed(table)[1])
     stated = read_constraints(
         [
@@ -168,6 +168,6 @@ def test_hundred_thousand_rows_are_placed_without_a_conflict():
         "t1&t2&EQ(t1.state,t2.state)&LT(t1.rank,t2.rank)&GT(t1.pay,t2.pay)",
         schema,
     )
-    found = placed(made_up(schema, 100_000, 0), stated)
+    found = placed(example_table(schema, 100_000, 0), stated)
     assert len(found) == 100_000
     assert not any(count_conflicts(constraint, found).any() for constraint in stated)

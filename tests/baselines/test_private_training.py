@@ -35,7 +35,7 @@ from missdp.session.training import SAMPLING_SLACK, SampledSum, TrainingPlan
 from missdp.sources import MemorySource, strategy_named
 from missdp.synth.family import Request
 from missdp.testing import RecordingNoise
-from missdp.testing.findings import Guarded
+from missdp.testing.findings import WatchedRows
 from missdp.testing.recording import GradientsOfEachRow
 
 torch = pytest.importorskip("torch")
@@ -409,7 +409,7 @@ def test_nothing_is_read_before_the_whole_plan_is_charged(family):
     def read():
         raise UnreadableError
 
-    rows, small = Guarded(table(50), read), Filter(0.5, 1e-6)
+    rows, small = WatchedRows(table(50), read), Filter(0.5, 1e-6)
     model = family(epsilon=1.0, delta=1e-6, steps=2)
     enough = Composition(model.planned_events(table(50).schema), 1.0, 1e-6)
     with pytest.raises(BudgetExceededError, match="planned_events"):
@@ -532,6 +532,6 @@ def test_rows_that_count_different_amounts_are_refused():
 def test_as_many_steps_are_taken_as_were_charged(family):
     with RecordingNoise(0) as noise:
         model = family(epsilon=1.0, delta=1e-6, steps=6).fit(table(40))
-    steps = [answer for answer in noise.answers if isinstance(answer.law, SampledSum)]
+    steps = [answer for answer in noise.answers if isinstance(answer.mechanism, SampledSum)]
     assert len(steps) == sum(event.steps for event in model.guarantee_.events[1:])
     assert len({len(answer.exact) for answer in steps}) == 1

@@ -17,7 +17,7 @@ import pytest
 from missdp import Schema
 from missdp.table import draft_schema
 from missdp.table.written import write_blocks
-from missdp.testing import SCHEMA, made_up
+from missdp.testing import SCHEMA, example_table
 
 PRIVBAYES = "--method privbayes --epsilon 1 --delta 0 --seed 1"
 
@@ -110,7 +110,7 @@ SPARK = "--schema schema.toml -o out.json --epsilon 3 --seed 1 --overwrite --eng
 def given(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("rows.csv", "rows.parquet"):
-        write_blocks([Path(name)], [(0, made_up(SCHEMA, 300).to_arrow())])
+        write_blocks([Path(name)], [(0, example_table(SCHEMA, 300).to_arrow())])
     SCHEMA.to_toml("schema.toml")
     return tmp_path
 

@@ -112,7 +112,7 @@ def test_nothing_is_promised_about_rows_that_may_not_be_there(ok, ruled):
     """One time in twenty noise looks as if there were rows: seven times hardly ever."""
     for question in ("'mean(hours)'", "'share(hours > 3)'", "'variance(hours)'"):
         answers = (ok(f"{ruled([])} {question} --epsilon 1") for _ in range(7))
-        said = "Even whether there are such rows at all cannot be told"
+        said = "It does not even show whether there are such rows"
         assert any(said in out and "half as wide" not in out for out in answers)
 
 
@@ -395,7 +395,7 @@ def test_a_step_that_fills_by_a_saved_model_moves_no_row(model, told, tmp_path, 
 
     described(columns, model)
     found = price_in(told("price", path))
-    assert (found.steps[0].transformer, found.steps[0].rows_moved) == ("DPImputer", 0)
+    assert (found.steps[0].transformer, found.steps[0].shifted_rows) == ("DPImputer", 0)
     assert found.epsilon == found.naive_epsilon
     described(columns + 1, model)
     fails(2, f"makes {columns} columns", "price", path)

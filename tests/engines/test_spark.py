@@ -25,8 +25,8 @@ from missdp.schema import SurveyWeight, Unit
 from missdp.schema.layout import STEPS
 from missdp.session.counting import Counter
 from missdp.sources import MemorySource, open_source
-from missdp.testing import RULED, made_up
-from missdp.testing.made_up import unread
+from missdp.testing import RULED, example_table
+from missdp.testing.example_tables import unprocessed_table
 from refusing import refuses
 from testing.source_checks import check_source
 
@@ -107,7 +107,7 @@ def test_open_levels_are_found_where_the_rows_are(spark):
 
 def test_a_retried_task_hands_in_its_counts_once(spark):
     # The attempts that fail have counted everything by then, and handed it to Spark.
-    table = made_up(SCHEMA, 500, seed=1)
+    table = example_table(SCHEMA, 500, seed=1)
     flaky = SparkSource(frame_of(spark, table.to_arrow(), 3), SCHEMA)
     plan = flaky._plan
 
@@ -127,7 +127,7 @@ def test_a_retried_task_hands_in_its_counts_once(spark):
 
 
 def test_rules_and_kinds_are_those_of_a_table_in_memory(spark):
-    table = made_up(RULED, 400, seed=3)
+    table = example_table(RULED, 400, seed=3)
     cells = table.to_arrow(holes="codes")
     # Rows that break rules, too: cells of different rows side by side.
     mixed = pa.table(
@@ -143,7 +143,7 @@ def test_rules_and_kinds_are_those_of_a_table_in_memory(spark):
 
 
 def test_the_plan_has_one_scan_and_shuffles_no_rows(spark, tmp_path):
-    table = made_up(SCHEMA, 100)
+    table = example_table(SCHEMA, 100)
     frame_of(spark, table.to_arrow()).write.parquet(str(tmp_path / "rows"))
     source = SparkSource(spark.read.parquet(str(tmp_path / "rows")), SCHEMA)
     task = CountTask(schema=SCHEMA, names=("x",), counter=Counter(SCHEMA, [("x",)]))
@@ -295,7 +295,7 @@ def test_tasks_that_are_killed_late_stay_unheard(spark, told, monkeypatch):
         yield from batches
 
     monkeypatch.setattr(spark_sessions, "_PATIENCE", 0.0)  # silence is kept by a thread
-    frame = frame_of(spark, made_up(SCHEMA, 50).to_arrow())
+    frame = frame_of(spark, example_table(SCHEMA, 50).to_arrow())
     with refuses(DataError):
         counted(frame.mapInArrow(failing_or_slow, frame.schema))
     time.sleep(3)
@@ -306,10 +306,10 @@ def test_tasks_that_are_killed_late_stay_unheard(spark, told, monkeypatch):
 
 
 def test_a_fit_on_spark_is_the_fit_on_the_same_rows_in_memory(spark):
-    table = made_up(SCHEMA, 400, seed=5)
+    table = example_table(SCHEMA, 400, seed=5)
     frame = frame_of(spark, table.to_arrow(), 3)
-    ruled = made_up(RULED, 300, seed=6).to_arrow(holes="codes")
-    cells = made_up(OPEN, 600, seed=7).to_arrow()
+    ruled = example_table(RULED, 300, seed=6).to_arrow(holes="codes")
+    cells = example_table(OPEN, 600, seed=7).to_arrow()
     found_bins = (OPEN, "joint", frame_of(spark, cells, 3), Table.read(cells, OPEN))
     complete = (RULED, "complete-rows", frame_of(spark, ruled), Table.read(ruled, RULED))
     for schema, missing, *both in (found_bins, complete):
@@ -346,7 +346,7 @@ def added_up(records, counter):
 
 
 def test_partial_counts_of_any_number_of_tasks_add_up():
-    table = made_up(RULED, 100, seed=2)
+    table = example_table(RULED, 100, seed=2)
     wanted = MemorySource(Table.read(table.to_arrow(holes="codes"), RULED))
     for cuts in ([100], [40, 60], [0, 99, 1], [4] * 25):
         run, ends = task(), np.cumsum([0, *cuts])
@@ -357,7 +357,7 @@ def test_partial_counts_of_any_number_of_tasks_add_up():
 
 
 def test_a_task_starts_from_nothing_whenever_and_wherever_it_runs():
-    table, run = made_up(RULED, 50), task()
+    table, run = example_table(RULED, 50), task()
     first = list(run(batches(table)))
     for again in (run, pickle.loads(pickle.dumps(run))):
         assert list(again(batches(table))) == first
@@ -369,7 +369,7 @@ def test_a_task_starts_from_nothing_whenever_and_wherever_it_runs():
 
 def test_large_vectors_come_in_blocks():
     schema = Schema(tuple(Numeric(name=n, lower=0, upper=1, bins=500) for n in "ab"))
-    run, table = task([("a", "b")], schema), unread(schema, 300)
+    run, table = task([("a", "b")], schema), unprocessed_table(schema, 300)
     assert [block.size for _, block in run.counter.blocks()] == [2**17, 250_000 - 2**17]
     found = added_up(run(batches(table)), run.counter).result("observed")
     alike(found, MemorySource(table).counts([("a", "b")], rows="observed"))
@@ -411,7 +411,7 @@ def test_a_task_that_cannot_go_on_quotes_nothing():
 
 
 def test_rows_with_holes_are_left_out_by_their_own_cells():
-    table = made_up(RULED, 80, seed=4)
+    table = example_table(RULED, 80, seed=4)
     run = task(observed=("arbeit", "größe"))
     found = added_up(run(batches(table)), Counter(RULED, TASKED)).result("extended")
     read = Table.read(table.to_arrow(holes="codes"), RULED)
@@ -482,12 +482,12 @@ def test_rows_without_an_identifier_and_those_with_one_that_cannot_be_read(spark
     )
     with pytest.raises(DataError, match="a row has no identifier in the column 'p'"):
         of_units(frame, with_unit(if_missing="refuse", **codes))
-    unread = spark.createDataFrame(
+    unprocessed_table = spark.createDataFrame(
         [([1], 1.0, "no"), (None, 2.0, "no")], "p array<int>, who double, last string"
     )
-    assert counted_units(*of_units(unread, with_unit(if_missing="own_unit")))["who",].nonzero()[
-        0
-    ].tolist() == [2]
+    assert counted_units(*of_units(unprocessed_table, with_unit(if_missing="own_unit")))[
+        "who",
+    ].nonzero()[0].tolist() == [2]
     with pytest.raises(DataError, match="the data does not have"):
         of_units(frame.drop("p"), with_unit())
 

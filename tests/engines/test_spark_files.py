@@ -17,7 +17,7 @@ from missdp.errors import DataError, MissingDependencyError, NotFittedError, Par
 from missdp.sources import MemorySource
 from missdp.synth import sampling
 from missdp.table import Rows
-from missdp.testing import RULED, made_up
+from missdp.testing import RULED, example_table
 from refusing import refuses
 from testing.written import CODED, spelled
 
@@ -67,7 +67,7 @@ def test_parts_of_a_folder_are_read_without_the_names_of_folders(spark, tmp_path
     for k in range(3):
         folder = tmp_path / f"year={k}"
         folder.mkdir()
-        pq.write_table(made_up(SCHEMA, 20, k).to_arrow(), folder / "rows.parquet")
+        pq.write_table(example_table(SCHEMA, 20, k).to_arrow(), folder / "rows.parquet")
     alike(Rows.of_parts(tmp_path), SCHEMA, spark)
 
 
@@ -126,7 +126,7 @@ def test_engines_are_not_imported_unasked():
 # -- rows drawn by tasks -------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def model():
-    table = made_up(RULED, 400, seed=1)
+    table = example_table(RULED, 400, seed=1)
     return AllPairs(epsilon=5.0, random_state=0, progress=lambda *_: None).fit(table)
 
 
@@ -169,9 +169,11 @@ def test_a_saved_model_is_enough_and_rows_that_must_fit_to_each_other_are_one_bl
 ):
     schema = Schema(tuple(Categorical(name=n, levels=tuple("abc")) for n in ("team", "town")))
     stated = "t1&t2&EQ(t1.team,t2.team)&IQ(t1.town,t2.town)"
-    together = Kamino(epsilon=5.0, constraints=stated, random_state=0).fit(made_up(schema, 200))
+    together = Kamino(epsilon=5.0, constraints=stated, random_state=0).fit(
+        example_table(schema, 200)
+    )
     assert together.draws_together
-    fitted = PrivBayes(epsilon=5.0, random_state=0).fit(made_up(RULED, 300))
+    fitted = PrivBayes(epsilon=5.0, random_state=0).fit(example_table(RULED, 300))
     fitted.save(tmp_path / "model.json")
     loaded = PrivBayes.load(tmp_path / "model.json")
     for model, drawn in ((together, together), (loaded, fitted)):

@@ -19,7 +19,7 @@ from missdp.estimate.slopes import WithinBinSlopes
 from missdp.estimate.tail_intervals import (
     TailIntervals,
     _tail_shares,
-    as_counted,
+    counted_attribute,
     value_range,
 )
 from missdp.schema import Binning, Date, Difference, NotApplicable
@@ -55,7 +55,7 @@ def selected(frame, seed=0):
 
 
 def truths(frame):
-    """What is asked, and what is so in complete rows."""
+    """Questions, and their answers in complete rows."""
     wage, age = frame["wage"].to_numpy(float), frame["age"].to_numpy(float)
     male, well = frame["sex or so"].to_numpy() == "m", frame["well"].to_numpy(bool)
     slopes = np.linalg.lstsq(np.column_stack([np.ones(len(age)), age, male]), wage, rcond=None)
@@ -92,30 +92,32 @@ def exact():
 @pytest.mark.parametrize("family", ["pairs", pytest.param("aim", marks=pytest.mark.slow)])
 def test_without_noise_estimates_are_those_of_the_rows(exact, family):
     for question, truth in truths(people()).items():
-        found = asked(exact[family], question)
-        off = np.abs(np.subtract(found.estimate, truth))
-        assert (off < 0.02 + 0.03 * np.abs(truth)).all(), (question, found.estimate, truth)
-        assert max(found.noise) < max(found.sampling) or "quantile" in question or "med" in question
-        assert max(found.missing) < 1e-3
+        result = asked(exact[family], question)
+        off = np.abs(np.subtract(result.estimate, truth))
+        assert (off < 0.02 + 0.03 * np.abs(truth)).all(), (question, result.estimate, truth)
+        assert (
+            max(result.noise) < max(result.sampling) or "quantile" in question or "med" in question
+        )
+        assert max(result.missing) < 1e-3
 
 
 @pytest.mark.long
 def test_pickle_leaves_out_rows_of_estimates(exact):
     """They would be most of the file, and are drawn again when they are needed."""
     model, question = exact["pairs"], "mean(wage) by `sex or so`"
-    found = model.estimate(question)
+    result = model.estimate(question)
     assert model.fitted_ in model_rows._ROWS_OF
     again = pickle.loads(pickle.dumps(model))
     assert again.fitted_ not in model_rows._ROWS_OF
-    assert again.estimate(question) == found
+    assert again.estimate(question) == result
     assert again.fitted_ in model_rows._ROWS_OF
 
 
 def test_sampling_errors_are_those_of_textbooks(exact):
     frame = people()
     wage = frame["wage"].to_numpy(float)
-    found = exact["pairs"].estimate("mean(wage)")
-    assert found.sampling[0] == pytest.approx(wage.std() / np.sqrt(4000), rel=0.25)
+    result = exact["pairs"].estimate("mean(wage)")
+    assert result.sampling[0] == pytest.approx(wage.std() / np.sqrt(4000), rel=0.25)
     share = exact["pairs"].estimate("share(wage > 4) by `sex or so`")
     p, n = share.estimate[0], share.rows[0]
     assert n == pytest.approx((frame["sex or so"] == "f").sum(), rel=0.01)
@@ -123,7 +125,7 @@ def test_sampling_errors_are_those_of_textbooks(exact):
 
 
 @pytest.mark.long
-def test_what_clipping_takes_is_not_known_exactly():
+def test_clipping_bias_has_an_error():
     """A model puts it back, so that without noise something is unsure, in proportion to it."""
     parts = {}
     for clip in (1.0, 100.0):
@@ -136,16 +138,16 @@ def test_what_clipping_takes_is_not_known_exactly():
 @pytest.mark.parametrize(("family", "delta"), [(AIM, 0.0), (MST, 0.0), (AllPairs, 1e-6)])
 @pytest.mark.parametrize("n", [1, 2000])
 @pytest.mark.filterwarnings("ignore::missdp.synth.noisy_counts.SmallTableWarning")
-def test_numbers_whose_bins_were_found_have_estimates(family, delta, n):
+def test_numbers_with_released_bins_have_estimates(family, delta, n):
     """With Laplace noise too, and of one row, whose values may be missing."""
     frame = paid(n)[["pay", "sex"]].assign(pay=lambda f: f["pay"].where(f.index % 2 == 1))
     pay = Numeric(name="pay", lower=0, upper=1000, nullable=True)
     schema = Schema((pay, Categorical(name="sex", levels=("f", "m"))))
     model = family(epsilon=50, delta=delta, random_state=0).fit(frame, schema=schema)
-    found = model.estimate("mean(pay)")
-    assert np.isfinite([*found.estimate, *found.errors]).all()
+    result = model.estimate("mean(pay)")
+    assert np.isfinite([*result.estimate, *result.errors]).all()
     if n > 1:
-        assert found.intervals[0][0] < frame["pay"].mean() < found.intervals[0][1]
+        assert result.intervals[0][0] < frame["pay"].mean() < result.intervals[0][1]
 
 
 @pytest.mark.long
@@ -154,33 +156,33 @@ def test_pairs_that_were_not_measured_are_flagged():
     names = ("age", "well", "sex or so")
     pairs = [p for p in combinations(names, 2) if {*p} not in map(set, model.measured_)]
     for one, other in pairs:
-        found = model.estimate(f"mean({one}) by `{other}`")
-        assert "not measured together" in " ".join(found.flags)
-        assert min(found.noise) > 0
+        result = model.estimate(f"mean({one}) by `{other}`")
+        assert "not measured together" in " ".join(result.flags)
+        assert min(result.noise) > 0
     assert pairs
 
 
 @pytest.mark.long
 def test_two_groups_at_once_where_the_three_were_measured(exact):
     frame = people()
-    found = exact["aim"].estimate("mean(wage)", by=["sex or so", "age"])
+    result = exact["aim"].estimate("mean(wage)", by=["sex or so", "age"])
     truth = frame.groupby(["sex or so", "age"])["wage"].mean()
-    assert found.labels == tuple(f"{sex}, {age}" for sex, age in truth.index)
-    np.testing.assert_allclose(found.estimate, truth.to_numpy(float), atol=0.1)
+    assert result.labels == tuple(f"{sex}, {age}" for sex, age in truth.index)
+    np.testing.assert_allclose(result.estimate, truth.to_numpy(float), atol=0.1)
 
 
 @pytest.mark.long
 def test_three_that_a_workload_names_are_read_from_all_pairs(exact):
-    """The table of three is read, not made up from pairs; others are refused before any work."""
+    """The table of three is read, not made up from pairs. Others are refused before any work."""
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 2, 3000), rng.integers(0, 2, 3000)
     frame = pd.DataFrame({"a": a, "b": b, "odd": a ^ b, "x": rng.integers(0, 3, 3000)})
     schema = Schema(tuple(Ordinal(name=n, levels=(0, 1, 2)[: 2 + (n == "x")]) for n in frame))
     model = AllPairs(epsilon=3.0, workload=[("a", "b", "odd")], random_state=0)
-    found = model.fit(frame, schema=schema).estimate("mean(odd)", by=["a", "b"])
-    assert found.labels == ("0, 0", "0, 1", "1, 0", "1, 1")
-    np.testing.assert_allclose(found.estimate, [0, 1, 1, 0], atol=0.1)
-    assert min(found.noise) > 0
+    result = model.fit(frame, schema=schema).estimate("mean(odd)", by=["a", "b"])
+    assert result.labels == ("0, 0", "0, 1", "1, 0", "1, 1")
+    np.testing.assert_allclose(result.estimate, [0, 1, 1, 0], atol=0.1)
+    assert min(result.noise) > 0
     with pytest.raises(ParameterError, match="a, b, x are not together in the workload"):
         model.estimate("mean(x)", by=["a", "b"])
 
@@ -210,7 +212,7 @@ def numbered():
 
 @pytest.mark.long
 def test_numbers_have_the_noise_of_their_products():
-    """From bins alone they are several times what is the unit here; no bounds are far out."""
+    """From bins alone they are several times the unit here. No bounds are far out."""
     frame = paid(6000)
     frame["pay"] = frame["pay"].clip(upper=200)
     near = Schema((Numeric(name="pay", lower=0, upper=200, step=0.1), *NUMBERS.attributes[1:]))
@@ -222,15 +224,15 @@ def test_numbers_have_the_noise_of_their_products():
         ("mean(pay) by sex", pay.groupby(frame["sex"]).mean(), 4 * pay.std() * product),
         ("pay ~ age", np.polyfit(age, pay, 1)[::-1], 4 * pay.std() / age.std() * product),
     ):
-        found = asked(numbered, question)
-        off = np.abs(np.subtract(found.estimate, np.asarray(truth)))
-        assert (off < 3 * np.array(found.errors)).all(), question
-        assert found.noise[-1] < 2.9 * unit, question
+        result = asked(numbered, question)
+        off = np.abs(np.subtract(result.estimate, np.asarray(truth)))
+        assert (off < 3 * np.array(result.errors)).all(), question
+        assert result.noise[-1] < 2.9 * unit, question
 
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::missdp.errors.WeakGuaranteeWarning")
-def test_a_few_who_have_more_have_more_inside_bins_too():
+def test_slopes_inside_bins_follow_slopes_between_bins():
     """Of the last bin, which has a tenth of all rows, a few are most: who lie higher up in it."""
     rng = np.random.default_rng(0)
     few = rng.random(6000) < 0.04
@@ -244,9 +246,9 @@ def test_a_few_who_have_more_have_more_inside_bins_too():
         ("share(x >= 75) by who", (x[few] >= 75).mean(), 0.1),  # .14
         ("sd(x) by who", x[few].std(), 1.5),  # 2.1
     ):
-        found = model.estimate(question)
-        assert found.intervals[0][0] < truth < found.intervals[0][1], question
-        assert found.estimate[0] == pytest.approx(truth, abs=off), question
+        result = model.estimate(question)
+        assert result.intervals[0][0] < truth < result.intervals[0][1], question
+        assert result.estimate[0] == pytest.approx(truth, abs=off), question
 
 
 def test_lines_keep_the_share_of_each_bin_and_of_each_group():
@@ -262,7 +264,7 @@ def test_lines_keep_the_share_of_each_bin_and_of_each_group():
 
 @pytest.mark.parametrize("separated", [False, True])
 def test_groups_keep_their_size_where_noise_leaves_a_cell_no_rows(separated):
-    """A tilt gave such a cell rows; they were dropped, and the group became smaller."""
+    """A tilt gave such a cell rows. They were dropped, and the group became smaller."""
     cells = np.array([[0.3, 0.0], [0.3, 0.4]])
     tilt = np.array([[[-0.1, 0.1], [0.1, -0.1]], [[0.0, 0.0], [0.0, 0.0]]])
     even = np.full((2, 2, 1), 0.5) * cells[:, None, :]
@@ -283,8 +285,8 @@ def test_deviations_by_group_do_not_vanish(seed):
     levels = Categorical(name="g", levels=tuple("abcd"))
     schema = Schema((Numeric(name="x", lower=0, upper=1e5, step=0.1), levels))
     model = AllPairs(epsilon=0.3, random_state=seed).fit(frame, schema=schema)
-    found = model.estimate("sd(x) by g").estimate
-    assert min(found) > 0.3 * x[group == 0].std()
+    result = model.estimate("sd(x) by g").estimate
+    assert min(result) > 0.3 * x[group == 0].std()
 
 
 @pytest.mark.long
@@ -305,23 +307,23 @@ def test_squares_are_of_rows_in_which_a_number_is_applicable():
     assert model.estimate("mean(year)").estimate[0] == pytest.approx(2000, abs=3)
 
 
-def test_bins_that_noise_hides_as_a_whole_keep_their_shape():
-    """All that is known of the last bin is what was released of it: not that it is even."""
+def test_bins_entirely_hidden_by_noise_keep_their_shape():
+    """The release shows only the count of the last bin, and not that its values are even."""
     x = Numeric(name="x", lower=0, upper=1000, integer=True)
-    pieces, shares = (0.0, 20.0, 50.0, 84.0, 107.0, 1000.0), (0.3, 0.5, 0.15, 0.05, 0.0)
-    bins = Binning(edges=(0.0, 50.0, 1000.0), subintervals=pieces, weights=shares)
+    segments, shares = (0.0, 20.0, 50.0, 84.0, 107.0, 1000.0), (0.3, 0.5, 0.15, 0.05, 0.0)
+    bins = Binning(edges=(0.0, 50.0, 1000.0), subintervals=segments, weights=shares)
     x = dataclasses.replace(x, bins=bins)
-    beyond = np.array([[50, 83, 20, 9], [84, 106, 4, 9], [107, 1000, 4, 9]], float)
-    fitted = types.SimpleNamespace(tails={"x": beyond})
+    outside = np.array([[50, 83, 20, 9], [84, 106, 4, 9], [107, 1000, 4, 9]], float)
+    fitted = types.SimpleNamespace(tails={"x": outside})
     model = types.SimpleNamespace(schema_={"x": x}, fitted_=fitted)
-    assert as_counted(model, "x").bins.weights == shares
+    assert counted_attribute(model, "x").bins.weights == shares
     assert TailIntervals.of(model, x).points.min() > 107  # the others are in their bin already
 
 
 @pytest.mark.long
 def test_all_but_a_spike_is_where_its_counts_are_largest():
-    """Two in three rows are 0; that the others stand out is plain only if all of them do."""
-    rng, found = np.random.default_rng(0), []
+    """Two in three rows are 0. That the others stand out is plain only if all of them do."""
+    rng, result = np.random.default_rng(0), []
     for seed in range(4):
         gain = np.where(rng.random(2000) < 0.67, 0, np.exp(rng.normal(5.5, 1, 2000)).round())
         others = {f"x{k}": rng.normal(50, 9, 2000) for k in range(4)}
@@ -331,11 +333,11 @@ def test_all_but_a_spike_is_where_its_counts_are_largest():
         model = AllPairs(epsilon=0.5, delta=1e-6, random_state=seed).fit(
             frame.clip(lower=0), schema=schema
         )
-        found.append(model.estimate("mean(gain)").estimate[0])
+        result.append(model.estimate("mean(gain)").estimate[0])
         drawn = model.sample(5000, random_state=0)["gain"]
-        found.append(drawn.mean())
-    assert np.median(found[::2]) < 400  # it is 133, and was 15,000
-    assert 40 < np.median(found[1::2]) < 400  # it was 20
+        result.append(drawn.mean())
+    assert np.median(result[::2]) < 400  # it is 133, and was 15,000
+    assert 40 < np.median(result[1::2]) < 400  # it was 20
 
 
 @pytest.mark.long
@@ -354,23 +356,23 @@ def test_tails_are_those_that_released_means_tell(numbered):
     """Rows far out hide from every count, and are in the sums of the number and its square."""
     pay = paid(6000)["pay"]
     for question, truth in (("mean(pay)", pay.mean()), ("sd(pay)", pay.std())):
-        found = numbered.estimate(question)
-        assert abs(found.estimate[0] - truth) < 3 * found.errors[0]
-        assert found.noise[0] < 0.08 * pay.std()
+        result = numbered.estimate(question)
+        assert abs(result.estimate[0] - truth) < 3 * result.errors[0]
+        assert result.noise[0] < 0.08 * pay.std()
 
 
-def test_released_sums_are_as_unsure_as_what_clipping_takes(numbered, monkeypatch):
+def test_error_of_released_sums_includes_clipping_bias(numbered, monkeypatch):
     """The line of a number, the number clipped far out, and its square: beside their noise."""
     source = replicates.Replicates(numbered)
     unsure = [source._sums(at).stds for at in (0, 1)]
     share = replicates.CLIPPED
     monkeypatch.setattr(replicates, "CLIPPED", 0.0)
     for at, stds in enumerate(unsure):
-        taken, margin = 1 - source._retained[0][at], source._tables.margins[at]
-        seen = margin[: source.levels[at].n_groups].sum()
-        assert taken > 0.01
-        known = source._sums(at).stds
-        assert stds**2 - known**2 == pytest.approx((share * taken / seen) ** 2)
+        removed, distance = 1 - source._retained[0][at], source._tables.margins[at]
+        observed = distance[: source.levels[at].n_groups].sum()
+        assert removed > 0.01
+        reference = source._sums(at).stds
+        assert stds**2 - reference**2 == pytest.approx((share * removed / observed) ** 2)
 
 
 def gains(n=6000, seed=0):
@@ -401,16 +403,16 @@ def test_a_spike_far_out_that_noise_hides_is_allowed_for():
             ("mean(gain)", frame["gain"].mean()),
             ("difference(mean(gain)) by male", groups[True] - groups[False]),
         ):
-            found = model.estimate(question)
-            low, high = found.intervals[0]
+            result = model.estimate(question)
+            low, high = result.intervals[0]
             held.append(low < truth < high)
             assert high - low < 20 * frame["gain"].mean()
-            assert held[-1] or "Noise may hide" in " ".join(found.flags)
+            assert held[-1] or "Noise may hide" in " ".join(result.flags)
     assert sum(held) >= 3
 
 
-def test_released_sums_tell_of_tails_beside_counts(tmp_path, monkeypatch):
-    """They weigh what is far out, which counts of wide intervals hardly do."""
+def test_released_sums_inform_tails_in_addition_to_counts(tmp_path, monkeypatch):
+    """They weigh numbers far out, which counts of wide intervals hardly do."""
     model = AllPairs(epsilon=1.0, random_state=0).fit(gains(), schema=GAINS)
     noise = model.estimate("mean(gain)").noise[0]
     model.save(tmp_path / "model.json")
@@ -422,32 +424,34 @@ def test_released_sums_tell_of_tails_beside_counts(tmp_path, monkeypatch):
 def test_sums_that_are_larger_mean_more_rows_far_out():
     """Of how many rows noise hides in an interval, its count is not all that is known."""
     model = AllPairs(epsilon=1.0, random_state=0).fit(gains(), schema=GAINS)
-    inside = released.released_by(model, [("gain",)]).within[model.modelled_.names.index("gain")]
+    inside = released.released_tables(model, [("gain",)]).within[
+        model.modelled_.names.index("gain")
+    ]
     more = dataclasses.replace(inside.sums, means=inside.sums.means + [0, 0, 10] * inside.sums.stds)
-    found = [one._hidden.mean(axis=0) for one in (inside, dataclasses.replace(inside, sums=more))]
-    assert found[1].sum() > 1.05 * found[0].sum(), found
+    result = [one._hidden.mean(axis=0) for one in (inside, dataclasses.replace(inside, sums=more))]
+    assert result[1].sum() > 1.05 * result[0].sum(), result
 
 
-def test_several_tables_are_told_the_products_of_numbers(numbered, monkeypatch):
+def test_several_tables_use_released_products_of_numbers(numbered, monkeypatch):
     """With them, and with their noise: else tables vary as if bins were all that is known."""
     from missdp.synth import uncertain
 
-    told = []
+    reported = []
 
     class Spy(uncertain.Smoothing):
         @classmethod
         def of(cls, *tables, numbers=None, **facts):
-            told.append(numbers)
+            reported.append(numbers)
             return super().of(*tables, numbers=numbers, **facts)
 
         def drawn(self, noise, numbers=None):
-            told.append(numbers)
+            reported.append(numbers)
             return super().drawn(noise, numbers)
 
     monkeypatch.setattr(uncertain, "Smoothing", Spy)
     numbered.sample(10, multiple=2)
-    known, off, again = told
-    assert {*known.both} == {(0, 1)} == {*off.both}
+    reference, off, again = reported
+    assert {*reference.both} == {(0, 1)} == {*off.both}
     noise = numbered.tables_.products.std / 6000 * 4
     assert 0 < abs(off.both[0, 1][0]) < 6 * noise
     assert off.both[0, 1][0] != again.both[0, 1][0]
@@ -456,13 +460,13 @@ def test_several_tables_are_told_the_products_of_numbers(numbered, monkeypatch):
 def test_no_rows_remain_between_intervals_that_noise_hides():
     """Intervals of whole numbers end one before the next begins, and pieces may lie across."""
     x = Numeric(name="x", lower=0, upper=200, integer=True)
-    pieces, shares = (0.0, 20.0, 50.0, 84.0, 107.0, 200.0), (0.3, 0.69, 0.004, 0.003, 0.003)
-    bins = Binning(edges=(0.0, 20.0, 200.0), subintervals=pieces, weights=shares)
+    segments, shares = (0.0, 20.0, 50.0, 84.0, 107.0, 200.0), (0.3, 0.69, 0.004, 0.003, 0.003)
+    bins = Binning(edges=(0.0, 20.0, 200.0), subintervals=segments, weights=shares)
     x = dataclasses.replace(x, bins=bins)
-    beyond = np.array([[50, 83, 1, 9], [84, 95, 2, 9], [96, 111, 3, 9], [112, 200, 4, 9]], float)
-    fitted = types.SimpleNamespace(tails={"x": beyond})
+    outside = np.array([[50, 83, 1, 9], [84, 95, 2, 9], [96, 111, 3, 9], [112, 200, 4, 9]], float)
+    fitted = types.SimpleNamespace(tails={"x": outside})
     model = types.SimpleNamespace(schema_={"x": x}, fitted_=fitted)
-    assert value_range(as_counted(model, "x")) == (0, 50)
+    assert value_range(counted_attribute(model, "x")) == (0, 50)
 
 
 TAILS = {  # shares of rows beyond a distance, and by how much the rule may be off
@@ -473,47 +477,47 @@ TAILS = {  # shares of rows beyond a distance, and by how much the rule may be o
 
 
 @pytest.mark.parametrize("kind", TAILS)
-def test_tails_go_on_as_they_were_found_to_fall(kind):
-    """Exactly for a power law, nearly for an exponential one; even ones have hardly any."""
+def test_tails_continue_to_fall_as_counted(kind):
+    """Exactly for a power law, nearly for an exponential one. Even ones have hardly any."""
     share, off = TAILS[kind]
     distances = np.geomspace(40, 1e-3, 50_000)
     least = 0.04
-    known = distances[np.searchsorted(share(distances), least)]
-    ends = known * np.array([[1.0, 1.5], [1.5, 2.0], [2.0, 200.0]])
-    found = _tail_shares(distances, share(distances), ends, least)
+    reference = distances[np.searchsorted(share(distances), least)]
+    ends = reference * np.array([[1.0, 1.5], [1.5, 2.0], [2.0, 200.0]])
+    result = _tail_shares(distances, share(distances), ends, least)
     if off is None:
-        assert found.sum() < least + 1e-12
-        assert found[1:].sum() < 0.02 * least
+        assert result.sum() < least + 1e-12
+        assert result[1:].sum() < 0.02 * least
     else:
         true = -np.diff(share(ends), axis=1)[:2, 0]
-        assert found[:2] == pytest.approx(true, rel=off)
+        assert result[:2] == pytest.approx(true, rel=off)
     assert not _tail_shares(distances, share(distances), ends, 0.2).any()  # so little is known
 
 
-def test_more_rows_are_usual_beyond_a_tail_that_falls_slowly():
+def test_slow_tail_has_more_expected_rows_outside():
     """Two in a hundred rows are further out than they were found, and counted at the last place."""
     rest = np.maximum(1 - (np.arange(20 * 128) + 0.5) / (20 * 128), 0.02).reshape(20, 128)
     ends = np.array([[0.02, 0.01], [0.01, 0.001]])
     values, ends = rest ** (-1 / 1.5), ends ** (-1 / 1.5)
     points = np.stack([np.linspace(*pair, 128) for pair in ends])
     one, home = np.ones(2), np.array([19, 19])
-    beyond = TailIntervals(home, home > 0, points, 0 * one, 30 * one, one)
+    outside = TailIntervals(home, home > 0, points, 0 * one, 30 * one, one)
     shares = np.full(20, 1 / 20)
-    assert beyond.with_falling_tails(values, shares, 1e4).usual == pytest.approx(
+    assert outside.with_falling_tails(values, shares, 1e4).usual == pytest.approx(
         [100, 90], rel=0.25
     )
-    assert beyond.with_falling_tails(values, 0 * shares, 1e4) is beyond
+    assert outside.with_falling_tails(values, 0 * shares, 1e4) is outside
     assert (
-        beyond.with_falling_tails(values, shares, 100).usual == one
+        outside.with_falling_tails(values, shares, 100).usual == one
     ).all()  # of so few, nothing is known
 
 
 def test_relations_inside_bins_stay_finite_where_noise_leaves_a_bin_no_rows():
-    """A draw that empties the bin beside must not make of a slope what no data could."""
+    """A draw that empties the next bin must not make an impossible slope."""
     points = np.linspace(0, 4, 4 * 50).reshape(4, 50)
-    inside, law = np.full((4, 50), 0.02), np.array([0.4, 0.3, 0.295, 0.005])
-    lines = WithinBinSlopes.of(points, inside, law, np.arange(4))
-    usual = lines.code_means(points, inside, law, lean=1.0)
+    inside, mechanism = np.full((4, 50), 0.02), np.array([0.4, 0.3, 0.295, 0.005])
+    lines = WithinBinSlopes.of(points, inside, mechanism, np.arange(4))
+    usual = lines.code_means(points, inside, mechanism, lean=1.0)
     drawn = lines.code_means(points, inside, np.array([0.4, 0.3, 0.3, 0.0]), lean=1.0)
     assert np.abs(usual - points.mean(axis=1)).max() < 5
     assert np.abs(drawn - points.mean(axis=1)).max() < 10
@@ -521,7 +525,7 @@ def test_relations_inside_bins_stay_finite_where_noise_leaves_a_bin_no_rows():
 
 @pytest.mark.long
 def test_estimates_stay_within_public_bounds(numbered):
-    """Whatever noise makes of them: a mean of what is declared from 0 to 700 is from 0 to 700."""
+    """For every noise, a mean of values that are declared from 0 to 700 is from 0 to 700."""
     for question, possible in {
         "mean(pay) by sex": (0, 700),
         "difference(mean(pay)) by sex": (-700, 700),
@@ -530,16 +534,16 @@ def test_estimates_stay_within_public_bounds(numbered):
         "correlation(pay, age)": (-1, 1),
         "quantile(pay, 0.999)": (0, 700),
     }.items():
-        found = numbered.estimate(question)
-        assert found.possible == possible
-        assert found == Estimates.from_json(found.to_json())
-        noise = tuple(1e4 for _ in found.noise)
-        assert {*dataclasses.replace(found, noise=noise).intervals} == {possible}
+        result = numbered.estimate(question)
+        assert result.possible == possible
+        assert result == Estimates.from_json(result.to_json())
+        noise = tuple(1e4 for _ in result.noise)
+        assert {*dataclasses.replace(result, noise=noise).intervals} == {possible}
     assert numbered.regress("pay ~ age").possible == ()
 
 
 def test_people_read_numbers_as_they_write_them(numbered):
-    found = dataclasses.replace(
+    result = dataclasses.replace(
         numbered.estimate("mean(pay) by sex"),
         estimate=(37218.4, 0.012345),
         noise=(310.0, 0.0011),
@@ -547,11 +551,11 @@ def test_people_read_numbers_as_they_write_them(numbered):
         missing=(0.0, 0.0),
         rows=(840.3, 12345.6),
     )
-    shown = found.shown()
+    shown = result.shown()
     assert list(shown["estimate"]) == ["37,218", "0.0123"]
     assert list(shown["rows"]) == ["840", "12,346"]
-    assert "e+0" not in str(found)
-    assert "37,218" in found._repr_html_()
+    assert "e+0" not in str(result)
+    assert "37,218" in result._repr_html_()
 
 
 @pytest.mark.long
@@ -571,12 +575,12 @@ def test_intervals_hold_with_missing_values(family, seeds, least):
         frame = selected(population.sample(3000, random_state=seed), seed)
         model = family(epsilon=1.0, random_state=seed).fit(frame, schema=SCHEMA)
         for question, values in truth.items():
-            found = asked(model, question)
+            result = asked(model, question)
             inside = [
-                low <= v <= high for v, (low, high) in zip(values, found.intervals, strict=True)
+                low <= v <= high for v, (low, high) in zip(values, result.intervals, strict=True)
             ]
             hits += inside
-            assert ("wage" in question) == any("Missing values" in flag for flag in found.flags)
+            assert ("wage" in question) == any("Missing values" in flag for flag in result.flags)
     assert np.mean(hits) > least
     wage = model.estimate("mean(wage)")
     assert wage.missing[0] > 0
@@ -589,29 +593,29 @@ def test_errors_have_the_size_that_estimates_vary_by(seeds):
     """A noise, sampling or missing part that were left out would show: it is seeded."""
     population, z = people(100_000, seed=2), []
     every = truths(population)
-    kept = ("share(wage >= 5) by age", "share(`sex or so` == 'f')", "correlation(wage, age)")
+    retained = ("share(wage >= 5) by age", "share(`sex or so` == 'f')", "correlation(wage, age)")
     for seed in range(seeds):
         frame = population.sample(1000, random_state=seed)
         model = AllPairs(epsilon=0.5, random_state=seed).fit(frame, schema=SCHEMA)
-        for question in kept:
-            found = model.estimate(question)
-            z += list((np.array(found.estimate) - every[question]) / found.errors)
-            assert min(found.noise) > 0
+        for question in retained:
+            result = model.estimate(question)
+            z += list((np.array(result.estimate) - every[question]) / result.errors)
+            assert min(result.noise) > 0
     assert 0.75 < np.quantile(np.abs(z), 0.683) < 1.25
 
 
 @pytest.mark.long
 def test_the_file_is_all_that_is_read(tmp_path):
-    """Who has the file alone is told the same to the bit; and nothing is paid."""
+    """A reader of the file alone gets equal estimates to the bit. Nothing is paid."""
     budget = Filter(2.0, 1e-5)
     model = AllPairs(epsilon=1.0, budget=budget).fit(selected(people(500)), schema=SCHEMA)
     paid = budget.spent
-    found = [asked(model, q) for q in ("mean(wage) by age", WAGE)]
+    result = [asked(model, q) for q in ("mean(wage) by age", WAGE)]
     assert budget.spent == paid
     model.save(tmp_path / "m.json")
     again = missdp.load(tmp_path / "m.json")
-    assert [asked(again, q) for q in ("mean(wage) by age", WAGE)] == found
-    assert Estimates.from_json(found[0].to_json()) == found[0]
+    assert [asked(again, q) for q in ("mean(wage) by age", WAGE)] == result
+    assert Estimates.from_json(result[0].to_json()) == result[0]
 
 
 @pytest.mark.long
@@ -633,36 +637,36 @@ def test_rows_are_those_in_which_it_is_applicable():
     )
     rng = np.random.default_rng(0)
     works, pay = rng.random(3000) < 0.6, rng.integers(0, 5, 3000)
-    known = np.where(rng.random(3000) < 0.9, pay.astype(str), "")
+    reference = np.where(rng.random(3000) < 0.9, pay.astype(str), "")
     frame = pd.DataFrame(
-        {"works": np.where(works, "yes", "no"), "pay": np.where(works, known, "-")}
+        {"works": np.where(works, "yes", "no"), "pay": np.where(works, reference, "-")}
     )
     model = AllPairs(epsilon=100.0).fit(frame, schema=schema)
-    found, gone = model.estimate("mean(pay)"), model.estimate("share(pay is missing)")
-    assert found.rows[0] == pytest.approx(works.sum(), rel=0.02)
+    result, gone = model.estimate("mean(pay)"), model.estimate("share(pay is missing)")
+    assert result.rows[0] == pytest.approx(works.sum(), rel=0.02)
     assert gone.rows[0] == pytest.approx(works.sum(), rel=0.02)
-    assert found.estimate[0] == pytest.approx(pay[works].mean(), abs=0.07)
-    assert gone.estimate[0] == pytest.approx((known[works] == "").mean(), abs=0.01)
+    assert result.estimate[0] == pytest.approx(pay[works].mean(), abs=0.07)
+    assert gone.estimate[0] == pytest.approx((reference[works] == "").mean(), abs=0.01)
 
 
 @pytest.fixture(scope="module")
-def holed():
+def incomplete():
     return AllPairs(epsilon=EXACT, random_state=0).fit(selected(people()), schema=SCHEMA)
 
 
 @pytest.mark.long
-def test_how_often_a_value_is_missing_is_told_by_the_released_holes(holed):
+def test_missing_rate_is_estimated_from_released_missingness(incomplete):
     gone, age = selected(people())["wage"].isna(), people()["age"]
-    found, by_age = (holed.estimate(f"share(wage IS missing){by}") for by in ("", " by age"))
-    n, p = found.rows[0], gone.mean()
+    result, by_age = (incomplete.estimate(f"share(wage IS missing){by}") for by in ("", " by age"))
+    n, p = result.rows[0], gone.mean()
     assert n == pytest.approx(4000, rel=1e-3)
-    assert (*found.estimate, *by_age.estimate) == pytest.approx(
+    assert (*result.estimate, *by_age.estimate) == pytest.approx(
         [p, *gone.groupby(age).mean()], abs=0.01
     )
-    assert found.sampling[0] == pytest.approx(np.sqrt(p * (1 - p) / n), rel=0.25)
-    assert (found.missing, found.flags, found.possible) == ((0.0,), (), (0.0, 1.0))
+    assert result.sampling[0] == pytest.approx(np.sqrt(p * (1 - p) / n), rel=0.25)
+    assert (result.missing, result.flags, result.possible) == ((0.0,), (), (0.0, 1.0))
     assert sum(by_age.rows) == pytest.approx(4000, rel=0.01)
-    among = holed.estimate("difference(share(wage is null)) by well")
+    among = incomplete.estimate("difference(share(wage is null)) by well")
     assert among.flags == ("Rates are those of rows in which well is observed.",)
 
 
@@ -671,15 +675,15 @@ def test_a_variance_that_noise_made_negative_is_not_surely_none(monkeypatch):
     points, lying = np.array([[0.0], [10.0]]), np.array([[[-0.5]], [[1.5]]])
     monkeypatch.setattr(table_statistics, "_cells", lambda *_: lying[:, 0])
     monkeypatch.setattr(table_statistics, "_values_by_group", lambda *_: (points, lying))
-    found, share = table_statistics._sd(None, None, [None])
-    assert (found.tolist(), share.tolist()) == ([-(75**0.5)], [1.0])
+    result, share = table_statistics._sd(None, None, [None])
+    assert (result.tolist(), share.tolist()) == ([-(75**0.5)], [1.0])
 
 
-def test_what_cannot_be_told_of_holes_is_refused(holed):
+def test_unavailable_missing_rates_raise(incomplete):
     with pytest.raises(ParameterError, match="'age' is never missing"):
-        holed.estimate("share(age is missing)")
+        incomplete.estimate("share(age is missing)")
     with pytest.raises(ParameterError, match="for all rows or by one attribute"):
-        holed.estimate("share(wage is missing) by age, well")
+        incomplete.estimate("share(wage is missing) by age, well")
     for other in (AllPairs(epsilon=1.0, missing="observed"), MST(epsilon=1.0)):
         other.fit(selected(people(300)), schema=SCHEMA)
         with pytest.raises(ParameterError, match=r"missing='joint'|AllPairs"):
@@ -692,21 +696,21 @@ def test_a_rate_that_noise_hides_is_not_surely_none():
     frame = people(2000).assign(wage=lambda f: f["wage"].mask(f.index < 3))
     for seed in range(3):
         model = AllPairs(epsilon=0.5, random_state=seed).fit(frame, schema=SCHEMA)
-        found = model.estimate("share(wage is missing)")
-        assert found.estimate == (0.0,)
-        assert found.noise[0] > 1.5 * model.tables_.margin_stds[0][-1]
-        assert found.intervals[0][0] <= 3 / 2000 <= found.intervals[0][1]
+        result = model.estimate("share(wage is missing)")
+        assert result.estimate == (0.0,)
+        assert result.noise[0] > 1.5 * model.tables_.margin_stds[0][-1]
+        assert result.intervals[0][0] <= 3 / 2000 <= result.intervals[0][1]
 
 
 @pytest.mark.long
-def test_rows_are_all_that_an_estimate_is_about(holed):
-    """Missing values or not; of both groups that are compared."""
+def test_rows_are_all_that_an_estimate_is_about(incomplete):
+    """Missing values or not. Of both groups that are compared."""
     age = people()["age"].value_counts().sort_index().to_numpy()
     for question in ("mean(wage)", "share(wage is missing)", "median(wage)"):
-        assert holed.estimate(f"{question} by age").rows == pytest.approx(age, rel=0.01)
-        compared = holed.estimate(f"difference({question}) by age").rows
+        assert incomplete.estimate(f"{question} by age").rows == pytest.approx(age, rel=0.01)
+        compared = incomplete.estimate(f"difference({question}) by age").rows
         assert compared == pytest.approx(age[0] + age[1:], rel=0.01)
-        assert sum(holed.estimate(f"{question} by well").rows) == pytest.approx(4000, rel=0.01)
+        assert sum(incomplete.estimate(f"{question} by well").rows) == pytest.approx(4000, rel=0.01)
 
 
 @pytest.mark.long
@@ -715,26 +719,26 @@ def test_groups_that_noise_hides_are_named():
     for few, many in ("mf", "fm"):
         frame["sex or so"] = np.where(frame.index < 3, few, many)
         model = AllPairs(epsilon=0.5, random_state=0).fit(frame, schema=SCHEMA)
-        found = model.estimate("mean(wage) by `sex or so`")
-        assert f"Too small for the noise: {few}." in found.flags[0]
-        found = model.estimate("difference(mean(wage)) by `sex or so`")  # either group may be
-        assert "Too small for the noise: m - f." in found.flags[0]
+        result = model.estimate("mean(wage) by `sex or so`")
+        assert f"Too small for the noise: {few}." in result.flags[0]
+        result = model.estimate("difference(mean(wage)) by `sex or so`")  # either group may be
+        assert "Too small for the noise: m - f." in result.flags[0]
 
 
 def test_one_attribute_by_itself_has_noise():
     schema = Schema((SCHEMA["sex or so"],))
     model = AllPairs(epsilon=0.3, random_state=0).fit(people(300)[["sex or so"]], schema=schema)
-    found = model.estimate("share(`sex or so` == 'f')")
-    assert found.noise[0] == pytest.approx(model.tables_.margin_stds[0][0], rel=0.5)
+    result = model.estimate("share(`sex or so` == 'f')")
+    assert result.noise[0] == pytest.approx(model.tables_.margin_stds[0][0], rel=0.5)
 
 
-def test_what_is_found_is_shown_whole(exact):
-    found = exact["pairs"].estimate("mean(wage) by `sex or so`", confidence=0.9)
-    assert list(found.to_frame().index) == ["f", "m"]
-    narrow, wide = found.intervals[0], dataclasses.replace(found, confidence=0.99).intervals[0]
-    assert wide[0] < narrow[0] < found.estimate[0] < narrow[1] < wide[1]
-    assert "<table" in found._repr_html_()
-    assert "confidence 90%" in str(found)
+def test_estimates_are_shown_completely(exact):
+    result = exact["pairs"].estimate("mean(wage) by `sex or so`", confidence=0.9)
+    assert list(result.to_frame().index) == ["f", "m"]
+    narrow, wide = result.intervals[0], dataclasses.replace(result, confidence=0.99).intervals[0]
+    assert wide[0] < narrow[0] < result.estimate[0] < narrow[1] < wide[1]
+    assert "<table" in result._repr_html_()
+    assert "confidence 90%" in str(result)
 
 
 @pytest.mark.parametrize(
@@ -767,7 +771,7 @@ def test_what_is_found_is_shown_whole(exact):
         ("`sex or so` ~ age", r"Only share\(...\) is available"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_refused_by_name(exact, question, says):
+def test_unreadable_question_raises_with_its_name(exact, question, says):
     with pytest.raises((ParameterError, SchemaError), match=says):
         asked(exact["pairs"], question)
     with pytest.raises(ParameterError, match=r"use regress\(\.\.\.\)"):
@@ -776,9 +780,9 @@ def test_what_cannot_be_read_is_refused_by_name(exact, question, says):
 
 def test_families_and_fits_without_statistics_refuse():
     frame = people(200)
-    with pytest.raises(ParameterError, match="AllPairs, AIM and MST do"):
+    with pytest.raises(ParameterError, match="Use AllPairs, AIM or MST"):
         PrivBayes(epsilon=1.0).fit(frame, schema=SCHEMA).estimate("mean(wage)")
-    with pytest.raises(ParameterError, match="fit with missing='joint'"):
+    with pytest.raises(ParameterError, match="Fit with missing='joint'"):
         AllPairs(epsilon=1.0, missing="impute-first").fit(frame, schema=SCHEMA).regress(WAGE)
     aim = AIM(epsilon=1.0).fit(frame, schema=SCHEMA)
     with pytest.raises(ParameterError, match="not together in the workload"):
@@ -794,11 +798,11 @@ def test_means_and_densities_are_of_the_same_lines():
     rng = np.random.default_rng(0)
     points, home = np.sort(rng.gamma(2, 10, (6, 50)), axis=None).reshape(6, 50), [0, 1, 2, 3, 4, 4]
     inside, cells = np.full((6, 50), 0.02), rng.random((6, 2)) / 6
-    law = cells.sum(axis=1)
-    lines = WithinBinSlopes.of(points, inside, law, np.array(home))
-    told = lines.code_means(points, inside, law, lean=0.7) @ cells
+    mechanism = cells.sum(axis=1)
+    lines = WithinBinSlopes.of(points, inside, mechanism, np.array(home))
+    reported = lines.code_means(points, inside, mechanism, lean=0.7) @ cells
     lying = inside[:, :, None] * cells[:, None] + 0.7 * lines.group_tilt(inside, cells)
-    assert told == pytest.approx(np.einsum("cp,cpg->g", points, lying), rel=1e-9)
+    assert reported == pytest.approx(np.einsum("cp,cpg->g", points, lying), rel=1e-9)
 
 
 @pytest.mark.long
@@ -819,24 +823,24 @@ def test_groups_vary_where_noise_leaves_little():
             )
         )
         model = AllPairs(epsilon=0.5, delta=1e-6, random_state=seed).fit(frame, schema=schema)
-        found = model.estimate("sd(hours) by where")
+        result = model.estimate("sd(hours) by where")
         truth = frame["hours"].groupby(frame["where"]).std(ddof=0)
-        held += [a <= t <= b for t, (a, b) in zip(truth, found.intervals, strict=True)]
+        held += [a <= t <= b for t, (a, b) in zip(truth, result.intervals, strict=True)]
     assert np.mean(held) > 0.8
 
 
 def test_a_value_in_a_wide_piece_has_at_most_the_share_of_its_piece(numbered):
     """No point that stands for its piece need be the value itself: it was [0, 0]."""
-    (low, high), (least, most) = (
+    (low, high), (least, maximum) = (
         numbered.estimate(f"share(pay {sign} 123.4)").intervals[0] for sign in ("==", "!=")
     )
     assert low == 0.0
     assert 0.002 < high < 0.2
-    assert (least, most) == pytest.approx((1 - high, 1.0))
+    assert (least, maximum) == pytest.approx((1 - high, 1.0))
 
 
 @pytest.mark.long
-def test_what_noise_may_hide_is_flagged_where_it_leaves_intervals():
+def test_hidden_rows_outside_intervals_are_flagged():
     flags = {}
     for upper in (100_000, 2_000_000):
         rng = np.random.default_rng(0)
@@ -850,22 +854,24 @@ def test_what_noise_may_hide_is_flagged_where_it_leaves_intervals():
         )
         model = AllPairs(epsilon=1.0, delta=1e-6, random_state=0).fit(frame, schema=schema)
         for asked_ in ("mean(x)", "median(x)"):
-            found = " ".join(model.estimate(asked_).flags)
-            moved = re.search(r"would move all by \d*,?\d+:", found) is not None
-            flags[upper, asked_] = "may hide" in found, moved
+            result = " ".join(model.estimate(asked_).flags)
+            shift = re.search(r"would move all by \d*,?\d+:", result) is not None
+            flags[upper, asked_] = "may hide" in result, shift
     assert flags.pop((2_000_000, "mean(x)")) == (True, True)
     assert {*flags.values()} == {(False, False)}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("n", "epsilon", "wide"), [(6000, 1.0, 0.2), (20_000, 3.0, 0.036)])
-def test_noise_moves_quantiles_both_ways_and_no_further_than_counts_leave_open(n, epsilon, wide):
+def test_noise_shifts_quantiles_within_segments_of_counts(n, epsilon, wide):
     """Pieces of draws were cut at 0: nearly all draws were above. Widths were .21 and .039."""
     model = AllPairs(epsilon=epsilon, random_state=0).fit(paid(n), schema=NUMBERS)
     for question in ("median(pay)", "quantile(pay, 0.75)", "quantile(pay, 0.9)"):
         asked_ = match_text(model, question)
-        told = released.released_by(model, asked_.cliques)
-        above = [asked_.values(tables)[0] > asked_.values(told.point)[0] for tables in told.noise]
+        reported = released.released_tables(model, asked_.cliques)
+        above = [
+            asked_.values(tables)[0] > asked_.values(reported.point)[0] for tables in reported.noise
+        ]
         assert 0.3 < np.mean(above) < 0.7  # it was up to 1.0
         truth = np.quantile(paid(200_000, seed=9)["pay"], asked_.question.level)
         low, high = model.estimate(question).intervals[0]
@@ -890,14 +896,14 @@ def test_quantiles_of_a_column_with_a_detection_limit_are_held():
 @pytest.mark.long
 def test_quantiles_in_doubt_are_named():
     model = AllPairs(epsilon=0.3, random_state=0).fit(paid(1500), schema=NUMBERS)
-    said = {
+    message = {
         question: " ".join(model.estimate(question).flags).count("all may be off")
         for question in (
             *("quantile(pay, 0.9)", "share(pay >= 200)"),
             *("median(pay)", "mean(pay)", "share(sex == 'f')"),
         )
     }
-    assert [*said.values()] == [1, 1, 0, 0, 0]
+    assert [*message.values()] == [1, 1, 0, 0, 0]
 
 
 def test_estimates_of_dates_are_shown_as_dates():
@@ -905,27 +911,27 @@ def test_estimates_of_dates_are_shown_as_dates():
     rows = pd.DataFrame({"day": np.repeat(["2024-03-01", "2024-03-02", "2024-03-03"], 400)})
     model = AllPairs(epsilon=50, delta=1e-6, random_state=0).fit(rows, schema=schema)
     for asked in ("mean(day)", "median(day)"):
-        found = model.estimate(asked)
-        assert 19783 < found.estimate[0] < 19785
-        assert found.shown()["estimate"].iloc[0] in ("2024-03-01", "2024-03-02", "2024-03-03")
-        assert found.shown()["low"].iloc[0].startswith("2024-0")
-    assert "Errors are in days." in str(found)
+        result = model.estimate(asked)
+        assert 19783 < result.estimate[0] < 19785
+        assert result.shown()["estimate"].iloc[0] in ("2024-03-01", "2024-03-02", "2024-03-03")
+        assert result.shown()["low"].iloc[0].startswith("2024-0")
+    assert "Errors are in days." in str(result)
     assert "2024" not in model.estimate("sd(day)").shown().iloc[0, 0]
 
 
-def test_of_a_column_that_is_computed_what_to_ask_for_is_named():
+def test_question_about_a_derived_column_names_its_sources():
     days = {"lower": "2024-01-01", "upper": "2024-12-31"}
     dates = [Date(name=name, **days) for name in ("came", "left")]
     stay = Difference(name="stay", later="left", earlier="came", lower=0, upper=9)
     rows = pd.DataFrame({"came": ["2024-03-01"] * 900, "left": ["2024-03-02"] * 900})
     model = AllPairs(epsilon=1.0).fit(rows, schema=Schema((*dates, stay)))
-    with pytest.raises(ParameterError, match=r"'left' follows .* ask for came, stay"):
+    with pytest.raises(ParameterError, match=r"'left' follows .* Ask for came, stay"):
         model.estimate("mean(left)")
 
 
 @pytest.mark.long
 def test_nothing_is_said_to_be_further_off_than_bounds_allow():
-    """Of a group that hardly anybody is in, nothing is known but what is public."""
+    """A group with hardly any rows has public bounds only."""
     schema = Schema(
         (
             Categorical(name="ward", levels=("a", "b", "none")),
@@ -936,7 +942,7 @@ def test_nothing_is_said_to_be_further_off_than_bounds_allow():
     cost = np.round(rng.lognormal(8, 0.7, 3000), 2)
     rows = pd.DataFrame({"ward": rng.choice(["a", "b"], 3000), "cost": cost})
     model = AllPairs(epsilon=1, delta=1e-6, random_state=0).fit(rows, schema=schema)
-    found = model.estimate("mean(cost) by ward")
-    assert max(found.noise + found.sampling + found.missing) <= 1e7
-    moved = [float(x) for flag in found.flags for x in re.findall(r" by ([0-9.e+]+[0-9])", flag)]
-    assert max(moved, default=0) <= 1e7
+    result = model.estimate("mean(cost) by ward")
+    assert max(result.noise + result.sampling + result.missing) <= 1e7
+    shift = [float(x) for flag in result.flags for x in re.findall(r" by ([0-9.e+]+[0-9])", flag)]
+    assert max(shift, default=0) <= 1e7

@@ -57,7 +57,7 @@ def schema_of(*, bins, **layout):
 
 
 def private(n, *, weighed, seed):
-    """A table and its schema; with units of two rows and weights up to 4.6 times their mean."""
+    """A table and its schema. With units of two rows and weights up to 4.6 times their mean."""
     frame, rng = survey(n, seed), np.random.default_rng(seed + 100)
     bins = 10 if seed % 2 else None
     if not weighed:
@@ -73,23 +73,23 @@ def agreements(model, seed):
     """Whether each group of each question has the same answer by rows and by `estimate`."""
     rows = model.sample(DRAWN, random_state=seed + 1)
     for name, level, by in QUESTIONS:
-        asked = f"mean({name})" if level is None else f"share({name} == '{level}')"
-        found = model.estimate(f"{asked} by {by}")
+        question = f"mean({name})" if level is None else f"share({name} == '{level}')"
+        result = model.estimate(f"{question} by {by}")
         values = rows[name].astype(float) if level is None else (rows[name] == level).astype(float)
         groups = values.groupby(rows[by]).agg(["mean", "std", "size"])
-        for label, value in zip(found.labels, found.estimate, strict=True):
+        for label, value in zip(result.labels, result.estimate, strict=True):
             if label in groups.index:
                 mean, std, size = groups.loc[label]
                 yield abs(value - mean) <= 3 * std / np.sqrt(size) + 0.01 * values.std()
 
 
 def share_agreeing(family, tables):
-    found = []
+    result = []
     for n, weighed, seed in tables:
         frame, schema = private(n, weighed=weighed, seed=seed)
         model = family(epsilon=1.0, delta=1e-6, random_state=seed).fit(frame, schema=schema)
-        found.extend(agreements(model, seed))
-    return np.mean(found)
+        result.extend(agreements(model, seed))
+    return np.mean(result)
 
 
 @pytest.mark.long
@@ -104,13 +104,13 @@ def test_estimates_of_twenty_tables_agree_with_rows(family):
 
 
 @pytest.mark.long
-def test_empty_declared_bins_leave_group_means_known():
+def test_empty_declared_bins_keep_group_means():
     """Slopes inside a bin were divided by the share of an empty one: errors were 110 years."""
     frame, schema = private(8000, weighed=False, seed=1)
     model = AllPairs(epsilon=1.0, delta=1e-6, random_state=1).fit(frame, schema=schema)
-    found = model.estimate("mean(age) by works")
-    assert max(found.noise) < 5
-    for label, (low, high) in zip(found.labels, found.intervals, strict=True):
+    result = model.estimate("mean(age) by works")
+    assert max(result.noise) < 5
+    for label, (low, high) in zip(result.labels, result.intervals, strict=True):
         assert low - 2 < frame.age[frame.works == label].mean() < high + 2  # bins of eleven years
 
 

@@ -1,4 +1,4 @@
-"""What if values are missing because of what they are: known shifts are seen through."""
+"""Values are missing because of their values: simulated shifts are recovered."""
 
 import json
 
@@ -27,7 +27,7 @@ def people(n=4000, seed=0):
 
 
 def departing(frame, shift, seed=0, selective=0.8):
-    """Values go missing by age; the ones that do are higher by ``shift`` deviations in truth."""
+    """Values go missing by age. The ones that do are higher by ``shift`` deviations in truth."""
     rng = np.random.default_rng(seed)
     gone = rng.random(len(frame)) < 0.3 + 0.3 * selective * ((frame["age"] > 4) - 0.5)
     truth = frame["wage"] + np.where(gone, shift * frame["wage"].std(), 0.0)
@@ -41,52 +41,52 @@ def fitted(request):
 
 
 @pytest.mark.long
-def test_known_departures_are_recovered(fitted):
+def test_simulated_departures_are_recovered(fitted):
     frame, truth = departing(people(), 0.4)
-    found = fitted.sensitivity("mean(wage) by sex", attribute="wage", shifts=(0.0, 0.4))
-    start, moved = found.estimates
+    result = fitted.sensitivity("mean(wage) by sex", attribute="wage", shifts=(0.0, 0.4))
+    start, change = result.estimates
     for place, sex in enumerate("fm"):
-        low, high = moved.intervals[place]
+        low, high = change.intervals[place]
         assert low < truth[frame["sex"] == sex].mean() < high
         gone = frame.loc[frame["sex"] == sex, "wage"].isna().mean()
-        by = moved.estimate[place] - start.estimate[place]
-        assert by == pytest.approx(0.4 * found.deviation * gone, rel=0.1)
-    assert found.deviation == pytest.approx(people()["wage"].std(), rel=0.1)
+        by = change.estimate[place] - start.estimate[place]
+        assert by == pytest.approx(0.4 * result.deviation * gone, rel=0.1)
+    assert result.deviation == pytest.approx(people()["wage"].std(), rel=0.1)
 
 
 @pytest.mark.long
 def test_without_a_departure_it_is_the_estimate(fitted):
     for question in ("mean(wage)", "share(wage >= 8) by sex", "quantile(wage, 0.7)"):
-        found = fitted.sensitivity(question, attribute="wage", shifts=(1.0,)).estimates[0]
-        np.testing.assert_allclose(found.estimate, fitted.estimate(question).estimate, rtol=1e-9)
-    found = fitted.sensitivity("wage ~ age + C(sex)", attribute="wage", shifts=(1.0,)).estimates
-    np.testing.assert_allclose(found[0].estimate, fitted.regress("wage ~ age + C(sex)").estimate)
-    assert found[1].estimate[1] > found[0].estimate[1]  # older ones are missing more often
+        result = fitted.sensitivity(question, attribute="wage", shifts=(1.0,)).estimates[0]
+        np.testing.assert_allclose(result.estimate, fitted.estimate(question).estimate, rtol=1e-9)
+    result = fitted.sensitivity("wage ~ age + C(sex)", attribute="wage", shifts=(1.0,)).estimates
+    np.testing.assert_allclose(result[0].estimate, fitted.regress("wage ~ age + C(sex)").estimate)
+    assert result[1].estimate[1] > result[0].estimate[1]  # older ones are missing more often
 
 
 @pytest.mark.long
 def test_where_the_conclusion_turns(fitted):
-    found = fitted.sensitivity("mean(wage)", attribute="wage", shifts=np.linspace(-1, 1, 5))
-    start = found.estimates[2]
-    (turn,) = found.tipping
-    slope = (found.estimates[4].estimate[0] - start.estimate[0]) / 1.0
+    result = fitted.sensitivity("mean(wage)", attribute="wage", shifts=np.linspace(-1, 1, 5))
+    start = result.estimates[2]
+    (turn,) = result.tipping
+    slope = (result.estimates[4].estimate[0] - start.estimate[0]) / 1.0
     half = (start.intervals[0][1] - start.intervals[0][0]) / 2
     assert abs(turn) == pytest.approx(half / slope, rel=0.05)
-    assert f"turns at a shift of {turn:.3g}" in str(found)
+    assert f"turns at a shift of {turn:.3g}" in str(result)
     slopes = fitted.sensitivity("wage ~ age", attribute="wage", shifts=(0.1,))
     assert slopes.tipping == (None, None)  # neither comes near 0
     assert "holds from 0 to 0.1" in str(slopes)
 
 
 @pytest.mark.long
-def test_it_is_kept_and_drawn(fitted, tmp_path):
-    found = fitted.sensitivity("mean(wage) by sex", attribute="wage", shifts=(0.5,))
-    assert SensitivityAnalysis.from_json(found.to_json()) == found
-    assert len(found.to_frame()) == 4
-    found.plot(tmp_path / "it.svg")
+def test_analysis_is_serialized_and_plotted(fitted, tmp_path):
+    result = fitted.sensitivity("mean(wage) by sex", attribute="wage", shifts=(0.5,))
+    assert SensitivityAnalysis.from_json(result.to_json()) == result
+    assert len(result.to_frame()) == 4
+    result.plot(tmp_path / "it.svg")
     assert "<svg" in (tmp_path / "it.svg").read_text()
     with pytest.raises(ParameterError, match="must end in"):
-        found.plot(tmp_path / "it.gif")
+        result.plot(tmp_path / "it.gif")
 
 
 @pytest.mark.parametrize(
@@ -98,10 +98,10 @@ def test_it_is_kept_and_drawn(fitted, tmp_path):
         ("mean(wage)", {"attribute": "wage", "shifts": (0.0,)}, "shifts must be"),
         ("mean(wage)", {"attribute": "wage", "shifts": (np.nan,)}, "shifts must be"),
         ("mean(wage)", {"attribute": "wage", "confidence": 1.0}, "confidence"),
-        ("share(wage is missing)", {"attribute": "wage"}, "stays as it is|AllPairs"),
+        ("share(wage is missing)", {"attribute": "wage"}, "not the share of|AllPairs"),
     ],
 )
-def test_what_cannot_depart_is_refused(fitted, question, options, says):
+def test_attribute_without_departures_raises(fitted, question, options, says):
     with pytest.raises(ParameterError, match=says):
         fitted.sensitivity(question, **options)
 
@@ -123,20 +123,20 @@ def test_nothing_is_added_to_levels():
 def test_masks_must_be_modelled():
     frame, _ = departing(people(300), 0.0)
     model = AllPairs(epsilon=1.0, missing="complete-rows").fit(frame, schema=SCHEMA)
-    with pytest.raises(ParameterError, match="fit with missing='joint'"):
+    with pytest.raises(ParameterError, match="Fit with missing='joint'"):
         model.sensitivity("mean(wage)", attribute="wage")
 
 
 @pytest.mark.slow
-def test_of_fifty_known_departures_nine_in_ten_are_recovered():
+def test_nine_in_ten_of_fifty_departures_are_recovered():
     population, held = people(200_000, seed=1), []
     for seed in range(50):
         shift = (seed % 5 - 2) / 4
         frame, _ = departing(population.sample(3000, random_state=seed), shift, seed, selective=0)
         truth = population["wage"].mean() + 0.3 * shift * population["wage"].std()
         model = AllPairs(epsilon=1.0, random_state=seed).fit(frame, schema=SCHEMA)
-        found = model.sensitivity("mean(wage)", attribute="wage", shifts=(shift or 0.1,))
-        low, high = found.estimates[found.shifts.index(shift)].intervals[0]
+        result = model.sensitivity("mean(wage)", attribute="wage", shifts=(shift or 0.1,))
+        low, high = result.estimates[result.shifts.index(shift)].intervals[0]
         held.append(low < truth < high)
     assert np.mean(held) >= 0.9
 
@@ -149,10 +149,10 @@ def test_the_command_says_the_same(fitted, tmp_path, capsys):
     words = [str(tmp_path / "m.json"), "mean(wage)", "--shift", "wage=-0.5:0.5"]
     picture = tmp_path / "picture.png"
     assert main(["estimate", *words, "--plot", str(picture), "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert len(said["shifts"]) == 11
-    assert said["tipping"] == list(
-        fitted.sensitivity("mean(wage)", attribute="wage", shifts=said["shifts"]).tipping
+    message = json.loads(capsys.readouterr().out)
+    assert len(message["shifts"]) == 11
+    assert message["tipping"] == list(
+        fitted.sensitivity("mean(wage)", attribute="wage", shifts=message["shifts"]).tipping
     )
     assert picture.read_bytes().startswith(b"\x89PNG")
     for bad in ("wage=1:0", "wage=0", "wage=a:b", "wage=0:inf", "0:1"):

@@ -25,7 +25,7 @@ FAST = {name: NINE[name] for name in ("LogisticRegression", "BernoulliNB", "Deci
 
 
 def linked(n, seed):
-    """Columns c, o and n determine each other up to 5 % noise; "noise" is a coin."""
+    """Columns c, o and n determine each other up to 5 % noise. "noise" is a coin."""
     rng = np.random.default_rng(seed)
     o = rng.integers(0, 4, n)
     n_bin = np.where(rng.random(n) < 0.05, rng.integers(0, 8, n), 2 * o + rng.integers(0, 2, n))
@@ -46,7 +46,7 @@ TRUTH = linked(1500, 0)
 
 
 @pytest.mark.long
-def test_every_learner_tells_a_faithful_table_from_a_shuffled_one():
+def test_learner_scores_a_faithful_table_above_a_shuffled_one():
     facts = {"random_state": 0, "attributes": ("o",), "learners": NINE}
     good = classifier_f1(TRUTH, linked(600, 1), **facts)
     bad = classifier_f1(TRUTH, shuffled(TRUTH, 2), **facts, max_rows=600)
@@ -60,13 +60,13 @@ def test_every_learner_tells_a_faithful_table_from_a_shuffled_one():
 class CopyCoin:
     """Guesses the indicator of noise == "u", and notes how many rows it sees."""
 
-    seen = ()
+    observed = ()
 
     def fit(self, X, y):
-        CopyCoin.seen += (len(X),)
+        CopyCoin.observed += (len(X),)
 
     def predict(self, X):
-        CopyCoin.seen += (len(X),)
+        CopyCoin.observed += (len(X),)
         return X[:, -3].astype(int)
 
 
@@ -74,40 +74,40 @@ def test_scores_are_f1_of_the_rarer_class_on_the_test_rows_of_which_few_may_be_e
     """Recomputed by hand for a learner that copies one feature."""
     fit, test = holdout(TRUTH, random_state=5)
     options = {"random_state": 0, "attributes": ("c",), "learners": {"coin": lambda _: CopyCoin()}}
-    found = classifier_f1(fit, fit, test=test, **options)
+    result = classifier_f1(fit, fit, test=test, **options)
     # p and q have a quarter of the rows each, r has half of them: which half is rarer decides.
     r = int(np.sum(fit.codes("c") == 2))
     y = np.isin(test.codes("c"), [2] if 2 * r <= len(fit) else [0, 1])
     guess = test.codes("noise") == 0
-    assert found.mean == pytest.approx(2 * np.sum(y & guess) / (y.sum() + guess.sum()))
-    assert found.held_out
-    CopyCoin.seen = ()
+    assert result.mean == pytest.approx(2 * np.sum(y & guess) / (y.sum() + guess.sum()))
+    assert result.held_out
+    CopyCoin.observed = ()
     assert not classifier_f1(TRUTH, linked(900, 1), **options).held_out
     classifier_f1(TRUTH, linked(900, 1), max_rows=100, **options)
-    assert CopyCoin.seen == (900, 450, 100, 100)
+    assert CopyCoin.observed == (900, 450, 100, 100)
 
 
 @pytest.mark.slow
 def test_seeds_decide_and_a_score_does_not_depend_on_the_selection():
     def scores(seed=3, learners=("RandomForest", "Bagging"), attributes=("noise", "n")):
-        known = {name: NINE[name] for name in learners}
-        facts = {"random_state": seed, "learners": known, "attributes": attributes}
+        reference = {name: NINE[name] for name in learners}
+        facts = {"random_state": seed, "learners": reference, "attributes": attributes}
         return classifier_f1(TRUTH, linked(400, 1), max_rows=100, **facts)
 
     one = scores()
     assert one == scores() != scores(seed=4)
-    alone = scores(learners=("Bagging",), attributes=("n",))
-    assert alone.scores["n"]["Bagging"] == one.scores["n"]["Bagging"]
+    single = scores(learners=("Bagging",), attributes=("n",))
+    assert single.scores["n"]["Bagging"] == one.scores["n"]["Bagging"]
 
 
-def test_degenerate_targets_and_holes():
+def test_degenerate_targets_and_missing_cells():
     options = {"random_state": 0, "learners": FAST}
     columns = {"c": [1] * 60, "o": [0, 1] * 30, "n": [0, 2] * 30, "noise": [0, 1] * 30}
     constant = Table.from_codes(SCHEMA, columns)
-    found = classifier_f1(constant, constant, **options)
-    assert found.skipped == ("c",)
-    assert list(found.scores) == ["o", "n", "noise"]
-    assert "skipped, one value only: c" in str(found)
+    result = classifier_f1(constant, constant, **options)
+    assert result.skipped == ("c",)
+    assert list(result.scores) == ["o", "n", "noise"]
+    assert "skipped, one value only: c" in str(result)
     # A synthetic table with one class is the synthetic table's fault: it scores, badly.
     poor = Table.from_codes(SCHEMA, {"c": [1] * 9, "o": [1] * 9, "n": [0] * 9, "noise": [0] * 9})
     test = constant.take(np.arange(20))  # half of the test rows in either class
@@ -118,8 +118,8 @@ def test_degenerate_targets_and_holes():
     nothing = Table.from_codes(SCHEMA.subset(["c", "noise"]), {"c": [1] * 20, "noise": [0] * 20})
     empty = classifier_f1(nothing, nothing, **options)
     assert (empty.scores, empty.to_dict()["mean"]) == ({}, None)
-    holed = MCAR(rate=0.2).apply(TRUTH, random_state=0)
-    assert classifier_f1(holed, holed, attributes=("o",), **options).mean > 0.8
+    incomplete = MCAR(rate=0.2).apply(TRUTH, random_state=0)
+    assert classifier_f1(incomplete, incomplete, attributes=("o",), **options).mean > 0.8
     gone = MCAR(rate={"o": 0.999999}).apply(linked(50, 1), random_state=0)
     assert classifier_f1(TRUTH, gone, attributes=("o",), **options).mean == 0.0
 
@@ -140,10 +140,10 @@ REFUSED = [
 
 
 def test_bad_requests_are_refused():
-    known = {"truth": TRUTH, "synthetic": TRUTH, "random_state": 0, "learners": FAST}
+    reference = {"truth": TRUTH, "synthetic": TRUTH, "random_state": 0, "learners": FAST}
     for facts, kind, says in REFUSED:
         with refuses(kind, says):
-            classifier_f1(**known | facts)
+            classifier_f1(**reference | facts)
     shares = [{"share": share} for share in (0.0, 1.0, -1.0, np.nan, "x")]
     for facts in ({"table": "x"}, {"random_state": "x"}, *shares):
         with refuses((ParameterError, DataError)):
@@ -158,9 +158,9 @@ def test_a_missing_library_is_named_before_any_work(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
     with pytest.raises(MissingDependencyError, match=r"missdp\[learners\]"):
         classifier_f1(TRUTH, TRUTH, random_state=0)
-    found = classifier_f1(TRUTH, TRUTH, random_state=0, learners=("LogisticRegression",))
+    result = classifier_f1(TRUTH, TRUTH, random_state=0, learners=("LogisticRegression",))
     assert [*LEARNERS] == ["LogisticRegression", "RandomForest"]
-    assert [*found.by_learner] == ["LogisticRegression"]
+    assert [*result.by_learner] == ["LogisticRegression"]
 
 
 @settings(max_examples=60)

@@ -25,8 +25,8 @@ CASES = [
 
 
 def ours(q, u, confidence=0.95):
-    found = combine_estimates(q, u)
-    return [found.estimate, found.variance, found.degrees, *found.interval(confidence)]
+    result = combine_estimates(q, u)
+    return [result.estimate, result.variance, result.degrees, *result.interval(confidence)]
 
 
 def in_r(code, folder):
@@ -61,8 +61,8 @@ def test_r_gives_our_numbers(tmp_path):
         for q, u in CASES
     )
     lines = in_r(FUNCTION + calls, tmp_path)
-    found = np.array(numbers(re.sub(r"\[\d+\]", "", lines))).reshape(len(CASES), 5)
-    assert found == pytest.approx(np.array([ours(q, u) for q, u in CASES]), rel=1e-9, abs=1e-9)
+    result = np.array(numbers(re.sub(r"\[\d+\]", "", lines))).reshape(len(CASES), 5)
+    assert result == pytest.approx(np.array([ours(q, u) for q, u in CASES]), rel=1e-9, abs=1e-9)
 
     shown = in_r(FUNCTION + USE, tmp_path).splitlines()
     q = [f["weight"].mean() for f in frames]
@@ -76,7 +76,7 @@ def test_r_gives_our_numbers(tmp_path):
     assert numbers(shown[5]) == pytest.approx(ours(gap, u), rel=1e-8)
 
 
-def test_what_was_measured_stands_on_the_page(capsys):
+def test_measured_figures_are_on_the_page(capsys):
     main(["--tables"])
     shown = capsys.readouterr().out.strip()
     assert shown in (DOCS / "referees" / "measured.md").read_text(encoding="utf-8")

@@ -65,11 +65,11 @@ def test_it_is_a_distance_on_complete_tables(a, b, c, k):
         assert direct <= detour + 1e-12
 
 
-def test_finer_bins_see_what_the_declared_ones_hide():
+def test_fine_bins_show_differences_inside_declared_bins():
     spread = frame(4000, 0)
     centred = spread.assign(n=pd.array((spread["n"] // 25) * 25 + 12.5, dtype="Float64"))
     far = [marginal_distance(spread, centred, k=1, schema=SCHEMA, bins=b) for b in (None, 2, 20)]
-    same, coarser, finer = (found.per_marginal for found in far)
+    same, coarser, finer = (result.per_marginal for result in far)
     assert same == coarser
     assert same["n",] == finer["i",] == 0.0  # whole numbers stay as they are
     assert finer["n",] == pytest.approx(0.8, abs=0.03)  # 4 of 20 bins are hit
@@ -110,8 +110,8 @@ def test_tables_that_do_not_compare_and_bad_options_are_refused():
     bad = [{"k": k} for k in (0, 5, True, 1.5)]
     bad += [{"bins": 0}, {"bins": 2.5}, {"missing": "ignore"}]
     refused += [(ParameterError, None, table, options) for options in bad]
-    for error, told, other, options in refused:
-        with pytest.raises(error, match=told):
+    for error, reported, other, options in refused:
+        with pytest.raises(error, match=reported):
             marginal_distance(table, other, **options)
     with pytest.raises(ParameterError, match="schema"):
         marginal_distance(frame(10, 0), frame(10, 1))
@@ -119,10 +119,10 @@ def test_tables_that_do_not_compare_and_bad_options_are_refused():
 
 def test_batches_do_not_change_the_result(monkeypatch):
     one, two, steps = frame(100, 0), frame(100, 1), []
-    whole = marginal_distance(one, two, schema=SCHEMA)
+    total = marginal_distance(one, two, schema=SCHEMA)
     monkeypatch.setattr(module, "_BATCH_CELLS", 1)
     parts = marginal_distance(one, two, schema=SCHEMA, progress=lambda *done: steps.append(done))
-    assert parts == whole
+    assert parts == total
     assert steps == [("2-way marginals", i / 6) for i in range(1, 7)]
 
 
@@ -146,19 +146,19 @@ def naive_patterns(one, two, columns):
 def test_rates_and_patterns_follow_their_definitions():
     one = MCAR(rate={"a": 0.3, "b": 0.1}).apply(complete(400, 0), random_state=0)
     two = MAR(rate=0.4, drivers=("a",), strength=3.0).apply(complete(300, 1), random_state=1)
-    found = missing_fidelity(one, two)
+    result = missing_fidelity(one, two)
     p, q = missing_mask(one), missing_mask(two)
-    assert list(found.truth_rates.values()) == pytest.approx(p.mean(axis=0))
-    assert list(found.synthetic_rates.values()) == pytest.approx(q.mean(axis=0))
+    assert list(result.truth_rates.values()) == pytest.approx(p.mean(axis=0))
+    assert list(result.synthetic_rates.values()) == pytest.approx(q.mean(axis=0))
     for i, j in itertools.combinations(range(3), 2):
-        assert found.pairs[ABC[i], ABC[j]] == pytest.approx(naive_patterns(p, q, (i, j)))
-    assert found.patterns == pytest.approx(naive_patterns(p, q, (0, 1, 2)))
+        assert result.pairs[ABC[i], ABC[j]] == pytest.approx(naive_patterns(p, q, (i, j)))
+    assert result.patterns == pytest.approx(naive_patterns(p, q, (0, 1, 2)))
     gap = np.abs(q.mean(axis=0) - p.mean(axis=0))
-    assert found.mean_rate_difference == pytest.approx(gap.mean())
-    assert found.max_rate_difference == pytest.approx(gap.max())
+    assert result.mean_rate_difference == pytest.approx(gap.mean())
+    assert result.max_rate_difference == pytest.approx(gap.max())
 
 
-def test_the_verdict_names_two_that_are_missing_together_beyond_chance():
+def test_verdict_names_a_pair_missing_together_above_chance():
     def holes(together, seed):
         rng, n = np.random.default_rng(seed), 2000
         gone = rng.random(n) < 0.169
@@ -167,30 +167,30 @@ def test_the_verdict_names_two_that_are_missing_together_beyond_chance():
         schema = Schema(tuple(Categorical(name=k, levels=(0,), nullable=True) for k in columns))
         return Table.from_codes(schema, {k: v.astype(int) for k, v in columns.items()})
 
-    found = missing_fidelity(holes(True, 0), holes(False, 1))
-    true, made = found.together["a × b"]
-    assert next(iter(found.together)) == "a × b"
+    result = missing_fidelity(holes(True, 0), holes(False, 1))
+    true, made = result.together["a × b"]
+    assert next(iter(result.together)) == "a × b"
     assert (true, made) == pytest.approx((0.169, 0.169**2), abs=0.02)
-    assert found.verdict == (
+    assert result.verdict == (
         f"a × b are both missing in {true:.1%} of the real rows, and in {made:.1%} of the "
         "synthetic ones."
     )
-    assert f"a × b  {true:.2f} → {made:.2f}" in str(found)
+    assert f"a × b  {true:.2f} → {made:.2f}" in str(result)
     assert missing_fidelity(holes(True, 0), holes(True, 1)).verdict == ""
-    assert dataclasses.replace(found, synthetic_rates=dict.fromkeys("abc", 0.0)).verdict == ""
+    assert dataclasses.replace(result, synthetic_rates=dict.fromkeys("abc", 0.0)).verdict == ""
 
 
-def test_equal_rates_with_another_dependence_are_told_apart_and_no_rows_are_far_from_any():
-    """Holes that come together, against holes that come alone: only the patterns see it."""
+def test_equal_rates_with_another_dependence_have_a_distance():
+    """Missing cells that come together, against single ones: only the patterns differ."""
     schema = Schema(tuple(Categorical(name=n, levels=(0,), nullable=True) for n in "ab"))
     together = Table.from_codes(schema, {"a": [1, 1, 0, 0], "b": [1, 1, 0, 0]})
-    alone = Table.from_codes(schema, {"a": [1, 1, 0, 0], "b": [0, 0, 1, 1]})
-    found = missing_fidelity(together, alone)
-    assert found.max_rate_difference == 0.0
-    assert found.pairs["a", "b"] == found.patterns == 1.0
-    empty = alone.take(np.arange(0))
+    single = Table.from_codes(schema, {"a": [1, 1, 0, 0], "b": [0, 0, 1, 1]})
+    result = missing_fidelity(together, single)
+    assert result.max_rate_difference == 0.0
+    assert result.pairs["a", "b"] == result.patterns == 1.0
+    empty = single.take(np.arange(0))
     some = complete(5, 0)
-    assert missing_fidelity(alone, empty).patterns == 1.0
+    assert missing_fidelity(single, empty).patterns == 1.0
     assert marginal_distance(some, some.take(np.arange(0))).mean == 1.0
     assert missing_fidelity(empty, empty).mean_pair_distance == 0.0
     assert marginal_distance(empty, empty).mean == 0.0
@@ -218,19 +218,19 @@ def test_mask_and_patterns_match_pandas():
     assert missing_patterns(empty) == {}
 
 
-def test_holes_hide_the_value_and_leave_the_others_alone():
+def test_removed_cells_hide_their_value_only():
     rows = Table.read(WITH_HOLES.iloc[:1], HOLED).take(np.zeros(200, dtype=int))
-    holed = MCAR(rate=0.5, columns=("n",)).apply(rows, random_state=1)
-    mask = holed.mask("n")
+    incomplete = MCAR(rate=0.5, columns=("n",)).apply(rows, random_state=1)
+    mask = incomplete.mask("n")
     assert 0 < mask.sum() < 200
-    assert set(holed.values("n")[~mask]) == {1.0}
-    assert set(holed.values("n")[mask]) == {0.0}  # the lower bound, not the hidden value
-    np.testing.assert_array_equal(holed.codes("a"), rows.codes("a"))
+    assert set(incomplete.values("n")[~mask]) == {1.0}
+    assert set(incomplete.values("n")[mask]) == {0.0}  # the lower bound, not the hidden value
+    np.testing.assert_array_equal(incomplete.codes("a"), rows.codes("a"))
     bare = Table.from_codes(HOLED, {"a": [0] * 50, "n": [3] * 50, "b": [1] * 50})
     assert {*MCAR(rate=0.5).apply(bare, random_state=0).codes("n")} == {3, 10}
 
 
-# Kinds of missing: their shares, and what counts as a level and as missing in every comparison
+# Kinds of missing: their shares, and their role as a level or as missing in comparisons.
 KINDS = Schema(
     (
         Categorical(name="work", levels=("no", "yes"), nullable=True, refused=(-7,)),
@@ -253,8 +253,8 @@ ONE, TWO = drawn(400, 0), drawn(300, 1)
 
 
 def test_shares_are_those_of_the_cells():
-    found = missingness_by_kind(ONE, TWO)
-    assert {name: [*shares] for name, shares in found.truth_shares.items()} == {
+    result = missingness_by_kind(ONE, TWO)
+    assert {name: [*shares] for name, shares in result.truth_shares.items()} == {
         "work": ["missing", "refused"],
         "hours": ["not_applicable", "missing", "refused"],
         "mood": ["missing", "unknown", "not_asked"],
@@ -262,25 +262,25 @@ def test_shares_are_those_of_the_cells():
         "whole": [],
     }
     gaps = []
-    for (name, kind), gap in found.differences.items():
+    for (name, kind), gap in result.differences.items():
         shares = [float(table.mask(name, kind).mean()) for table in (ONE, TWO)]
-        assert found.truth_shares[name][kind] == shares[0]
-        assert found.synthetic_shares[name][kind] == shares[1]
+        assert result.truth_shares[name][kind] == shares[0]
+        assert result.synthetic_shares[name][kind] == shares[1]
         assert gap == pytest.approx(shares[1] - shares[0])
         gaps.append(abs(gap))
-    assert found.mean_difference == pytest.approx(np.mean(gaps))
-    assert found.max_difference == pytest.approx(np.max(gaps))
+    assert result.mean_difference == pytest.approx(np.mean(gaps))
+    assert result.max_difference == pytest.approx(np.max(gaps))
 
 
 def test_the_same_table_has_the_same_shares_and_no_rows_have_none():
     assert missingness_by_kind(ONE, ONE).max_difference == 0.0
     empty = ONE.take(np.arange(0))
-    found = missingness_by_kind(ONE, empty)
-    assert found.synthetic_shares["hours"] == {"not_applicable": 0, "missing": 0, "refused": 0}
+    result = missingness_by_kind(ONE, empty)
+    assert result.synthetic_shares["hours"] == {"not_applicable": 0, "missing": 0, "refused": 0}
     none = Table.from_codes(Schema((Categorical(name="a", levels=("x",)),)), {"a": [0]})
     for table in (empty, none):
-        found = missingness_by_kind(table, table)
-        assert found.mean_difference == found.max_difference == 0.0
+        result = missingness_by_kind(table, table)
+        assert result.mean_difference == result.max_difference == 0.0
 
 
 def test_kinds_survive_files_that_hold_codes_and_not_those_that_hold_nulls():
@@ -290,19 +290,19 @@ def test_kinds_survive_files_that_hold_codes_and_not_those_that_hold_nulls():
     coded = table.to_native("pandas", holes="codes")
     nulls = table.to_native("pandas")
     assert missingness_by_kind(table, coded).max_difference == 0.0
-    found = missingness_by_kind(table, nulls).synthetic_shares
-    assert found["work"]["refused"] == found["mood"]["not_asked"] == 0.0
-    assert found["work"]["missing"] == table.mask("work").mean()
+    result = missingness_by_kind(table, nulls).synthetic_shares
+    assert result["work"]["refused"] == result["mood"]["not_asked"] == 0.0
+    assert result["work"]["missing"] == table.mask("work").mean()
 
 
-def test_what_is_not_applicable_follows_from_the_rules_where_a_frame_holds_nulls():
+def test_nulls_become_not_applicable_by_the_rules():
     columns = {"work": ["yes", "no", None, "no"], "hours": [None, None, None, 40]}
     columns |= {"mood": [1, 2, 3, "?"], "plain": ["x"] * 4, "whole": ["x"] * 4}
-    found = missingness_by_kind(pd.DataFrame(columns), ONE, schema=KINDS).truth_shares["hours"]
-    assert found == {"not_applicable": 0.5, "missing": 0.5, "refused": 0.0}
+    result = missingness_by_kind(pd.DataFrame(columns), ONE, schema=KINDS).truth_shares["hours"]
+    assert result == {"not_applicable": 0.5, "missing": 0.5, "refused": 0.0}
 
 
-def test_undeclared_holes_are_listed_where_they_occur():
+def test_undeclared_missing_cells_are_listed():
     frame = pd.DataFrame({name: ["x", None] for name in ("plain", "whole")})
     schema = KINDS.subset(("plain", "whole"))
     full = ONE.subset(schema.names)
@@ -311,14 +311,14 @@ def test_undeclared_holes_are_listed_where_they_occur():
 
 
 def test_where_only_not_applicable_is_declared_a_null_is_that():
-    """As in `Table.read`: holes that are not declared change nothing about it."""
+    """As in `Table.read`: missing cells that are not declared change nothing about it."""
     hours = Numeric(name="hours", lower=0, upper=80)
     schema = Schema((KINDS["work"], hours), KINDS.rules)
     frame = pd.DataFrame({"work": ["yes", None, "no"], "hours": [3, None, None]})
     table = Table.read(frame, schema)
     for data in (frame, table):
-        found = missingness_by_kind(data, table).truth_shares["hours"]
-        assert found == {"not_applicable": 2 / 3}
+        result = missingness_by_kind(data, table).truth_shares["hours"]
+        assert result == {"not_applicable": 2 / 3}
 
 
 def seen(table, name):
@@ -345,12 +345,12 @@ def naive(one, two, names, missing):
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
 def test_distances_follow_the_definition(missing, k):
     """Not applicable is a level, and all other kinds are one."""
-    found = marginal_distance(ONE, TWO, k=k, missing=missing)
-    assert list(found.per_marginal) == list(itertools.combinations(KINDS.names, k))
-    for names, distance in found.per_marginal.items():
+    result = marginal_distance(ONE, TWO, k=k, missing=missing)
+    assert list(result.per_marginal) == list(itertools.combinations(KINDS.names, k))
+    for names, distance in result.per_marginal.items():
         assert distance == pytest.approx(naive(ONE, TWO, names, missing))
-    values = list(found.per_marginal.values())
-    assert (found.mean, found.max) == (pytest.approx(np.mean(values)), max(values))
+    values = list(result.per_marginal.values())
+    assert (result.mean, result.max) == (pytest.approx(np.mean(values)), max(values))
 
 
 def test_finer_bins_keep_kinds_apart():
@@ -367,11 +367,11 @@ def test_finer_bins_keep_kinds_apart():
     assert marginal_distance(only, others, k=1, bins=40).mean == 1.0
 
 
-def test_missing_rates_count_holes_alone():
-    found = missing_fidelity(ONE, TWO)
+def test_missing_rates_count_missing_cells_only():
+    result = missing_fidelity(ONE, TWO)
     for name in KINDS.names:
         holes = ONE.mask(name) & ~ONE.mask(name, "not_applicable")
-        assert found.truth_rates[name] == pytest.approx(holes.mean())
+        assert result.truth_rates[name] == pytest.approx(holes.mean())
     skipped = ONE.take(ONE.mask("hours", "not_applicable")).subset(("hours",))
     assert missing_fidelity(skipped, skipped).truth_rates["hours"] == 0.0
 

@@ -19,7 +19,7 @@ from missdp import Categorical, Date, Numeric, Schema, Table
 from missdp.cli.main import main
 from missdp.errors import DataError, MissingDependencyError
 from missdp.evaluate import Fidelity, fidelity, plot_columns
-from missdp.evaluate.align import rounded
+from missdp.evaluate.align import to_text
 from missdp.evaluate.distances import total_variation
 from missdp.evaluate.fidelity import _by_chance, _sampled
 
@@ -82,12 +82,12 @@ def test_scores_are_those_of_another_program(seed, rows, holes, drop):
     ]
     expected = oracle().score(*read, facts)
     expected = {name: score for name, score in expected.items() if score == score}
-    found = fidelity(*frames, schema=schema).scores
-    assert list(found) == list(expected)
-    assert found == pytest.approx(expected, abs=1e-9)
+    result = fidelity(*frames, schema=schema).scores
+    assert list(result) == list(expected)
+    assert result == pytest.approx(expected, abs=1e-9)
 
 
-def test_scores_of_tables_that_are_known():
+def test_scores_of_simple_tables():
     n = 400
     truth = people(n, 0)
     same = fidelity(truth, truth.sample(frac=1, random_state=1), schema=SCHEMA)
@@ -108,34 +108,34 @@ def test_a_column_without_a_value_in_the_truth_does_not_drown_the_others():
     """The verdict is that of the other columns, and says so."""
     truth, made = people(500, 0), people(500, 1)
     rest = fidelity(truth.drop(columns="pay"), made.drop(columns="pay"), schema=REST)
-    found = fidelity(truth.assign(pay=np.nan), made, schema=SCHEMA)
-    assert found.scores["two_way_worst"] == rest.scores["two_way_worst"] < 1
-    assert found.by_chance == rest.by_chance
-    assert found.verdict == f"{rest.verdict} Without a value in the real table: pay."
-    assert Fidelity.from_json(found.to_json()).without_values == ("pay",)
+    result = fidelity(truth.assign(pay=np.nan), made, schema=SCHEMA)
+    assert result.scores["two_way_worst"] == rest.scores["two_way_worst"] < 1
+    assert result.by_chance == rest.by_chance
+    assert result.verdict == f"{rest.verdict} Without a value in the real table: pay."
+    assert Fidelity.from_json(result.to_json()).without_values == ("pay",)
     nothing = people(500, 0).assign(**dict.fromkeys(SCHEMA.names, np.nan))
     none = Schema(tuple(replace(a, nullable=True) for a in SCHEMA))
     assert fidelity(nothing, made, schema=none).scores["two_way_deciles"] == 1
 
 
-def test_bins_cannot_hide_what_becomes_of_numbers_inside_them():
+def test_scores_include_errors_inside_bins():
     """The distance on ten equal bins is next to nothing, and everything else is lost."""
     truth = people(4000, 1)
     rng = np.random.default_rng(0)
     bins = np.minimum((truth["debt"] / 1e5).astype(int), 9)
     binned = truth.assign(debt=(bins + rng.random(4000)) * 1e5)
-    found = fidelity(truth, binned, schema=SCHEMA)
-    assert found.scores["two_way_equal"] < 1e-3
-    assert found.ks["debt"] > 0.9
-    assert found.scores["two_way_deciles"] > 0.3
-    assert "times as far" in found.verdict
+    result = fidelity(truth, binned, schema=SCHEMA)
+    assert result.scores["two_way_equal"] < 1e-3
+    assert result.ks["debt"] > 0.9
+    assert result.scores["two_way_deciles"] > 0.3
+    assert "times as far" in result.verdict
 
 
 @pytest.mark.parametrize(
     ("sizes", "off"), [((200, 200), 0.04), ((3000, 3000), 0.04), ((2000, 500), 0.1)]
 )
-def test_what_chance_does_is_what_samples_do(sizes, off):
-    """Of tables of few frequent cells and of many rare ones; a simulation of 4,000 pairs."""
+def test_by_chance_equals_distance_of_samples(sizes, off):
+    """Of tables of few frequent cells and of many rare ones. A simulation of 4,000 pairs."""
     rng = np.random.default_rng(3)
     for shares in ([0.5, 0.5], [0.9, 0.1, 0.0], rng.dirichlet(np.full(300, 0.2))):
         truth = rng.multinomial(sizes[0], shares)
@@ -151,13 +151,13 @@ def test_the_verdict_is_about_samples_of_this_size():
     rng = np.random.default_rng(0)
     draws = [truth.take(rng.integers(3000, size=3000)) for _ in range(6)]
     pairs = [fidelity(a, b) for a, b in zip(draws[::2], draws[1::2], strict=True)]
-    far = np.mean([found.scores["two_way_deciles"] for found in pairs])
+    far = np.mean([result.scores["two_way_deciles"] for result in pairs])
     assert far == pytest.approx(fidelity(truth, truth).by_chance, rel=0.1)
     apart = people(3000, 5).apply(lambda column: column.sample(frac=1, random_state=rng).to_numpy())
-    found = fidelity(people(3000, 5), apart, schema=SCHEMA)
-    ratio = found.scores["two_way_deciles"] / found.by_chance
+    result = fidelity(people(3000, 5), apart, schema=SCHEMA)
+    ratio = result.scores["two_way_deciles"] / result.by_chance
     assert ratio > 2
-    assert found.verdict.endswith(f"apart: {ratio:.1f} times as far.")
+    assert result.verdict.endswith(f"apart: {ratio:.1f} times as far.")
 
 
 @settings(max_examples=20)
@@ -171,13 +171,13 @@ def test_the_same_rows_are_sampled_however_a_table_comes(cuts, most):
     for name in SCHEMA.names:
         assert np.array_equal(one.codes(name), two.codes(name))
     rows = pd.DataFrame({"debt": one.values("debt"), "age": one.values("age")})
-    whole = pd.DataFrame({"debt": table.values("debt"), "age": table.values("age")})
-    assert len(rows.merge(whole.drop_duplicates())) == len(rows)
+    total = pd.DataFrame({"debt": table.values("debt"), "age": table.values("age")})
+    assert len(rows.merge(total.drop_duplicates())) == len(rows)
 
 
 @given(share=st.floats(0, 1), rows=st.integers(1, 10**9))
 def test_digits_are_those_that_the_rows_support(share, rows):
-    text = rounded(share, rows)
+    text = to_text(share, rows)
     unit = 10.0 ** -len(text.partition(".")[2])
     error = 0.5 / rows**0.5
     assert abs(float(text) - share) <= unit / 2 + 1e-12
@@ -217,7 +217,7 @@ def test_the_command_ends_with_a_verdict_and_rounds(files, capsys):
 
 
 @pytest.mark.long
-def test_pictures_are_whole_files_of_every_column(files, capsys, monkeypatch):
+def test_pictures_are_complete_files_of_every_column(files, capsys, monkeypatch):
     assert main([*EVALUATE, "--plot", "columns.svg"]) == 0
     made = people(50, 0)[["pay", "sex"]]
     for suffix, start in (("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")):
@@ -241,8 +241,8 @@ def test_pictures_are_whole_files_of_every_column(files, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_bench_scores_any_table_with_holes(tmp_path):
-    """Fits without bins, on a table with holes, are scored against the table without."""
+def test_bench_scores_any_table_with_missing_cells(tmp_path):
+    """Fits without bins, on a table with missing cells, are scored against the table without."""
     truth = people(400, 0)
     truth.to_parquet(tmp_path / "truth.parquet")
     facts = {a.name: domain(a) for a in SCHEMA}
@@ -265,8 +265,8 @@ def test_the_bench_scores_any_table_with_holes(tmp_path):
 def test_dates_are_shown_as_dates():
     schema = Schema((Date(name="day", lower="2024-01-01", upper="2024-12-31"),))
     days = pd.DataFrame({"day": ["2024-03-01", "2024-03-02", "2024-03-03", None]})
-    found = fidelity(days, days, schema=schema)
-    _, real, made = str(found).split("mean", 2)[2].splitlines()[-3:]
+    result = fidelity(days, days, schema=schema)
+    _, real, made = str(result).split("mean", 2)[2].splitlines()[-3:]
     assert real.split()[2:5] == ["2024-03-02", "0.8", "2024-03-01"]
     assert made.split()[2:5] == ["2024-03-02", "0.8", "2024-03-01"]
-    assert found.truth["day"][0] == 19784
+    assert result.truth["day"][0] == 19784

@@ -1,4 +1,4 @@
-"""Rates are exact, and each mechanism depends on what it says and on nothing else.
+"""Rates are exact, and each mechanism depends only on its stated drivers.
 
 Dependence is tested both ways: the same statistic that finds no dependence under MAR must find it
 under self-masking, so a test that could not fail would be noticed.
@@ -52,20 +52,20 @@ def correlated(n, seed=0):
 TABLE = correlated(20_000)
 
 
-def p_value(holes, other, given=None):
-    """Chi-square test of independence of holes and ``other``, summed over strata."""
-    strata = np.zeros(len(holes), dtype=int)
+def p_value(missing, other, given=None):
+    """Chi-square test of independence of missing cells and ``other``, summed over strata."""
+    strata = np.zeros(len(missing), dtype=int)
     for codes in given or []:
         strata = strata * 10 + codes
     statistic, freedom = 0.0, 0
     for stratum in np.unique(strata):
         rows = strata == stratum
         counts = np.zeros((2, int(other.max()) + 1))
-        np.add.at(counts, (holes[rows].astype(int), other[rows]), 1)
+        np.add.at(counts, (missing[rows].astype(int), other[rows]), 1)
         counts = counts[:, counts.sum(axis=0) > 20]
         if counts.shape[1] > 1 and (counts.sum(axis=1) > 20).all():
-            found = stats.chi2_contingency(counts, correction=False)
-            statistic, freedom = statistic + found.statistic, freedom + found.dof
+            result = stats.chi2_contingency(counts, correction=False)
+            statistic, freedom = statistic + result.statistic, freedom + result.dof
     assert freedom > 0
     return float(stats.chi2.sf(statistic, freedom))
 
@@ -95,28 +95,28 @@ def test_the_expected_rate_equals_the_target(make):
     n=st.integers(1, 80),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_exact_rates_are_met_hole_for_hole(kind, rate, n, seed):
+def test_exact_rates_are_met_cell_for_cell(kind, rate, n, seed):
     mechanism = MECHANISMS[kind](rate=rate, rates="exact")
     table = TABLE.take(np.arange(n))
-    holed = mechanism.apply(table, random_state=seed)
-    for name in holed.schema.nullable:
-        assert holed.mask(name).sum() == round(rate * n)
+    incomplete = mechanism.apply(table, random_state=seed)
+    for name in incomplete.schema.nullable:
+        assert incomplete.mask(name).sum() == round(rate * n)
     assert not mechanism.row_independent
 
 
 @of_all
-def test_holes_are_drawn_with_the_probabilities(make):
+def test_missing_cells_are_drawn_with_the_probabilities(make):
     mechanism, table = make(rate=0.3), correlated(40_000, seed=9)
     chances = mechanism.probabilities(table, random_state=3)
-    holed = mechanism.apply(table, random_state=3)
-    assert holed.schema.nullable == tuple(n for n in SCHEMA.names if n in chances)
+    incomplete = mechanism.apply(table, random_state=3)
+    assert incomplete.schema.nullable == tuple(n for n in SCHEMA.names if n in chances)
     for name, chance in chances.items():
-        holes = holed.mask(name)
+        missing = incomplete.mask(name)
         # Calibration over ten groups of rows with like probabilities.
         tenths = np.array_split(np.argsort(chance, kind="stable"), 10)
-        for part in [*tenths, np.arange(len(holes))]:
+        for part in [*tenths, np.arange(len(missing))]:
             sd = np.sqrt(np.sum(chance[part] * (1 - chance[part])))
-            assert abs(holes[part].sum() - chance[part].sum()) < 4.5 * sd
+            assert abs(missing[part].sum() - chance[part].sum()) < 4.5 * sd
 
 
 def test_exact_draws_keep_each_cells_probability():
@@ -138,38 +138,38 @@ def test_the_seed_decides_everything_and_nothing_else_does(make):
     assert np.any(masks[0] != masks[2])
 
 
-def depends(holed, name, *on, given=(), where=...):
+def depends(incomplete, name, *on, given=(), where=...):
     """The p-value of no dependence on any of some columns, given others, in some rows."""
     given = [TABLE.codes(other)[where] for other in given]
-    holes = holed.mask(name)[where]
-    return min(p_value(holes, TABLE.codes(n)[where].astype(int), given) for n in on)
+    missing = incomplete.mask(name)[where]
+    return min(p_value(missing, TABLE.codes(n)[where].astype(int), given) for n in on)
 
 
 def test_mcar_depends_on_nothing():
-    holed = MCAR(rate=0.3).apply(TABLE, random_state=0)
-    mask = missing_mask(holed).astype(int)
-    values = [depends(holed, n, other) for n in SCHEMA.names for other in SCHEMA.names]
+    incomplete = MCAR(rate=0.3).apply(TABLE, random_state=0)
+    mask = missing_mask(incomplete).astype(int)
+    values = [depends(incomplete, n, other) for n in SCHEMA.names for other in SCHEMA.names]
     values += [p_value(mask[:, i] > 0, mask[:, j]) for i in range(4) for j in range(i)]
     assert min(values) > 0.001 / len(values) * 5
     assert stats.kstest(values, "uniform").pvalue > 1e-3
 
 
-def test_other_holes_depend_on_what_is_said_and_given_it_on_nothing_else():
+def test_missing_cells_depend_on_stated_drivers_only():
     mar = MAR(rate=0.3, drivers=("x", "c")).apply(TABLE, random_state=1)
     mnar = MNAR(rate=0.3, drivers=("x", "c"), strength=2.0).apply(TABLE, random_state=2)
-    own = SelfMasking(rate=0.3).apply(TABLE, random_state=0)
+    direct = SelfMasking(rate=0.3).apply(TABLE, random_state=0)
     assert (mar.schema.nullable, mnar.schema.nullable) == (("y", "z"), SCHEMA.names)
     for name in ("y", "z"):
-        assert max(depends(holed, name, "x", "c") for holed in (mar, mnar)) < 1e-9
+        assert max(depends(incomplete, name, "x", "c") for incomplete in (mar, mnar)) < 1e-9
         for other in ("y", "z"):  # itself, too
             assert depends(mar, name, other, given=("x", "c")) > 1e-3
-    # The same statistic tells what hides itself.
-    assert depends(own, "y", "y", given=("x", "c")) < 1e-9
+    # The same statistic detects self-masking.
+    assert depends(direct, "y", "y", given=("x", "c")) < 1e-9
     for name in SCHEMA.names:
-        assert depends(own, name, name) < 1e-9
+        assert depends(direct, name, name) < 1e-9
         for other in {*SCHEMA.names} - {name}:
-            assert depends(own, name, other, given=(name,)) > 1e-3
-    # Drivers of MNAR are hidden at random; where they are, the own value predicts the hole.
+            assert depends(direct, name, other, given=(name,)) > 1e-3
+    # Drivers of MNAR are hidden at random. Where they are, the own value predicts the missing cell.
     assert min(depends(mnar, driver, driver) for driver in ("x", "c")) > 1e-3
     hidden = mnar.mask("x") & mnar.mask("c")
     assert min(depends(mnar, name, name, where=hidden) for name in ("y", "z")) < 1e-6
@@ -180,14 +180,14 @@ def test_other_holes_depend_on_what_is_said_and_given_it_on_nothing_else():
 
 def test_strength_is_the_spread_of_the_logits_and_half_of_the_columns_drive_by_default():
     for strength in (0.5, 2.0):
-        mechanism, seen = MAR(rate=0.3, strength=strength), set()
+        mechanism, observed = MAR(rate=0.3, strength=strength), set()
         for seed in range(10):
             chances = mechanism.probabilities(TABLE, random_state=seed)
             for p in chances.values():
                 assert np.std(np.log(p / (1 - p))) == pytest.approx(strength, rel=1e-9)
             assert len(chances) == 2
-            seen.add(frozenset(chances))
-        assert len(seen) > 2
+            observed.add(frozenset(chances))
+        assert len(observed) > 2
 
 
 def test_the_declared_mechanism_follows_its_formula():
@@ -205,18 +205,20 @@ def test_only_declared_parameters_make_rows_independent():
     row = TABLE.take(np.array([17]))
     crowds = [TABLE.take(np.array([17, *range(a, a + 40)])) for a in (0, 500, 900)]
     for mechanism in (DECLARED, *(kind(rate=0.2) for kind in (MCAR, MAR, MNAR, SelfMasking))):
-        alone, *others = (mechanism.probabilities(t, random_state=4) for t in (row, *crowds))
-        same = all(np.allclose(o[n][0], p[0], rtol=1e-12) for o in others for n, p in alone.items())
+        single, *others = (mechanism.probabilities(t, random_state=4) for t in (row, *crowds))
+        same = all(
+            np.allclose(o[n][0], p[0], rtol=1e-12) for o in others for n, p in single.items()
+        )
         assert same == mechanism.row_independent
         if not same:
             with pytest.raises(UnprovenError):
-                mechanism.observed_at_most(SCHEMA)
+                mechanism.max_observation_rates(SCHEMA)
 
 
 def test_the_bound_on_being_observed_is_the_worst_row_of_the_domain():
     grid = np.array(list(np.ndindex(SCHEMA.shape(SCHEMA.names))))
     every = Table.from_codes(SCHEMA, {n: grid[:, i] for i, n in enumerate(SCHEMA.names)})
-    bound = DECLARED.observed_at_most(SCHEMA)
+    bound = DECLARED.max_observation_rates(SCHEMA)
     for name, chance in DECLARED.probabilities(every, random_state=0).items():
         worst = float((1 - chance).max())
         assert bound[name] >= worst - 1e-15
@@ -224,19 +226,22 @@ def test_the_bound_on_being_observed_is_the_worst_row_of_the_domain():
     assert bound["x"] == bound["c"] == 1.0
 
 
-def test_mcar_states_its_rates_but_of_what_rules_may_fill():
-    assert MCAR(rate=0.25, columns=("x",)).observed(SCHEMA)["x"] == 0.75
+def test_mcar_states_its_rates_except_for_derived_cells():
+    assert MCAR(rate=0.25, columns=("x",)).max_observation_rates(SCHEMA)["x"] == 0.75
     given = MCAR(rate={"c": 0.5, "z": 0.1})
-    assert given.observed(SCHEMA) == {"x": 1, "c": 0.5, "y": 1, "z": 0.9}
+    assert given.max_observation_rates(SCHEMA) == {"x": 1, "c": 0.5, "y": 1, "z": 0.9}
     assert given.apply(TABLE, random_state=0).schema.nullable == ("c", "z")
     with pytest.raises(UnprovenError):
-        MCAR(rate=0.25, rates="exact").observed(SCHEMA)
+        MCAR(rate=0.25, rates="exact").max_observation_rates(SCHEMA)
     years = (
         Numeric(name="age", lower=0, upper=9, integer=True),
         Numeric(name="born", lower=2015, upper=2024, integer=True),
     )
     schema = Schema(years, (Always("age + born = 2024"),))
-    assert MCAR(rate=0.9, columns=("age",)).observed(schema) == {"age": 1.0, "born": 1.0}
+    assert MCAR(rate=0.9, columns=("age",)).max_observation_rates(schema) == {
+        "age": 1.0,
+        "born": 1.0,
+    }
 
 
 @of_all
@@ -327,37 +332,37 @@ EVERY = {
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_what_is_not_applicable_never_goes_missing_and_readers_see_the_same_holes(name):
-    holed = EVERY[name].apply(SPARED, random_state=1)
+def test_not_applicable_cells_never_go_missing(name):
+    incomplete = EVERY[name].apply(SPARED, random_state=1)
     chances = EVERY[name].probabilities(SPARED, random_state=1)
-    lost = pd.DataFrame(missing_mask(holed), columns=list(SURVEY.names))
+    lost = pd.DataFrame(missing_mask(incomplete), columns=list(SURVEY.names))
     for column in ("hours", "shift"):
         absent = SPARED.mask(column)
         assert absent.any()
-        assert (holed.mask(column, "not_applicable") == absent).all()
+        assert (incomplete.mask(column, "not_applicable") == absent).all()
         if column in chances:
             assert not chances[column][absent].any()
             assert lost[column].any()
             if "declared" not in name:  # rates are shares of the cells that can go missing
                 width = 1e-3 if "exact" in name or "by what" in name else 0.05
                 assert lost[column][~absent].mean() == pytest.approx(0.3, abs=width)
-    assert holed.schema.rules == SURVEY.rules
+    assert incomplete.schema.rules == SURVEY.rules
     assert not (lost["years"] & ~lost["degree"]).any()  # years follow from a degree that is left
-    frame = holed.to_native("pandas").astype("string")
+    frame = incomplete.to_native("pandas").astype("string")
     for column, code in (("shift", "none"), ("hours", "-1")):
-        frame.loc[holed.mask(column, "not_applicable"), column] = code
-        frame.loc[holed.mask(column, "missing"), column] = None
-    again = Table.read(frame, holed.schema)
+        frame.loc[incomplete.mask(column, "not_applicable"), column] = code
+        frame.loc[incomplete.mask(column, "missing"), column] = None
+    again = Table.read(frame, incomplete.schema)
     for column in SURVEY.names:
-        np.testing.assert_array_equal(again.codes(column), holed.codes(column))
+        np.testing.assert_array_equal(again.codes(column), incomplete.codes(column))
     nobody = SPARED.take(SPARED.codes("work") == 0)
     assert EVERY[name].apply(nobody, random_state=0).mask("hours", "not_applicable").all()
 
 
-def test_what_follows_from_holes_is_nullable_too():
-    holed = MCAR(rate={"degree": 0.5}).apply(SPARED, random_state=0)
-    assert holed.schema.nullable == ("degree", "years")
-    assert not holed.mask("years").any()
+def test_columns_derived_from_missing_cells_are_nullable():
+    incomplete = MCAR(rate={"degree": 0.5}).apply(SPARED, random_state=0)
+    assert incomplete.schema.nullable == ("degree", "years")
+    assert not incomplete.mask("years").any()
     both = MCAR(rate={"degree": 0.5, "years": 0.5}).apply(SPARED, random_state=0)
     lost = both.mask("degree") & both.mask("years")
     assert lost.any()
@@ -365,14 +370,14 @@ def test_what_follows_from_holes_is_nullable_too():
     assert (both.values("years")[~lost] == SPARED.values("years")[~lost]).all()
 
 
-def test_no_bound_is_claimed_of_what_may_be_known_without_a_value():
-    claimed = MCAR(rate=0.3).observed(SURVEY)
+def test_derived_attributes_have_an_observation_rate_of_one():
+    claimed = MCAR(rate=0.3).max_observation_rates(SURVEY)
     assert claimed == {"work": 0.7, "degree": 0.7, "years": 1.0, "hours": 1.0, "shift": 1.0}
     declared = DeclaredMechanism(
         intercepts={"degree": 0.0, "work": 0.0, "hours": 5.0},
         weights={"degree": {"shift": {1: 2.0, 2: 3.0, 3: 4.0}}},
     )
-    bounds = declared.observed_at_most(SURVEY)
+    bounds = declared.max_observation_rates(SURVEY)
     assert bounds == {"degree": 0.5, "work": 0.5, "years": 1.0, "hours": 1.0, "shift": 1.0}
-    seen = 1 - np.array(declared.probabilities(SPARED, random_state=0)["degree"])
-    assert seen.max() == pytest.approx(0.5)  # a shift that is not applicable weighs 0
+    observed = 1 - np.array(declared.probabilities(SPARED, random_state=0)["degree"])
+    assert observed.max() == pytest.approx(0.5)  # a shift that is not applicable weighs 0

@@ -58,20 +58,20 @@ def test_each_rule_is_counted_by_itself(text, tmp_path):
     write_blocks([tmp_path / "x.csv"], [(0, pa.Table.from_pandas(rows))])
     plain = Table.read(rows, Schema(SCHEMA.attributes))
     for data in (rows, tmp_path / "x.csv", plain):
-        found = rule_violations(data, schema=SCHEMA)
-        assert found.broken == {other: 2 * (other == text) for other in BREAKS}
-        assert (found.rows, found.broken_rows, found.share) == (4, 2, 0.5)
-    # What was read by the rules keeps to them.
+        result = rule_violations(data, schema=SCHEMA)
+        assert result.broken == {other: 2 * (other == text) for other in BREAKS}
+        assert (result.rows, result.broken_rows, result.share) == (4, 2, 0.5)
+    # Rows that were read by the rules keep to them.
     assert rule_violations(Table.read(rows, SCHEMA)).broken_rows == 0
 
 
-def test_holes_leave_it_open_and_not_applicable_does_not():
+def test_missing_cells_leave_rules_open_not_applicable_does_not():
     pairs = [{"sex", "schwanger"}, {"work", "hours"}, {"degree", "years"}, {"age", "größe"}]
     pairs.append({"start", "end"})
     for pair, (text, change) in zip(pairs, BREAKS.items(), strict=True):
         for name in GOOD:
-            found = rule_violations(frame({**change, name: None}), schema=SCHEMA)
-            assert found.broken[text] == found.broken_rows == (name not in pair), (text, name)
+            result = rule_violations(frame({**change, name: None}), schema=SCHEMA)
+            assert result.broken[text] == result.broken_rows == (name not in pair), (text, name)
     skipped = frame({"hours": -9}, {"hours": -9, "work": "no"}, {"hours": -9, "work": None})
     assert rule_violations(skipped, schema=SCHEMA).broken_rows == 1
     assert rule_violations(frame({"schwanger": -7, "sex": "m"}), schema=SCHEMA).broken_rows == 0
@@ -79,11 +79,11 @@ def test_holes_leave_it_open_and_not_applicable_does_not():
 
 def test_a_row_that_breaks_all_counts_once_and_few_rows_or_no_rules_count_for_nothing():
     worst = {key: value for change in BREAKS.values() for key, value in change.items()}
-    found = rule_violations(frame(worst, {}), schema=SCHEMA)
-    assert (found.broken_rows, found.broken) == (1, dict.fromkeys(BREAKS, 1))
-    found = rule_violations(frame({}).head(0), schema=SCHEMA)
-    assert (found.rows, found.broken_rows, found.share) == (0, 0, 0.0)
-    assert found.shares == dict.fromkeys(BREAKS, 0.0)
+    result = rule_violations(frame(worst, {}), schema=SCHEMA)
+    assert (result.broken_rows, result.broken) == (1, dict.fromkeys(BREAKS, 1))
+    result = rule_violations(frame({}).head(0), schema=SCHEMA)
+    assert (result.rows, result.broken_rows, result.share) == (0, 0, 0.0)
+    assert result.shares == dict.fromkeys(BREAKS, 0.0)
     without = Schema(SCHEMA.attributes)
     assert rule_violations(frame({}), schema=without) == RuleViolations(1, 0, {})
     names = [f"x{i}" for i in range(200)]
@@ -100,25 +100,25 @@ def test_a_row_that_breaks_all_counts_once_and_few_rows_or_no_rules_count_for_no
 
 def test_other_tables_are_refused_and_no_cell_is_quoted():
     other = Schema((Categorical(name="zip", levels=("x", "y")),))
-    for error, told, data, schema in (
+    for error, reported, data, schema in (
         (ParameterError, "schema=", frame({}), None),
         (SchemaError, "different", Table.from_codes(other, {"zip": [0, 1]}), SCHEMA),
         (DataError, None, frame({"age": 4321}), SCHEMA),
     ):
-        with pytest.raises(error, match=told) as caught:
+        with pytest.raises(error, match=reported) as caught:
             rule_violations(data, schema=schema)
         assert "4321" not in str(caught.value)
 
 
-def test_undeclared_holes_of_a_table_are_no_levels():
-    """255 levels, "not applicable" and a hole that is not declared: one code more than a byte."""
+def test_undeclared_missing_cells_are_not_levels():
+    """255 levels, "not applicable" and an undeclared missing cell: one code more than a byte."""
     work = Categorical(name="work", levels=("no", "yes"))
     many = Categorical(name="job", levels=tuple(range(255)))
     routing = NotApplicable("job", unless="work = 'yes'")
     spare = Categorical(name="spare", levels=("a", "b"))
     never = Never("spare = 'a' and job = 0")
     schema = Schema((work, spare, many), (routing, never))
-    holed = Schema((work, spare, replace(many, nullable=True)))
+    incomplete = Schema((work, spare, replace(many, nullable=True)))
     codes = {"work": [1, 1, 0], "spare": [0, 0, 0], "job": [255, 0, 255]}
-    table = Table.from_codes(holed, codes)
+    table = Table.from_codes(incomplete, codes)
     assert rule_violations(table, schema=schema).broken_rows == 1

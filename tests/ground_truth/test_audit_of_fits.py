@@ -18,7 +18,7 @@ from missdp import AIM, MST, Categorical, Schema, Table
 from missdp.accounting import GaussianEvent, MissingCompletelyAtRandom
 from missdp.evaluate import MCAR
 from missdp.testing import Claim, RecordingNoise, judge
-from missdp.testing.recording import Enough
+from missdp.testing.recording import StopRecording
 
 SCHEMA = Schema(tuple(Categorical(name=n, levels=("x", "y"), nullable=True) for n in "abc"))
 CROWD = 1  # rows (y, y, y); the row that is there or not is (x, x, x)
@@ -75,7 +75,7 @@ class Attacker:
             missing="observed",
             **FAMILIES[self.family],
         )
-        with contextlib.suppress(Enough), noise:
+        with contextlib.suppress(StopRecording), noise:
             self.model = model.fit(rows)
             self.answers = len(noise.answers)
         return log_ratio(noise.answers)

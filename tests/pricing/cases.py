@@ -45,7 +45,7 @@ CHAINS = {
 }
 
 
-# Every step and every estimator, and what it cannot do without.
+# Every step and every estimator, with its required parameters.
 KINDS = {
     mp.RowClipper: {},
     mp.ConstantImputer: {},
@@ -71,8 +71,8 @@ KINDS = {
 
 def released(estimator):
     names = ("mean_", "covariance_", "counts_", "coef_", "intercept_")
-    found = {n: vars(estimator)[n] for n in names if n in vars(estimator)}
-    return {name: np.asarray(value).tobytes() for name, value in found.items()}
+    result = {n: vars(estimator)[n] for n in names if n in vars(estimator)}
+    return {name: np.asarray(value).tobytes() for name, value in result.items()}
 
 
 def target(rows, seed):

@@ -38,8 +38,8 @@ def complete_pair(seed, *, replaced=1, moving=False, d=None):
     return x, y
 
 
-def holey_pair(seed, *, replaced=1, moving=False, d=None, target=False):
-    """A pair whose masks agree except in the replaced rows; ``target``: only column 0 has holes."""
+def incomplete_pair(seed, *, replaced=1, moving=False, d=None, target=False):
+    """A pair with equal masks except in replaced rows, or (``target``) only in column 0."""
     rng = np.random.default_rng(seed)
     x, y = complete_pair(int(rng.integers(2**32)), replaced=replaced, moving=moving, d=d)
     n, d = x.shape
@@ -56,11 +56,11 @@ def holey_pair(seed, *, replaced=1, moving=False, d=None, target=False):
     return np.where(mask, np.nan, x), np.where(other, np.nan, y)
 
 
-def extreme_pair(seed, *, replaced=1, moving=False, d=None, holes=True):
+def extreme_pair(seed, *, replaced=1, moving=False, d=None, is_missing=True):
     """Tables at the edge of a collection: tiny, tied, constant, next to nothing observed.
 
-    Every observed cell may be in the replaced rows; columns may be missing altogether; half of the
-    replaced rows differ in their holes.
+    Every observed cell may be in the replaced rows. Columns may be missing altogether. Half of the
+    replaced rows differ in their missing cells.
     """
     rng = np.random.default_rng(seed)
     n, d = int(rng.integers(2, 8)), int(rng.integers(1, 4)) if d is None else d
@@ -71,7 +71,7 @@ def extreme_pair(seed, *, replaced=1, moving=False, d=None, holes=True):
     y[changed] = clip_rows(rng.choice([-1.0, 0.0, 1.0], size=(changed.size, d)), 1.0)
     if moving:
         y = clip_rows(y + rng.choice([0.0, 1e-3, 0.3]) * rng.normal(size=(n, d)), 1.0)
-    if not holes:
+    if not is_missing:
         return x, y
     mask = rng.random((n, d)) < rng.choice([0.2, 0.9, 1.0])
     mask[changed] = rng.random((changed.size, d)) < rng.choice([0.0, 0.5])
@@ -134,12 +134,12 @@ def trimmed_case(pair, trim=2):
 
 
 def regression_case(pair):
-    least = []
+    lower = []
     for table in pair:
         X = np.nan_to_num(table[~np.isnan(table[:, 0])][:, 1:], nan=0.0)
-        least.append(float(np.linalg.eigvalsh(X.T @ X / table.shape[0])[0]))
-    ridge, least = 0.05 if min(least) < 0.02 else 0.0, max(0.0, min(least)) * (1 - 1e-9)
-    facts = {"target": 0, "regularization": ridge, "min_eigenvalue": least}
+        lower.append(float(np.linalg.eigvalsh(X.T @ X / table.shape[0])[0]))
+    ridge, lower = 0.05 if min(lower) < 0.02 else 0.0, max(0.0, min(lower)) * (1 - 1e-9)
+    facts = {"target": 0, "regularization": ridge, "min_eigenvalue": lower}
     step = mp.RegressionImputer(max_incomplete=incomplete(pair), **facts)
     return step, _domain(pair, complete=False)
 
@@ -160,23 +160,23 @@ def model_case(pair):
 
 
 def neighbours_case(pair):
-    k, most = max(1, min(3, len(pair[0]) - incomplete(pair))), 0
+    k, upper = max(1, min(3, len(pair[0]) - incomplete(pair))), 0
     for table in pair:
         missing = np.isnan(table)
         donors = table[~missing.any(axis=1)]
         used = np.zeros(donors.shape[0], dtype=int)
-        for row, holes in zip(table, missing, strict=True):
-            if holes.any():
-                gaps = ((donors[:, ~holes] - row[~holes]) ** 2).sum(axis=1)
+        for row, is_missing in zip(table, missing, strict=True):
+            if is_missing.any():
+                gaps = ((donors[:, ~is_missing] - row[~is_missing]) ** 2).sum(axis=1)
                 used[np.argsort(gaps, kind="stable")[:k]] += 1
-        most = max(most, int(used.max(initial=0)))
-    step = mp.NeighbourImputer(n_neighbors=k, max_incomplete=incomplete(pair), max_donations=most)
+        upper = max(upper, int(used.max(initial=0)))
+    step = mp.NeighbourImputer(n_neighbors=k, max_incomplete=incomplete(pair), max_donations=upper)
     return step, _domain(pair, complete=False)
 
 
 def standard_case(pair):
-    least = min(float(t.std(axis=0).min()) for t in pair)
-    return mp.StandardScaler(min_std=max(least, 0.05) * (1 - 1e-9)), _domain(pair)
+    lower = min(float(t.std(axis=0).min()) for t in pair)
+    return mp.StandardScaler(min_std=max(lower, 0.05) * (1 - 1e-9)), _domain(pair)
 
 
 def min_max_case(pair):
@@ -184,8 +184,8 @@ def min_max_case(pair):
     gap = max(
         float(np.diff(c)[part].max()) for c in columns for part in (slice(3), slice(-3, None))
     )
-    least = max(min(float(np.ptp(c)) for c in columns), 1e-3)
-    facts = {"min_range": least, "extreme_gap": gap, "extreme_ranks": ranks}
+    lower = max(min(float(np.ptp(c)) for c in columns), 1e-3)
+    facts = {"min_range": lower, "extreme_gap": gap, "extreme_ranks": ranks}
     return mp.MinMaxScaler(**facts), _domain(pair)
 
 
@@ -197,8 +197,8 @@ def _gap(table, k, moment):
 
 
 def pca_case(pair, moment="covariance"):
-    least = min(_gap(t, 1, moment) for t in pair) * (1 - 1e-9)
-    step = mp.PCARankReducer(n_components=1, min_gap=max(least, 1e-6), moment=moment)
+    lower = min(_gap(t, 1, moment) for t in pair) * (1 - 1e-9)
+    step = mp.PCARankReducer(n_components=1, min_gap=max(lower, 1e-6), moment=moment)
     return step, _domain(pair)
 
 
@@ -207,10 +207,10 @@ def pca_second_case(pair):
 
 
 def pca_dimension_case(pair):
-    least = min(_gap(t, 1, "covariance") for t in pair) * (1 - 1e-9)
+    lower = min(_gap(t, 1, "covariance") for t in pair) * (1 - 1e-9)
     largest = [np.linalg.eigh(np.cov(t.T))[1][:, -1] for t in pair]
     overlap = max(min(abs(float(vector[0])) for vector in largest), 1e-6) * (1 - 1e-9)
-    facts = {"n_components": 1, "min_gap": max(least, 1e-6), "min_overlap": overlap}
+    facts = {"n_components": 1, "min_gap": max(lower, 1e-6), "min_overlap": overlap}
     return mp.PCADimensionReducer(**facts), _domain(pair)
 
 

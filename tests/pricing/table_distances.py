@@ -8,7 +8,7 @@ TOLERANCE = 1e-9  # of floating-point error, when a distance is compared with it
 
 
 def row_movements(first, second):
-    """Return the distance of each pair of rows; infinite if their missing cells differ."""
+    """Return the distance of each pair of rows. Infinite if their missing cells differ."""
     a, b = (np.asarray(table, dtype=np.float64) for table in (first, second))
     assert a.shape == b.shape
     missing_a, missing_b = np.isnan(a), np.isnan(b)
@@ -29,17 +29,17 @@ def distance_between(first, second, *, replaced=1):
 
     No more rows than these may have changed which of their cells are missing.
 
-    >>> distance_between([[0.0], [1.0]], [[0.5], [9.0]]).moved_l12
+    >>> distance_between([[0.0], [1.0]], [[0.5], [9.0]]).shift_l12
     0.5
     """
     rest = other_movements(first, second, replaced)
     assert np.isfinite(rest).all()
     return TableDistance(
         replaced=replaced,
-        moved_rows=int(np.count_nonzero(rest)),
-        moved_max=float(rest.max(initial=0.0)),
-        moved_l12=float(rest.sum()),
-        moved_frobenius=float(np.sqrt((rest**2).sum())),
+        shifted_rows=int(np.count_nonzero(rest)),
+        max_shift=float(rest.max(initial=0.0)),
+        shift_l12=float(rest.sum()),
+        shift_frobenius=float(np.sqrt((rest**2).sum())),
     )
 
 
@@ -52,10 +52,10 @@ def covers(bound, first, second):
     False
     """
     rest = other_movements(first, second, bound.replaced)
-    room = TOLERANCE * (1 + bound.moved_max)
+    room = TOLERANCE * (1 + bound.max_shift)
     return bool(
-        np.count_nonzero(rest > room) <= bound.moved_rows
-        and rest.max(initial=0.0) <= bound.moved_max + room
-        and rest.sum() <= bound.moved_l12 + room * max(1, rest.size)
-        and np.sqrt((rest**2).sum()) <= bound.moved_frobenius + room * max(1, rest.size)
+        np.count_nonzero(rest > room) <= bound.shifted_rows
+        and rest.max(initial=0.0) <= bound.max_shift + room
+        and rest.sum() <= bound.shift_l12 + room * max(1, rest.size)
+        and np.sqrt((rest**2).sum()) <= bound.shift_frobenius + room * max(1, rest.size)
     )

@@ -1,4 +1,4 @@
-"""What is behind each charge moves between neighbours by at most what was declared, read once.
+"""Exact numbers behind each charge move between neighbours by at most the declared sensitivity.
 
 The kit repeats the answers of one table for its neighbour, so that both are asked the same.
 """
@@ -28,7 +28,7 @@ DOMAIN = mp.RowDomain(rows=9, columns=2)
 
 
 def replaced_row(seed, rows=9, columns=2):
-    """Two tables and targets that differ in one row; half of the time in its holes."""
+    """Two tables and targets that differ in one row. Half of the time in its missing cells."""
     rng = np.random.default_rng(seed)
     corners = rng.random() < 0.5
     shape = (rows, columns)
@@ -47,7 +47,7 @@ def replaced_row(seed, rows=9, columns=2):
 
 
 def worst_pair():
-    """A row at one end of the ball, or at the other one; the rest are zeros."""
+    """A row at one end of the ball, or at the other one. The rest are zeros."""
     x, z = np.zeros((2, 9, 2))
     x[0, 0], z[0, 0] = 1.0, -1.0
     y = np.array([1] + [0] * 8)
@@ -55,7 +55,7 @@ def worst_pair():
 
 
 def unpriced(*_, label):
-    """Prices take long, and are tested elsewhere: whatever is asked for is charged with this."""
+    """Prices take long, and are tested elsewhere: every query is charged with this."""
     event = RDPEvent(orders=(2.0,), epsilons=(1.0,), label=label, adjacency="replace-one")
     return (Bound("none", 1.0, event),)
 
@@ -69,7 +69,7 @@ def paying(charges):
     return Composition(charges, delta=0.5, adjacency="replace-one")
 
 
-def alone(estimator):
+def single(estimator):
     def fit(rows):
         budget = paying([unpriced(label="")[0].event])
         clone(estimator).set_params(random_state=0, budget=budget, delta=0.01).fit(*rows)
@@ -81,16 +81,16 @@ def alone(estimator):
 def piped(steps, estimator, domain, tested=None):
     def fit(rows):
         more = {"random_state": 0, "delta": 0.01}
-        whole = mp.PricedPipeline(steps, clone(estimator), **vars(domain), **more)
-        charges = [whole.bounds()[0].event]
+        total = mp.PricedPipeline(steps, clone(estimator), **vars(domain), **more)
+        charges = [total.bounds()[0].event]
         if tested is not None:
-            charges = mp.plan_test(whole, test_epsilon=tested).charges
+            charges = mp.plan_test(total, test_epsilon=tested).charges
         budget = paying(charges)
-        whole.set_params(budget=budget)
+        total.set_params(budget=budget)
         if tested is None:
-            whole.fit(*rows)
+            total.fit(*rows)
         else:
-            propose_test_release(whole, *rows, test_epsilon=tested)
+            propose_test_release(total, *rows, test_epsilon=tested)
         return budget
 
     return fit
@@ -98,8 +98,8 @@ def piped(steps, estimator, domain, tested=None):
 
 @given(seed=SEEDS, epsilon=st.sampled_from([0.1, 5.0]))
 @settings(max_examples=12, deadline=None)
-def test_a_distance_to_failure_moves_by_at_most_one(seed, epsilon):
-    pair = cases.holey_pair(seed, d=2)
+def test_distance_to_failure_changes_by_at_most_one(seed, epsilon):
+    pair = cases.incomplete_pair(seed, d=2)
     steps = [
         ("impute", mp.MeanImputer(max_incomplete=6)),
         ("scale", mp.StandardScaler(min_std=0.05)),
@@ -113,15 +113,15 @@ def test_a_distance_to_failure_moves_by_at_most_one(seed, epsilon):
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 @pytest.mark.parametrize("chain", [[], [("scale", mp.StandardScaler(min_std=0.2))]])
-def test_what_is_charged_covers_what_the_law_reveals(name, chain):
+def test_charge_covers_the_privacy_loss_of_the_noise(name, chain):
     """Closed forms: zCDP of Gaussian answers, pure DP of Laplace answers."""
-    whole = mp.PricedPipeline(chain, ESTIMATORS[name], rows=40, columns=2, delta=0.01)
-    facts = whole.facts_and_query()[0]
-    question, event = whole.estimator.question(facts.domain), whole.bounds()[0].event
+    total = mp.PricedPipeline(chain, ESTIMATORS[name], rows=40, columns=2, delta=0.01)
+    facts = total.facts_and_query()[0]
+    question, event = total.estimator.question(facts.domain), total.bounds()[0].event
     if isinstance(event, RDPEvent):
         return
-    law = question.noise_for(facts.distance)
-    ratio = law.sensitivity / law.scale + law.slack(question.size)
+    mechanism = question.noise_for(facts.distance)
+    ratio = mechanism.sensitivity / mechanism.scale + mechanism.slack(question.size)
     if isinstance(event, ZCDPEvent):
         assert event.rho == pytest.approx(getattr(question, "steps", 1) * ratio**2 / 2, rel=1e-9)
     else:
@@ -148,15 +148,15 @@ STEEP = {
 @settings(max_examples=6, deadline=None)
 def test_an_estimator_stays_within_its_sensitivity(name, seed):
     pair = worst_pair() if seed is None else replaced_row(seed)
-    assert check(alone((ESTIMATORS | STEEP)[name]), pair)
+    assert check(single((ESTIMATORS | STEEP)[name]), pair)
 
 
-HOLEY = (
+INCOMPLETE = (
     *(cases.mean_case, cases.median_case, cases.trimmed_case, cases.regression_case),
     cases.neighbours_case,
 )
 STEPS = (
-    *(*HOLEY, cases.standard_case, cases.min_max_case, cases.pca_case),
+    *(*INCOMPLETE, cases.standard_case, cases.min_max_case, cases.pca_case),
     *(cases.deduplicate_case, cases.quantize_case),
 )
 
@@ -164,38 +164,38 @@ STEPS = (
 @pytest.mark.long
 @given(seed=SEEDS, case=st.sampled_from(STEPS), name=st.sampled_from(sorted(ESTIMATORS)))
 @settings(max_examples=40, deadline=None)
-def test_a_pipeline_stays_within_the_sensitivity_of_the_whole_chain(case, seed, name):
-    make = cases.holey_pair if case in HOLEY else cases.complete_pair
+def test_pipeline_stays_within_the_sensitivity_of_its_chain(case, seed, name):
+    make = cases.incomplete_pair if case in INCOMPLETE else cases.complete_pair
     pair = make(seed, d=2, **({"target": True} if case is cases.regression_case else {}))
     y = np.random.default_rng(seed).integers(0, 2, len(pair[0]))
     try:
         step, domain = case(pair)
-        whole = mp.PricedPipeline([("step", step)], ESTIMATORS[name], **vars(domain))
-        whole.facts_and_query()
+        total = mp.PricedPipeline([("step", step)], ESTIMATORS[name], **vars(domain))
+        total.facts_and_query()
     except (ParameterError, UnprovenError):
         assume(False)
-    assert check(piped(whole.steps, ESTIMATORS[name], domain), tuple((t, y) for t in pair))
+    assert check(piped(total.steps, ESTIMATORS[name], domain), tuple((t, y) for t in pair))
 
 
 @pytest.mark.parametrize("name", ["mean", "histogram", "histogram, Laplace", "covariance"])
-def test_the_worst_neighbours_use_up_the_whole_sensitivity(name):
+def test_worst_neighbours_attain_the_sensitivity(name):
     """The check has power: a smaller sensitivity would be exceeded."""
-    asked = ESTIMATORS[name].question(DOMAIN)
+    request = ESTIMATORS[name].question(DOMAIN)
     tables = [table[:, :: -1 if "Laplace" in name else 1] for table, _ in worst_pair()]
     if name == "covariance":  # all rows at one point of the sphere but the first
         others = np.tile([[1.0, 0.0]], (8, 1))
         tables = [np.vstack([[[end, 0.0]], others]) for end in (1.0, -1.0, -0.999)]
-        moved = np.linalg.norm(asked.exact(tables[1]) - asked.exact(tables[2]))
-        assert 0.999 <= moved / (0.001 * asked.sensitivity.l12) <= 1.0
-    gap = asked.exact(tables[0]) - asked.exact(tables[1])
-    law = asked.noise_for(mp.NEIGHBOURS)
-    moved = np.abs(gap).sum() if law.kind == "laplace" else np.linalg.norm(gap)
-    assert moved == pytest.approx(law.sensitivity, rel=1e-9)
+        shift = np.linalg.norm(request.exact(tables[1]) - request.exact(tables[2]))
+        assert 0.999 <= shift / (0.001 * request.sensitivity.l12) <= 1.0
+    gap = request.exact(tables[0]) - request.exact(tables[1])
+    mechanism = request.noise_for(mp.NEIGHBOURS)
+    shift = np.abs(gap).sum() if mechanism.kind == "laplace" else np.linalg.norm(gap)
+    assert shift == pytest.approx(mechanism.sensitivity, rel=1e-9)
 
 
 @pytest.mark.parametrize("tested", [None, 1.0])
 @pytest.mark.parametrize("method", ["gd", "sgd"])
-def test_gradients_unclipped_are_found(method, tested, monkeypatch):
+def test_gradients_unclipped_are_detected(method, tested, monkeypatch):
     def unclipped(loss, rows, target):
         def mean(point, sample):
             x, y = (rows, target) if sample is None else (rows[sample], target[sample])
@@ -210,7 +210,7 @@ def test_gradients_unclipped_are_found(method, tested, monkeypatch):
         check(fit, worst_pair())
 
 
-def test_margin_moving_too_far_is_found(monkeypatch):
+def test_distance_to_failure_moving_too_far_is_detected(monkeypatch):
     fit = piped([("scale", mp.StandardScaler(min_std=0.05))], ESTIMATORS["mean"], DOMAIN, 5.0)
     assert check(fit, worst_pair())
     monkeypatch.setattr(
@@ -220,9 +220,9 @@ def test_margin_moving_too_far_is_found(monkeypatch):
         check(fit, worst_pair())
 
 
-def test_answers_without_charge_are_found():
+def test_answers_without_charge_are_detected():
     with (
         mock.patch.object(Session, "_charge", return_value=None),
         pytest.raises(CheckFailedError, match="were charged for"),
     ):
-        check(alone(ESTIMATORS["mean"]), worst_pair())
+        check(single(ESTIMATORS["mean"]), worst_pair())

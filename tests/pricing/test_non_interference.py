@@ -1,4 +1,4 @@
-"""Whatever a fit shows was released; estimators see answers only; and nothing is left out."""
+"""Whatever a fit shows was released. Estimators see answers only. Nothing is left out."""
 
 import dataclasses
 import gc
@@ -36,9 +36,9 @@ def tables():
     """Rows and targets in the collection, and beside them others far from it, of one shape."""
     rng, shape = np.random.default_rng(0), (ROWS, COLUMNS)
     plain = rng.normal(size=shape) * 0.4, target(ROWS, 0)
-    holes = np.where(rng.random(shape) < 0.5, np.nan, rng.normal(size=shape))
+    missing = np.where(rng.random(shape) < 0.5, np.nan, rng.normal(size=shape))
     odd = [["a", None, 1e300]] * ROWS
-    others = {"holes": holes, "nothing": np.full(shape, np.nan), "zeros": np.zeros(shape)}
+    others = {"holes": missing, "nothing": np.full(shape, np.nan), "zeros": np.zeros(shape)}
     others |= {"odd": odd}
     return {n: (plain, (x, target(ROWS, i))) for i, (n, x) in enumerate(others.items(), 1)}
 
@@ -46,9 +46,9 @@ def tables():
 TABLES = tables()
 
 
-# What is tried is a partial of these: the kit looks for what is left in modules, and here it would
-# look through all tests of the room, for as long as they take.
-def alone(estimator, rows):
+# The tried function is a partial of these. The checks look for changes in modules, and here they
+# would look through all tests of the package, which takes long.
+def single(estimator, rows):
     budget = Filter(1e6, 0.1, adjacency="replace-one")
     model = clone(estimator).set_params(random_state=0, delta=0.01, budget=budget)
     model.fit(*rows)
@@ -63,19 +63,19 @@ def pipeline(chain, estimator):
 
 
 def chained(chain, estimator, rows):
-    whole = pipeline(chain, estimator).fit(*rows)
-    return whole.estimator_, whole.guarantee_
+    total = pipeline(chain, estimator).fit(*rows)
+    return total.estimator_, total.guarantee_
 
 
 def in_a_test(chain, estimator, epsilon, kinds, rows):
-    whole = pipeline(chain, estimator)
-    found = propose_test_release(whole, *rows, test_epsilon=epsilon)
-    kinds.add(type(found).__name__)
-    return found
+    total = pipeline(chain, estimator)
+    result = propose_test_release(total, *rows, test_epsilon=epsilon)
+    kinds.add(type(result).__name__)
+    return result
 
 
 class WarningScaler(mp.StandardScaler):
-    """A step that warns of what it learned; nobody hears it."""
+    """A step whose warning quotes its fitted value. Nobody hears it."""
 
     def _learn(self, table):
         if np.ptp(table) == 0:
@@ -84,8 +84,8 @@ class WarningScaler(mp.StandardScaler):
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_what_an_estimator_shows_was_released(name):
-    assert check_non_interference(partial(alone, ESTIMATORS[name]), tables=TABLES)
+def test_estimator_shows_only_released_values(name):
+    assert check_non_interference(partial(single, ESTIMATORS[name]), tables=TABLES)
 
 
 # Every chain before one estimator, and one chain before every kind of question.
@@ -95,7 +95,7 @@ CASES = [*(("chain", name) for name in KINDS), *((chain, "mean") for chain in CH
 
 @pytest.mark.long
 @pytest.mark.parametrize(("chain", "name"), [*CASES, ("warning", "mean")])
-def test_what_a_pipeline_shows_was_released(chain, name, monkeypatch):
+def test_pipeline_shows_only_released_values(chain, name, monkeypatch):
     monkeypatch.setitem(CHAINS, "warning", [*CHAINS["mean"], WarningScaler(min_std=0.2)])
     assert check_non_interference(partial(chained, chain, ESTIMATORS[name]), tables=TABLES)
 
@@ -105,33 +105,33 @@ TESTED = [(chain, "mean") for chain in ("none", "mean", "round", "dedup", "chain
 
 @pytest.mark.long
 @pytest.mark.parametrize(("chain", "name"), [*TESTED, ("chain", "logistic, gd")])
-def test_what_a_test_shows_was_released(chain, name):
+def test_private_test_shows_only_released_values(chain, name):
     """Passed, refused, or not testable at all: the outcome is that of the repeated answers."""
     kinds = set()
     for epsilon in (0.5, 8.0):
         run = partial(in_a_test, chain, ESTIMATORS[name], epsilon, kinds)
         assert check_non_interference(run, tables=TABLES)
-    expected = {"none": {"Released"}, "mean": {"Released"}, "median": set()}
-    assert kinds >= expected.get(chain, {"Refused"})
+    expected = {"none": {"PassedTest"}, "mean": {"PassedTest"}, "median": set()}
+    assert kinds >= expected.get(chain, {"FailedTest"})
 
 
-# What is left of the rows after a fit
+# Traces of the rows after a fit
 def reachable(start):
-    """Every object that can be reached from one, what functions close over too; modules aside."""
-    found, queue = {}, [start]
+    """Every object that can be reached from one, closures of functions included. Modules aside."""
+    result, queue = {}, [start]
     skip = (type, types.ModuleType, types.BuiltinFunctionType, Filter)
     while queue:
         one = queue.pop()
-        if id(one) in found or isinstance(one, skip):
+        if id(one) in result or isinstance(one, skip):
             continue
-        found[id(one)] = one
+        result[id(one)] = one
         function = isinstance(one, types.FunctionType)
         queue += (one.__closure__ or ()) if function else gc.get_referents(one)
-    return list(found.values())
+    return list(result.values())
 
 
 class Hoarding(mp.PrivateLogisticRegression):
-    """Keeps what releases gradients."""
+    """Keeps the function that releases gradients."""
 
     def keep(self, question, answer):
         super().keep(question, answer)
@@ -176,9 +176,9 @@ def test_scikit_learn_habits_of_a_fitted_estimator(name):
 
 
 def exported(base):
-    found = {getattr(mp, name) for name in mp.__all__}
-    found = {kind for kind in found if inspect.isclass(kind) and issubclass(kind, base)}
-    return found - {base, mp.Imputer, mp.ColumnImputer, mp.StepCondition}
+    result = {getattr(mp, name) for name in mp.__all__}
+    result = {kind for kind in result if inspect.isclass(kind) and issubclass(kind, base)}
+    return result - {base, mp.Imputer, mp.ColumnImputer, mp.StepCondition}
 
 
 def test_nothing_that_is_exported_is_left_out():

@@ -26,7 +26,7 @@ from missdp.cli.pipeline_files import load_pipeline
 from missdp.errors import BudgetExceededError, DataError, ParameterError, UnprovenError
 from missdp.pricing import (
     bounds,
-    calibrated,
+    calibrate,
     plan_test,
     price,
     propose_test_release,
@@ -76,9 +76,9 @@ def test_laplace_price_is_the_table_entry_and_pure():
     step = mp.MeanImputer(max_incomplete=10, cells_per_row=1)
     end = mp.PrivateMean(noise_multiplier=2.0, mechanism="laplace")
     facts = {"rows": 200, "columns": 1, "complete": False, "delta": 0.0}
-    found = price(mp.PricedPipeline([("impute", step)], end, **facts))
-    assert found.epsilon == pytest.approx(0.5 * (1 + 10 * 2 / 190 / 2), rel=1e-5)
-    assert found.guarantee.delta == 0
+    outcome = price(mp.PricedPipeline([("impute", step)], end, **facts))
+    assert outcome.epsilon == pytest.approx(0.5 * (1 + 10 * 2 / 190 / 2), rel=1e-5)
+    assert outcome.guarantee.delta == 0
     with pytest.raises(UnprovenError, match="state a delta"):
         price(impute_and_scale(mp.PrivateMean(noise_multiplier=2.0), delta=0.0))
 
@@ -88,8 +88,8 @@ def test_estimates_are_right_when_the_noise_is_small():
     x = np.random.default_rng(1).uniform(-0.5, 0.5, size=(4000, 2))
     quiet = {"noise_multiplier": 1e-3, "random_state": 0}
     np.testing.assert_allclose(mp.PrivateMean(**quiet).fit(x).mean_, x.mean(axis=0), atol=1e-4)
-    found = mp.PrivateCovariance(**quiet).fit(x).covariance_
-    np.testing.assert_allclose(found, np.cov(x.T), atol=1e-4)
+    outcome = mp.PrivateCovariance(**quiet).fit(x).covariance_
+    np.testing.assert_allclose(outcome, np.cov(x.T), atol=1e-4)
     counts = mp.PrivateHistogram(edges=[-1, 0, 1], **quiet).fit(x).counts_
     assert counts.tolist() == [int((x[:, 0] < 0).sum()), int((x[:, 0] >= 0).sum())]
     target = x @ [0.6, -0.4]
@@ -123,14 +123,14 @@ def test_logistic_defaults_tell_uncentred_classes_apart():
     """Without an intercept, scores follow the share of the classes: the AUC was below 0.5."""
     x, y = classes_apart()
     fresh, truth = classes_apart(seed=1)
-    found = []
+    outcome = []
     for seed in range(10):
         model = mp.PrivateLogisticRegression(noise_multiplier=50.0, random_state=seed).fit(x, y)
         assert model.guarantee_.epsilon < 1.1
-        found.append(auc(model, fresh, truth))
+        outcome.append(auc(model, fresh, truth))
         assert model.predict_proba(fresh)[:, 1].mean() == pytest.approx(y.mean(), abs=0.1)
-    assert np.mean(found) > 0.75
-    assert np.std(found) > 0
+    assert np.mean(outcome) > 0.75
+    assert np.std(outcome) > 0
 
 
 def test_logistic_without_intercept_releases_zero():
@@ -158,12 +158,12 @@ def test_logistic_defaults_follow_the_scale_of_rows(method):
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("method", ["gd", "sgd"])
 def test_logistic_defaults_cost_the_same_with_an_intercept(method, intercept):
-    """The noise multiplier alone decides what untouched rows cost: no default is cheaper."""
-    own = {"noise_multiplier": 80.0, "method": method, "n_iter": 10}
+    """The noise multiplier alone decides the cost of untouched rows: no default is cheaper."""
+    direct = {"noise_multiplier": 80.0, "method": method, "n_iter": 10}
     old = {"coefficient_norm": 1.0, "learning_rate": 1.0, "fit_intercept": False}
 
     def epsilon(**more):
-        model = mp.PrivateLogisticRegression(**own, **more)
+        model = mp.PrivateLogisticRegression(**direct, **more)
         return mp.price(mp.PricedPipeline([], model, rows=2000, columns=3, delta=1e-6)).epsilon
 
     assert epsilon(fit_intercept=intercept) == pytest.approx(epsilon(**old), rel=1e-3)
@@ -188,16 +188,16 @@ def test_price_names_the_change_that_costs_least(case):
     chain = [(name, steps[name])] if name else []
     domain = {"rows": 20_000, "columns": 4, "complete": name != "impute", "delta": 1e-6}
     model = mp.PrivateLogisticRegression(noise_multiplier=120.0)
-    found = mp.price(mp.PricedPipeline(chain, model, **domain))
-    assert found.cheapest_change.change == change
-    assert found.cheapest_change.epsilon < 0.99 * found.epsilon
-    assert f"cheapest change: {change} (epsilon = " in str(found)
+    outcome = mp.price(mp.PricedPipeline(chain, model, **domain))
+    assert outcome.cheapest_change.change == change
+    assert outcome.cheapest_change.epsilon < 0.99 * outcome.epsilon
+    assert f"cheapest change: {change} (epsilon = " in str(outcome)
     if name:
-        assert found.cheapest_change.epsilon == pytest.approx(found.naive_epsilon, rel=1e-6)
+        assert outcome.cheapest_change.epsilon == pytest.approx(outcome.naive_epsilon, rel=1e-6)
     assert (
         mp.price(mp.PricedPipeline(chain, model, **domain), suggest=False).cheapest_change is None
     )
-    assert mp.Price.from_dict(found.to_dict()) == found
+    assert mp.Price.from_dict(outcome.to_dict()) == outcome
 
 
 def test_price_of_several_steps_names_the_costliest():
@@ -208,8 +208,8 @@ def test_price_of_several_steps_names_the_costliest():
     ]
     domain = {"rows": 20_000, "columns": 4, "complete": False, "delta": 1e-6}
     model = mp.PrivateLogisticRegression(noise_multiplier=120.0)
-    found = mp.price(mp.PricedPipeline(chain, model, **domain))
-    assert found.cheapest_change.change == "leave out step 'pca'"
+    outcome = mp.price(mp.PricedPipeline(chain, model, **domain))
+    assert outcome.cheapest_change.change == "leave out step 'pca'"
 
 
 @pytest.mark.parametrize(("kind", "law"), [("gaussian", "norm"), ("laplace", "laplace")])
@@ -294,18 +294,18 @@ def test_good_tables_pass_and_bad_ones_are_refused(name):
     good, bad = (
         propose_test_release(pipeline(name, budget=b), x, test_epsilon=2.0) for b, x in both
     )
-    assert isinstance(good, mp.Released)
+    assert isinstance(good, mp.PassedTest)
     assert np.isfinite(good.estimator.mean_).all()
-    assert isinstance(bad, mp.Refused)
+    assert isinstance(bad, mp.FailedTest)
     assert not hasattr(bad, "estimator")
     assert good.guarantee == bad.guarantee
-    assert paid[0].events == paid[1].events  # a refusal costs what a release costs
+    assert paid[0].events == paid[1].events  # a failed test costs as much as a release
     assert len(paid[1].events) == 2
     poor = pipeline(name, budget=Filter(0.3, 1e-3, **facts))
     with pytest.raises(BudgetExceededError):  # before anything is read
         propose_test_release(poor, object(), test_epsilon=0.5)
-    whole = pipeline(name)
-    plan, parts = plan_test(whole, test_epsilon=2.0), whole.bounds()[0].epsilon
+    total = pipeline(name)
+    plan, parts = plan_test(total, test_epsilon=2.0), total.bounds()[0].epsilon
     assert max(2.0, parts) <= plan.guarantee.epsilon <= 2.0 + parts + 1e-4
     # The events, composed at the same delta, are the coarser account that a budget keeps.
     assert plan.guarantee.epsilon <= epsilon_of(plan.charges, 1e-6) + 1e-9
@@ -348,7 +348,7 @@ def rich():
 def shown_epsilon(pipeline, x, y):
     """A lower confidence bound on epsilon at DELTA from outputs on two neighbouring tables.
 
-    The attacker picks a threshold on the released mean on the first half of the runs; the second
+    The attacker picks a threshold on the released mean on the first half of the runs. The second
     half bounds both error rates (Clopper-Pearson, 1 - 1e-4 each).
     """
     assert (np.nan_to_num(x) != np.nan_to_num(y)).any(axis=1).sum() <= 1
@@ -385,8 +385,8 @@ def test_the_attack_exceeds_the_naive_claim_but_not_the_price():
     # The pair is the worst one, so an exact audit of the shift leaves no slack in the price.
     facts, mean = pipeline.facts_and_query()
     finals = [StandardisedRows(t, facts).plan(mean).exact()[0] for t in (x, y)]
-    moved = math.sqrt(2 * pipeline.bounds()[0].event.rho)
-    assert abs(finals[0] - finals[1]) / (2.0 * 2 / 200) == pytest.approx(moved, rel=1e-4)
+    shift = math.sqrt(2 * pipeline.bounds()[0].event.rho)
+    assert abs(finals[0] - finals[1]) / (2.0 * 2 / 200) == pytest.approx(shift, rel=1e-4)
 
 
 @pytest.mark.long
@@ -404,25 +404,26 @@ def test_a_fit_states_the_price_and_charges_before_anything_is_read():
     facts = {"adjacency": "replace-one", "measure": "zcdp"}
     small, enough = (Filter(e, 1e-6, **facts) for e in (0.5, 1e4))
     for budget, error in ((small, BudgetExceededError), (enough, DataError)):
-        with pytest.raises(error):  # what is no table is refused when it is read, and paid by then
+        # An object that is not a table raises when it is read, after the charge.
+        with pytest.raises(error):
             clone(pipeline).set_params(budget=budget).fit(object())
     assert small.events == ()
     assert len(enough.events) == 1
     assert mp.IncompleteRows(30, 2) in enough.spent.conditions
     for estimator in ESTIMATORS[:2]:
-        assert 0.99 < price(calibrated(impute_and_scale(estimator), 1.0)).epsilon <= 1.0
+        assert 0.99 < price(calibrate(impute_and_scale(estimator), 1.0)).epsilon <= 1.0
 
 
-def test_what_has_no_price_is_refused():
+def test_pipeline_without_a_price_raises():
     end, shape = ESTIMATORS[0], {"rows": 500, "columns": 3}
     ours = make_pipeline(mp.PCARankReducer(n_components=1, min_gap=0.2), end)
     declared = mp.PricedPipeline(ours.steps[:-1], end, **shape)
     strange = mp.PricedPipeline([("scale", Unknown())], end, **shape)
     assert price(declared, delta=1e-3).epsilon < price(declared).epsilon
     median = [("impute", mp.MedianImputer(max_incomplete=9, central_gap=0.1))]
-    for error, told, ask in (
+    for error, reported, options in (
         (ParameterError, "only a PricedPipeline", lambda: price(ours)),
-        (UnprovenError, "not known", lambda: price(strange)),
+        (UnprovenError, "not proven", lambda: price(strange)),
         (UnprovenError, "private est", lambda: price(mp.PricedPipeline([], Unknown(), **shape))),
         (ParameterError, "imputation", lambda: price(impute_and_scale(end).set_params(steps=[]))),
         (UnprovenError, "fail", lambda: plan(impute_and_scale(end).set_params(steps=median))),
@@ -430,8 +431,8 @@ def test_what_has_no_price_is_refused():
         (ParameterError, "at most", lambda: plan(declared, failure_delta=1e-3)),
         (ParameterError, "there is no file", lambda: load_pipeline("absent.toml")),
     ):
-        with refuses(error, told):
-            ask()
+        with refuses(error, reported):
+            options()
 
 
 def plan(pipeline, test_epsilon=0.5, **more):

@@ -1,4 +1,4 @@
-"""Refusals come before the charge and depend on public facts; rows are read one by one."""
+"""Refusals come before the charge and depend on public facts. Rows are read one by one."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def test_no_table_of_the_declared_shape_is_refused(name, monkeypatch):
     tables += [t for seed in range(6) for t in extreme_pair(seed, d=3) if len(t) == 6]
     more = {"rows": 6, "columns": 3, "complete": False, "random_state": 0, "delta": 0.01}
     for estimator in [e for kind, e in ESTIMATORS.items() if kind in SHAPES]:
-        whole = mp.PricedPipeline(steps, estimator, **more)
-        assert whole.guarantee().epsilon > 0
-        facts, question = whole.facts_and_query()
+        total = mp.PricedPipeline(steps, estimator, **more)
+        assert total.guarantee().epsilon > 0
+        facts, question = total.facts_and_query()
         bound = facts.bounds(question)[0]
         monkeypatch.setattr(StandardisedRows, "price", lambda *_, bound=bound: bound)
         for table in tables:
@@ -87,7 +87,7 @@ NUMBERS = [(k, f.name) for k in KINDS for f in fields(k) if f.name not in NO_NUM
 MAY_BE = {("value", -1e-3), ("max_neighbours", None), ("max_donations", None)}
 MAY_BE |= {("cells_per_row", None), ("fit_intercept", True)}
 NEVER = [math.nan, math.inf, -math.inf, "loud", True, (1,), None, -1e-3]
-# Who may leave a number out has None as the default.
+# An optional number has None as the default.
 MAY_BE |= {(f"{k.__name__}.{f.name}", None) for k in KINDS for f in fields(k) if f.default is None}
 WRONG = [
     (kind, name, bad, None)
@@ -110,7 +110,7 @@ CELL = 0.123456789
 
 
 def released(kind, facts, budget, y, *, tested):
-    """What a user does with a step, an estimator or a pipeline: it is fitted, and charged for."""
+    """A user's calls of a step, an estimator or a pipeline: a fit with its charge."""
     rows = np.full((6, 3), CELL)
     shape = {"rows": 6, "columns": 3, "delta": 0.01}
     steps, end = [], mp.PrivateMean(noise_multiplier=4.0)
@@ -123,10 +123,10 @@ def released(kind, facts, budget, y, *, tested):
         return kind(**{"budget": budget, "delta": 0.01, **facts}).fit(rows, y)
     else:
         end = kind(**facts)
-    whole = mp.PricedPipeline(**{"steps": steps, "estimator": end, "budget": budget, **shape})
+    total = mp.PricedPipeline(**{"steps": steps, "estimator": end, "budget": budget, **shape})
     if tested and not steps:
-        return propose_test_release(whole, rows, y, test_epsilon=1.0)
-    return whole.fit(rows, y)
+        return propose_test_release(total, rows, y, test_epsilon=1.0)
+    return total.fit(rows, y)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -142,7 +142,7 @@ def test_good_parameters_are_charged_for(kind):
 
 @given(one=st.sampled_from(WRONG), tested=st.booleans())
 @settings(max_examples=150, deadline=None)
-def test_what_can_be_foreseen_is_refused_in_one_line_before_the_charge(one, tested):
+def test_invalid_input_raises_one_line_before_the_charge(one, tested):
     kind, name, bad, y = one
     assume(not (tested and name in ("radius", "delta")))  # a pipeline does not use its estimator's
     budget = Filter(1e9, 0.5, adjacency="replace-one")
@@ -167,7 +167,7 @@ def test_one_odd_label_changes_no_other_row(odd, frame):
         assert np.isfinite(second).all()
 
 
-def test_what_a_fit_would_set_is_missing_in_one_way(monkeypatch):
+def test_attribute_of_an_unfitted_estimator_raises(monkeypatch):
     bare = mp.PricedPipeline([], mp.PrivateMean(noise_multiplier=4.0), rows=6, columns=3)
     step, zeros = mp.PCARankReducer(n_components=1, min_gap=0.1), np.zeros((6, 3))
     for unfitted in (bare, bare.estimator, step):
@@ -175,9 +175,9 @@ def test_what_a_fit_would_set_is_missing_in_one_way(monkeypatch):
             assert not hasattr(unfitted, name)
             with pytest.raises(NotFittedError, match=name):
                 getattr(unfitted, name)
-    for ask in (step.get_feature_names_out, partial(step.transform, zeros)):
+    for options in (step.get_feature_names_out, partial(step.transform, zeros)):
         with pytest.raises(NotFittedError):
-            ask()
+            options()
     estimator = mp.PrivateMean(noise_multiplier=4.0, random_state=0).fit(zeros)
     monkeypatch.setattr(mp.PrivateMean, "keep", None)
     with pytest.raises(TypeError):
@@ -219,26 +219,29 @@ LOOK = mp.PrivateMean(noise_multiplier=5.0)
 
 @given(wrong=st.sampled_from(ROWS), complete=st.booleans(), tested=st.booleans())
 def test_other_rows_are_refused_before_the_charge(wrong, complete, tested):
-    rows, error, told = wrong
+    rows, error, reported = wrong
     budget = Filter(10.0, 1e-5, measure="zcdp", adjacency="replace-one")
     steps = [] if complete else [("impute", mp.ConstantImputer())]
     facts = {"rows": 4, "columns": 3, "complete": complete, "budget": budget}
-    whole = mp.PricedPipeline(steps, mp.PrivateMean(noise_multiplier=5.0), **facts)
-    release = partial(propose_test_release, whole, test_epsilon=0.1) if tested else whole.fit
-    with pytest.raises(error, match=told):
+    total = mp.PricedPipeline(steps, mp.PrivateMean(noise_multiplier=5.0), **facts)
+    release = partial(propose_test_release, total, test_epsilon=0.1) if tested else total.fit
+    with pytest.raises(error, match=reported):
         release(rows)
     if error is SchemaError:
-        for ask in (LOOK.set_params(budget=budget).fit, rows_of if told == "'work'" else LOOK.fit):
-            with pytest.raises(SchemaError, match=told):
-                ask(rows)
+        for options in (
+            LOOK.set_params(budget=budget).fit,
+            rows_of if reported == "'work'" else LOOK.fit,
+        ):
+            with pytest.raises(SchemaError, match=reported):
+                options(rows)
     assert budget.events == ()
-    assert len(whole.fit(FREE).guarantee_.events) == len(budget.events) == 1
+    assert len(total.fit(FREE).guarantee_.events) == len(budget.events) == 1
 
 
 FILLING = [kind(**facts) for kind, facts in KINDS.items() if "Imputer" in kind.__name__]
 
 
-def test_whatever_fills_a_cell_refuses_what_is_not_applicable():
+def test_imputer_raises_for_cells_that_are_not_applicable():
     assert not any(mp.RowDomain.of(t.schema, rows=4).complete for t in (RULED, CODED))
     fitted = mp.PrivateLinearRegression(noise_multiplier=9.0)
     fitted.coef_, fitted.intercept_ = np.zeros(3), 0.0
@@ -252,21 +255,21 @@ def test_whatever_fills_a_cell_refuses_what_is_not_applicable():
 
 @given(name=st.sampled_from(sorted(ESTIMATORS)))
 def test_a_budget_that_cannot_be_charged_is_refused_by_name_before_anything_is_read(name):
-    """One under add-remove; and an estimator's own in a pipeline, which would take it for paid."""
+    """One under add-remove. An estimator's own in a pipeline, which would take it for paid."""
     budget, facts = Filter(1e6, 1e-3), {"rows": 4, "columns": 2}
     other = Filter(8.0, 1e-5, adjacency="replace-one")
-    alone, paid = (clone(ESTIMATORS[name]).set_params(budget=b) for b in (budget, other))
-    whole = mp.PricedPipeline([], ESTIMATORS[name], budget=budget, **facts)
+    single, paid = (clone(ESTIMATORS[name]).set_params(budget=b) for b in (budget, other))
+    total = mp.PricedPipeline([], ESTIMATORS[name], budget=budget, **facts)
     inside = mp.PricedPipeline([], paid, **facts)
-    named = rf"{type(alone).__name__}.*adjacency='replace-one'"
-    for release, error, told in (
-        (alone.fit, UnprovenError, named),
-        (whole.fit, UnprovenError, named),
-        (partial(propose_test_release, whole, test_epsilon=1.0), UnprovenError, named),
+    named = rf"{type(single).__name__}.*adjacency='replace-one'"
+    for release, error, reported in (
+        (single.fit, UnprovenError, named),
+        (total.fit, UnprovenError, named),
+        (partial(propose_test_release, total, test_epsilon=1.0), UnprovenError, named),
         (inside.fit, ParameterError, "give it to the pipeline"),
         (partial(propose_test_release, inside, test_epsilon=1.0), ParameterError, "pipeline"),
     ):
-        with refuses(error, told):
+        with refuses(error, reported):
             release(Unreadable(), Unreadable())
     assert not budget.events
     assert not other.events
@@ -287,10 +290,10 @@ def test_rows_whose_schema_names_a_ledger_are_paid_for_there():
     names = ("a", "b")
     schema = Schema(tuple(Numeric(name=n, lower=-9, upper=9) for n in names), ledger="#patients")
     table = Table.read(dict(zip(names, X.T.tolist(), strict=True)), schema)
-    for taken in (None, Filter(9.0, 1e-5, adjacency="replace-one")):
-        for asked in (*map(clone, ESTIMATORS.values()), pipeline()):
+    for removed in (None, Filter(9.0, 1e-5, adjacency="replace-one")):
+        for request in (*map(clone, ESTIMATORS.values()), pipeline()):
             with pytest.raises(errors.LedgerError, match="without which nothing is read"):
-                asked.set_params(budget=taken).fit(table, Y)
+                request.set_params(budget=removed).fit(table, Y)
     with pytest.raises(errors.LedgerError):
         propose_test_release(pipeline(), table, test_epsilon=0.5)
 
@@ -310,7 +313,7 @@ def test_pipelines_tests_and_fits_share_a_composition():
         with refuses(BudgetExceededError, "charged before"):
             one.fit(X, Y)
     propose_test_release(tested.set_params(budget=budget), X, test_epsilon=0.5)
-    # What is promised under add-remove costs its proven conversion.
+    # A guarantee under add-remove costs its proven conversion.
     fit.set_params(budget=budget).fit(table)
     spent = budget.spent
     assert spent.epsilon == 8.0 >= proven_epsilon(plan, 1e-5, "replace-one", enough=8.0)
@@ -323,16 +326,16 @@ def test_estimators_share_a_filter_in_its_measure():
     budget = Filter(8.0, 1e-5, adjacency="replace-one", measure="zcdp")
     for estimator in ESTIMATORS.values():
         quiet = clone(estimator).set_params(budget=budget, noise_multiplier=60.0, random_state=0)
-        left, charged = budget.left, len(budget.events)
+        remaining, charged = budget.left, len(budget.events)
         if getattr(estimator, "method", "") == "sgd":
-            told = rf"{type(estimator).__name__} cannot.*measure"
-            with pytest.raises(UnprovenError, match=told):
+            reported = rf"{type(estimator).__name__} cannot.*measure"
+            with pytest.raises(UnprovenError, match=reported):
                 quiet.fit(X, Y)
-            assert budget.left == left
+            assert budget.left == remaining
             continue
         quiet.fit(X, Y)
-        cost = float(left.price(budget.events[-1]))
-        assert left.amount - budget.left.amount == pytest.approx(cost, rel=1e-6)
+        cost = float(remaining.price(budget.events[-1]))
+        assert remaining.amount - budget.left.amount == pytest.approx(cost, rel=1e-6)
         assert len(budget.events) == charged + 1
     before = budget.events
     with pytest.raises(BudgetExceededError):
@@ -340,7 +343,7 @@ def test_estimators_share_a_filter_in_its_measure():
     assert budget.events == before
 
 
-# Habits of scikit-learn, and nothing private in what a fitted step shows
+# Conventions of scikit-learn, and nothing private in the visible state of a fitted step
 STEPS = [kind(**facts) for kind, facts in KINDS.items() if issubclass(kind, mp.StableTransformer)]
 
 
@@ -362,15 +365,15 @@ def test_nothing_learned_is_shown_pickled_or_cloned(step):
 
 def test_steps_work_in_a_scikit_learn_pipeline_and_quote_no_value_that_they_cannot_take():
     rows = np.random.default_rng(0).uniform(-0.5, 0.5, size=(40, 3))
-    holes = np.where(np.arange(120).reshape(40, 3) == 10, np.nan, rows)
+    missing = np.where(np.arange(120).reshape(40, 3) == 10, np.nan, rows)
     reduce = mp.PCADimensionReducer(n_components=2, min_gap=0.01, min_overlap=0.1)
     scale = mp.StandardScaler(min_std=0.05)
     chain = make_pipeline(mp.MeanImputer(max_incomplete=5), scale, reduce)
-    assert clone(chain).fit(holes).transform(holes).shape == (40, 2)
-    assert chain.fit_transform(holes).shape == (40, 2)
+    assert clone(chain).fit(missing).transform(missing).shape == (40, 2)
+    assert chain.fit_transform(missing).shape == (40, 2)
     assert list(chain.get_feature_names_out()) == ["x0", "x1"]
-    holes[0] = CELL
-    for step, data in ((scale, holes), (mp.RowClipper(), [CELL] * 2)):
+    missing[0] = CELL
+    for step, data in ((scale, missing), (mp.RowClipper(), [CELL] * 2)):
         with pytest.raises(DataError) as caught:
             step.fit(data)
         assert str(CELL)[:4] not in str(caught.value)
@@ -378,7 +381,7 @@ def test_steps_work_in_a_scikit_learn_pipeline_and_quote_no_value_that_they_cann
         mp.Quantizer(eta=0.1, max_cluster=2).fit(rows).transform(rows)
 
 
-def test_imputed_values_are_what_they_should_be():
+def test_imputed_values_equal_expected_values():
     nan = np.nan
     x = np.array([[0.1, 0.2], [0.3, nan], [nan, 0.4], [0.5, 0.9]])
     column = np.array([[0.0], [0.1], [0.2], [0.6], [9.0], [nan]])

@@ -26,7 +26,7 @@ PCA = [cases.pca_case, cases.pca_second_case, cases.pca_dimension_case]
 CLUSTERS = [cases.deduplicate_case, cases.quantize_case]
 ONE_CELL = [cases.mean_one_cell_case, cases.regression_case]
 EVERY = [*IMPUTERS, *ONE_CELL, cases.model_case, *FREE, *SCALERS, *PCA, *CLUSTERS]
-HOLEY = {*IMPUTERS, *ONE_CELL, cases.model_case, *FREE}
+INCOMPLETE = {*IMPUTERS, *ONE_CELL, cases.model_case, *FREE}
 # One model is fitted, not one for each number of columns.
 COLUMNS = dict.fromkeys([*PCA, cases.regression_case], 3) | {cases.model_case: 2}
 
@@ -43,7 +43,7 @@ def in_collection(step, pair):
 
 
 def check(step, domain, pair, replaced):
-    """No fit is refused; the tables stay within the map, and their rows within the domain."""
+    """No fit is refused. The tables stay within the map, and their rows within the domain."""
     results = [clone(step).fit_transform(t) for t in pair]
     try:
         after = step.output_domain(domain)
@@ -68,8 +68,8 @@ def test_a_step_stays_within_its_map(case, replaced, moving, seed):
     if case in CLUSTERS:
         facts["d"] = 1 + seed % 2
     make = cases.complete_pair
-    if case in HOLEY:
-        make, facts["target"] = cases.holey_pair, case in ONE_CELL
+    if case in INCOMPLETE:
+        make, facts["target"] = cases.incomplete_pair, case in ONE_CELL
     pair = make(seed, **facts)
     try:
         step, domain = case(pair)
@@ -78,14 +78,15 @@ def test_a_step_stays_within_its_map(case, replaced, moving, seed):
     check(step, domain, pair, replaced)
 
 
-AT_EDGES = [case for case in EVERY if case is not cases.mean_one_cell_case]  # several holes a row
+# Several cells of a row may be missing.
+AT_EDGES = [case for case in EVERY if case is not cases.mean_one_cell_case]
 
 
 @pytest.mark.parametrize("case", AT_EDGES, ids=lambda case: case.__name__)
 @given(seed=SEEDS, replaced=st.integers(1, 3), moving=st.booleans())
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 def test_maps_hold_at_the_edges_and_nothing_is_refused(case, seed, replaced, moving):
-    facts = {"d": COLUMNS.get(case), "holes": case in HOLEY}
+    facts = {"d": COLUMNS.get(case), "is_missing": case in INCOMPLETE}
     pair = cases.extreme_pair(seed, replaced=replaced, moving=moving, **facts)
     trim = {"trim": 1} if case is cases.trimmed_case else {}
     step, domain = case(pair, **trim)
@@ -95,7 +96,7 @@ def test_maps_hold_at_the_edges_and_nothing_is_refused(case, seed, replaced, mov
 @given(seed=SEEDS)
 @settings(max_examples=60, deadline=None)
 def test_chain_of_imputation_scaling_and_pca(seed):
-    tables = pair = cases.holey_pair(seed, d=2)
+    tables = pair = cases.incomplete_pair(seed, d=2)
     steps = [
         ("impute", mp.MeanImputer(max_incomplete=cases.incomplete(pair))),
         ("scale", mp.StandardScaler(min_std=0.5, below="floor")),
@@ -113,18 +114,18 @@ def test_chain_of_imputation_scaling_and_pca(seed):
 
 def test_chains_without_a_proof_are_refused_by_name():
     domain = mp.RowDomain(rows=100, columns=2)
-    holes, scale = replace(domain, complete=False), ("scale", mp.StandardScaler(min_std=0.2))
+    missing, scale = replace(domain, complete=False), ("scale", mp.StandardScaler(min_std=0.2))
     quantizer = ("round", mp.Quantizer(eta=0.1, max_cluster=3))
-    for error, told, steps, rows in (
+    for error, reported, steps, rows in (
         (UnprovenError, r"'round'.*continuous", [scale, quantizer], domain),
-        (UnprovenError, r"'other'.*stability is not known", [("other", object())], domain),
-        (ParameterError, r"'scale'.*complete", [scale], holes),
+        (UnprovenError, r"'other'.*stability is not proven", [("other", object())], domain),
+        (ParameterError, r"'scale'.*complete", [scale], missing),
     ):
-        with pytest.raises(error, match=told):
+        with pytest.raises(error, match=reported):
             trace(steps, rows)
-    far = mp.TableDistance(replaced=1, moved_rows=99, moved_max=0.1)
+    far = mp.TableDistance(replaced=1, shifted_rows=99, max_shift=0.1)
     with pytest.raises(UnprovenError):
-        mp.NeighbourImputer(max_incomplete=5).stability(far, holes)
+        mp.NeighbourImputer(max_incomplete=5).stability(far, missing)
 
 
 # The edges of stated collections
@@ -139,7 +140,7 @@ def test_gaps_between_values_that_are_all_replaced_prove_nothing():
     pipeline = mp.PricedPipeline([("impute", step)], end, **vars(domain), delta=0.0)
     assert pipeline.guarantee().epsilon == pytest.approx(10, rel=1e-4)
     nearly = mp.MedianImputer(max_incomplete=48, central_gap=0.0)
-    assert nearly.stability(mp.NEIGHBOURS, domain).moved_rows == 0
+    assert nearly.stability(mp.NEIGHBOURS, domain).shifted_rows == 0
 
 
 # Distances to failure: 1-Lipschitz, zero where the condition fails, refused where unknown
@@ -153,7 +154,7 @@ COMPLETE = [
 ]
 
 
-def margins(step, pair, replaced, **facts):
+def distances(step, pair, replaced, **facts):
     domain = mp.RowDomain(rows=pair[0].shape[0], columns=pair[0].shape[1], **facts)
     incoming = distance_between(*pair, replaced=replaced)
     return [step.distance_to_failure(t, incoming, domain) for t in pair]
@@ -162,19 +163,19 @@ def margins(step, pair, replaced, **facts):
 @pytest.mark.parametrize("step", COMPLETE, ids=lambda s: type(s).__name__)
 @given(seed=SEEDS, replaced=st.integers(1, 3), moving=st.booleans())
 @settings(max_examples=40, deadline=None)
-def test_margins_are_lipschitz(step, moving, seed, replaced):
+def test_distances_to_failure_are_lipschitz(step, moving, seed, replaced):
     fills = isinstance(step, mp.MeanImputer)
-    make = cases.holey_pair if fills else cases.complete_pair
+    make = cases.incomplete_pair if fills else cases.complete_pair
     pair = make(seed, replaced=replaced, moving=moving, d=2)
-    first, second = margins(step, pair, replaced, complete=not fills)
+    first, second = distances(step, pair, replaced, complete=not fills)
     assert abs(first - second) <= 1 + 1e-9
-    for table, margin in zip(pair, (first, second), strict=True):
-        assert not fills or (margin > 0) == (np.isnan(table).any(axis=1).sum() <= 7)
+    for table, distance in zip(pair, (first, second), strict=True):
+        assert not fills or (distance > 0) == (np.isnan(table).any(axis=1).sum() <= 7)
 
 
 @given(seed=SEEDS)
 @settings(max_examples=100, deadline=None)
-def test_margins_vanish_where_conditions_fail(seed):
+def test_distances_to_failure_are_0_where_conditions_fail(seed):
     pair = cases.complete_pair(seed, d=2)
     for step, holds in (
         (
@@ -184,8 +185,8 @@ def test_margins_vanish_where_conditions_fail(seed):
         (mp.StandardScaler(min_std=0.3), lambda t: t.std(axis=0).min() >= 0.3),
         (mp.Quantizer(eta=0.05, max_cluster=4), lambda t: cases._largest_cluster(t, 0.05) <= 4),
     ):
-        for table, margin in zip(pair, margins(step, pair, 1), strict=True):
-            assert holds(table) or margin == 0
+        for table, distance in zip(pair, distances(step, pair, 1), strict=True):
+            assert holds(table) or distance == 0
 
 
 def test_a_hidden_cluster_shows_that_the_largest_good_cluster_is_not_lipschitz():
@@ -198,7 +199,7 @@ def test_a_hidden_cluster_shows_that_the_largest_good_cluster_is_not_lipschitz()
     assert step.distance_to_failure(shown, mp.NEIGHBOURS, domain) == pytest.approx(1)
 
 
-def test_unknown_margins_are_refused():
+def test_unknown_distance_to_failure_raises():
     for step in (
         mp.MedianImputer(max_incomplete=3, central_gap=0.1),
         mp.TrimmedMeanImputer(max_incomplete=3, trim=1, trimmed_range=0.5),
@@ -274,7 +275,7 @@ def one_donor(pair):
 def test_adversarial_neighbours_come_close(name):
     case, pair, least = WORST[name]
     true, bound = apart(case, pair)
-    assert true.moved_max >= least * bound.moved_max
+    assert true.max_shift >= least * bound.max_shift
 
 
 def turned_rows(n=200, angle=0.01):
@@ -287,7 +288,7 @@ def turned_rows(n=200, angle=0.01):
 # One row turns, as far from the mean as can be.
 FAR = replaced([[1.0, 0.0]] + [[-1.0, 0.0]] * 199, [math.cos(0.001), math.sin(0.001)])
 LOW = np.where(np.arange(200)[:, None] < 50, NAN, 0.2)
-LIFTED = LOW, LOW + 0.01  # every observed value rises; imputed ones rise with them
+LIFTED = LOW, LOW + 0.01  # every observed value rises. Imputed ones rise with them
 # A row rises by as much as both ends fall: its place between them moves twice as far.
 ENDS = np.array([[-0.5]] * 4 + [[0.0]] + [[0.5]] * 4)
 AGAINST = ENDS, ENDS + np.array([[-0.01]] * 4 + [[0.01]] + [[-0.01]] * 4)
@@ -299,15 +300,15 @@ LEFT = replaced([[0.9, 0.4], [0.0, -0.4], *HOLED], [-0.9, 0.4])
 @pytest.mark.parametrize(
     ("case", "pair", "moved", "least"),
     [
-        (cases.pca_case, turned_rows(), (0, "moved_l12"), 0.24),
-        (cases.pca_case, FAR, (0, "moved_l12"), 0.99),
-        (cases.pca_second_case, turned_rows(), (0, "moved_l12"), 0.49),
-        (cases.mean_one_cell_case, LIFTED, (0, "moved_l12"), 0.99),
-        (cases.mean_case, LIFTED, (0, "moved_l12"), 0.99),
-        (cases.median_case, LIFTED, (0, "moved_l12"), 0.99),
-        (cases.trimmed_case, LIFTED, (0, "moved_l12"), 0.98),
-        (cases.min_max_case, AGAINST, (0, "moved_max"), 0.99),
-        (one_donor, LEFT, (1, "moved_rows"), 1.0),
+        (cases.pca_case, turned_rows(), (0, "shift_l12"), 0.24),
+        (cases.pca_case, FAR, (0, "shift_l12"), 0.99),
+        (cases.pca_second_case, turned_rows(), (0, "shift_l12"), 0.49),
+        (cases.mean_one_cell_case, LIFTED, (0, "shift_l12"), 0.99),
+        (cases.mean_case, LIFTED, (0, "shift_l12"), 0.99),
+        (cases.median_case, LIFTED, (0, "shift_l12"), 0.99),
+        (cases.trimmed_case, LIFTED, (0, "shift_l12"), 0.98),
+        (cases.min_max_case, AGAINST, (0, "max_shift"), 0.99),
+        (one_donor, LEFT, (1, "shifted_rows"), 1.0),
     ],
 )
 def test_moving_every_row_alike_comes_close(case, pair, moved, least):
@@ -319,14 +320,14 @@ def test_moving_every_row_alike_comes_close(case, pair, moved, least):
 
 @pytest.mark.parametrize("ridge", [0.05, 0.5, 2.0])
 def test_a_replaced_row_pulls_at_a_regression_as_far_as_is_said(ridge):
-    """What a row of the unit ball adds, twice, at the longest coefficient there may be."""
+    """Twice the contribution of a row of the unit ball, at the longest coefficient there may be."""
     step = mp.RegressionImputer(target=1, max_incomplete=1, regularization=ridge)
     domain = mp.RowDomain(rows=10**6, columns=2, complete=False)
     longest = math.sqrt(1 / ridge)
     angle = np.linspace(0, 2 * np.pi, 100_001)
     pull = 2 * np.abs(np.cos(angle) * (np.sin(angle) - longest * np.cos(angle))).max()
-    said = step.response(mp.NEIGHBOURS, domain).shift * domain.rows * ridge
-    assert 0.9999 * said <= pull <= said * (1 + 1e-12)
+    message = step.response(mp.NEIGHBOURS, domain).shift * domain.rows * ridge
+    assert 0.9999 * message <= pull <= message * (1 + 1e-12)
 
 
 def test_three_replaced_rows_move_a_trimmed_mean_by_more_than_three_ranges():
@@ -335,4 +336,4 @@ def test_three_replaced_rows_move_a_trimmed_mean_by_more_than_three_ranges():
     step = mp.TrimmedMeanImputer(max_incomplete=1, trim=1, trimmed_range=0.1)
     facts = step, mp.RowDomain(rows=10, columns=1, complete=False)
     true, _ = apart(lambda pair: facts, (narrow, np.abs(narrow)), 3)
-    assert true.moved_max > 3 * 0.1 / 7
+    assert true.max_shift > 3 * 0.1 / 7

@@ -1,4 +1,4 @@
-"""Standardised rows: what they refuse, what their mechanisms draw, which gradients are released."""
+"""Standardised rows: their errors, the draws of their mechanisms, and released gradients."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def planned(facts, asked, kind=mp.TestPlan):
     return kind(5.0, 4.0, 1e-4, Guarantee(9.0), (facts.bounds(asked)[0].event, test))
 
 
-# What is asked of rows
+# Queries of rows
 def first_entry(rows):
     return rows[:1, 0]
 
@@ -75,8 +75,8 @@ def other_entry(rows):
     return rows[:1, 1]
 
 
-def handed(rows, given):
-    return given
+def handed(rows, arguments):
+    return arguments
 
 
 def weighted(rows, weights, text):
@@ -136,33 +136,33 @@ def steps(**more):
 @given(st.integers(0, 99))
 def test_a_log_ratio_is_that_of_the_probabilities(kind, whole, seed):
     rng = np.random.default_rng(seed)
-    law = VectorNoise(kind, 3.0, sensitivity=1.0, whole=whole)
+    distribution = VectorNoise(kind, 3.0, sensitivity=1.0, integer=whole)
     exact, other = rng.integers(-3, 4, (2, 3)).astype(int if whole else float)
-    answer = law.draw(exact, SeededNoise(seed))
+    answer = distribution.draw(exact, SeededNoise(seed))
     power = 1 if kind == "laplace" else 2
 
     def log_mass(centre):
-        return -(np.abs((answer - centre) / law.scale) ** power).sum() / power
+        return -(np.abs((answer - centre) / distribution.scale) ** power).sum() / power
 
-    found = log_ratio(law, answer, exact, other)
-    assert found == pytest.approx(log_mass(exact) - log_mass(other), abs=1e-4)
-    assert found == -log_ratio(law, answer, other, exact)
+    result = log_ratio(distribution, answer, exact, other)
+    assert result == pytest.approx(log_mass(exact) - log_mass(other), abs=1e-4)
+    assert result == -log_ratio(distribution, answer, other, exact)
 
 
 def test_a_query_is_answered_with_the_noise_that_was_charged():
     budget, mean = Filter(1e9, 1e-3, adjacency="replace-one"), mp.VectorQuery.mean
-    found = measured(mean(DOMAIN, multiplier=1e-4), budget=budget)
-    np.testing.assert_allclose(found, DOMAIN.enforce(ROWS).mean(axis=0), atol=1e-4)
+    result = measured(mean(DOMAIN, multiplier=1e-4), budget=budget)
+    np.testing.assert_allclose(result, DOMAIN.enforce(ROWS).mean(axis=0), atol=1e-4)
     (event,) = budget.events
     assert event == FACTS.bounds(mean(DOMAIN, multiplier=1e-4))[0].event
     assert event.adjacency == "replace-one"
     assert set(budget.spent.conditions) >= {DeclaredRowCount(40), PublicDomain(), ExplicitSeed()}
-    asked = query(weighted, 2, given=(np.array([1, -1]), "public"))
+    asked = query(weighted, 2, arguments=(np.array([1, -1]), "public"))
     expected = DOMAIN.enforce(ROWS).sum(axis=0) * [1, -1]
     np.testing.assert_allclose(measured(asked), expected, atol=1e-3)
 
 
-def test_rows_are_forgotten_at_the_end_also_by_what_was_handed_out():
+def test_rows_are_forgotten_at_the_end_of_the_with_block():
     with StandardisedRows(ROWS, FACTS, target=TARGET) as rows:
         session = open_session(rows, query(), budget=rich(), noise=SeededNoise(0))
         step = session.iterate(steps())
@@ -170,16 +170,16 @@ def test_rows_are_forgotten_at_the_end_also_by_what_was_handed_out():
     for later in (lambda: session.measure(query()), lambda: step(np.zeros(2))):
         with pytest.raises(ParameterError, match="forgotten"):
             later()
-    for kept in (rows, session):
+    for retained in (rows, session):
         with pytest.raises(ParameterError, match="copied or pickled"):
-            pickle.dumps(kept)
+            pickle.dumps(retained)
 
 
-def test_given_values_are_copied():
+def test_arguments_are_copied():
     weights, levels = np.array([1.0, -1.0]), [1, [2]]
-    asked = query(weighted, 2, given=[weights, levels])
+    asked = query(weighted, 2, arguments=[weights, levels])
     weights[:], levels[1][0] = 9.0, 9
-    copied, tupled = asked.given
+    copied, tupled = asked.arguments
     assert copied.tolist() == [1.0, -1.0]
     assert tupled == (1, (2,))
     with pytest.raises(ValueError, match="read-only"):
@@ -198,7 +198,7 @@ def test_steps_changed_after_they_are_priced_are_not_run():
 
 
 def test_released_arrays_are_fresh():
-    counts = query(handed, whole=True, multiplier=1e-6, given=(np.array([40]),))
+    counts = query(handed, integer=True, multiplier=1e-6, arguments=(np.array([40]),))
     rows = np.ones((40, 2))
     with StandardisedRows(rows, FACTS, target=TARGET) as private:
         session = open_session(private, counts, budget=rich(), noise=SeededNoise(0))
@@ -208,16 +208,16 @@ def test_released_arrays_are_fresh():
     rows[0] = 0.0  # the caller's own array stays writeable
 
 
-def test_what_the_budget_refuses_is_not_read():
+def test_rows_are_not_read_if_the_budget_is_too_small():
     budget = Filter(0.01, 1e-3, measure="zcdp", adjacency="replace-one")
     for asked in (mp.VectorQuery.mean(DOMAIN, multiplier=1.0), steps(), steps(batch=2)):
         for test in (None, planned(FACTS, asked)):
             with RecordingNoise(0) as noise:
                 session = opened(asked, budget=budget, noise=noise, test=test)
-                for ask in (session.measure, session.iterate):
+                for options in (session.measure, session.iterate):
                     # Nothing is proven in zCDP of gradients of samples.
                     with pytest.raises((BudgetExceededError, UnprovenError)):
-                        ask(asked)
+                        options(asked)
             assert not noise.answers
     assert not budget.events
 
@@ -253,7 +253,7 @@ def test_slope_that_writes_to_the_target_fails():
 
 @pytest.mark.parametrize("batch", [None, 5])
 def test_session_step_outside_the_ball_raises(batch):
-    """The constants of a loss hold inside its ball only, whoever asks for a step."""
+    """The constants of a loss hold inside its ball only, for every caller of a step."""
     step = opened(steps(batch=batch)).iterate(steps(batch=batch))
     with pytest.raises(ParameterError, match="ball"):
         step(np.array([1.1, 0.0]))
@@ -266,14 +266,14 @@ def test_iterate_answers_no_more_steps_than_charged(batch, test):
     plan = planned(FACTS, asked) if test else None
     session = opened(asked, test=plan)
     step = session.iterate(asked)
-    found = [step(np.zeros(2)) for _ in range(3)]
-    assert all(each.shape == (2,) for each in found)
+    result = [step(np.zeros(2)) for _ in range(3)]
+    assert all(each.shape == (2,) for each in result)
     with pytest.raises(ParameterError, match="no more were charged"):
         step(np.zeros(2))
 
 
 def test_questions_that_are_none_are_refused():
-    for ask, bads in (
+    for options, bads in (
         (query, ({"multiplier": math.nan}, {"size": 0}, {"noise": "cauchy"})),
         (steps, ({"batch": 41}, {"batch": 0}, {"steps": 0}, {"multiplier": -1.0})),
         (steps, ({"loss": replace(LOSS, radius=0.5)},)),
@@ -283,10 +283,10 @@ def test_questions_that_are_none_are_refused():
     ):
         for bad in bads:
             with pytest.raises(ParameterError):
-                ask(**bad)
+                options(**bad)
 
 
-def test_no_warning_tells_of_the_rows():
+def test_no_warning_quotes_the_rows():
     """A warning is an error in these tests."""
     zeros, largest = np.zeros((40, 2)), np.full((40, 2), np.finfo(float).max)
     for function in (dividing, of_nobody):  # mean of an empty slice
@@ -299,8 +299,8 @@ def test_no_warning_tells_of_the_rows():
 
 @pytest.mark.parametrize("noise", [SeededNoise(0), SecureNoise()])
 def test_samples_are_fresh_and_without_replacement(noise):
-    law, drawn = VectorNoise("gaussian", 1.0, sensitivity=1.0), []
-    mechanism = SampledNoise(law, 40, 5)
+    distribution, drawn = VectorNoise("gaussian", 1.0, sensitivity=1.0), []
+    mechanism = SampledNoise(distribution, 40, 5)
 
     def exact(sample):
         drawn.append(sample)
@@ -315,13 +315,17 @@ def test_samples_are_fresh_and_without_replacement(noise):
 
 
 def test_mechanisms_are_equal_by_their_parameters_alone():
-    law = VectorNoise("gaussian", 1.0, sensitivity=1.0)
-    first, second = SampledNoise(law, 40, 5), SampledNoise(law, 40, 5)
+    distribution = VectorNoise("gaussian", 1.0, sensitivity=1.0)
+    first, second = SampledNoise(distribution, 40, 5), SampledNoise(distribution, 40, 5)
     first.draw(lambda _: np.zeros(1), SeededNoise(0))
     assert first == second
     assert hash(first) == hash(second)
-    assert first != SampledNoise(law, 40, 6)
-    assert TestedNoise(None, law) == TestedNoise(None, law) != TestedNoise(None, first)
+    assert first != SampledNoise(distribution, 40, 6)
+    assert (
+        TestedNoise(None, distribution)
+        == TestedNoise(None, distribution)
+        != TestedNoise(None, first)
+    )
 
 
 @dataclass(frozen=True)
@@ -349,12 +353,12 @@ def test_a_question_is_answered_if_the_test_passes(here, passes):
     facts = replace(FACTS, steps=(Alarming(here), Alarming(1e9)))  # the least counts
     asked, budget = mp.VectorQuery.mean(facts.domain, multiplier=1e-4), rich()
     plan = planned(facts, asked)
-    found = measured(asked, facts=facts, budget=budget, test=plan)
-    assert (found is not None) == passes
+    result = measured(asked, facts=facts, budget=budget, test=plan)
+    assert (result is not None) == passes
     assert budget.events == plan.charges
     assert DeclaredRowCount(7) not in budget.spent.conditions
     if passes:
-        np.testing.assert_allclose(found, DOMAIN.enforce(ROWS).mean(axis=0) / 4, atol=1e-4)
+        np.testing.assert_allclose(result, DOMAIN.enforce(ROWS).mean(axis=0) / 4, atol=1e-4)
 
 
 class Counting(SeededNoise):
@@ -453,11 +457,11 @@ STRANGE = [
 
 
 @pytest.mark.parametrize(("asked", "plan", "why"), STRANGE)
-def test_what_rows_are_asked_is_a_closed_set(asked, plan, why):
+def test_types_of_queries_are_a_closed_set(asked, plan, why):
     budget = rich()
-    for ask in ("measure", "iterate"):
+    for options in ("measure", "iterate"):
         with pytest.raises(ParameterError, match=why):
-            getattr(opened(asked, budget=budget, test=plan), ask)(asked)
+            getattr(opened(asked, budget=budget, test=plan), options)(asked)
     assert budget.events == ()
 
 
@@ -467,7 +471,7 @@ def test_rows_take_no_other_mechanism_and_no_change():
     for mechanism in (VectorNoise("gaussian", 1e-9, sensitivity=2.0), session.measure):
         with pytest.raises(ParameterError, match="states its own noise"):
             session.measure(query(), mechanism)
-    with pytest.raises(ParameterError, match="add a step"):
+    with pytest.raises(ParameterError, match="Add a step"):
         session.on(mp.RowClipper())
     session.expect([query()])
     assert budget.events == ()
@@ -503,8 +507,8 @@ def test_threads_that_ask_different_things_are_charged_and_answered_apart():
     rows = StandardisedRows(ROWS, FACTS, target=TARGET)
     dear, cheap = query(), query(other_entry, multiplier=1.0)
     for _ in range(2):
-        found = interrupted(rows.price, dear, lambda: rows.price(cheap))
-        assert found.event == FACTS.bounds(dear)[0].event
+        result = interrupted(rows.price, dear, lambda: rows.price(cheap))
+        assert result.event == FACTS.bounds(dear)[0].event
         exact = interrupted(rows._vector, dear, lambda: rows._vector(cheap))
         assert exact == DOMAIN.enforce(ROWS)[0, 0]
 
@@ -515,17 +519,17 @@ FAILING += [(FACTS, steps(loss=replace(LOSS, slope=broken)), [x, 0.0]) for x in 
 
 
 @pytest.mark.parametrize(("facts", "asked", "point"), FAILING)
-def test_what_fails_after_the_charge_says_nothing_of_the_rows(facts, asked, point):
+def test_error_after_the_charge_quotes_no_row(facts, asked, point):
     budget = rich()
     rows = np.full((40, 2), 0.123)
-    ask = measured if point is None else lambda *_, **more: gradients(*_, **more)(point)
+    options = measured if point is None else lambda *_, **more: gradients(*_, **more)(point)
     with refuses(DataError) as caught:
-        ask(asked, rows, budget=budget, facts=facts)
+        options(asked, rows, budget=budget, facts=facts)
     assert "0.123" not in str(caught.value)
     assert len(budget.events) == 1  # charged all the same
 
 
-def test_the_price_of_a_mean_covers_what_adding_up_rounds_away():
+def test_price_of_a_mean_covers_rounding_of_sums():
     """Casacuberta et al. (2022): behind a replaced row, every later addition rounds differently."""
     n = 1 << 19
     rows = np.full((n, 2), 2.0**-35 * 1.01)  # rounds up to 2^-34 above 2^18, and stays below it
@@ -533,13 +537,13 @@ def test_the_price_of_a_mean_covers_what_adding_up_rounds_away():
     other = rows.copy()
     other[0, 0] = -1.0
     query = mp.VectorQuery.mean(RowDomain(rows=n, columns=2), multiplier=1.0)
-    moved = np.linalg.norm(query.exact(rows) - query.exact(other)) / query.scale
-    assert moved > 1 + 1.5 * query.noise_for(FACTS.distance).slack(2)
-    assert moved**2 / 2 <= query.privacy_map.rho(mp.TableDistance(replaced=1))
+    shift = np.linalg.norm(query.exact(rows) - query.exact(other)) / query.scale
+    assert shift > 1 + 1.5 * query.noise_for(FACTS.distance).slack(2)
+    assert shift**2 / 2 <= query.privacy_map.rho(mp.TableDistance(replaced=1))
 
 
 @pytest.mark.parametrize("batch", [None, 500_000])
-def test_the_price_of_gradients_covers_what_adding_up_rounds_away(batch):
+def test_price_of_gradients_covers_rounding_of_sums(batch):
     asked = steps(domain=RowDomain(rows=10**6, columns=2), batch=batch, multiplier=1.0, steps=1)
     slack = asked.noise_for(FACTS.distance).slack(2) + (batch or 10**6) ** 2 * 2.0**-53
     if batch is None:

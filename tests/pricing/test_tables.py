@@ -1,4 +1,4 @@
-"""Arrays and tables as rows of numbers: what they become, how far apart, what is refused."""
+"""Arrays and tables as rows of numbers: their conversion, distances and errors."""
 
 from __future__ import annotations
 
@@ -46,38 +46,38 @@ def read(rows):
 @settings(max_examples=30, deadline=None)
 @given(st.lists(ROW, min_size=1, max_size=5), ROW, st.data())
 def test_a_row_is_read_by_itself(rows, other, data):
-    found = rows_of(read(rows))
+    result = rows_of(read(rows))
     assert all(
-        np.array_equal(rows_of(read([row])), found[[i]], equal_nan=True)
+        np.array_equal(rows_of(read([row])), result[[i]], equal_nan=True)
         for i, row in enumerate(rows)
     )
     place = data.draw(st.integers(0, len(rows) - 1))
     neighbour = rows_of(read([*rows[:place], other, *rows[place + 1 :]]))
-    assert covers(mp.NEIGHBOURS, found, neighbour)
-    kept = np.arange(len(rows)) != place
-    assert np.array_equal(found[kept], neighbour[kept], equal_nan=True)
+    assert covers(mp.NEIGHBOURS, result, neighbour)
+    retained = np.arange(len(rows)) != place
+    assert np.array_equal(result[retained], neighbour[retained], equal_nan=True)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(ROW, min_size=2, max_size=8))
 def test_rows_are_in_the_domain_that_the_schema_says(rows):
     table = read(rows)
-    found, domain = rows_of(table), mp.RowDomain.of(SCHEMA, rows=len(rows))
-    assert found.shape == (domain.rows, domain.columns) == (len(rows), 7)
+    result, domain = rows_of(table), mp.RowDomain.of(SCHEMA, rows=len(rows))
+    assert result.shape == (domain.rows, domain.columns) == (len(rows), 7)
     assert domain.columns == len(column_names(SCHEMA))
     assert not domain.complete
-    norms = np.sqrt(np.nansum(found**2, axis=1))
+    norms = np.sqrt(np.nansum(result**2, axis=1))
     assert (norms <= domain.radius * (1 + 1e-12)).all()
-    np.testing.assert_allclose(domain.enforce(table), found, rtol=1e-12)
-    holes = np.column_stack([table.mask(name) for name in SCHEMA.names])
-    assert np.array_equal(np.isnan(found), holes[:, [0, 1, 2, 3, 4, 4, 4]])
+    np.testing.assert_allclose(domain.enforce(table), result, rtol=1e-12)
+    missing = np.column_stack([table.mask(name) for name in SCHEMA.names])
+    assert np.array_equal(np.isnan(result), missing[:, [0, 1, 2, 3, 4, 4, 4]])
 
 
 def test_values_and_levels_are_spread_over_their_declared_range():
     rows = [(-5.0, 0, "9", "x", "f"), (95.0, 7, "12", "x", "other"), (45.0, None, "10", None, None)]
     expected = [[-1, -1, -1, 0, 1, 0, 0], [1, 1, 1, 0, 0, 0, 1], [0, None, -1 / 3, *[None] * 4]]
-    found = rows_of(read(rows))
-    np.testing.assert_allclose(found, np.array(expected, dtype=float), atol=1e-15)
+    result = rows_of(read(rows))
+    np.testing.assert_allclose(result, np.array(expected, dtype=float), atol=1e-15)
     assert column_names(SCHEMA)[:5] == ("age", "visits", "grade", "only", "sex=f")
 
 
@@ -88,14 +88,14 @@ SEEDS = st.integers(0, 2**32 - 1)
 @settings(max_examples=60, deadline=None)
 def test_setting_the_worst_rows_aside_minimises_every_norm(seed, replaced):
     x, y = (table[:7] for table in complete_pair(seed, replaced=2, moving=True))
-    found, moves = distance_between(x, y, replaced=replaced), row_movements(x, y)
+    result, shifts = distance_between(x, y, replaced=replaced), row_movements(x, y)
     for aside in combinations(range(7), replaced):
-        rest = np.delete(moves, aside)
-        assert np.count_nonzero(rest) >= found.moved_rows
-        assert rest.max() >= found.moved_max - 1e-12
-        assert rest.sum() >= found.moved_l12 - 1e-12
-        assert np.sqrt((rest**2).sum()) >= found.moved_frobenius - 1e-12
-    assert covers(found, x, y)
+        rest = np.delete(shifts, aside)
+        assert np.count_nonzero(rest) >= result.shifted_rows
+        assert rest.max() >= result.max_shift - 1e-12
+        assert rest.sum() >= result.shift_l12 - 1e-12
+        assert np.sqrt((rest**2).sum()) >= result.shift_frobenius - 1e-12
+    assert covers(result, x, y)
 
 
 @given(seed=SEEDS, radius=st.floats(0.01, 5))
@@ -130,27 +130,27 @@ def test_an_odd_cell_changes_its_own_row_only(odd, frame):
 @settings(max_examples=60, deadline=None)
 def test_a_smaller_distance_does_not_cover(seed):
     x, y = complete_pair(seed, moving=True)
-    found = distance_between(x, y, replaced=1)
-    norms = {n: getattr(found, n) for n in ("moved_l12", "moved_frobenius", "moved_max")}
-    if found.moved_rows > 1 and found.moved_l12 > 1e-3:
+    result = distance_between(x, y, replaced=1)
+    norms = {n: getattr(result, n) for n in ("shift_l12", "shift_frobenius", "max_shift")}
+    if result.shifted_rows > 1 and result.shift_l12 > 1e-3:
         for shrink in norms:
-            less = replace(found, **norms | {shrink: 0.9 * norms[shrink]})
+            less = replace(result, **norms | {shrink: 0.9 * norms[shrink]})
             assert not covers(less, x, y)
-        wide = {"moved_max": 2.0, "moved_l12": 1e3}
-        fewer = mp.TableDistance(replaced=1, moved_rows=found.moved_rows - 1, **wide)
+        wide = {"max_shift": 2.0, "shift_l12": 1e3}
+        fewer = mp.TableDistance(replaced=1, shifted_rows=result.shifted_rows - 1, **wide)
         assert not covers(fewer, x, y)
     x[0, 0] = np.nan  # a changed mask is a replaced row
     assert np.isinf(row_movements(x, y)[0])
-    wide = mp.TableDistance(replaced=0, moved_rows=50, moved_max=9.0)
+    wide = mp.TableDistance(replaced=0, shifted_rows=50, max_shift=9.0)
     assert not covers(wide, x, y)
 
 
 def test_norms_imply_each_other():
-    d = mp.TableDistance(replaced=1, moved_rows=9, moved_frobenius=3.0)
-    assert (d.moved_max, d.moved_l12) == (3.0, 9.0)
-    assert mp.TableDistance(replaced=0, moved_rows=5, moved_max=0.0).moved_rows == 0
-    assert mp.NEIGHBOURS.moved_l12 == 0
-    for bad in ({"replaced": -1}, {"moved_rows": 2}, {"moved_rows": 1, "moved_max": np.nan}):
+    d = mp.TableDistance(replaced=1, shifted_rows=9, shift_frobenius=3.0)
+    assert (d.max_shift, d.shift_l12) == (3.0, 9.0)
+    assert mp.TableDistance(replaced=0, shifted_rows=5, max_shift=0.0).shifted_rows == 0
+    assert mp.NEIGHBOURS.shift_l12 == 0
+    for bad in ({"replaced": -1}, {"shifted_rows": 2}, {"shifted_rows": 1, "max_shift": np.nan}):
         with pytest.raises(ParameterError):
             mp.TableDistance(**{"replaced": 1, **bad})
     required = mp.RowDomain(rows=3, columns=2).enforce([[np.inf, 0.5], [np.nan] * 2, [30.0, 40.0]])

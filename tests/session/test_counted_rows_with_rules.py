@@ -15,7 +15,7 @@ from missdp.session import CountedRows, Kinds, Marginal, Noise, Session
 from missdp.sources import DuckDBSource, MemorySource, strategy_named
 from missdp.synth.noisy_counts import row_count
 from missdp.testing import RULED, RecordingNoise, ReplayedNoise
-from missdp.testing.made_up import _appended, _read_again
+from missdp.testing.example_tables import _appended, _read_again
 from session.fillings import filling
 
 MODELLED = Modelled(RULED)

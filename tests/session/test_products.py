@@ -85,9 +85,9 @@ def test_one_row_moves_the_sums_by_no_more_than_was_charged_for(plan, rows, more
     moved = [int(x) for x in (two.exact - one.exact)]
     bound = int(one.event.sensitivity)
     assert sum(x * x for x in moved) <= bound * bound  # in whole numbers: nothing is rounded
-    assert one.law.scale**2 - 4 >= bound**2 / COST.amount
+    assert one.mechanism.scale**2 - 4 >= bound**2 / COST.amount
     assert type(one.event) is GaussianEvent
-    assert one.event.sigma == one.law.scale
+    assert one.event.sigma == one.mechanism.scale
 
 
 @pytest.mark.long

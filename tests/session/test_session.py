@@ -189,7 +189,7 @@ def test_standardised_rows_reserve_keeps_conditions_and_adjacency():
 
 def test_standardised_rows_are_not_changed():
     for change in (FineCodes(), lambda rows: rows):
-        with pytest.raises(ParameterError, match="add a step"):
+        with pytest.raises(ParameterError, match="Add a step"):
             opened(Filter(10.0, **REPLACE_ONE), standardised()).on(change)
 
 

@@ -45,8 +45,8 @@ OF_FAMILIES = {
     "missdp.synth.fitting": (),
 }  # fmt: skip
 OF_STATISTICS = {
-    "missdp.statistics.row_queries": ("QUANTA", "RowCounts", "RowQuery", "RowSums", "frozen"),
-    "missdp.statistics.imputed_rows": ("ImputedCells", "Rows", "Ways"),
+    "missdp.statistics.row_queries": ("QUANTA", "RowCounts", "RowQuery", "RowSums", "freeze"),
+    "missdp.statistics.imputed_rows": ("ImputedCells", "RowView", "Ways"),
     "missdp.session.measurement": ("Measurement", "Radius"),
     "missdp.session.session": ("Reservation", "Session"),
     "missdp.statistics.table_rows": ("EachLevel", "open_table", "smooth_epsilon"),

@@ -1,7 +1,7 @@
 """Brute force on small tables, straight from the definitions, sharing no code with the library.
 
-Rows are those of a plain schema, or of one with kinds of missing and a rule: whoever does not work
-has no income.
+Rows are those of a plain schema, or of one with kinds of missing and a rule: people without work
+have no income.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PLAIN = Schema(
         Categorical(name="car", levels=CARS, nullable=True),
     )
 )
-# Codes: -1 is not applicable, -7 refused, -8 unknown; "R" refused; None a plain hole.
+# Codes: -1 is not applicable, -7 refused, -8 unknown. "R" refused. None a plain missing cell.
 RULED = Schema(
     (
         Ordinal(name="grade", levels=GRADES, nullable=True, not_applicable=(-1,), unknown=(-8,)),
@@ -61,7 +61,7 @@ class Row:
 
     @property
     def applies(self):
-        """Whether an income applies; None if that is open."""
+        """Whether an income applies. None if that is open."""
         if self.work in WORKS:
             return self.work == "yes"
         if self.income == -1:
@@ -103,7 +103,7 @@ def as_table(rows, schema=PLAIN):
 
 
 def distance(x, t, group=False):
-    """Gower distance on grade and sex; None (never matched) across groups of sex, or of work."""
+    """Gower distance on grade and sex. None (never matched) across groups of sex, or of work."""
     if (group and x.sex != t.sex) or (x.applies is not None and x.applies != t.applies):
         return None
     both = isinstance(x.place, int) and isinstance(t.place, int)
@@ -118,11 +118,11 @@ def in_order(rows):
 def ways_of(x, rows, k, group):
     """Every choice of k donors that x is averaged over: of those tied, runs round the table."""
     far = [(distance(x, t, group), t) for t in in_order(rows) if t.gives]
-    found = sorted(((d, t) for d, t in far if d is not None), key=lambda pair: pair[0])
-    if len(found) <= k:
-        return [[*(t for _, t in found), *([None] * (k - len(found)))]]
-    edge = found[k - 1][0]
-    nearer, tied = ([t for d, t in found if one(d)] for one in (lambda d: d < edge, edge.__eq__))
+    result = sorted(((d, t) for d, t in far if d is not None), key=lambda pair: pair[0])
+    if len(result) <= k:
+        return [[*(t for _, t in result), *([None] * (k - len(result)))]]
+    edge = result[k - 1][0]
+    nearer, tied = ([t for d, t in result if one(d)] for one in (lambda d: d < edge, edge.__eq__))
     runs = [
         in_order([tied[(i + step) % len(tied)] for step in range(k - len(nearer))])
         for i in range(len(tied))
@@ -131,8 +131,8 @@ def ways_of(x, rows, k, group):
 
 
 def fills(x, rows, k, group=False):
-    """Income and code of the car of a row in each of its ways; None where no income applies."""
-    found = []
+    """Income and code of the car of a row in each of its ways. None where no income applies."""
+    result = []
     for donors in ways_of(x, rows, k, group) if x.takes else [[]]:
         earned, car = x.earned, x.drives
         if earned is None and x.applies is True:
@@ -141,12 +141,12 @@ def fills(x, rows, k, group=False):
             votes = [DEFAULT_CAR if t is None else t.drives for t in donors]
             support = [sum(vote == other for other in votes) for vote in votes]
             car = votes[support.index(max(support))]
-        found.append((earned, car))
-    return found
+        result.append((earned, car))
+    return result
 
 
 def average(rows, k, of, group=False):
-    """Sum over rows of what a function of income and car is on average over their ways."""
+    """Sum over rows of the average of a function of income and car over their ways."""
     each = (fills(x, rows, k, group) for x in rows)
     return math.fsum(math.fsum(of(*fill) for fill in ways) / len(ways) for ways in each)
 
@@ -175,11 +175,11 @@ def profile(rows, k, j, group=False):
     possible = [
         Row(grade, sex, 3, "no", -1, work) for grade, sex, work in product(grades, SEXES, works)
     ]
-    donees, donors = ([x for x in rows if x.takes], [t for t in rows if t.gives])
+    recipients, donors = ([x for x in rows if x.takes], [t for t in rows if t.gives])
     return max(
         sum(
             share(x, distance(x, t, group), [y for y in donors if y is not t], k, j, group)
-            for x in donees
+            for x in recipients
         )
         for t in [*possible, *donors]
     )

@@ -1,4 +1,4 @@
-"""Recordings that keep what is behind every answer, or give answers of another kind."""
+"""Recordings that keep the exact numbers of every answer, or give answers of another kind."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from missdp.accounting import Filter, Guarantee, PureEvent, releases
 from missdp.session import Session
 from missdp.statistics import ImputedStatistics
-from missdp.statistics.groups import OfEachGroup
-from missdp.statistics.imputed_rows import ImputedRows, Rows, with_one_kind_of_missing
+from missdp.statistics.groups import ParallelGroups
+from missdp.statistics.imputed_rows import ImputedRows, RowView, with_one_kind_of_missing
 from missdp.statistics.row_queries import QUANTA
 from missdp.statistics.smooth_sensitivity import Bounded
 from missdp.statistics.table_rows import ChosenRows
@@ -22,7 +22,7 @@ from missdp.testing import Answer, RecordingNoise, undercharges
 def prepared(knn, table):
     """Return the ways to fill the rows, with the profile of an imputation."""
     how = knn.change(table.schema)
-    return how.fill(Rows(ImputedRows(with_one_kind_of_missing(table)), how.reads))
+    return how.fill(RowView(ImputedRows(with_one_kind_of_missing(table)), how.reads))
 
 
 def filled(knn, table):
@@ -31,8 +31,8 @@ def filled(knn, table):
     came, first = with_one_kind_of_missing(table), ways.start[ways.lists]
     columns = {}
     for name, column in ways.columns.items():
-        holes = came.codes(name)[ways.rows] >= came.schema[name].missing_code
-        columns[name] = replace(column.where(first[holes]), rows=ways.rows[holes])
+        missing = came.codes(name)[ways.rows] >= came.schema[name].missing_code
+        columns[name] = replace(column.where(first[missing]), rows=ways.rows[missing])
     return ImputedRows(came, columns)
 
 
@@ -42,29 +42,29 @@ def totals(answer):
     return np.array(exact.totals if isinstance(exact, Bounded) else exact)
 
 
-def moves_too_far(a, b):
-    """Whether the exact numbers of neighbours differ by more than event and law say."""
-    assert (a.event, a.law) == (b.event, b.law)
-    return undercharges(a.law, a.event, a.exact, b.exact) is not None
+def shift_is_too_large(a, b):
+    """Whether the exact numbers of neighbours differ by more than event and distribution say."""
+    assert (a.event, a.mechanism) == (b.event, b.mechanism)
+    return undercharges(a.mechanism, a.event, a.exact, b.exact) is not None
 
 
 class Same(RecordingNoise):
-    """Answer the same whatever is behind, and keep what is behind."""
+    """Give the same answer for all exact numbers, and keep the exact numbers."""
 
-    def drawn(self, law, behind):
-        if isinstance(law, OfEachGroup):
-            return tuple(self.drawn(law.mechanism, each) for each in behind)
+    def drawn(self, mechanism, behind):
+        if isinstance(mechanism, ParallelGroups):
+            return tuple(self.drawn(mechanism.mechanism, each) for each in behind)
         event, size = self.event, np.size(getattr(behind, "totals", behind))
-        # A fifth of the bound of a sum; five rows; a bound of at least 7 donees.
-        own = getattr(law, "own", getattr(event, "sensitivity", 1))
-        fixed = QUANTA // 5 if own >= QUANTA else 5
+        # A fifth of the bound of a sum. Five rows. A bound of at least 7 recipients.
+        row_weight = getattr(mechanism, "row_weight", getattr(event, "sensitivity", 1))
+        fixed = QUANTA // 5 if row_weight >= QUANTA else 5
         if isinstance(behind, Bounded):
             return (Fraction(fixed),) * size
         return np.full(size, fixed, dtype=np.int64)
 
-    def answer(self, event, law, exact):
+    def answer(self, event, mechanism, exact):
         self.event = event
-        return super().answer(event, law, exact)
+        return super().answer(event, mechanism, exact)
 
 
 class Exact(RecordingNoise):
@@ -73,9 +73,9 @@ class Exact(RecordingNoise):
     def __init__(self, seed=0):
         super().__init__(seed)
 
-    def answer(self, event, law, exact):
-        self.answers.append(Answer(event, law, exact(), None))
-        if isinstance(law, OfEachGroup):
+    def answer(self, event, mechanism, exact):
+        self.answers.append(Answer(event, mechanism, exact(), None))
+        if isinstance(mechanism, ParallelGroups):
             return tuple(map(as_released, self.answers[-1].exact))
         return as_released(self.answers[-1].exact)
 
@@ -118,14 +118,14 @@ BOUNDED = {
     "sum": lambda s, where, of, **c: s.sum("income", where=where, **c),
 }
 QUESTIONS |= {
-    f"worst {name}": lambda s, ask=ask, **c: ask(
+    f"worst {name}": lambda s, options=options, **c: options(
         s, "car = 'yes'", "income > 2", uncertainty="worst-case", **c
     )
-    for name, ask in BOUNDED.items()
+    for name, options in BOUNDED.items()
 }
-# Where a rule says whether there is an income: what reads it, and what else tells.
+# A rule decides to which rows an income applies: its readers, and other sources.
 OF_ALL = ("count of all", "worst count", *(name for name in QUESTIONS if "others" in name))
-OF_INCOME = {name: ask for name, ask in QUESTIONS.items() if name not in OF_ALL} | {
+OF_INCOME = {name: options for name, options in QUESTIONS.items() if name not in OF_ALL} | {
     "proportion of not": lambda s, **c: s.proportion("not income > 2", **c),
     "proportion of two": lambda s, **c: s.proportion("income > 2 or car = 'yes'", **c),
 }
@@ -143,19 +143,19 @@ _PROMISE = Guarantee.from_events([PureEvent(epsilon=1.0)])
 
 
 def asking(table, imputation, way):
-    """Statistics that pay in one of several ways, and what each question then costs."""
+    """Statistics that pay in one of several ways, and the cost of each question."""
     how = dict(WAYS[way])
     cost, budget = how.pop("cost"), Filter(1e5, 1e-3 if "rho" in WAYS[way]["cost"] else 0.0)
     return ImputedStatistics(table, imputation, budget=budget, random_state=0, **how), cost
 
 
 def behind(table, imputation, *, way="epsilon", asks=QUESTIONS):
-    """What is behind all answers to all questions, with answers that do not depend on it."""
-    # What a guarantee says is tested elsewhere, and takes long to compute.
+    """Exact numbers of all answers to all questions, with answers that do not depend on them."""
+    # The text of a guarantee is tested elsewhere, and takes long to compute.
     promised = mock.patch.object(Session, "promise", return_value=_PROMISE)
     with Same(0) as recording, promised:
-        asked, cost = asking(table, imputation, way)
+        request, cost = asking(table, imputation, way)
         for question in asks.values():
-            question(asked, **cost)
-    assert list(releases(asked.budget.events)) == [answer.event for answer in recording.answers]
+            question(request, **cost)
+    assert list(releases(request.budget.events)) == [answer.event for answer in recording.answers]
     return recording.answers

@@ -1,4 +1,4 @@
-"""Donors, profile and smooth bound against brute force, in whatever parts rows are looked at."""
+"""Donors, profile and smooth bound against brute force, for all divisions of rows into parts."""
 
 import math
 from dataclasses import replace
@@ -31,8 +31,8 @@ def prepare(rows, k, group=False, schema=PLAIN, **more):
     return prepared(imputation(k, group, **more), as_table(rows, schema))
 
 
-def is_at_least(found, exact, donees):
-    return 0 <= found - exact <= donees * 2.0**-20
+def is_at_least(result, exact, recipients):
+    return 0 <= result - exact <= recipients * 2.0**-20
 
 
 @pytest.mark.long
@@ -41,16 +41,16 @@ def is_at_least(found, exact, donees):
 def test_filled_cells_equal_brute_force(world, k, group):
     schema, rows = world
     ways = prepare(rows, k, group, schema)
-    donees = {i: x for i, x in enumerate(brute.in_order(rows)) if x.takes}
-    assert ways.rows.tolist() == list(donees)
-    for number, (x, one) in enumerate(zip(donees.values(), ways.lists, strict=True)):
+    recipients = {i: x for i, x in enumerate(brute.in_order(rows)) if x.takes}
+    assert ways.rows.tolist() == list(recipients)
+    for number, (x, one) in enumerate(zip(recipients.values(), ways.lists, strict=True)):
         some = slice(*ways.start[one : one + 2])
         incomes, cars = (ways.columns[name] for name in ("income", "car"))
-        found = list(zip(incomes.where(some).values, cars.codes[some], strict=True))
+        result = list(zip(incomes.where(some).values, cars.codes[some], strict=True))
         expected = brute.fills(x, rows, k, group)
-        assert len(found) == len(expected), number
-        # What a row has, or what does not apply to it, is left as it is.
-        for (income, car), (earned, drives) in zip(found, expected, strict=True):
+        assert len(result) == len(expected), number
+        # Observed and not applicable cells of a row stay as they are.
+        for (income, car), (earned, drives) in zip(result, expected, strict=True):
             assert x.earned is not None or earned is None or income == pytest.approx(earned)
             assert x.drives is not None or car == drives
     made = filled(imputation(k, group), as_table(rows, schema))
@@ -71,14 +71,14 @@ def tenths(income, car):
 def test_answers_are_averages_over_all_ways(world, k):
     schema, rows = world
     with Exact() as noise:
-        asked = ImputedStatistics(as_table(rows, schema), imputation(k), budget=Filter(10.0))
-        asked.count(where="income > 3", epsilon=1.0)
-        asked.mean("income", epsilon=1.0)
-    found = {answer.event.label: float(totals(answer)[0]) / 2**20 for answer in noise.answers}
+        question = ImputedStatistics(as_table(rows, schema), imputation(k), budget=Filter(10.0))
+        question.count(where="income > 3", epsilon=1.0)
+        question.mean("income", epsilon=1.0)
+    result = {answer.event.label: float(totals(answer)[0]) / 2**20 for answer in noise.answers}
     high = brute.average(rows, k, lambda income, _: income is not None and income > 3)
-    assert found["count"] == pytest.approx(high, abs=2e-6)
+    assert result["count"] == pytest.approx(high, abs=2e-6)
     centred = brute.average(rows, k, tenths)
-    assert 4 * found["centred sum of income"] == pytest.approx(centred, abs=1e-4)
+    assert 4 * result["centred sum of income"] == pytest.approx(centred, abs=1e-4)
 
 
 @pytest.mark.long
@@ -86,36 +86,39 @@ def test_answers_are_averages_over_all_ways(world, k):
 @given(worlds(), st.integers(1, 3), st.booleans())
 def test_profile_equals_brute_force(world, k, group):
     schema, rows = world
-    found = prepare(rows, k, group, schema).profile.served(5)
+    result = prepare(rows, k, group, schema).profile.served(5)
     for j in (0, 4, 1):
-        assert is_at_least(found[j], brute.profile(rows, k, j, group), len(rows))
+        assert is_at_least(result[j], brute.profile(rows, k, j, group), len(rows))
 
 
 @given(st.integers(0, 6), st.integers(0, 6), st.integers(1, 4), st.integers(0, 8))
 def test_shares_are_the_largest_over_donors_that_go(nearer, tied, k, j):
-    def found(nearer, tied, j):
+    def result(nearer, tied, j):
         return int(_share(np.array([nearer]), np.array([tied]), k, j)[0]) / 2**20
 
     x, t = Row(0, "f", None, "no", 0), Row(1, "f", 3, "no", 0)
     others = [Row(0, "f", 3, "no", 0)] * nearer + [t] * tied
     assert is_at_least(
-        found(nearer, tied, j), brute.share(x, brute.distance(x, t), others, k, j, False), 1
+        result(nearer, tied, j), brute.share(x, brute.distance(x, t), others, k, j, False), 1
     )
     for more, other in ((1, 0), (0, 1)):  # one donor more, and one change more
-        assert found(nearer + more, tied + other, j) <= found(nearer, tied, j)
-        assert found(nearer, tied, j) <= found(nearer + more, tied + other, j + 1)
+        assert result(nearer + more, tied + other, j) <= result(nearer, tied, j)
+        assert result(nearer, tied, j) <= result(nearer + more, tied + other, j + 1)
 
 
 @pytest.mark.long
 @settings(QUICK, max_examples=10)
 @given(worlds(6), st.integers(1, 3), st.booleans(), st.randoms(use_true_random=False))
-def test_bound_moves_by_one_step_between_neighbours(world, k, group, chance):
+def test_bound_changes_by_one_step_between_neighbours(world, k, group, chance):
     schema, rows = world
 
     def bounds(table, terms):
-        found = prepare(table, k, group, schema).profile
-        exact = found.served(terms)
-        smooth = [found.smooth_bound(own=1.0, donee=2.0, beta=b) for b in (0.05, 0.4, 3.0)]
+        result = prepare(table, k, group, schema).profile
+        exact = result.served(terms)
+        smooth = [
+            result.smooth_bound(row_weight=1.0, recipient_weight=2.0, beta=b)
+            for b in (0.05, 0.4, 3.0)
+        ]
         return _change_bounds(exact), smooth
 
     here, smooth_here = bounds(rows, 6)
@@ -144,28 +147,30 @@ def test_smooth_bound_is_the_maximum_over_all_terms():
     reach = _change_bounds(full.served(300))
     for beta in (0.01, 0.05, 0.2, 1.0):
         expected = np.max(np.exp(-beta * np.arange(300)) * (3 + 2 * reach))
-        found = lazy.smooth_bound(own=3.0, donee=2.0, beta=beta)
-        assert expected <= found <= expected * (1 + 2.0**-40)
-    # Terms beyond the limit are bounded by the number of donees.
-    found = prepare(random_rows(50, 4), 1).profile
-    found.max_terms, donees = 4, len(found._layout.donees.rows)
-    j = 1 / 0.01 - donees
-    expected = math.exp(-0.01 * j) * (j + donees)
-    assert found.smooth_bound(own=0.0, donee=1.0, beta=0.01) == pytest.approx(expected)
+        result = lazy.smooth_bound(row_weight=3.0, recipient_weight=2.0, beta=beta)
+        assert expected <= result <= expected * (1 + 2.0**-40)
+    # Terms beyond the limit are bounded by the number of recipients.
+    result = prepare(random_rows(50, 4), 1).profile
+    result.max_terms, recipients = 4, len(result._layout.recipients.rows)
+    j = 1 / 0.01 - recipients
+    expected = math.exp(-0.01 * j) * (j + recipients)
+    assert result.smooth_bound(row_weight=0.0, recipient_weight=1.0, beta=0.01) == pytest.approx(
+        expected
+    )
 
 
-def test_tables_without_donors_donees_or_rows():
+def test_tables_without_donors_recipients_or_rows():
     nobody = random_rows(5, 0, holes=1.0)
     assert filled(imputation(2), as_table(nobody)).values("income").tolist() == [4.0] * 5
     assert prepare(nobody, 2).profile.served(1) == [5]
     assert prepare(random_rows(5, 0, holes=0.0), 2).profile.served(8).max() == 0
     empty = prepared(imputation(1), as_table(nobody).take(np.zeros(5, dtype=bool))).profile
-    assert empty.smooth_bound(own=1.0, donee=1.0, beta=1.0) == pytest.approx(1.0)
+    assert empty.smooth_bound(row_weight=1.0, recipient_weight=1.0, beta=1.0) == pytest.approx(1.0)
     for thing in (empty, prepare(nobody, 1)):  # and no repr shows anything private
         assert not any(character.isdigit() for character in repr(thing).split(" at 0x")[0])
 
 
-def test_the_metric_refuses_domains_beyond_the_exact_bound():
+def test_metric_raises_for_domains_above_the_exact_bound():
     schema = Schema(tuple(Ordinal(name=f"a{i}", levels=tuple(range(40))) for i in range(4)))
     facts = {"match_on": dict.fromkeys(schema.names, 1.0), "group": (), "metric": "gower"}
     with pytest.raises(UnprovenError, match="fewer attributes, or use coarser bins"):
@@ -197,13 +202,16 @@ def test_no_table_near_by_is_more_sensitive_than_the_bound_of_this_one(examples,
                 for _ in range(j):
                     there = spaced(chance.choice(brute.neighbours(schema, there)))
                 some = brute.neighbours(schema, there)
-                for of, own, donee in ((high, 1.0, 1.0), (centred, 4.0, 8.0 / k)):
+                for of, row_weight, recipient_weight in (
+                    (high, 1.0, 1.0),
+                    (centred, 4.0, 8.0 / k),
+                ):
                     here = brute.average(there, k, of)
-                    moved = max(
+                    shift = max(
                         abs(brute.average(other, k, of) - here)
                         for other in chance.sample(some, min(12, len(some)))
                     )
-                    assert moved <= own + donee * changed[j] + 1e-9
+                    assert shift <= row_weight + recipient_weight * changed[j] + 1e-9
 
     check()
 
@@ -234,13 +242,13 @@ def answers(schema, imputation, n=700):
         "work": rng.choice(["no", "yes"], n),
     }
     table = Table.read(pd.DataFrame(columns), schema)
-    asked = ImputedStatistics(table, imputation, budget=Filter(100.0), random_state=7)
+    question = ImputedStatistics(table, imputation, budget=Filter(100.0), random_state=7)
     return [
-        asked.mean("income", where="c = 'u'", epsilon=1.0).value,
-        asked.count(where="income > 50", epsilon=1.0).value,
-        asked.variance("income", epsilon=1.0).value,
-        asked.histogram("income", epsilon=1.0).values,  # noqa: PD011
-        asked.mean("income", epsilon=1.0, uncertainty="worst-case").imputation_interval,
+        question.mean("income", where="c = 'u'", epsilon=1.0).value,
+        question.count(where="income > 50", epsilon=1.0).value,
+        question.variance("income", epsilon=1.0).value,
+        question.histogram("income", epsilon=1.0).values,  # noqa: PD011
+        question.mean("income", epsilon=1.0, uncertainty="worst-case").imputation_interval,
     ]
 
 
@@ -257,11 +265,11 @@ BEFORE = {
 }  # fmt: skip
 
 
-def test_answers_are_what_they_were():
+def test_answers_equal_recorded_answers():
     for schema, before in BEFORE.items():
-        found = answers(schema, KNNImputation(impute="income", match_on=("grade", "work")))
-        # To the last bit on one machine; sums of floating point differ a little between machines.
-        for one, other in zip(found, before, strict=True):
+        result = answers(schema, KNNImputation(impute="income", match_on=("grade", "work")))
+        # To the last bit on one machine. Sums of floating point differ a little between machines.
+        for one, other in zip(result, before, strict=True):
             assert one == pytest.approx(other, rel=1e-12)
 
 
@@ -284,7 +292,7 @@ IN_PARTS = {
     ids=["nearest", "several", "none"],
 )
 def test_parts_change_nothing(schema, imputation, monkeypatch):
-    whole = answers(schema, imputation)
+    total = answers(schema, imputation)
     for name, rows in IN_PARTS.items():
         monkeypatch.setattr(f"missdp.{name}", rows)
-    assert answers(schema, imputation) == whole
+    assert answers(schema, imputation) == total

@@ -1,4 +1,4 @@
-"""Statistics of groups: each group is answered from its own rows, and all cost what one costs."""
+"""Statistics of groups: each group is answered from its own rows, at the cost of one group."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from knn_oracles import PLAIN, Row, as_table, tables
-from knn_recordings import Exact, asking, behind, moves_too_far, nothing_is_read
+from knn_recordings import Exact, asking, behind, nothing_is_read, shift_is_too_large
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Cost, Filter
@@ -25,7 +25,7 @@ from missdp.statistics import (
     open_table,
     run_queries,
 )
-from missdp.statistics.groups import OfEachGroup
+from missdp.statistics.groups import ParallelGroups
 from missdp.statistics.noisy import noisy_numbers
 from missdp.statistics.table_rows import ChosenRows
 from missdp.testing import check_sensitivity
@@ -63,7 +63,7 @@ def survey(rows=6000):
 
 
 def neighbour_answers(rows, way, knn=KNN):
-    """Pairs of what is behind each answer, for a table and each of its neighbours."""
+    """Pairs of exact numbers of each answer, for a table and each of its neighbours."""
     here = behind(as_table(rows), knn, way=way, asks=BY_SEX)
     for other in brute.neighbours(PLAIN, rows):
         there = behind(as_table(other), knn, way=way, asks=BY_SEX)
@@ -78,11 +78,11 @@ def neighbour_answers(rows, way, knn=KNN):
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
 )
 @given(tables(PLAIN, 4), st.sampled_from(WAYS), st.sampled_from([1, 2]))
-def test_one_row_moves_one_group_within_its_bound(rows, way, k):
+def test_one_row_changes_one_group_within_its_bound(rows, way, k):
     """Exact neighbours: every row that can come or go, of small tables."""
     knn = replace(KNN, k=k)
     for a, b in neighbour_answers(rows, way, knn):
-        assert not moves_too_far(a, b), a.event.label
+        assert not shift_is_too_large(a, b), a.event.label
 
 
 def test_rows_that_move_two_groups_are_caught(monkeypatch):
@@ -93,7 +93,7 @@ def test_rows_that_move_two_groups_are_caught(monkeypatch):
 
     monkeypatch.setattr(ChosenRows, "groups", mixed)
     rows = [Row(0, "f", 8, "yes", 2), Row(0, "m", None, None, 4), Row(0, "f", None, None, 6)]
-    assert any(moves_too_far(a, b) for a, b in neighbour_answers(rows, "epsilon"))
+    assert any(shift_is_too_large(a, b) for a, b in neighbour_answers(rows, "epsilon"))
 
 
 def test_a_group_has_the_bound_of_its_own_rows():
@@ -101,10 +101,10 @@ def test_a_group_has_the_bound_of_its_own_rows():
     few = [Row(0, "f", 8, "yes", 2), Row(0, "f", None, "yes", 4)]
     others = [Row(0, "m", 8, "yes", 6), *(Row(0, "m", None, "yes", 8 + 2 * i) for i in range(20))]
     mean = {"mean": BY_SEX["mean"]}
-    alone, both = (behind(as_table(r), KNN, asks=mean)[0] for r in (few, [*few, *others]))
-    assert isinstance(both.law, OfEachGroup)
+    single, both = (behind(as_table(r), KNN, asks=mean)[0] for r in (few, [*few, *others]))
+    assert isinstance(both.mechanism, ParallelGroups)
     f, m = both.exact
-    assert f.bound == alone.exact[0].bound
+    assert f.bound == single.exact[0].bound
     assert m.bound > 3 * f.bound
 
 
@@ -112,20 +112,20 @@ def test_donors_of_a_group_come_from_the_group():
     rows = [Row(0, "f", 2, "yes", 2), Row(0, "f", None, "yes", 4), Row(0, "m", 8, "yes", 6)]
     knn = KNNImputation(impute="income", match_on="grade")
     with Exact():
-        asked, cost = asking(as_table(rows), knn, "epsilon")
-        found = asked.mean("income", by="sex", **cost)
-    assert dict(zip(found.levels, found.values, strict=True)) == pytest.approx(
+        question, cost = asking(as_table(rows), knn, "epsilon")
+        result = question.mean("income", by="sex", **cost)
+    assert dict(zip(result.levels, result.values, strict=True)) == pytest.approx(
         {"f": 2.0, "m": 8.0}, abs=0.01
     )
 
 
 @pytest.mark.parametrize("kind", ["count", "mean", "share"])
-def test_all_groups_together_cost_what_one_costs(kind):
+def test_all_groups_cost_as_much_as_one_group(kind):
     budget = Filter(1.0)
-    asked = ImputedStatistics(survey(500), KNN_OF_SURVEY, budget=budget)
-    found = OF_SURVEY[kind](asked)
-    assert len(found.values) == len(REGIONS)
-    assert found.guarantee.epsilon == pytest.approx(1.0)
+    question = ImputedStatistics(survey(500), KNN_OF_SURVEY, budget=budget)
+    result = OF_SURVEY[kind](question)
+    assert len(result.values) == len(REGIONS)
+    assert result.guarantee.epsilon == pytest.approx(1.0)
     assert budget.remaining_epsilon == pytest.approx(0.0, abs=1e-6)
 
 
@@ -142,13 +142,13 @@ def test_intervals_of_groups_are_near_that_of_the_table():
     table = survey()
 
     def width(by):
-        asked = [Statistic("mean", ("income",), by=by)]
-        (found,) = run_queries(table, KNN_OF_SURVEY, asked, epsilon=1.0, budget=Filter(1.0))
-        intervals = found.intervals if by else (found.interval,)
+        question = [Statistic("mean", ("income",), by=by)]
+        (result,) = run_queries(table, KNN_OF_SURVEY, question, epsilon=1.0, budget=Filter(1.0))
+        intervals = result.intervals if by else (result.interval,)
         return np.median([high - low for low, high in intervals])
 
-    whole, groups = (np.median([width(by) for _ in range(5)]) for by in (None, "region"))
-    assert groups < 4 * len(REGIONS) * whole
+    total, groups = (np.median([width(by) for _ in range(5)]) for by in (None, "region"))
+    assert groups < 4 * len(REGIONS) * total
 
 
 @pytest.mark.long
@@ -209,8 +209,8 @@ def test_groups_by_an_attribute_without_levels_charge_nothing():
 def test_the_sensitivity_kit_checks_groups():
     def run(table):
         budget = Filter(1.0)
-        asked = ImputedStatistics(table, KNN_OF_SURVEY, budget=budget)
-        OF_SURVEY["mean"](asked)
+        question = ImputedStatistics(table, KNN_OF_SURVEY, budget=budget)
+        OF_SURVEY["mean"](question)
         return budget
 
     table = survey(60)
@@ -238,15 +238,15 @@ def test_groups_that_noise_hides_are_refused_publicly(statistic, width):
     """By the cost, the levels and the bounds alone: nothing is read and nothing is charged."""
     table, knn, groups = imputed_groups(60, statistic)
     budget = Filter(1.0)
-    said = rf"group of 10,000 rows by up to about {width} \(95 %\), .* ask missdp estimate"
-    with nothing_is_read(), refuses(ParameterError, said):
+    message = rf"group of 10,000 rows by up to about {width} \(95 %\). .* use missdp estimate"
+    with nothing_is_read(), refuses(ParameterError, message):
         run_queries(table, knn, [groups], epsilon=0.2, budget=budget)
     assert budget.events == ()
     everyone = replace(groups, by=None)
-    with nothing_is_read(), refuses(ParameterError, said):
+    with nothing_is_read(), refuses(ParameterError, message):
         run_queries(table, knn, [everyone, groups], epsilon=0.4, budget=budget)
     assert budget.events == ()
-    with refuses(ParameterError, said):
+    with refuses(ParameterError, message):
         check_queries(table, knn, [everyone, groups], epsilon=0.4)
     check_queries(table, knn, [everyone], epsilon=0.2)
     table, knn, groups = imputed_groups(3, statistic)

@@ -1,8 +1,8 @@
 """Whatever a statistic shows was released: answers of one table, repeated for another one.
 
-The answers of the door are kept while every question is asked, and repeated, in their order, for
-another table. What anyone sees must be the same, bit by bit: what differs came from the rows by
-another way. And what holds the rows, the noise and the bounds is the door alone.
+The answers of the session are kept while every question is asked, and repeated, in their order, for
+another table. Visible results must be equal, bit by bit: a difference came from the rows by another
+way. Only the session holds the rows, the noise and the bounds.
 """
 
 import copy
@@ -21,7 +21,7 @@ from missdp.errors import DataError, MissDPError, ParameterError
 from missdp.session import SecureNoise, SeededNoise, Session
 from missdp.statistics import ImputedStatistics, RowCounts
 from missdp.statistics.imputation import NearestNeighbours, _Profile
-from missdp.statistics.imputed_rows import ImputedRows, Rows, Ways
+from missdp.statistics.imputed_rows import ImputedRows, RowView, Ways
 from missdp.statistics.table_rows import ChosenRows, TableRows
 from missdp.testing import check_non_interference
 from refusing import refuses
@@ -57,19 +57,19 @@ CASES = [pytest.param(n, way, marks=marks(n, way)) for n in IMPUTATIONS for way 
 
 def asks(imputation, way, questions, table):
     """Ask every question, and return everything that anyone sees."""
-    asked, cost = asking(table, imputation, way)
-    seen = [repr(asked), repr(asked._session), asked.budget]
-    for ask in questions.values():
+    question, cost = asking(table, imputation, way)
+    observed = [repr(question), repr(question._session), question.budget]
+    for options in questions.values():
         try:
-            seen.append(ask(asked, **cost))
+            observed.append(options(question, **cost))
         except MissDPError as error:
-            seen.append(f"{error!r} {error.__context__} {error.__cause__}")
-    return seen
+            observed.append(f"{error!r} {error.__context__} {error.__cause__}")
+    return observed
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "way"), CASES)
-def test_what_a_statistic_shows_was_released(name, way):
+def test_statistic_shows_only_released_values(name, way):
     run = partial(asks, IMPUTATIONS[name], way, QUESTIONS)
     assert check_non_interference(run, tables={"": (ONE, TWO)})
 
@@ -83,7 +83,7 @@ def test_what_a_statistic_shows_was_released(name, way):
         ("none", "rho", "all holes"),
     ],
 )
-def test_so_it_was_where_rules_say_what_applies(name, way, other):
+def test_statistic_with_rules_shows_only_released_values(name, way, other):
     run = partial(asks, RULED_IMPUTATIONS[name], way, RULED_QUESTIONS)
     assert check_non_interference(run, tables={other: (WHOLE, OTHERS[other])})
 
@@ -93,24 +93,24 @@ def quoting(rows):
 
 
 def test_a_function_that_fails_says_nothing():
-    asked = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Filter(1.0))
+    question = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Filter(1.0))
     with refuses(DataError) as caught:
-        asked._session.measure(
+        question._session.measure(
             RowCounts(function=quoting), Cost(privacy_measure="pure", amount=1.0)
         )
     assert str(len(SURVEY)) not in str(caught.value)
-    assert asked.budget.remaining_epsilon == 0  # charged all the same
+    assert question.budget.remaining_epsilon == 0  # charged all the same
 
 
 def held(thing):
-    """Everything that can be reached from an object without going through a door."""
-    found, todo, known = [], [thing], set()
+    """Everything that can be reached from an object without going through a session."""
+    result, todo, reference = [], [thing], set()
     while todo:
         here = todo.pop()
-        if id(here) in known or isinstance(here, (type, str, bytes, int, float)):
+        if id(here) in reference or isinstance(here, (type, str, bytes, int, float)):
             continue
-        known.add(id(here))
-        found.append(here)
+        reference.add(id(here))
+        result.append(here)
         if isinstance(here, dict):
             todo += [*here.keys(), *here.values()]
         elif isinstance(here, (list, tuple, set, frozenset)):
@@ -121,11 +121,11 @@ def held(thing):
             cells = [*(getattr(here, "__closure__", None) or ())]
             todo += [c.cell_contents for c in cells] + [getattr(here, "__self__", None)]
             todo += getattr(here, "__defaults__", None) or ()
-    return found
+    return result
 
 
 PRIVATE = (Table, np.ndarray, np.random.Generator, SecureNoise, SeededNoise)
-PRIVATE += (_Profile, Rows, TableRows, ChosenRows, ImputedRows, Ways)
+PRIVATE += (_Profile, RowView, TableRows, ChosenRows, ImputedRows, Ways)
 
 
 def private(thing):
@@ -133,27 +133,27 @@ def private(thing):
 
 
 @pytest.mark.parametrize("name", ["nearest", "group", "none"])
-def test_a_statistic_holds_a_door_and_public_facts(name):
-    asked = ImputedStatistics(ONE, IMPUTATIONS[name], budget=Filter(1e3), random_state=0)
-    answers = [ask(asked, epsilon=1.0) for ask in QUESTIONS.values()]
-    assert any(isinstance(here, Session) for here in held(asked))
-    assert private([asked, answers]) == []
+def test_statistic_holds_a_session_and_public_facts(name):
+    question = ImputedStatistics(ONE, IMPUTATIONS[name], budget=Filter(1e3), random_state=0)
+    answers = [options(question, epsilon=1.0) for options in QUESTIONS.values()]
+    assert any(isinstance(here, Session) for here in held(question))
+    assert private([question, answers]) == []
 
 
-def test_what_is_hidden_is_found():
+def test_hidden_private_values_are_detected():
     for name, hidden in (
         ("rows", ONE),
         ("note", {"n": np.arange(3)}),
         ("later", (lambda rows: lambda: rows)(ONE)),
         ("draw", np.random.default_rng(0).random),
     ):
-        asked = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Filter(1.0))
-        setattr(asked, name, hidden)
-        assert private(asked)
+        question = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Filter(1.0))
+        setattr(question, name, hidden)
+        assert private(question)
 
 
 def test_statistics_do_not_leave_with_their_rows():
-    asked = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Filter(1.0))
+    question = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Filter(1.0))
     for leave in (pickle.dumps, copy.deepcopy):
         with pytest.raises(ParameterError):
-            leave(asked)
+            leave(question)

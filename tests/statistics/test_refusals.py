@@ -1,4 +1,4 @@
-"""No table is refused; what is wrong is refused in one line before anything is charged."""
+"""No table is refused. An invalid question raises in one line before anything is charged."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from missdp.accounting import Cost, Filter, PureEvent
 from missdp.errors import BudgetExceededError, MissDPError, UnprovenError
 from missdp.statistics import (
     CustomQuery,
-    Histogram,
     ImputedStatistics,
     KNNImputation,
+    LevelEstimates,
     Statistic,
     open_table,
     read_imputation,
     read_questions,
     run_queries,
 )
-from missdp.statistics.asking import share
 from missdp.statistics.statistics import _cost_of
+from missdp.statistics.tasks import cost_share
 from refusing import refuses
 
 SCHEMA = Schema((
@@ -81,9 +81,9 @@ COSTS = [{"epsilon": 2.0}, {"epsilon": 2.0}, {"rho": 2.0}, {"rho": 2.0}]
 def test_every_table_has_an_answer(rows):
     for imputation, cost in zip(IMPUTATIONS.values(), COSTS, strict=True):
         budget = Filter(1e4, 1e-3)
-        asked = ImputedStatistics(read(rows), imputation, budget=budget, random_state=0)
-        for name, ask in ASKS.items():
-            answer = ask(asked, **cost)
+        question = ImputedStatistics(read(rows), imputation, budget=budget, random_state=0)
+        for name, options in ASKS.items():
+            answer = options(question, **cost)
             values = answer.values if name == "histogram" else (answer.value,)  # noqa: PD011
             low, high = RANGES[name]
             assert all(math.isfinite(value) and low <= value <= high for value in values)
@@ -124,16 +124,16 @@ ONE = Cost(privacy_measure="pure", amount=1.0)
 
 def asks_in_text(budget, text="mean(income)", *, epsilon=1.0, where="", uncertainty=None, **how):
     """Ask one question, and say in text how missing cells are filled."""
-    asked = read_questions([text], SCHEMA, where=where, uncertainty=uncertainty)
+    question = read_questions([text], SCHEMA, where=where, uncertainty=uncertainty)
     imputation = read_imputation(SCHEMA, **{"impute": "income", "match": "age", **how})
-    return run_queries(TIES, imputation, asked, epsilon=epsilon, budget=budget)[0]
+    return run_queries(TIES, imputation, question, epsilon=epsilon, budget=budget)[0]
 
 
 def asks_of(kind, name, bad, budget):
     facts = {"table": TIES, "imputation": KNN, "budget": budget}
     if kind == "imputation":
-        said = {"impute": "income", "match_on": "age", name: bad}
-        return ImputedStatistics(TIES, KNNImputation(**said), budget=budget)
+        message = {"impute": "income", "match_on": "age", name: bad}
+        return ImputedStatistics(TIES, KNNImputation(**message), budget=budget)
     if kind == "statistics":
         return ImputedStatistics(**{**facts, name: bad})
     if kind == "text":
@@ -143,18 +143,18 @@ def asks_of(kind, name, bad, budget):
     return ASKS[name](ImputedStatistics(**facts), **bad)
 
 
-def said(kind, bad):
+def message(kind, bad):
     return [(kind, name, value) for name, values in bad.items() for value in values]
 
 
 BAD = [
-    *said("imputation", BAD_IMPUTATIONS), *said("statistics", BAD_STATISTICS),
-    *said("text", BAD_TEXTS),
-    *said("question", {"": BAD_QUESTIONS}), *said("cost", dict.fromkeys(ASKS, BAD_COSTS)),
+    *message("imputation", BAD_IMPUTATIONS), *message("statistics", BAD_STATISTICS),
+    *message("text", BAD_TEXTS),
+    *message("question", {"": BAD_QUESTIONS}), *message("cost", dict.fromkeys(ASKS, BAD_COSTS)),
 ]  # fmt: skip
 
 
-def test_what_is_wrong_is_refused_in_one_line_and_costs_nothing():
+def test_invalid_question_raises_one_line_without_a_charge():
     for wrong in BAD:
         budget = Filter(1e308)
         with refuses(MissDPError) as caught:
@@ -172,17 +172,17 @@ def income_alone(rows):
     return rows.values("income").max(initial=0.0)
 
 
-def test_a_function_of_the_whole_table_reads_no_filled_cells_and_costs_nothing():
-    """An average over ways to fill rows is known of sums of what each row adds alone."""
+def test_custom_query_of_filled_cells_raises_without_a_charge():
+    """The average over ways to fill rows exists for sums over rows only."""
     budget = Filter(1.0)
     filled = open_table(TIES, budget=budget).on(KNN.change(SCHEMA))
     query = CustomQuery(function=income_alone, reads={"income"}, sensitivity=10)
-    said = r"^a CustomQuery cannot .*ask RowCounts or RowSums instead$"
-    with pytest.raises(UnprovenError, match=said):
+    message = r"^a CustomQuery cannot .*Use RowCounts or RowSums$"
+    with pytest.raises(UnprovenError, match=message):
         filled.measure(query, ONE)
     assert budget.events == ()
-    part = filled.reserve(share(ONE, 0.5), label="income")
-    with pytest.raises(UnprovenError, match=said):
+    part = filled.reserve(cost_share(ONE, 0.5), label="income")
+    with pytest.raises(UnprovenError, match=message):
         part.measure(query, part.left)
     assert part.left.amount == 0.5 * (1 - 2.0**-40)
 
@@ -190,22 +190,22 @@ def test_a_function_of_the_whole_table_reads_no_filled_cells_and_costs_nothing()
 def test_values_that_are_not_there_are_missed_before_the_charge():
     codes = {"age": [0, 1], "sex": [0, 2], "income": [3, 10], "hours": [0, 1]}
     table, budget = Table.from_codes(SCHEMA, codes), Filter(10.0)
-    asked = ImputedStatistics(table, KNNImputation(impute="sex", match_on="age"), budget=budget)
+    question = ImputedStatistics(table, KNNImputation(impute="sex", match_on="age"), budget=budget)
     empty = Categorical(name="e", levels=(), not_applicable=())
     lacking = Table.read({"e": [None] * 3}, Schema((empty,)))
     of_nobody = ImputedStatistics(lacking, None, budget=budget)
-    for told, ask in (
+    for reported, options in (
         ("'income' has no num", lambda: ImputedStatistics(table, KNN, budget=budget)),
-        ("no numeric values", lambda: asked.mean("income", epsilon=1.0)),
-        ("no numeric values", lambda: asked.count(where="not hours > 3", epsilon=1.0)),
-        ("no numeric values", lambda: asked.proportion("income > 3", epsilon=1.0)),
+        ("no numeric values", lambda: question.mean("income", epsilon=1.0)),
+        ("no numeric values", lambda: question.count(where="not hours > 3", epsilon=1.0)),
+        ("no numeric values", lambda: question.proportion("income > 3", epsilon=1.0)),
         ("no row has a value", lambda: of_nobody.histogram("e", epsilon=1.0)),
         ("no row has a value", lambda: of_nobody.count(by="e", epsilon=1.0)),
     ):
-        with refuses(MissDPError, told):
-            ask()
+        with refuses(MissDPError, reported):
+            options()
     assert budget.events == ()
-    assert asked.count(where="sex = 'f'", epsilon=1.0).value >= 0
+    assert question.count(where="sex = 'f'", epsilon=1.0).value >= 0
 
 
 @pytest.mark.parametrize("bounds", [(0.0, 1e-310), (-1e-200, 1e-200)])
@@ -214,15 +214,15 @@ def test_bounds_that_floating_point_cannot_square_are_refused_before_the_charge(
     income = Numeric(name="income", lower=low, upper=high, nullable=True)
     schema = Schema((Ordinal(name="age", levels=(0, 1)), income))
     table = Table.read(pd.DataFrame({"age": [0, 1], "income": [low, None]}), schema)
-    asked = ImputedStatistics(table, None, budget=Filter(10.0))
-    for ask in (
-        lambda: ImputedStatistics(table, KNN, budget=asked.budget),
-        lambda: asked.mean("income", epsilon=1.0),
-        lambda: asked.sum("income", epsilon=1.0),
+    question = ImputedStatistics(table, None, budget=Filter(10.0))
+    for options in (
+        lambda: ImputedStatistics(table, KNN, budget=question.budget),
+        lambda: question.mean("income", epsilon=1.0),
+        lambda: question.sum("income", epsilon=1.0),
     ):
         with refuses(MissDPError, "another unit"):
-            ask()
-    assert asked.budget.events == ()
+            options()
+    assert question.budget.events == ()
 
 
 def test_every_statistic_spends_its_epsilon_or_nothing():
@@ -235,21 +235,21 @@ def test_every_statistic_spends_its_epsilon_or_nothing():
         {"match": "hours", "group": "age"},
     ):  # fmt: skip
         budget, poor = Filter(1.0), Filter(0.9)
-        with pytest.raises(BudgetExceededError, match="nothing was"):
+        with pytest.raises(BudgetExceededError, match="Nothing was"):
             asks_in_text(poor, **facts)
         assert poor.events == ()
         answer = asks_in_text(budget, **facts)
         assert answer.guarantee.epsilon == pytest.approx(1.0)
         assert budget.remaining_epsilon == pytest.approx(0.0, abs=1e-9)
-        assert answer.intervals if isinstance(answer, Histogram) else answer.interval
+        assert answer.intervals if isinstance(answer, LevelEstimates) else answer.interval
         worst = getattr(answer, "imputation_interval", None)
         assert (worst is not None) == ("uncertainty" in facts)
 
 
 @given(epsilon=st.floats(1e-9, 1e9), parts=st.lists(st.floats(1e-3, 1.0), min_size=1, max_size=6))
-def test_shares_never_add_up_to_more_than_the_whole(epsilon, parts):
+def test_cost_shares_never_add_up_to_more_than_the_cost(epsilon, parts):
     total = math.fsum(parts)
-    shares = [share(_cost_of(epsilon, None), part / total).amount for part in parts]
+    shares = [cost_share(_cost_of(epsilon, None), part / total).amount for part in parts]
     assert sum(map(Fraction, shares)) <= Fraction(epsilon)
     assert math.fsum(shares) == pytest.approx(epsilon, rel=1e-9)
 
@@ -272,18 +272,18 @@ OF_PERSONS = KNNImputation(impute="income", match_on=("age", "sex"))
 )
 def test_statistics_spend_from_a_filter(delta, privacy_measure, cost, whole):
     budget = Filter(2.0, delta, measure=privacy_measure)
-    asked = ImputedStatistics(PERSONS, OF_PERSONS, budget=budget)
+    question = ImputedStatistics(PERSONS, OF_PERSONS, budget=budget)
     before = budget.left.amount
-    first = asked.mean("income", where="age > 0", **cost)
+    first = question.mean("income", where="age > 0", **cost)
     spent = (
         before - budget.left.amount
     )  # a cost is spent whole, in the privacy measure of the budget
     assert 0.5 * whole <= spent <= whole * (1 + 1e-9)
-    # What is asked next, and at what cost, may depend on this answer.
-    asked.count(where="age = 1" if first.value > 5 else "age = 2", **cost)
+    # The next question and its cost may depend on this answer.
+    question.count(where="age = 1" if first.value > 5 else "age = 2", **cost)
     PrivBayes(epsilon=0.2, budget=budget, random_state=0).fit(PERSONS)
     while budget.can_afford(PureEvent(epsilon=0.2)):
-        asked.count(where="sex = 'f'", epsilon=0.2)
+        question.count(where="sex = 'f'", epsilon=0.2)
     with pytest.raises(BudgetExceededError):
-        asked.count(where="sex = 'f'", epsilon=0.2)
+        question.count(where="sex = 'f'", epsilon=0.2)
     assert budget.spent.epsilon <= 2.0

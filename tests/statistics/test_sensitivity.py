@@ -1,4 +1,4 @@
-"""What is behind every answer moves between neighbours by at most what was charged for."""
+"""Exact numbers of every answer move between neighbours by at most the charged sensitivity."""
 
 from dataclasses import replace
 from itertools import product
@@ -17,8 +17,8 @@ from knn_recordings import (
     WAYS,
     Exact,
     behind,
-    moves_too_far,
     prepared,
+    shift_is_too_large,
     totals,
 )
 
@@ -29,11 +29,11 @@ from missdp.session import Noise
 from missdp.statistics import Estimate, ImputedStatistics, KNNImputation, RowCounts, RowSums
 from missdp.statistics import imputation as profiles
 from missdp.statistics.answers import _product_change
-from missdp.statistics.asking import Asking
 from missdp.statistics.imputation import _Profile
 from missdp.statistics.imputed_rows import ImputedRows, with_one_kind_of_missing
 from missdp.statistics.row_queries import RowQuery
 from missdp.statistics.smooth_sensitivity import SmoothNoise, calibrate_smooth_noise
+from missdp.statistics.tasks import StatisticTask
 
 FILLED = {"impute": ("income", "car"), "match_on": ("grade", "sex")}
 IMPUTATIONS = {
@@ -56,7 +56,7 @@ QUICK = settings(
 )  # fmt: skip
 
 
-def has_holes(row):
+def has_missing(row):
     return bool({None, -7, -8, "R", "X"} & set(vars(row).values()))
 
 
@@ -71,18 +71,18 @@ def check_neighbours(data, case, way, chance, each):
 
     here, everyone = of(rows), brute.neighbours(schema, rows)
     more = [other for other in everyone if len(other) > len(rows)]
-    # Half of those with a row more have holes in it.
-    for some in (everyone[: len(rows)], more, [other for other in more if has_holes(other[-1])]):
+    # Half of those with a row more have missing cells in it.
+    for some in (everyone[: len(rows)], more, [other for other in more if has_missing(other[-1])]):
         for other in chance.sample(some, min(each, len(some))):
             for a, b in zip(here, of(other), strict=True):
-                assert not moves_too_far(a, b), a.event.label
+                assert not shift_is_too_large(a, b), a.event.label
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("examples", "each"), [(12, 1), pytest.param(120, 4, marks=pytest.mark.slow)]
 )
-def test_what_is_behind_an_answer_moves_no_further_than_was_charged_for(examples, each):
+def test_exact_answers_stay_within_the_charged_sensitivity(examples, each):
     @settings(QUICK, max_examples=examples)
     @given(
         st.data(), st.sampled_from(CASES), st.sampled_from(sorted(WAYS)),
@@ -109,19 +109,23 @@ def labelled(label, answers):
 
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_the_bound_is_attained(k):
-    # Removing a donor moves every donee: neither a smaller weight nor a smaller M_0 would do.
+    # Removing a donor moves every recipient: neither a smaller weight nor a smaller M_0 would do.
     knn, rows = KNNImputation(**FILLED, k=k), one_donor(k)
     full, less = (labelled("centred sum of income", kept(r, knn)) for r in (rows, rows[1:]))
     assert prepared(knn, as_table(rows)).profile.served(1) == [4]
     # A mean of k donors divides the weight.
-    assert full.law.donee == pytest.approx(2 * full.law.own / k, abs=8)
+    assert full.mechanism.recipient_weight == pytest.approx(
+        2 * full.mechanism.row_weight / k, abs=8
+    )
     change = abs(totals(full)[0] - totals(less)[0])
-    # The donor (8) is worth +1 after centring; each donee exchanges 8 for the default 4, out of
-    # a range of 8: half of the donee weight.
-    assert change == pytest.approx(full.law.own + full.law.donee * 4 / 2, rel=1e-4)
+    # The donor (8) is worth +1 after centring. Each recipient exchanges 8 for the default 4, out of
+    # a range of 8: half of the recipient weight.
+    assert change == pytest.approx(
+        full.mechanism.row_weight + full.mechanism.recipient_weight * 4 / 2, rel=1e-4
+    )
 
 
-# Two of three donors say yes; without one of them all donees, whose income is known, leave.
+# Two of three donors say yes. Without one of them all recipients, whose income is known, leave.
 LEAVING = [
     *(Row(0, "f", 8, car, 2 + 2 * i) for i, car in enumerate(("yes", "yes", "no"))),
     *(Row(0, "f", 8, None, 20 + 2 * i) for i in range(12)),
@@ -136,7 +140,7 @@ def caught(ways=("epsilon",)):
         a.event.label
         for here, there in pairs
         for a, b in zip(here, there, strict=True)
-        if moves_too_far(a, b)
+        if shift_is_too_large(a, b)
     }
 
 
@@ -144,37 +148,42 @@ def caught(ways=("epsilon",)):
 def test_pairs_that_move_far_move_within_the_bounds():
     assert caught(("epsilon", "rho")) == set()
     for answer in kept(one_donor(1), None):  # nothing depends on other rows: plain noise
-        assert isinstance(answer.law, Noise)
+        assert isinstance(answer.mechanism, Noise)
         assert answer.event.sensitivity in (1, 1 << 20)
 
 
 def counted_twice(self, rows, weights=None):
-    found = self._returned(rows)
-    return [2 * np.count_nonzero(found)] if self.cells == 1 else [0] * self.cells
+    result = self._returned(rows)
+    return [2 * np.count_nonzero(result)] if self.cells == 1 else [0] * self.cells
 
 
 def stating(**wrong):
-    """Return what states wrong facts of a query beside the right ones."""
+    """Return a function that states wrong facts of a query in addition to the right ones."""
     right = RowQuery._state
 
     def state(self, **facts):
-        right(self, **(facts | wrong if "own_sensitivity" in facts else facts))
+        right(self, **(facts | wrong if "row_sensitivity" in facts else facts))
 
     return state
 
 
 MUTANTS = {
-    "donees of counts": (RowCounts, "_state", stating(recipient_sensitivity=0), "count"),
-    "donees of sums": (
+    "recipients of counts": (RowCounts, "_state", stating(recipient_sensitivity=0), "count"),
+    "recipients of sums": (
         RowSums,
         "_state",
         stating(recipient_sensitivity=0),
         "centred sum of income",
     ),
-    "rows of sums": (RowSums, "_state", stating(own_sensitivity=1), "mean by car"),
-    "leaving": (Asking, "depends", lambda self: False, "centred sum of income"),
-    "moving": (Asking, "moved", lambda self, name: 0.0, "squares of income"),
-    "bound": (_Profile, "smooth_bound", lambda self, *, own, donee, beta: own + donee, "count"),
+    "rows of sums": (RowSums, "_state", stating(row_sensitivity=1), "mean by car"),
+    "leaving": (StatisticTask, "depends", lambda self: False, "centred sum of income"),
+    "shifts": (StatisticTask, "recipient_shift", lambda self, name: 0.0, "squares of income"),
+    "bound": (
+        _Profile,
+        "smooth_bound",
+        lambda self, *, row_weight, recipient_weight, beta: row_weight + recipient_weight,
+        "count",
+    ),
     "profile": (profiles, "_share", lambda nearer, tied, k, j: 0 * nearer, "count"),
     "a row counted twice": (RowCounts, "_totals", counted_twice, "rows"),
 }
@@ -188,11 +197,11 @@ def test_a_wrong_bound_is_caught(name, monkeypatch):
 
 
 def split_circle(size):
-    """Neighbours between which the number of donees nearly doubles: two donors, and one."""
-    donees = [Row(0, "f", None, "no", 10 + 2 * i) for i in range(size)]
+    """Neighbours between which the number of recipients nearly doubles: two donors, and one."""
+    recipients = [Row(0, "f", None, "no", 10 + 2 * i) for i in range(size)]
     later = [Row(0, "f", None, "no", 10_010 + 2 * i) for i in range(size)]
     donors = [Row(0, "f", 8, "no", 9_000), Row(0, "f", 0, "no", 20_000)]
-    return [*donees, *later, *donors], [*donees, *later, donors[0]]
+    return [*recipients, *later, *donors], [*recipients, *later, donors[0]]
 
 
 def values_near(here, there):
@@ -207,21 +216,21 @@ def smooth_loss(noise, here, there):
     By a measure that is the same for both tables.
     """
     x, released = values_near(here, there), np.geomspace(1e-6, 1e9, 301)[:, None]
-    found = []
+    result = []
     for value, unit in (here, there):
         scale = released / unit
         peak = (1 + scale + np.maximum(np.abs(x - value) / unit, np.abs(scale - 1))) / 2
-        found.append(noise.shape * (np.log(scale) - 2 * np.log(peak)))
-    return float(np.max(np.abs(found[0] - found[1])))
+        result.append(noise.shape * (np.log(scale) - 2 * np.log(peak)))
+    return float(np.max(np.abs(result[0] - result[1])))
 
 
 def published_loss(gamma, here, there):
     """The same of one number whose density falls as |x|^-gamma."""
-    found = []
+    result = []
     for value, scale in (here, there):
         x = np.abs(values_near(here, there) - value) / scale
-        found.append(-np.logaddexp(0, gamma * np.log(np.maximum(x, 1e-300))) - np.log(scale))
-    return float(np.max(np.abs(found[0] - found[1])))
+        result.append(-np.logaddexp(0, gamma * np.log(np.maximum(x, 1e-300))) - np.log(scale))
+    return float(np.max(np.abs(result[0] - result[1])))
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
@@ -229,10 +238,10 @@ def published_loss(gamma, here, there):
 def test_audit_on_neighbouring_tables(epsilon, size):
     noise, answers = calibrate_smooth_noise(epsilon), []
     for rows in split_circle(size):
-        found = prepared(IMPUTATIONS["nearest"], as_table(rows)).profile
-        bound = found.smooth_bound(own=1, donee=1, beta=noise.beta)
+        result = prepared(IMPUTATIONS["nearest"], as_table(rows)).profile
+        bound = result.smooth_bound(row_weight=1, recipient_weight=1, beta=noise.beta)
         high = brute.average(rows, 1, lambda income, _: income > 4)
-        answers.append((high, bound, 1 + float(found.served(1)[0])))
+        answers.append((high, bound, 1 + float(result.served(1)[0])))
     (q, here, _), (r, there, _) = answers
     assert abs(q - r) == size
     assert smooth_loss(noise, (q, here / noise.alpha), (r, there / noise.alpha)) <= epsilon
@@ -245,16 +254,19 @@ def test_audit_on_neighbouring_tables(epsilon, size):
 
 
 @pytest.mark.parametrize("imputed", [("income", "car"), ("car",)])
-def test_donees_that_leave_a_subpopulation_take_their_whole_value(imputed):
-    """Also where no value is filled, only who belongs: a donee takes its whole square with it."""
+def test_recipient_leaving_a_subpopulation_takes_its_full_value(imputed):
+    """A recipient takes its whole square with it, also where only the membership is filled."""
     who = KNNImputation(impute=imputed, match_on=("grade", "sex"), k=3)
-    left = set()
+    remaining = set()
     for a, b in zip(kept(LEAVING, who), kept(LEAVING[1:], who), strict=True):
-        assert not moves_too_far(a, b), a.event.label
-        if isinstance(a.law, SmoothNoise) and np.abs(totals(a) - totals(b)).sum() > 2 * a.law.own:
-            left.add(a.event.label)
+        assert not shift_is_too_large(a, b), a.event.label
+        if (
+            isinstance(a.mechanism, SmoothNoise)
+            and np.abs(totals(a) - totals(b)).sum() > 2 * a.mechanism.row_weight
+        ):
+            remaining.add(a.event.label)
     # Moments on a subpopulation that imputed values decide.
-    assert {"squares of income", "centred sum of income"} <= left
+    assert {"squares of income", "centred sum of income"} <= remaining
 
 
 def test_changes_of_squares_and_products_are_exact():
@@ -268,12 +280,12 @@ def test_changes_of_squares_and_products_are_exact():
         assert np.abs(here**2 - there**2).max() == pytest.approx(
             _product_change([3.0] * 2, [width] * 2, same=True)
         )
-        left, right = close(2.0, other)
-        most = np.abs(np.multiply.outer(here, left) - np.multiply.outer(there, right)).max()
-        assert most <= _product_change([3.0, 2.0], [width, other], same=False) + 1e-9
+        remaining, right = close(2.0, other)
+        upper = np.abs(np.multiply.outer(here, remaining) - np.multiply.outer(there, right)).max()
+        assert upper <= _product_change([3.0, 2.0], [width, other], same=False) + 1e-9
 
 
-# Rows to which a question does not apply have no part in its answer; other kinds are holes
+# Rows to which a question does not apply have no part in its answer. Other kinds are missing cells
 SOME = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 ONE_OF_INCOME = RULED_IMPUTATIONS["one"]
 
@@ -282,7 +294,7 @@ def read(rows):
     return as_table(rows, RULED)
 
 
-def kept_ruled(rows, name, asks=RULED_QUESTIONS):
+def retained_ruled(rows, name, asks=RULED_QUESTIONS):
     return behind(read(rows), RULED_IMPUTATIONS[name], asks=asks)
 
 
@@ -312,9 +324,9 @@ def test_rows_to_which_incomes_do_not_apply_change_no_answer(rows, more, drawn, 
         not_working(Row(0, "f", 0, "no", 3 + 2 * i), row_of(new, 0)) for i, new in enumerate(more)
     ]
     for a, b in zip(
-        kept_ruled(rows, name, OF_INCOME), kept_ruled(changed, name, OF_INCOME), strict=True
+        retained_ruled(rows, name, OF_INCOME), retained_ruled(changed, name, OF_INCOME), strict=True
     ):
-        assert (a.event, a.law) == (b.event, b.law)
+        assert (a.event, a.mechanism) == (b.event, b.mechanism)
         assert totals(a).tolist() == totals(b).tolist(), a.event.label
         assert getattr(a.exact, "bound", 0) == getattr(b.exact, "bound", 0)
 
@@ -322,14 +334,18 @@ def test_rows_to_which_incomes_do_not_apply_change_no_answer(rows, more, drawn, 
 @pytest.mark.long
 @SOME
 @given(tables(RULED, 7), st.sampled_from(sorted(RULED_IMPUTATIONS)))
-def test_other_kinds_are_holes_like_any(rows, name):
+def test_other_kinds_of_missing_are_treated_as_missing(rows, name):
     gone = {-7: None, -8: None, "R": None, "X": None}
     plain = [
         replace(row, **{n: gone.get(v, v) for n, v in vars(row).items() if n != "label"})
         for row in rows
     ]
-    for a, b in zip(kept_ruled(rows, name), kept_ruled(plain, name), strict=True):
-        assert (a.event, a.law, totals(a).tolist()) == (b.event, b.law, totals(b).tolist())
+    for a, b in zip(retained_ruled(rows, name), retained_ruled(plain, name), strict=True):
+        assert (a.event, a.mechanism, totals(a).tolist()) == (
+            b.event,
+            b.mechanism,
+            totals(b).tolist(),
+        )
 
 
 @SOME
@@ -340,13 +356,13 @@ def test_to_whom_an_attribute_applies_is_read_row_by_row(rows):
     assert together.is_false.tolist() == [r.applies is False for r in in_order(rows)]
 
 
-def test_a_hole_of_which_it_is_open_whether_it_applies_is_in_no_answer_but_in_the_worst_case():
+def test_cell_of_open_applicability_counts_in_worst_case_only():
     rows = [Row(1, "f", 8, "no", 2 + 2 * i) for i in range(50)]
     open_rows = [*rows, *(Row(1, "f", None, "no", 102 + 2 * i, None) for i in range(50))]
     for table, low in ((rows, 8.0), (open_rows, 4.1)):
         with Exact():
-            asked = exactly(read(table))
-            answer = asked.mean("income", epsilon=1e6, uncertainty="worst-case")
+            question = exactly(read(table))
+            answer = question.mean("income", epsilon=1e6, uncertainty="worst-case")
         assert answer.value == pytest.approx(8, abs=0.01)
         assert low - 0.2 < answer.imputation_interval[0] < low
         assert answer.applicable == ("income",)
@@ -355,24 +371,24 @@ def test_a_hole_of_which_it_is_open_whether_it_applies_is_in_no_answer_but_in_th
 def test_answers_are_about_those_to_whom_the_question_applies():
     rows = [Row(i % 3, "f", 3, "yes", 2 + 2 * i, WORKS[i % 2]) for i in range(400)]
     with Exact():
-        asked, cost = exactly(read(rows)), {"epsilon": 1.0}
+        question, cost = exactly(read(rows)), {"epsilon": 1.0}
         for answer, value in (
-            (asked.mean("income", **cost), 3),
-            (asked.sum("income", **cost), 600),
-            (asked.variance("income", **cost), 0),
-            (asked.proportion("not income > 2", **cost), 0),
+            (question.mean("income", **cost), 3),
+            (question.sum("income", **cost), 600),
+            (question.variance("income", **cost), 0),
+            (question.proportion("not income > 2", **cost), 0),
         ):
             assert answer.value == pytest.approx(value, abs=0.01)
             assert Estimate.from_dict(answer.to_dict()).applicable == ("income",)
-        assert asked.count(where="income > 2", **cost).value == 200
-        everybody = asked.count(where="not income > 2", **cost)
-        assert everybody.value == 200  # a comparison with what is not applicable is false
+        assert question.count(where="income > 2", **cost).value == 200
+        everybody = question.count(where="not income > 2", **cost)
+        assert everybody.value == 200  # a comparison with "not applicable" is false
         assert "applicable" not in everybody.to_dict()
-        assert sum(asked.histogram("income", **cost).values) == 200
-        assert asked.correlation("income", "income", **cost).applicable == ("income",)
+        assert sum(question.histogram("income", **cost).values) == 200
+        assert question.correlation("income", "income", **cost).applicable == ("income",)
 
 
-def test_what_follows_from_what_may_not_apply_may_not_apply():
+def test_derived_attribute_may_be_not_applicable_as_its_source():
     schema = Schema(
         (
             Categorical(name="work", levels=WORKS, nullable=True),
@@ -392,17 +408,17 @@ def test_what_follows_from_what_may_not_apply_may_not_apply():
     assert maybe.tolist() == [True, False, True, True]
     knn = KNNImputation(impute="pay", match_on="work")
     with Exact():
-        found = exactly(table, knn).sum("pay", epsilon=1.0).value
-    assert found == pytest.approx(4)  # the last one takes 2, too
+        result = exactly(table, knn).sum("pay", epsilon=1.0).value
+    assert result == pytest.approx(4)  # the last one takes 2, too
 
 
-def test_who_may_not_be_asked_at_all_adds_nothing_to_the_least_sum():
+def test_row_of_open_applicability_adds_0_to_the_lowest_sum():
     pay = Numeric(name="pay", lower=10, upper=20, nullable=True)
     work = Categorical(name="work", levels=WORKS, nullable=True)
     schema = Schema((work, pay), (NotApplicable("pay", unless="work = 'yes'"),))
     columns = {"work": ["yes"] * 50 + [None] * 50, "pay": [10.0] * 50 + [None] * 50}
     knn = KNNImputation(impute="pay", match_on="work")
     with Exact():
-        asked = exactly(Table.read(pd.DataFrame(columns), schema), knn)
-        low, high = asked.sum("pay", epsilon=1e6, uncertainty="worst-case").imputation_interval
+        question = exactly(Table.read(pd.DataFrame(columns), schema), knn)
+        low, high = question.sum("pay", epsilon=1e6, uncertainty="worst-case").imputation_interval
     assert (low, high) == pytest.approx((500, 1500), abs=1)

@@ -36,18 +36,20 @@ def test_reference_bound_is_the_supremum():
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 12, 60])
-def test_plans_hold_what_they_state_or_say_what_it_takes(dimension):
-    with pytest.raises(UnprovenError, match=r"at epsilon 1e-06: it takes about (\S+)") as refused:
+def test_calibrated_noise_has_the_stated_epsilon_or_raises(dimension):
+    with pytest.raises(
+        UnprovenError, match=r"at epsilon 1e-06. They need about epsilon (\S+)"
+    ) as refused:
         calibrate_smooth_noise(1e-6, dimension=dimension)
     enough = 1.05 * float(str(refused.value).rpartition(" ")[2])
     for epsilon in (enough, 1e-3, 1e-2, 0.1, 0.5, 1.0, 2.0, 4.0):
-        noise = calibrate_smooth_noise(epsilon, donee=2.0, dimension=dimension)
+        noise = calibrate_smooth_noise(epsilon, recipient_weight=2.0, dimension=dimension)
         assert 0.99 * epsilon < noise._loss(noise.beta) < epsilon
     with pytest.raises(UnprovenError):
         calibrate_smooth_noise(0.9 * enough, dimension=dimension)
 
 
-def test_what_is_not_proven_is_refused():
+def test_unproven_noise_parameters_raise():
     for refused, make in (
         (UnprovenError, lambda: SmoothNoise(epsilon=1.0, shape=8, alpha=0.1, beta=0.1251)),
         (UnprovenError, lambda: smooth(alpha=0.126)),
@@ -55,7 +57,10 @@ def test_what_is_not_proven_is_refused():
         (ParameterError, lambda: SmoothNoise(shape=0, beta=0.125, epsilon=1.0, alpha=0.01)),
         (ParameterError, lambda: smooth(shape=2, dimension=2)),
         (ParameterError, lambda: calibrate_smooth_noise(0.0)),
-        (ParameterError, lambda: calibrate_smooth_noise(1.0, own=0.0, donee=0.0)),
+        (
+            ParameterError,
+            lambda: calibrate_smooth_noise(1.0, row_weight=0.0, recipient_weight=0.0),
+        ),
         (ParameterError, lambda: smooth().draw(Bounded((1,), 1.0), SecureNoise())),
         (ParameterError, lambda: smooth().draw(Bounded((1, 0), math.inf), SecureNoise())),
         (ParameterError, lambda: smooth().quantile(1.0)),
@@ -72,12 +77,12 @@ class Strange:
         raise AssertionError
 
 
-def test_output_lies_on_the_public_grid_whatever_the_bound():
-    law = calibrate_smooth_noise(1.0, own=1, donee=2)
-    assert law.grid == Fraction(2) ** -7
+def test_output_lies_on_the_public_grid_for_every_bound():
+    mechanism = calibrate_smooth_noise(1.0, row_weight=1, recipient_weight=2)
+    assert mechanism.grid == Fraction(2) ** -7
     for bound in (0.1, math.pi, 1e6):
-        out = law.draw(Bounded((7, 0), bound), Strange())
-        assert all((number / law.grid).denominator == 1 for number in out)
+        out = mechanism.draw(Bounded((7, 0), bound), Strange())
+        assert all((number / mechanism.grid).denominator == 1 for number in out)
 
 
 def test_lazy_uniforms_decide_equal_prefixes():
@@ -111,8 +116,8 @@ def test_the_density_falls_with_the_least_time(x, w):
     scale = 1 / noise.alpha
     here = Bounded((0, 0), 1.0)
     assert _log_density(noise, (Fraction(0), Fraction(scale)), here) == 0
-    found = _log_density(noise, (Fraction(x * scale), Fraction(w * scale)), here)
-    assert found == pytest.approx(-noise.shape * least_time(x, w), abs=1e-3)
+    result = _log_density(noise, (Fraction(x * scale), Fraction(w * scale)), here)
+    assert result == pytest.approx(-noise.shape * least_time(x, w), abs=1e-3)
 
 
 @given(
@@ -120,19 +125,19 @@ def test_the_density_falls_with_the_least_time(x, w):
     st.floats(-12, 12), st.floats(-9, 9), st.integers(0, 2**20),
 )  # fmt: skip
 @settings(max_examples=200, deadline=None)
-def test_what_two_neighbours_release_is_about_as_likely(
+def test_releases_of_neighbours_have_bounded_likelihood_ratio(
     epsilon, dimension, move, dilate, far, scale, seed
 ):
     """Of answers anywhere: a row may move the numbers by the smaller bound and it by beta."""
     noise, rng = calibrate_smooth_noise(epsilon, dimension=dimension), np.random.default_rng(seed)
     bounds = 1e6, 1e6 * math.exp(dilate * noise.beta)
     shift = rng.dirichlet(np.ones(dimension)) * rng.choice([-1, 1], dimension)
-    moved = np.trunc(move * min(bounds) * shift).astype(int).tolist()
+    change = np.trunc(move * min(bounds) * shift).astype(int).tolist()
     away = rng.normal(size=dimension) * math.exp(far) * 1e6 / noise.alpha
     released_scale = Fraction(1e6 / noise.alpha * math.exp(scale))
     here, there = (
         Bounded((*totals, 0), bound)
-        for totals, bound in zip(([0] * dimension, moved), bounds, strict=True)
+        for totals, bound in zip(([0] * dimension, change), bounds, strict=True)
     )
     answer = (*map(Fraction, away.tolist()), released_scale)
     assert abs(log_ratio(noise, answer, here, there)) <= epsilon
@@ -154,15 +159,15 @@ def test_plans_are_good_wherever_a_profile_starts(epsilon):
         typical = reference_bound(noise.beta, 1.0, 2.0, level)
         return noise.quantile(0.95) * typical / noise.alpha
 
-    chosen = calibrate_smooth_noise(epsilon, donee=2.0)
-    plans = list(_plans(epsilon, own=1.0, donee=2.0, dimension=1))
+    chosen = calibrate_smooth_noise(epsilon, recipient_weight=2.0)
+    plans = list(_plans(epsilon, 1.0, 2.0, 1))
     for level in (0.5, 1.0, 2.0, 4.0):
         assert width(chosen, level) < 7 / 6 * min(width(plan, level) for plan in plans)
     assert chosen.beta * chosen.shape > 0.999 * epsilon
 
 
-# The law, the error bars, and draws
-def beyond(c, shape, dimension):
+# The distribution, the error bars, and draws
+def outside(c, shape, dimension):
     """P(|x_1| > c w), the density integrated by brute force."""
 
     def mass(c):
@@ -180,8 +185,8 @@ def beyond(c, shape, dimension):
 @pytest.mark.parametrize(("shape", "dimension"), [(4, 1), (5, 3)])
 def test_error_bars_follow_from_the_density(shape, dimension):
     for c in (0.4, 2.0):
-        found = _log_tail(c, shape, dimension) - _log_tail(0.0, shape, dimension)
-        assert found == pytest.approx(math.log(beyond(c, shape, dimension)), abs=2e-3)
+        result = _log_tail(c, shape, dimension) - _log_tail(0.0, shape, dimension)
+        assert result == pytest.approx(math.log(outside(c, shape, dimension)), abs=2e-3)
 
 
 @pytest.mark.parametrize("shape", [2, 5, 60, 400])
@@ -204,7 +209,7 @@ def test_answers_lie_within_their_bars_as_often_as_stated(shape, dimension):
     sample = np.array(draws, dtype=float)
     assert (sample[:, -1] > 0).all()
     for level in (0.5, 0.9, 0.99):
-        radii = [noise.radius(level, told) for told in sample[:, -1]]
+        radii = [noise.radius(level, reported) for reported in sample[:, -1]]
         for coordinate in {0, dimension - 1}:
             inside = np.sum(np.abs(sample[:, coordinate] - 7) <= radii)
             assert stats.binomtest(int(inside), len(sample), level).pvalue > 1e-3
@@ -213,7 +218,7 @@ def test_answers_lie_within_their_bars_as_often_as_stated(shape, dimension):
 
 
 def mass_of_scales(shape, edges):
-    """Masses of w between edges, for one number: what is left once x is integrated out."""
+    """Masses of w between edges, for one number, with x integrated out."""
 
     def density(w):
         near = abs(w - 1) * min(w, 1 / w) ** shape
@@ -231,8 +236,8 @@ def test_the_scale_follows_its_distribution_and_no_other():
     sample = np.array(draws, dtype=float) * noise.alpha / 40
     edges = np.array([0.0, 0.5, 0.7, 0.85, 1.0, 1.15, 1.4, 2.0, 60.0])
     for factor, right in ((1.0, True), (0.9, False), (1.1, False)):
-        found = np.histogram(sample * factor, edges)[0]
-        pvalue = stats.chisquare(found, mass_of_scales(6, edges) * found.sum()).pvalue
+        result = np.histogram(sample * factor, edges)[0]
+        pvalue = stats.chisquare(result, mass_of_scales(6, edges) * result.sum()).pvalue
         assert pvalue > 1e-3 if right else pvalue < 1e-6
 
 
@@ -259,8 +264,8 @@ def test_numbers_follow_their_distribution_and_no_other(shape):
     edges = np.array([0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 60.0])
     expected = mass_of_numbers(shape, edges)
     for factor, right in ((1.0, True), (0.8, False), (1.25, False)):
-        found = np.histogram(sample * factor, edges)[0]
-        pvalue = stats.chisquare(found, expected * found.sum()).pvalue
+        result = np.histogram(sample * factor, edges)[0]
+        pvalue = stats.chisquare(result, expected * result.sum()).pvalue
         assert pvalue > 1e-3 if right else pvalue < 1e-6
 
 

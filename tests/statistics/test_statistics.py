@@ -125,12 +125,12 @@ def test_an_answer_is_charged_exactly_and_first_and_says_so(name):
             ASKS[name](asked, epsilon=1.01)
         with pytest.raises(DataError, match="could not be computed"):
             ASKS[name](asked, epsilon=0.5)
-    found = ASKS[name](asked, epsilon=0.5).guarantee
+    result = ASKS[name](asked, epsilon=0.5).guarantee
     assert budget.remaining_epsilon == pytest.approx(0.0, abs=1e-9)
-    assert (found.epsilon, found.delta) == (pytest.approx(0.5), 0)
-    assert found.adjacency == "add-remove"
-    assert {*found.conditions} == {PublicDomain(), RowFunctionsTested(), RefusalsNotPrivate()}
-    assert Guarantee.from_events(found.events, conditions=found.conditions) == found
+    assert (result.epsilon, result.delta) == (pytest.approx(0.5), 0)
+    assert result.adjacency == "add-remove"
+    assert {*result.conditions} == {PublicDomain(), RowFunctionsTested(), RefusalsNotPrivate()}
+    assert Guarantee.from_events(result.events, conditions=result.conditions) == result
     twice = statistics(Filter(2.0, adjacency="replace-one"))
     twice = ASKS[name](twice, epsilon=1.0).guarantee
     assert (twice.epsilon, twice.adjacency) == (pytest.approx(2.0), "replace-one")
@@ -152,7 +152,7 @@ def test_seeds_and_undeclared_schemas_become_conditions():
 def test_noise_of_a_count_has_the_smooth_scale():
     noise, asked = calibrate_smooth_noise(1.0), statistics(random_state=3)
     profile, exact = prepared(KNN, TABLE).profile, truth()["count"]
-    bound = profile.smooth_bound(own=1, donee=1, beta=noise.beta)
+    bound = profile.smooth_bound(row_weight=1, recipient_weight=1, beta=noise.beta)
     how = {"epsilon": 1.0, "where": "income > 40", "uncertainty": "noise"}
     errors = np.array([asked.count(**how).value - exact for _ in range(400)])
     source = SeededNoise(4)
@@ -166,27 +166,27 @@ def test_noise_of_a_count_has_the_smooth_scale():
 @pytest.mark.long
 @pytest.mark.parametrize("name", [n for n in ASKS if n != "histogram"])
 def test_intervals_cover_and_are_not_absurd(name):
-    found = prepared(KNN, TABLE)
-    exact = ASKS[name](prepared_statistics(found, None, budget=Filter(1e9)), epsilon=1e7).value
+    result = prepared(KNN, TABLE)
+    exact = ASKS[name](prepared_statistics(result, None, budget=Filter(1e9)), epsilon=1e7).value
     bars = []
     for seed in range(20):  # of intervals that hold half of the time, one set in 170 passes
-        asked = prepared_statistics(found, seed)
+        asked = prepared_statistics(result, seed)
         bars.append(ASKS[name](asked, epsilon=20.0 if name == "correlation" else 4.0).interval)
     assert sum(low <= exact <= high for low, high in bars) >= 16
     widest = {"correlation": 1.5}.get(name, 2 * abs(exact))
     assert np.median([high - low for low, high in bars]) < widest
 
 
-def prepared_statistics(found, seed, **more):
+def prepared_statistics(result, seed, **more):
     """Statistics of rows that were imputed before."""
-    with mock.patch.object(NearestNeighbours, "fill", return_value=found):
+    with mock.patch.object(NearestNeighbours, "fill", return_value=result):
         asked = statistics(random_state=seed, **more)
         asked.count(where="income > 1", epsilon=1.0)
     return asked
 
 
 @pytest.mark.parametrize("name", ASKS)
-def test_every_answer_has_an_interval_for_what_it_costs(name):
+def test_answer_has_an_interval_without_additional_cost(name):
     for cost in ({"epsilon": 0.05}, {"epsilon": 1.0}, {"rho": 0.1}):
         answer = ASKS[name](statistics(), **cost)
         intervals = answer.intervals if name == "histogram" else (answer.interval,)
@@ -199,8 +199,8 @@ def test_every_answer_has_an_interval_for_what_it_costs(name):
 @pytest.mark.parametrize(
     ("first", "epsilon", "most"), [("age years", 0.02, 0.4), ("income", 0.05, 10)]
 )
-def test_an_interval_of_the_whole_range_says_so_and_what_helps(first, epsilon, most):
-    """From one answer that is lost in noise nobody can know exactly what would do."""
+def test_interval_of_full_range_has_a_note_with_an_epsilon(first, epsilon, most):
+    """An answer that is lost in noise does not show the sufficient epsilon exactly."""
 
     def asked(amount, seed):
         question = statistics(table=OF_NUMBERS, random_state=seed)
@@ -217,18 +217,18 @@ def test_an_interval_of_the_whole_range_says_so_and_what_helps(first, epsilon, m
     assert sorted(widths)[5] < 1.0
     assert np.median(widths) < 1.0
     assert "note" not in asked(50.0, 0).to_dict()
-    lost, told = (statistics().mean("hours", by="sex", epsilon=e) for e in (1e-3, 1e3))
+    lost, reported = (statistics().mean("hours", by="sex", epsilon=e) for e in (1e-3, 1e3))
     assert (0.0, 80.0) in lost.intervals
-    assert ("whole range" in lost.note, told.note) == (True, "")
+    assert ("whole range" in lost.note, reported.note) == (True, "")
 
 
 @pytest.mark.parametrize("name", ["count", "proportion", "mean", "sum"])
 def test_a_worst_case_never_changes_the_noise_interval(name):
-    """It is that of an answer for what is left of the cost, a tenth less."""
+    """It is the interval of an answer for the remaining cost, a tenth less."""
     wider = ASKS[name](statistics(random_state=5), epsilon=1.0, uncertainty="worst-case")
     assert wider.imputation_interval is not None
     assert wider.note == ""
-    beside = 1 - 0.02 * {"proportion": 2, "sum": 4}.get(name, 3)
-    plain = ASKS[name](statistics(random_state=5), epsilon=(beside - 0.1) / beside)
+    additional = 1 - 0.02 * {"proportion": 2, "sum": 4}.get(name, 3)
+    plain = ASKS[name](statistics(random_state=5), epsilon=(additional - 0.1) / additional)
     widths = [high - low for low, high in (wider.interval, plain.interval)]
     assert widths[0] == pytest.approx(widths[1], rel=0.02)

@@ -1,4 +1,4 @@
-"""Single rows: charged first, answered once, clipped inside; only plain functions are run."""
+"""Single rows: charged first, answered once, clipped inside. Only plain functions are run."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from missdp.statistics import (
     open_table,
 )
 from missdp.statistics.imputation import NearestNeighbours
-from missdp.statistics.imputed_rows import ImputedCells, ImputedRows, Rows, Ways
-from missdp.statistics.row_queries import QUANTA, frozen
+from missdp.statistics.imputed_rows import ImputedCells, ImputedRows, RowView, Ways
+from missdp.statistics.row_queries import QUANTA, freeze
 from missdp.statistics.smooth_sensitivity import Bounded, calibrate_smooth_noise
 from missdp.statistics.table_rows import ChosenRows, smooth_epsilon
 from missdp.table.encode import Column
@@ -100,13 +100,13 @@ SIZE = CustomQuery(function=size, sensitivity=1, label="rows")
 
 
 def test_answers_are_those_of_the_rows():
-    """Missing cells are not counted; sums are clipped; a warning is an error in these tests."""
+    """Missing cells are not counted. Sums are clipped. A warning is an error in these tests."""
     rows = table()
     counts = np.bincount(rows.codes("age"), minlength=6)[:5]
     assert opened(rows).measure(COUNT, QUIET).values.tolist() == counts.tolist()
-    question = RowSums(function=incomes, reads={"income"}, given=(1.0,), bound=10.0)
-    found = opened(rows).measure(question, Noise("laplace", 1.0)).values[0]
-    assert found == pytest.approx(np.clip(rows.values("income"), -10, 10).sum(), abs=1e-3)
+    question = RowSums(function=incomes, reads={"income"}, arguments=(1.0,), bound=10.0)
+    result = opened(rows).measure(question, Noise("laplace", 1.0)).values[0]
+    assert result == pytest.approx(np.clip(rows.values("income"), -10, 10).sum(), abs=1e-3)
     nobody = CustomQuery(function=of_nobody, reads={"age", "income"}, sensitivity=1)
     assert opened(rows).measure(nobody, QUIET).values == [0]
     large = CustomQuery(
@@ -117,20 +117,20 @@ def test_answers_are_those_of_the_rows():
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=8), st.data())
 @settings(deadline=None)
-def test_whatever_a_function_returns_a_row_adds_at_most_the_bound(weights, data):
+def test_row_adds_at_most_the_bound_for_every_function(weights, data):
     bound = data.draw(st.floats(1e-3, 1e6))
     question = RowSums(
         function=shares if len(weights) > 1 else incomes, reads={"income"}, bound=bound,
-        given=(np.array(weights),) if len(weights) > 1 else (weights[0],), numbers=len(weights),
+        arguments=(np.array(weights),) if len(weights) > 1 else (weights[0],), numbers=len(weights),
     )  # fmt: skip
     rows = table(6, data.draw(st.integers(0, 99)))
     all_but_one = rows.take(np.arange(6) != data.draw(st.integers(0, 5)))
     change = np.abs(question.exact(rows) - question.exact(all_but_one)).sum()
-    assert change <= question.own_sensitivity == QUANTA
+    assert change <= question.row_sensitivity == QUANTA
 
 
 @pytest.mark.filterwarnings("error")
-def test_no_warning_tells_of_the_rows_when_another_thread_is_done():
+def test_no_warning_quotes_rows_while_another_thread_ends():
     before, (here, there) = list(warnings.filters), (Event(), Event())
 
     def first():
@@ -164,20 +164,20 @@ def test_a_part_is_not_answered_in_a_fork():
     part.measure(SIZE, PURE)
 
 
-def test_what_a_donee_moves_has_room_for_rounding_at_both_ends():
+def test_recipient_sensitivity_includes_rounding_at_both_ends():
     """Halves are rounded to even numbers: 0.5 and 1.5 units, one unit apart, to 0 and 2."""
     codes = {"age": [0], "sex": [0], "income": SCHEMA["income"].encode_values(np.ones(1))}
-    known = Table.from_codes(SCHEMA, codes)
-    columns = {name: known.column(name) for name in SCHEMA.names}
-    columns["income"] = Column(known.codes("income"), np.ones(1))
+    reference = Table.from_codes(SCHEMA, codes)
+    columns = {name: reference.column(name) for name in SCHEMA.names}
+    columns["income"] = Column(reference.codes("income"), np.ones(1))
     one, ask = Table(SCHEMA, columns), {"function": incomes, "reads": {"income"}, "bound": 1.0}
     before, after = (
-        RowSums(given=(units / QUANTA,), change=1 / QUANTA, **ask) for units in (0.5, 1.5)
+        RowSums(arguments=(units / QUANTA,), change=1 / QUANTA, **ask) for units in (0.5, 1.5)
     )
     assert after.exact(one) - before.exact(one) == 2 <= after.recipient_sensitivity
 
 
-def test_a_query_is_charged_with_what_was_declared():
+def test_query_is_charged_with_its_declared_sensitivity():
     budget = Filter(1e15, 0.01, measure="zcdp", failure=5e-3)
     asked = opened(budget=budget)
     answer = asked.measure(SIZE, Noise("gaussian", 0.05))
@@ -219,8 +219,8 @@ def test_all_is_charged_before_anything_is_read(change, monkeypatch):
         parts[0].measure(COUNT, PURE)
 
 
-def test_a_part_answers_what_its_cap_covers_and_no_more():
-    """Whatever is asked, and on whatever change of its rows."""
+def test_reserved_part_answers_within_its_cap_only():
+    """For every query, and for every change of its rows."""
     budget = Filter(2.0)
     first, second = opened(budget=budget).reserve_each(*PARTS)
     first.measure(COUNT, PURE)
@@ -230,25 +230,25 @@ def test_a_part_answers_what_its_cap_covers_and_no_more():
         second.measure(SIZE, Cost(privacy_measure="pure", amount=1.0001))
     # A query that is made from an earlier answer is charged to its own cap.
     centre = float(opened().measure(COUNT, PURE).values[0])
-    query = RowSums(function=incomes, reads={"income"}, given=(centre,), bound=1e3)
+    query = RowSums(function=incomes, reads={"income"}, arguments=(centre,), bound=1e3)
     second.measure(query, PURE)
     assert budget.left.amount == 0
     assert [len(event.log) for event in budget.events] == [1, 1]
 
 
-def test_parts_state_what_they_promise():
+def test_reserved_parts_state_their_guarantee():
     budget = Filter(40.0, 1e-6, measure="zcdp", adjacency="replace-one")
     session = opened(budget=budget)
     gaussian = Reservation(Cost(privacy_measure="gdp", amount=0.02), "sum")
     promised = session.promise(PARTS[0].event, gaussian.event)
     session.reserve_each(PARTS[0], gaussian)
-    known = [dataclasses.replace(event, log=()) for event in budget.events]
-    assert known == [PARTS[0].event, gaussian.event] == list(promised.events)
+    reference = [dataclasses.replace(event, log=()) for event in budget.events]
+    assert reference == [PARTS[0].event, gaussian.event] == list(promised.events)
     assert (promised.delta, promised.adjacency) == (1e-6, "replace-one")
     assert session.promise(PARTS[0].event).delta == 0
 
 
-def test_a_part_of_a_replace_one_budget_takes_what_its_cap_covers():
+def test_part_of_a_replace_one_budget_answers_within_its_cap():
     """A cap is stated for one row more or less, and the budget converts it: twice the epsilon."""
     budget = Filter(2.0, adjacency="replace-one")
     (part,) = opened(budget=budget).reserve_each(PARTS[0])
@@ -256,23 +256,23 @@ def test_a_part_of_a_replace_one_budget_takes_what_its_cap_covers():
     part.measure(COUNT, PURE)
 
 
-def test_gates_and_conditions_stay_with_changes_and_parts():
+def test_required_attributes_and_conditions_stay_after_changes():
     session = opened(budget=Filter(9.0))
     one = session.on(ObservedOn({"age"})).on(ObservedOn({"income"}))
     assert one.facts.observed == {"age", "income"}
     (part,) = one.reserve_each(PARTS[0])
     assert part.on(EachLevel("sex")).facts.observed == {"age", "income"}
     assert part.measure(COUNT, PURE).event.required == {"age", "income"}
-    kept = session.promise().conditions
-    assert PublicDomain() in kept
-    assert part.promise().conditions == one.promise().conditions == kept
+    retained = session.promise().conditions
+    assert PublicDomain() in retained
+    assert part.promise().conditions == one.promise().conditions == retained
 
 
 def test_rows_with_a_value_are_read():
     rows = table()
     there = (rows.codes("age") < 5) & ~rows.mask("income")
-    found = opened(rows).on(ObservedOn({"age", "income"})).measure(SIZE, QUIET)
-    assert found.values.tolist() == [there.sum()] != [40]
+    result = opened(rows).on(ObservedOn({"age", "income"})).measure(SIZE, QUIET)
+    assert result.values.tolist() == [there.sum()] != [40]
 
 
 def test_a_change_is_computed_once_for_all_parts(monkeypatch):
@@ -372,33 +372,33 @@ def test_a_function_that_fails_says_nothing_and_stays_charged(bad):
 
 
 def test_closures_methods_and_mutable_things_are_refused():
-    kept = []
+    retained = []
 
     class Method:
         def run(self, rows):
-            kept.append(rows)
+            retained.append(rows)
 
-    for bad in (lambda rows: kept.append(rows), Method().run, len, with_default):
+    for bad in (lambda rows: retained.append(rows), Method().run, len, with_default):
         with pytest.raises(ParameterError, match="plain function"):
             RowCounts(function=bad)
-    fixed, writable = frozen((np.arange(3),))[0], np.arange(3)
+    fixed, writable = freeze((np.arange(3),))[0], np.arange(3)
     good = (1, "a", None, Fraction(1, 2), writable, (2.0, frozenset({"b"})), SCHEMA, Held(fixed))
-    query = RowCounts(function=ages, given=good)
-    assert len(query.given) == len(good)
+    query = RowCounts(function=ages, arguments=good)
+    assert len(query.arguments) == len(good)
     writable[0] = 7  # the query has a copy
-    assert query.given[4].tolist() == [0, 1, 2]
-    holder = np.array([kept, None], dtype=object)
+    assert query.arguments[4].tolist() == [0, 1, 2]
+    holder = np.array([retained, None], dtype=object)
     holder.flags.writeable = False
-    loose = (Text("a"), (Text("a"),), [1], {"a": 1}, (1, [2]), Method(), kept, Loose(1), holder)
+    loose = (Text("a"), (Text("a"),), [1], {"a": 1}, (1, [2]), Method(), retained, Loose(1), holder)
     for bad in (*loose, Held(writable), Held([1]), Held(holder)):
-        with pytest.raises(ParameterError, match="can be given"):
-            RowCounts(function=ages, given=(bad,))
+        with pytest.raises(ParameterError, match="arguments are arrays"):
+            RowCounts(function=ages, arguments=(bad,))
     with pytest.raises(ValueError, match="read-only"):
         fixed[0] = 1
 
 
-def with_default(rows, kept=[]):  # noqa: B006
-    return kept
+def with_default(rows, retained=[]):  # noqa: B006
+    return retained
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -420,8 +420,8 @@ class Loose:
 class Known:
     """One row moves at most three others."""
 
-    def smooth_bound(self, *, own, donee, beta):
-        return own + donee * 3
+    def smooth_bound(self, *, row_weight, recipient_weight, beta):
+        return row_weight + recipient_weight * 3
 
 
 def fills_in_ways(self, rows):
@@ -451,8 +451,16 @@ def test_imputed_cells_get_noise_by_the_private_bound_and_others_plain_noise(mon
         asked.measure(sexes, PURE)
     ages, sexes = noise.answers
     assert ages.event == PureEvent(epsilon=1.0, label="ages")
-    own, donee = QUANTA + 2 * 5, 2 * QUANTA
-    assert (ages.law.own, ages.law.donee, ages.law.dimension) == (own, donee, 5)
+    row_weight, recipient_weight = QUANTA + 2 * 5, 2 * QUANTA
+    assert (
+        ages.mechanism.row_weight,
+        ages.mechanism.recipient_weight,
+        ages.mechanism.dimension,
+    ) == (
+        row_weight,
+        recipient_weight,
+        5,
+    )
     rows = table()
     counts = np.bincount(np.delete(rows.codes("age"), [3, 4]), minlength=6)[:5] * QUANTA
     missing = [row for row in (3, 4) if rows.codes("age")[row] == 5]
@@ -461,9 +469,9 @@ def test_imputed_cells_get_noise_by_the_private_bound_and_others_plain_noise(mon
             counts[2 * (row - 3) : 2 * (row - 3) + 2] += QUANTA // 2
         else:
             counts[rows.codes("age")[row]] += QUANTA
-    assert ages.exact == Bounded((*counts.tolist(), 0), own + 3 * donee)
+    assert ages.exact == Bounded((*counts.tolist(), 0), row_weight + 3 * recipient_weight)
     assert sexes.event == LaplaceEvent(sensitivity=1, scale=1.0, label="sexes")
-    assert sexes.law == Noise("laplace", 1.0)
+    assert sexes.mechanism == Noise("laplace", 1.0)
 
 
 def test_queries_without_imputed_cells_do_not_impute(monkeypatch):
@@ -486,13 +494,15 @@ def test_an_imputation_that_fails_says_nothing(monkeypatch):
 
 def test_some_of_the_rows_have_their_filled_cells():
     rows = table().with_missing({"income": np.arange(40) % 3 == 0})
-    holes, wanted = np.flatnonzero(rows.mask("income")), rows.values("income").copy()
-    wanted[holes] = np.linspace(-5, 10, len(holes))
-    codes = SCHEMA["income"].encode_values(wanted)
-    cells = ImputedRows(rows, {"income": ImputedCells(holes, codes[holes], wanted[holes])})
+    is_missing, expected = np.flatnonzero(rows.mask("income")), rows.values("income").copy()
+    expected[is_missing] = np.linspace(-5, 10, len(is_missing))
+    codes = SCHEMA["income"].encode_values(expected)
+    cells = ImputedRows(
+        rows, {"income": ImputedCells(is_missing, codes[is_missing], expected[is_missing])}
+    )
     for some, part in ((slice(None), cells), (slice(7, 31), cells.part(7, 31))):
-        view = Rows(part, frozenset({"income"}))
-        assert view.values("income").tolist() == wanted[some].tolist()
+        view = RowView(part, frozenset({"income"}))
+        assert view.values("income").tolist() == expected[some].tolist()
         assert view.codes("income").tolist() == codes[some].tolist()
 
 
@@ -501,13 +511,13 @@ OLDEST = {"function": oldest, "reads": {"age"}, "sensitivity": 5}
 GAUSSIAN = Cost(privacy_measure="gdp", amount=0.01)
 TINY = {name: Cost(privacy_measure=name, amount=1e-20) for name in ("pure", "zcdp")}
 REFUSED = [
-    ("asked of a Table", lambda _: opened("x")),
+    ("need a Table", lambda _: opened("x")),
     ("budget", lambda _: opened(budget=None)),
     ("undeclared", lambda _: opened(undeclared="perhaps")),
     ("bound", lambda _: RowSums(function=ages, bound=0.0)),
-    ("named", lambda _: Rows(table(), frozenset({"age"})).codes("income")),
-    ("named", lambda _: Rows(table(), frozenset({"age"})).values("income")),
-    ("named", lambda _: Rows(table(), frozenset({"age"})).mask("income")),
+    ("its query names", lambda _: RowView(table(), frozenset({"age"})).codes("income")),
+    ("its query names", lambda _: RowView(table(), frozenset({"age"})).values("income")),
+    ("its query names", lambda _: RowView(table(), frozenset({"age"})).mask("income")),
     ("how far a row moves", lambda _: CustomQuery(function=ages, sensitivity=0.5)),
     ("how far a row moves", lambda _: CustomQuery(function=ages, sensitivity=float("nan"))),
     ("epsilon 1e-20 is too little", lambda asked: asked.measure(LITTLE, TINY["pure"])),
@@ -521,7 +531,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("words", "ask"), REFUSED)
-def test_what_is_refused_is_told_in_one_line_and_charged_nothing(words, ask):
+def test_invalid_query_raises_one_line_without_a_charge(words, ask):
     budget = Filter(1e12)
     with refuses(MissDPError, words):
         ask(opened(budget=budget))
@@ -530,7 +540,7 @@ def test_what_is_refused_is_told_in_one_line_and_charged_nothing(words, ask):
 
 def test_a_session_and_its_rows_show_public_facts_only():
     assert repr(opened()) == "Session(TableRows(age, sex, income))"
-    assert repr(Rows(table(), frozenset({"age"}))) == "Rows(private)"
+    assert repr(RowView(table(), frozenset({"age"}))) == "Rows(private)"
 
 
 @pytest.mark.parametrize(
@@ -545,9 +555,10 @@ def test_a_session_and_its_rows_show_public_facts_only():
         (Noise("gaussian", 5.0), np.array([3, 8]), np.array([6, 4])),
     ],
 )
-def test_log_ratios_are_those_of_the_law(law, exact, other):
+def test_log_ratios_equal_those_of_the_distribution(law, exact, other):
     source = SeededNoise(5)
-    # A likelihood ratio has mean 1 under the law in its denominator, and so has its inverse.
+    # A likelihood ratio has mean 1 under the distribution in its denominator, and so has its
+    # inverse.
     for one, two in ((exact, other), (other, exact)):
         draws = (law.draw(two, source) for _ in range(400))
         ratios = np.exp([log_ratio(law, draw, one, two) for draw in draws])
@@ -564,5 +575,5 @@ def test_several_numbers_that_fill_the_bound_move_no_further_than_stated(first):
     """A number that grows leaves less of the bound to later ones: the row moves twice as far."""
     cells = as_they_came(table().take(np.arange(40) == 0))
     ask = {"function": two_numbers, "reads": {"age"}, "bound": 1.0, "numbers": 2, "change": 0.2}
-    one, other = (RowSums(given=(value,), **ask) for value in first)
+    one, other = (RowSums(arguments=(value,), **ask) for value in first)
     assert np.abs(one.exact(cells) - other.exact(cells)).sum() <= one.recipient_sensitivity

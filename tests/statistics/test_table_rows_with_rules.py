@@ -39,7 +39,7 @@ def ruled(size=200):
 
 
 def count_of(rows, function, required=(), *, budget=None, **more):
-    """What is behind the answer to one count."""
+    """Exact numbers of the answer to one count."""
     with RecordingNoise(0) as noise:
         session = open_table(rows, budget=budget or Filter(1e12))
         if required:
@@ -59,7 +59,7 @@ def without_years(rows):
         ({"degree"}, {"degree"}, 200), ({"age"}, {"age"}, 200),
     ],
 )  # fmt: skip
-def test_a_gate_claims_nothing_of_cells_that_rules_may_have_filled(required, claimed, read):
+def test_required_attributes_exclude_cells_that_rules_may_fill(required, claimed, read):
     budget = Filter(1e12)
     # Rows are read although years are missing in all of them: no amplification may rest on that.
     assert count_of(ruled(), without_years, required, budget=budget, reads={"years"}) == read
@@ -80,12 +80,12 @@ MAYBE = Schema(
 )
 
 
-def test_only_what_surely_applies_is_filled():
+def test_only_certainly_applicable_cells_are_filled():
     works = ["yes", "no", "R", None, "yes"] * 4
     table = Table.read(pd.DataFrame({"work": works, "pay": [None] * 20}), MAYBE)
     rows = TableRows.of(table).rows.table
-    hole = rows.schema["work"].missing_code
-    assert rows.codes("work").tolist() == [1, 0, hole, hole, 1] * 4
+    missing_cell = rows.schema["work"].missing_code
+    assert rows.codes("work").tolist() == [1, 0, missing_cell, missing_cell, 1] * 4
     everywhere = ImputedCells(np.arange(20), np.full(20, 3), np.full(20, 3.5))
     cells = ImputedRows(rows, {"pay": everywhere})
     filled = np.array(works) == "yes"

@@ -1,4 +1,4 @@
-"""What missing cells could change: bounds over all completions, their price and their coverage."""
+"""Effect of missing cells: bounds over all completions, their price and their coverage."""
 
 from contextlib import contextmanager
 from functools import partial
@@ -77,17 +77,17 @@ def test_bounds_hold_every_completion_and_those_of_counts_and_sums_are_attained(
     schema, rows = world
     everything = list(product(*map(completions, rows)))
     with without_noise():
-        for name, ask in BOUNDED.items():
+        for name, options in BOUNDED.items():
             with Exact():
                 statistics = asked(as_table(rows, schema))
-                answer = ask(statistics, where, of, epsilon=1.0, uncertainty="worst-case")
+                answer = options(statistics, where, of, epsilon=1.0, uncertainty="worst-case")
             low, high = answer.imputation_interval
             truths = [exact(name, complete, where, of) for complete in everything]
-            known = [truth for truth in truths if truth is not None]
-            assert all(low - 1e-9 <= truth <= high + 1e-9 for truth in known)
+            reference = [truth for truth in truths if truth is not None]
+            assert all(low - 1e-9 <= truth <= high + 1e-9 for truth in reference)
             if schema is PLAIN and name in ("count", "sum") and where in ONE_ATTRIBUTE:
                 # Rounding to quanta widens sums by a few millionths.
-                assert (low, high) == pytest.approx((min(known), max(known)), abs=1e-4)
+                assert (low, high) == pytest.approx((min(reference), max(reference)), abs=1e-4)
 
 
 @given(st.lists(st.tuples(*[st.booleans()] * 3, st.integers(0, 4)), max_size=4), st.data())
@@ -96,23 +96,23 @@ def test_sums_of_values_of_either_sign(rows, data):
     """Straight on the numbers of rows, by the choices each row leaves."""
     lower = data.draw(st.sampled_from([-8.0, -3.0, 0.0, 2.0]))
     upper = lower + data.draw(st.sampled_from([1.0, 4.0, 12.0]))
-    surely, maybe, known = (np.array([r[i] for r in rows], dtype=bool) for i in range(3))
+    surely, maybe, reference = (np.array([r[i] for r in rows], dtype=bool) for i in range(3))
     maybe = surely | maybe
     share = np.array([r[3] / 4 for r in rows])
-    parts = {"decide": lambda *_: Truth(surely, ~maybe), "_portions": lambda *_: (share, known)}
+    parts = {"decide": lambda *_: Truth(surely, ~maybe), "_portions": lambda *_: (share, reference)}
     with mock.patch.multiple("missdp.statistics.worst_case", **parts):
         exact_rows = _tally(None, None, None, (), PLACES).sum(axis=0).tolist()
     box = {name: (n, n) for name, n in zip(PLACES, exact_rows, strict=True)}
     low, high = _total_bounds(box, lower, upper)
-    least = most = 0.0
+    minimum = maximum = 0.0
     for i in range(len(rows)):
-        values = [lower + share[i] * (upper - lower)] if known[i] else [lower, upper]
+        values = [lower + share[i] * (upper - lower)] if reference[i] else [lower, upper]
         choices = ([] if surely[i] else [0.0]) + (values if maybe[i] else [])
-        least, most = least + min(choices), most + max(choices)
-    assert low <= least + 1e-9
-    assert most <= high + 1e-9
+        minimum, maximum = minimum + min(choices), maximum + max(choices)
+    assert low <= minimum + 1e-9
+    assert maximum <= high + 1e-9
     if lower >= 0:
-        assert (low, high) == pytest.approx((least, most), abs=1e-4)
+        assert (low, high) == pytest.approx((minimum, maximum), abs=1e-4)
 
 
 def released_sums(table, imputation, name, where, of):
@@ -131,7 +131,7 @@ def released_sums(table, imputation, name, where, of):
     st.sampled_from(list(CONDITIONS)[1:]), st.randoms(use_true_random=False),
 )  # fmt: skip
 @settings(max_examples=12, deadline=None)
-def test_one_row_moves_the_released_numbers_by_one_row(rows, name, where, of, chance):
+def test_one_row_changes_the_released_numbers_by_one_row(rows, name, where, of, chance):
     some = neighbours(PLAIN, rows)
     for imputation in (KNN, None):
         before = released_sums(as_table(rows), imputation, name, where, of)
@@ -146,7 +146,7 @@ def test_the_stated_sensitivity_is_reached():
     for i in range(2):
         less = released_sums(as_table(rows[:i] + rows[i + 1 :]), KNN, "mean", "grade >= 1", "")
         assert np.abs(full - less).sum() == QUANTA
-    # Only what may be missing is released: sex never is.
+    # Only cells that may be missing are released: sex never is.
     assert (len(full), len(released_sums(as_table(rows), KNN, "mean", "sex = 'f'", ""))) == (6, 3)
 
 
@@ -154,13 +154,13 @@ SMALL = as_table([Row(i % 3, "f", None if i % 4 == 0 else 3, "no", 2 * i) for i 
 
 
 @pytest.mark.parametrize("name", BOUNDED)
-def test_the_budget_is_what_was_asked_and_charged_first(name):
+def test_budget_is_charged_as_requested_before_reading(name):
     epsilon, budget = 0.07, Filter(0.07)
-    ask = partial(BOUNDED[name], asked(SMALL, budget=budget), "", "income > 2")
+    options = partial(BOUNDED[name], asked(SMALL, budget=budget), "", "income > 2")
     with nothing_is_read(), pytest.raises(BudgetExceededError):
-        ask(epsilon=1.01 * epsilon, uncertainty="worst-case")
+        options(epsilon=1.01 * epsilon, uncertainty="worst-case")
     assert budget.events == ()
-    answer = ask(epsilon=epsilon, uncertainty="worst-case")
+    answer = options(epsilon=epsilon, uncertainty="worst-case")
     assert answer.guarantee.epsilon == pytest.approx(epsilon)
     assert budget.remaining_epsilon == pytest.approx(0.0, abs=1e-9)
     share = releases(budget.events)[-1]
@@ -168,7 +168,7 @@ def test_the_budget_is_what_was_asked_and_charged_first(name):
     assert share.sensitivity / share.scale == pytest.approx(0.1 * epsilon)
 
 
-# -- coverage: the complete table is known, values are missing for what they are -------------------
+# -- coverage: the complete table is known, values are self-masked -------------------
 MNAR = Schema(
     (
         Ordinal(name="age", levels=tuple(range(4))),
@@ -183,8 +183,8 @@ def not_at_random(size=500):
     income = np.where(rng.random(size) < 0.33, 100.0, rng.uniform(0, 50, size))
     frame = pd.DataFrame({"age": rng.integers(0, 4, size), "income": income})
     old, rich = frame["age"] >= 2, frame["income"] > 60
-    holes = frame.assign(income=frame["income"].where(frame["income"] < 100))
-    return Table.read(holes, MNAR), {
+    missing = frame.assign(income=frame["income"].where(frame["income"] < 100))
+    return Table.read(missing, MNAR), {
         "count": float(rich.sum()), "proportion": float(rich[old].mean()),
         "mean": float(frame["income"][old].mean()), "sum": float(frame["income"].sum()),
     }  # fmt: skip
@@ -199,9 +199,9 @@ OF_THE_RICH = {
 
 
 def coverage(name, *, imputed, epsilon, confidence):
-    """Shares of runs with the truth in the noise interval, and in the other; width of the other."""
+    """Shares of runs with the truth in the noise interval, and in the other. Width of the other."""
     table, truth = not_at_random()
-    found = []
+    result = []
     for seed in range(30):
         statistics = asked(
             table,
@@ -211,21 +211,21 @@ def coverage(name, *, imputed, epsilon, confidence):
         answer = OF_THE_RICH[name](statistics, epsilon=epsilon, uncertainty="worst-case")
         (low, high), (a, b) = answer.interval, answer.imputation_interval
         assert a <= answer.value <= b
-        found.append((low <= truth[name] <= high, a <= truth[name] <= b, b - a))
-    return tuple(np.mean(found, axis=0))
+        result.append((low <= truth[name] <= high, a <= truth[name] <= b, b - a))
+    return tuple(np.mean(result, axis=0))
 
 
 @pytest.mark.parametrize(
     "name", [n if n == "mean" else pytest.param(n, marks=pytest.mark.slow) for n in OF_THE_RICH]
 )
-def test_the_complete_statistic_is_covered_when_values_are_missing_for_what_they_are(name):
+def test_worst_case_interval_covers_self_masked_values(name):
     noise_only, widened, width = coverage(name, imputed=True, epsilon=20.0, confidence=0.9)
     assert widened >= 0.9
     # The truth is not in the noise interval: without the widening there is no coverage.
     assert noise_only <= 0.1
     assert width < {"count": 200, "proportion": 0.4, "mean": 40, "sum": 20_000}[name]
-    # It is as stated, and needs the margin for noise: the truth is the very end of what is
-    # possible, so half of the runs miss it without.
+    # The coverage is as stated, and needs the slack for noise. The truth is the very end of the
+    # possible range, so half of the runs miss it without the slack.
     facts = {"imputed": False, "confidence": 0.5}
     assert coverage(name, epsilon=0.5, **facts)[1] >= 0.45
     with mock.patch.object(Noise, "radius", return_value=0.0):

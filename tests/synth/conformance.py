@@ -74,7 +74,7 @@ DAILY = [
 ]
 """All strategies with the family that is quickest, and one or two with others; all if slow."""
 
-FEW_PAIRS = ("one hole", "full and empty", "constant columns")
+FEW_PAIRS = ("one missing cell", "full and empty", "constant columns")
 FEW_TRIALS = 2
 """What is repeated daily with every case: `tests/testing/test_kit.py` says that it finds leaks."""
 

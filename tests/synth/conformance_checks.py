@@ -48,17 +48,17 @@ from missdp.sources import MemorySource
 from missdp.sources.streamed import DuckDBSource
 from missdp.synth import Synthesizer
 from missdp.table import Table
+from missdp.testing.example_tables import constant_table
 from missdp.testing.findings import (
-    Caught,
+    ErrorCatcher,
     Finding,
-    Guarded,
     Report,
     Subject,
+    WatchedRows,
     examine,
     expect,
-    subjects,
+    list_subjects,
 )
-from missdp.testing.made_up import constant
 from testing.expectations import refuses
 
 _BAD: dict[str, tuple[Any, ...]] = {
@@ -129,14 +129,14 @@ def _bad_parameters(on: FittedSubject) -> None:
 def _charged_before_reading(on: FittedSubject) -> None:
     """A shared budget, of clones too, is charged before anything is read, or else refuses."""
     budget, charged = budget_for(on), list[int]()
-    spy = Guarded(on.table(), lambda: charged.append(len(budget.events)))
+    spy = WatchedRows(on.table(), lambda: charged.append(len(budget.events)))
     model = on.build(budget=budget).fit(spy)
     expect(charged, "nothing was read")
     expect(min(charged) >= 1, "rows were read before the budget was charged")
     most = on.epsilon * (1 + 1e-9)
     expect(budget.spent.epsilon <= most, "more was charged than was asked for")
     before = len(budget.events)
-    with Caught() as again:
+    with ErrorCatcher() as again:
         clone(model).fit(on.table())
     if not isinstance(again.error, BudgetExceededError):
         # Two fits whose noise is sampled may cost together little more than one.
@@ -157,8 +157,8 @@ def _output_shape(on: FittedSubject) -> None:
     valued = [a.name for a in on.schema if a.not_applicable is None]
     tables = {
         "one row": on.table(1),
-        "all missing": constant(on.schema, 50, missing=True),
-        "constant": constant(on.schema, 50),
+        "all missing": constant_table(on.schema, 50, missing=True),
+        "constant": constant_table(on.schema, 50),
     }
     models = {name: on.build(n_rows=100).fit(table) for name, table in tables.items()}
     for name, model in {"ordinary": on.fitted(n_rows=300), **models}.items():
@@ -282,7 +282,7 @@ def _guarantee(on: FittedSubject) -> None:
 def _streaming(on: FittedSubject) -> str:
     """Streamed rows give what rows in memory give, or are refused before a charge."""
     budget = budget_for(on)
-    with tempfile.TemporaryDirectory() as folder, Caught() as refused:
+    with tempfile.TemporaryDirectory() as folder, ErrorCatcher() as refused:
         on.table().to_native("pandas").to_parquet(path := Path(folder) / "x.parquet")
         streamed = on.build(budget=budget).fit(DuckDBSource(path, on.schema)).sample(50)
     if refused.error is None:
@@ -303,7 +303,7 @@ def _spent(on: FittedSubject, table: Table, asked: dict[str, Any]) -> bool:
     if any(isinstance(event, SampledGaussianEvent) for event in planned):
         budget = Composition(planned, epsilon, delta)
     model = on.build(budget=budget, **asked)
-    with Caught() as refused:
+    with ErrorCatcher() as refused:
         model.fit(table)
     if refused.error is not None:
         typed = isinstance(refused.error, MissDPError)
@@ -374,7 +374,7 @@ def types_of(rows: Any) -> list[tuple[str, str]]:
 def _handled_or_refused(on: FittedSubject, schema: Schema) -> None:
     """Complain of a fit with a schema that fails, unless it is refused uncharged."""
     budget, wide = budget_for(on, 2), replace(on, schema=schema)
-    with Caught() as caught:
+    with ErrorCatcher() as caught:
         out = wide.build(budget=budget).fit(wide.table(60)).sample(10)
         expect(out.shape == (10, len(schema)), "the shape must be the schema's")
     done = caught.error is None
@@ -403,7 +403,7 @@ def check_conformance(
     named = CHECKS if checks is None else tuple(checks)
     if not {*named} <= {*CHECKS}:
         raise ParameterError(f"checks must be some of {list(CHECKS)}")
-    cases = subjects(family, parameters, strategies, schema)
+    cases = list_subjects(family, parameters, strategies, schema)
     known = [FittedSubject(on.family, on.strategy, on.parameters, on.schema) for on in cases]
     found = [finding for on in known for finding in conformance_of(on, named)]
     return Report(family.__name__, tuple(found)).checked()

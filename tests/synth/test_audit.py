@@ -11,7 +11,7 @@ import pytest
 from missdp import AllPairs, Numeric, PrivBayes, Schema, Table
 from missdp.synth import AIM, MST
 from missdp.testing import TINY, audit_synthesizer, canary
-from missdp.testing.made_up import _appended
+from missdp.testing.example_tables import _appended
 from synth.conformance import CASES, FIRST, IDS, NEURAL
 
 pytestmark = pytest.mark.usefixtures("one_turn")
@@ -35,7 +35,7 @@ def tables(row):
     ("family", "strategy"),
     [
         # Each class with one strategy every day: the others count other rows. What trains is
-        # audited daily by tests/testing/test_doors.py.
+        # audited daily by tests/testing/test_checks_of_sessions.py.
         pytest.param(*case, id=name, marks=[pytest.mark.slow] * (case not in AUDITED))
         for case, name in zip(CASES, IDS, strict=True)
     ],

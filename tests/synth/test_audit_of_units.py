@@ -98,7 +98,9 @@ def along_one_path(case, most, *, draws, scale=1.0):
     with ReplayedNoise(kept) as again:
         fit(beside)
     noise = RecordingNoise(1, scale=scale)
-    pairs = [(a.law, b.exact, a.exact) for a, b in zip(kept.answers, again.answers, strict=True)]
+    pairs = [
+        (a.mechanism, b.exact, a.exact) for a, b in zip(kept.answers, again.answers, strict=True)
+    ]
 
     def ratios(side):
         return sum(log_ratio(law, noise.drawn(law, both[side]), *both) for law, *both in pairs)

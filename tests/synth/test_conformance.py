@@ -22,8 +22,8 @@ from missdp.accounting import (
 )
 from missdp.errors import DataError, OutputError, ParameterError, SchemaError
 from missdp.synth import SmallTableWarning, sampling
-from missdp.testing import RULED, check_sensitivity, made_up
-from missdp.testing.findings import Guarded
+from missdp.testing import RULED, check_sensitivity, example_table
+from missdp.testing.findings import WatchedRows
 from missdp.testing.interference import interference_of
 from missdp.testing.sensitivity import _sensitivity_of, answers_of
 from refusing import refuses
@@ -46,7 +46,7 @@ from testing.ruled import (
     ONE_FREE,
     OWN,
     costs_nothing,
-    kinds_of_holes,
+    kinds_of_missing,
     obeyed_rules,
     required_sets,
 )
@@ -142,7 +142,7 @@ def test_kinds_and_rules(family, strategy):
     assert failed(conformance_of(on, ["spends_what_was_asked"])) == []
     for promise in ONE_FIT:
         promise(on)
-    assert failed(interference_of(on, ("kinds of holes",))[0]) == []
+    assert failed(interference_of(on, ("kinds of missing",))[0]) == []
 
 
 @pytest.mark.long
@@ -150,7 +150,7 @@ def test_kinds_and_rules(family, strategy):
 @pytest.mark.parametrize("promise", [p for p in OWN if p not in ONE_FIT])
 def test_what_the_base_promises_of_kinds_and_rules(promise):
     promise(subject(FAMILIES[-1], "joint", RULED))
-    if promise is kinds_of_holes:  # which are drawn in a way of its own
+    if promise is kinds_of_missing:  # which are drawn in a way of its own
         promise(subject(next(f for f in FAMILIES if f.name == "all-pairs"), "joint", RULED))
 
 
@@ -186,7 +186,7 @@ two_families = pytest.mark.parametrize("family", [Independent, AllPairs])
 @two_families
 def test_what_was_read_from_the_data_or_declared_becomes_a_condition(family, tmp_path):
     """Also if parameters are numbers of NumPy."""
-    frame, budget = made_up(SCHEMA, 300).to_native("pandas"), Filter(100.0, 0.5)
+    frame, budget = example_table(SCHEMA, 300).to_native("pandas"), Filter(100.0, 0.5)
     marked = replace(SCHEMA["größe"], undeclared=("levels",))
     schema = replace(SCHEMA, attributes=(marked, *SCHEMA.attributes[1:]))
     asked = {"epsilon": np.float32(0.7), "n_rows": np.int64(123), "random_state": np.int64(3)}
@@ -211,7 +211,7 @@ def test_what_was_read_from_the_data_or_declared_becomes_a_condition(family, tmp
 
 @two_families
 def test_frames_and_files_give_the_same_model_as_tables(family, tmp_path):
-    table = made_up(SCHEMA, 300)
+    table = example_table(SCHEMA, 300)
     frame, arrow = table.to_native("pandas"), table.to_arrow()
     frame.to_csv(tmp_path / "x.csv", index=False)
     wanted = family(epsilon=1.0, random_state=0).fit(table).sample(50)
@@ -234,9 +234,9 @@ def test_a_failed_fit_stays_charged_and_progress_is_a_fraction(family, strategy)
     on, seen = subject(family, strategy), []
     budget = budget_for(on)
     with refuses(DataError, "on fire"):
-        on.build(budget=budget).fit(Guarded(made_up(SCHEMA, 60), fail))
+        on.build(budget=budget).fit(WatchedRows(example_table(SCHEMA, 60), fail))
     assert budget.events
-    on.build(progress=lambda *shown: seen.append(shown)).fit(made_up(SCHEMA, 60))
+    on.build(progress=lambda *shown: seen.append(shown)).fit(example_table(SCHEMA, 60))
     assert all(0 <= done <= 1 for _, done in seen)
     assert not [stage for stage, _ in seen if any(ch.isdigit() for ch in stage)]
 
@@ -248,13 +248,13 @@ def test_a_model_of_no_rows_costs_what_was_asked_and_refuses_bad_questions(
     on = subject(family, strategy)
     budget = budget_for(on)
     with pytest.warns(SmallTableWarning, match="epsilon"):
-        model = on.build(budget=budget).fit(made_up(SCHEMA, 0))
+        model = on.build(budget=budget).fit(example_table(SCHEMA, 0))
     most, found = on.epsilon * (1 + 1e-9), model.guarantee_
     assert 0.95 * on.epsilon < found.epsilon <= most
     assert budget.spent.epsilon <= most
     if len(found.events) == 1:  # else a training was charged beside the filter
         assert Guarantee.from_events(releases(found.events), delta=on.delta).epsilon <= most
-    drawn, wanted = model.sample(), made_up(SCHEMA, 9).to_native("pandas")
+    drawn, wanted = model.sample(), example_table(SCHEMA, 9).to_native("pandas")
     assert len(drawn) == model.n_rows_ >= 1
     assert len(model.sample(0)) == 0  # asked for
     assert (drawn.dtypes == wanted.dtypes).all()

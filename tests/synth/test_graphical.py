@@ -98,7 +98,7 @@ def test_kept_holes_follow_the_mechanism(by_strategy):
 def test_what_is_charged_is_what_is_measured():
     with RecordingNoise(0) as noise:
         model = fit(with_holes(population(2000), 1.0), epsilon=1.0)
-    kept = [answer.law for answer in noise.answers if isinstance(answer.law, Noise)]
+    kept = [answer.mechanism for answer in noise.answers if isinstance(answer.mechanism, Noise)]
     events = releases(model.guarantee_.events)
     charged = [(e.label, e.sigma) for e in events if isinstance(e, GaussianEvent)]
     assert [sigma for _, sigma in charged] == [law.scale for law in kept]
@@ -345,7 +345,7 @@ def test_masks_are_of_few_cells_and_one_row_moves_one_of_them_by_one(family):
     for rows in codes, more:
         with RecordingNoise(0) as noise:
             family(epsilon=8.0, delta=1e-6).fit(Table.from_codes(private.schema, rows))
-        answers.append([a for a in noise.answers if isinstance(a.law, Noise)][8:11])
+        answers.append([a for a in noise.answers if isinstance(a.mechanism, Noise)][8:11])
     for one, two in zip(*answers, strict=True):
         assert one.event == two.event
         assert one.event.sensitivity == 1

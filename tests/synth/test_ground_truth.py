@@ -30,7 +30,7 @@ from missdp.session import CountedRows, Marginal, Noise, SecureNoise, Session
 from missdp.sources import MemorySource, Strategy, strategy_named
 from missdp.synth import AIM, MST
 from missdp.synth.split import ground_truth_parts
-from missdp.testing.made_up import RULED, _read_again, made_up
+from missdp.testing.example_tables import RULED, _read_again, example_table
 from refusing import refuses
 from synth.conformance import SCHEMA, make_table
 from synth.tables import rows_of, schema_of
@@ -200,10 +200,10 @@ def test_what_may_be_not_applicable_is_in_no_gate_without_a_rule_either():
 def test_what_follows_is_settled_although_it_was_masked():
     """Behind the session it is not counted; but it makes known what it follows from."""
     schema = Schema(AGES, (Always("age + born = 2024"),))
-    session, _ = session_on(made_up(schema, 50))
+    session, _ = session_on(example_table(schema, 50))
     assert session.facts.schema.names == ("age",)
     assert schema.rule_set.filled == {"age", "born"}
-    table = made_up(schema, 400)
+    table = example_table(schema, 400)
     np.testing.assert_array_equal(table.mask("age"), table.mask("born"))
     assert table.mask("age").any()
     assert count_of(table, ("age",))[1] is None
@@ -217,7 +217,7 @@ KNOWN_RULED = ("arbeit", "größe")
 @pytest.mark.parametrize("missing", PrivBayes.family.strategies)
 @pytest.mark.parametrize(("family", "options"), RULE_FAMILIES, ids=["pure", "aim"])
 def test_no_gate_of_a_fit_has_what_rules_may_settle(family, options, missing):
-    model = family(epsilon=1.0, missing=missing, **options).fit(made_up(RULED, 600))
+    model = family(epsilon=1.0, missing=missing, **options).fit(example_table(RULED, 600))
     gated = [event for event in releases(model.guarantee_.events) if event.required]
     required_sets = {frozenset(event.required) for event in gated}
     assert not frozenset().union(*required_sets) & RULED.rule_set.filled
@@ -243,7 +243,7 @@ def test_no_gate_of_a_fit_has_what_rules_may_settle(family, options, missing):
 def test_data_chosen_gates_amplify_if_rules_settle_nothing_that_is_modelled():
     born = Determined("born", by="age", map=tuple((age, 2024 - age) for age in range(10)))
     for schema, amplified in ((Schema((*AGES, WORK), (born,)), True), (ROUTED, False)):
-        model = PrivBayes(epsilon=1.0, missing="observed").fit(made_up(schema, 600))
+        model = PrivBayes(epsilon=1.0, missing="observed").fit(example_table(schema, 600))
         known = MissingCompletelyAtRandom(dict.fromkeys(schema.names, 0.5))
         found = model.ground_truth_guarantee(known).epsilon
         assert found < 0.999 if amplified else found == pytest.approx(1.0)

@@ -75,7 +75,7 @@ def moved(family, schema, *, more, holes=False, missing="joint"):
         apart = np.asarray(one.exact, dtype=float) - np.asarray(other.exact, dtype=float)
         if not isinstance(one.event, SelectionEvent):
             squares += float((apart**2).sum()) / one.event.sigma**2
-        exceeding.append(undercharges(one.law, one.event, one.exact, other.exact))
+        exceeding.append(undercharges(one.mechanism, one.event, one.exact, other.exact))
     (claim,) = model.guarantee_.events[0].flatten()
     assert family is AllPairs or any(type(e.event) is SelectionEvent for e in kept.answers)
     least = 0.9 if family is AllPairs else 0.8  # selections cost what no sum of squares shows

@@ -1,7 +1,7 @@
 """Rules looked up by hand: one row after the other, one cell after the other.
 
-Slow, and written apart from what the package computes rules with, so that either can be wrong
-without the other.
+Slow, and independent of the package's own evaluation of rules, so that either can be wrong without
+the other.
 """
 
 import math
@@ -33,9 +33,10 @@ def _cell(attribute, code, value):
 
 
 def broken_by_hand(schema, row):
-    """Return the rules that a row breaks, in words; a hole may be anything.
+    """Return the rules that a row breaks, in words. A missing cell may be anything.
 
-    What follows must be there if all that it follows from is, a hole if that has one.
+    A derived cell must have a value if all its sources have one, and must be missing if one is
+    missing.
     """
     return [rule.text for rule in schema.rule_set.bound if _breaks(rule, row)]
 
@@ -50,20 +51,20 @@ def _breaks(rule, row):
 
 
 def _does_not_follow(rule, row):
-    given, found = [row[name] for name in rule.by], row[rule.target.name]
-    if ABSENT in given or HOLE in given:
-        return found != (ABSENT if ABSENT in given else HOLE)
-    numbers = [float(cell) for cell in given]
+    conditions, result = [row[name] for name in rule.by], row[rule.target.name]
+    if ABSENT in conditions or HOLE in conditions:
+        return result != (ABSENT if ABSENT in conditions else HOLE)
+    numbers = [float(cell) for cell in conditions]
     if rule.lookup is not None:
-        wanted = float(rule.lookup[tuple(map(int, numbers))])
+        expected = float(rule.lookup[tuple(map(int, numbers))])
     else:
-        wanted = rule.start + sum(t * v for t, v in zip(rule.terms, numbers, strict=True))
-    near = isinstance(found, float) and math.isclose(found, wanted, rel_tol=1e-9, abs_tol=1e-9)
+        expected = rule.start + sum(t * v for t, v in zip(rule.terms, numbers, strict=True))
+    near = isinstance(result, float) and math.isclose(result, expected, rel_tol=1e-9, abs_tol=1e-9)
     return not near
 
 
 def _holds(what, row):
-    """Whether a condition holds; None if that depends on a hole."""
+    """Whether a condition holds. None if that depends on a missing cell."""
     if isinstance(what, Comparison):
         two = what.right if isinstance(what.right, float) else row[what.right.name]
         return _compared(row[what.left.name], what.operator, two)

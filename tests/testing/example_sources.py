@@ -1,4 +1,4 @@
-"""Sources that break one promise each; and one, `InBlocks`, that breaks none."""
+"""Sources that break one promise each. One, `InBlocks`, that breaks none."""
 
 import copy
 
@@ -14,7 +14,7 @@ from missdp.table import Table
 
 
 class HolesAsLevel(MemorySource):
-    """Counts rows with holes among those observed: in the first level."""
+    """Counts rows with missing cells among those observed: in the first level."""
 
     def counts(self, cliques, *, rows):
         if rows == "observed":
@@ -25,17 +25,17 @@ class HolesAsLevel(MemorySource):
 
 
 class MutableCounts(MemorySource):
-    """Hands out counts that it keeps: whoever writes to them changes what it says next."""
+    """Hands out counts that it keeps: a caller who writes to them changes its next answer."""
 
     def __init__(self, table):
         super().__init__(table)
         self._kept = {}
 
     def counts(self, cliques, *, rows):
-        asked = list(cliques)
-        for clique, table in super().counts(asked, rows=rows).items():
+        question = list(cliques)
+        for clique, table in super().counts(question, rows=rows).items():
             self._kept.setdefault((clique, rows), table)
-        return {clique: self._kept[clique, rows] for clique in asked}
+        return {clique: self._kept[clique, rows] for clique in question}
 
 
 class QuotingSource(MemorySource):
@@ -67,15 +67,15 @@ class BlocksTwice(MemorySource):
 
 
 class HolesWeighed(MemorySource):
-    """Leaves out rows with holes where it counts, and weighs them all the same."""
+    """Leaves out rows with missing cells where it counts, and weighs them all the same."""
 
-    def __init__(self, table, left=None):
+    def __init__(self, table, remaining=None):
         super().__init__(table)
-        self._left = table if left is None else left
+        self._left = table if remaining is None else remaining
 
     def observed_on(self, names):
-        holes = [self._left.codes(n) >= self.schema[n].missing_code for n in names]
-        return HolesWeighed(self.table, self._left.take(~np.any(holes, axis=0)))
+        missing = [self._left.codes(n) >= self.schema[n].missing_code for n in names]
+        return HolesWeighed(self.table, self._left.take(~np.any(missing, axis=0)))
 
     def counts(self, cliques, *, rows):
         return MemorySource(self._left).counts(cliques, rows=rows)
@@ -105,10 +105,10 @@ class InBlocks:
 
     def observed_on(self, names):
         fewer = copy.copy(self)
-        whole = np.ones(len(self._table), dtype=bool)
+        complete = np.ones(len(self._table), dtype=bool)
         for name in names:
-            whole &= self._table.codes(name) < self.schema[name].missing_code
-        fewer._table = self._table.take(whole)
+            complete &= self._table.codes(name) < self.schema[name].missing_code
+        fewer._table = self._table.take(complete)
         return fewer
 
     def code_blocks(self):
@@ -132,10 +132,10 @@ class InBlocks:
         return counter
 
     def _add(self, start, counter, weight, *, attempt):
-        own = copy.copy(counter)  # without counts
+        direct = copy.copy(counter)  # without counts
         for codes in self._halves(start, attempt):
-            own.add(codes, _height(codes), weight(codes) if weight else None)
-        for (_, total), (_, block) in zip(counter.blocks(), own.blocks(), strict=True):
+            direct.add(codes, _height(codes), weight(codes) if weight else None)
+        for (_, total), (_, block) in zip(counter.blocks(), direct.blocks(), strict=True):
             total += block
 
     def _halves(self, start, attempt):
@@ -150,7 +150,7 @@ class InBlocks:
 
 
 class CountedAgain(InBlocks):
-    """Counts what was read of a block before its reading broke off, and then the whole block."""
+    """Counts the part of a block before its reading broke off, and then the whole block."""
 
     def _add(self, start, counter, weight, *, attempt):
         for codes in self._halves(start, attempt):
@@ -158,7 +158,7 @@ class CountedAgain(InBlocks):
 
 
 class BlocksAgain(InBlocks):
-    """Yields what was read of a block before its reading broke off, and then the whole block."""
+    """Yields the part of a block before its reading broke off, and then the whole block."""
 
     def code_blocks(self):
         for start in self._starts():

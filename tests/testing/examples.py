@@ -1,4 +1,4 @@
-"""Families that break one promise each; `Histograms` breaks none."""
+"""Families that break one promise each. `Histograms` breaks none."""
 
 from dataclasses import dataclass, replace
 
@@ -21,8 +21,8 @@ def answered(session, name, noise):
 def histograms(counted=answered, before=None, after=None):
     """The family of docs/developers/extending.md, with places where others of its kind go wrong.
 
-    ``counted`` counts an attribute. ``before`` sees the session first, and ``after`` sees it last,
-    and returns what is added to the counts.
+    ``counted`` counts an attribute. ``before`` sees the session first. ``after`` sees it last, and
+    its result is added to the counts.
     """
 
     def fit(session, plan, request):
@@ -53,7 +53,7 @@ def exact(session, *names):
 
 
 def released(session, event, law, behind):
-    """What a session answers, whatever the event says of the law."""
+    """The answer of a session, for every distribution of the event."""
     return session._release(session._charge, (event,), law, behind)
 
 
@@ -126,7 +126,7 @@ def carried(session, counts):
 
 
 class CarryingScore(Histograms):
-    """Carries a count out of what is computed, through a list that is global."""
+    """Carries a count out of an exact computation, through a list that is global."""
 
     family = histograms(before=carry, after=carried)
 
@@ -192,7 +192,7 @@ def counted(law, event=None):
 
 @dataclass(frozen=True)
 class Unknown:
-    """A law that says nothing of itself, and draws in its own way."""
+    """A distribution that says nothing of itself, and draws in its own way."""
 
     def draw(self, exact, source):
         return exact + source.generator().integers(0, 9, 1)

@@ -1,4 +1,4 @@
-"""What our base keeps of kinds of missing and rules, whatever a family does: of a subject."""
+"""Kinds of missing and rules that the base class keeps for every family, of a subject."""
 
 import pickle
 import re
@@ -15,8 +15,8 @@ from missdp.schema import Categorical, Determined, Numeric, Ordinal, Schema
 from missdp.schema.modelled import Modelled
 from missdp.session import RowCount
 from missdp.table import Table
-from missdp.testing.findings import Caught, expect
-from missdp.testing.made_up import constant, unread
+from missdp.testing.example_tables import constant_table, unprocessed_table
+from missdp.testing.findings import ErrorCatcher, expect
 from synth.conformance_checks import types_of
 from testing.by_hand import broken_by_hand, rows_by_hand
 
@@ -34,7 +34,7 @@ ONE_FREE = Schema(
 )
 
 
-def ways_of_holes(on):
+def ways_of_missing(on):
     return ("fill", "keep") if on.models_missingness else ("fill",)
 
 
@@ -52,9 +52,9 @@ def obeyed_rules(on):
         model.save(Path(folder) / "model.json")
         saved = on.family.load(Path(folder) / "model.json")
     pickled = pickle.loads(pickle.dumps(model))
-    for known, n in ((model, 0), (model, 1), (model, 300), (saved, 30), (pickled, 30)):
-        for missing_values in ways_of_holes(on):
-            table = known.sample_table(n, missing_values=missing_values, random_state=n)
+    for reference, n in ((model, 0), (model, 1), (model, 300), (saved, 30), (pickled, 30)):
+        for missing_values in ways_of_missing(on):
+            table = reference.sample_table(n, missing_values=missing_values, random_state=n)
             expect(len(table) == n, f"{len(table)} rows were drawn, not {n}")
             obeying(table, missing_values)
 
@@ -65,14 +65,14 @@ def filled_cells(on):
     frame = table.to_native("pandas")
     for attribute in on.schema:
         name = attribute.name
-        holes = table.codes(name) >= attribute.missing_code
-        expect(not holes.any(), f"filled rows have holes of {name}")
+        missing = table.codes(name) >= attribute.missing_code
+        expect(not missing.any(), f"filled rows have holes of {name}")
         absent, empty = table.mask(name, "not_applicable"), frame[name].isna().to_numpy()
         expect((empty == absent).all(), f"{name} is empty where it applies")
 
 
 def required_sets(on):
-    """Whatever is released says which attributes a row must have observed to be read."""
+    """Every release states the attributes that a row must have observed to be read."""
     modelled, strategy = Modelled(on.schema), on.family.family.strategy(on.strategy)
     every = frozenset(modelled.schema.nullable) - modelled.filled  # rules settle the others
     model = on.fitted(n_rows=300)
@@ -80,26 +80,26 @@ def required_sets(on):
     if any(isinstance(e, SampledGaussianEvent) for e in released):
         released = [e for e in released if not isinstance(e, SampledGaussianEvent)]
         trained = [e for e in model.ground_truth_parts()[0].events if "critic" in e.label]
-        whole = every if strategy.complete_only else frozenset()
-        assert {frozenset(e.required or ()) for e in trained} == {whole}
-    trees = [e for e in released if e.label.startswith("tree ")]  # before holes are filled
+        total = every if strategy.complete_only else frozenset()
+        assert {frozenset(e.required or ()) for e in trained} == {total}
+    trees = [e for e in released if e.label.startswith("tree ")]  # before missing cells are filled
     for event in trees:
-        alone = strategy.required((event.label.removeprefix("tree "),), modelled.schema)
-        assert (event.required or set()) == alone - modelled.filled
+        single = strategy.required((event.label.removeprefix("tree "),), modelled.schema)
+        assert (event.required or set()) == single - modelled.filled
     totals = [
         e for e in released if e.label == RowCount().label
-    ]  # every row counts, whatever it has
+    ]  # every row counts, with any cells
     assert not any(event.required for event in totals)
     rest = [e for e in released if e not in trees and e not in totals]
-    found = [frozenset(event.required or ()) for event in rest]
+    result = [frozenset(event.required or ()) for event in rest]
     if strategy.models_missingness:
-        assert set(found) == {frozenset()}
+        assert set(result) == {frozenset()}
     elif strategy.complete_only:
-        assert set(found) == {every}
+        assert set(result) == {every}
     elif strategy.fills:
-        assert sorted(filter(None, found), key=sorted) == sorted(({n} for n in every), key=sorted)
+        assert sorted(filter(None, result), key=sorted) == sorted(({n} for n in every), key=sorted)
     else:
-        for event, required in zip(rest, found, strict=True):
+        for event, required in zip(rest, result, strict=True):
             names = set(event.label.removeprefix("marginal ").split(" x "))
             if event.label.startswith("heads of"):  # several at once read a row for any of them
                 heads = event.label.removeprefix("heads of ").split(", ")
@@ -108,71 +108,71 @@ def required_sets(on):
 
 
 def costs_nothing(on):
-    """What follows from others is in no release and no gate; nothing is spent on it."""
+    """Derived attributes are in no release and in no requirement, and cost nothing."""
     model, derived = on.fitted(n_rows=300), on.schema.rule_set.derived
     for name in derived:
         word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
         for event in releases(model.guarantee_.events):
-            said = word.search(event.label) or name in (event.required or ())
-            expect(not said, f"{event.label!r} was charged, though {name} follows from others")
+            message = word.search(event.label) or name in (event.required or ())
+            expect(not message, f"{event.label!r} was charged, though {name} follows from others")
     expect(not {*model.modelled_.names} & {*derived}, "what follows is modelled")
 
 
 def rows_that_break_rules(on):
-    """Rows that break rules, or are all holes, show in no word, and in no synthetic row."""
-    said, last = set(), {a.name: np.full(60, a.size - 1) for a in on.schema}
+    """Rows that break rules, or are all missing cells, show in no word, and in no synthetic row."""
+    message, last = set(), {a.name: np.full(60, a.size - 1) for a in on.schema}
     hard = {
         "no rows": on.table(0),
-        "nothing but holes": constant(on.schema, 60, missing=True),
-        "equal rows": constant(on.schema, 60),
+        "nothing but holes": constant_table(on.schema, 60, missing=True),
+        "equal rows": constant_table(on.schema, 60),
         "last levels": Table.from_codes(on.schema, last).with_values(np.random.default_rng(0)),
-        "rows as they came": unread(on.schema, 200, holes=0.5),
+        "unprocessed rows": unprocessed_table(on.schema, 200, missing_rate=0.5),
     }
     for name, table in hard.items():
         model = on.build(n_rows=50).fit(table)
-        told = repr(model).partition(", bins found")[0]  # bins are a release of their own
-        said.add(f"{told} {model.modelled_.names} {model.guarantee_.epsilon}")
-        for missing_values in ways_of_holes(on):
-            with Caught() as refused:
+        reported = repr(model).partition(", bins found")[0]  # bins are a release of their own
+        message.add(f"{reported} {model.modelled_.names} {model.guarantee_.epsilon}")
+        for missing_values in ways_of_missing(on):
+            with ErrorCatcher() as refused:
                 obeying(model.sample_table(50, missing_values=missing_values), name)
             # Where nothing that the model draws obeys, that is to be said, and said clearly.
             clear = isinstance(refused.error, DataError) and "obeys" in refused.shown
             expect(refused.error is None or clear, f"{refused.shown} ({name})")
-    expect(len(said) == 1, "what a fitted model says of itself depends on the rows")
+    expect(len(message) == 1, "what a fitted model says of itself depends on the rows")
 
 
 def several_tables(on):
     """Tables that vary as the model is uncertain break no rule either."""
-    with Caught() as refused:
+    with ErrorCatcher() as refused:
         for frame in on.fitted(n_rows=300).sample(40, multiple=2, random_state=0):
             obeying(_as_drawn(frame, on.schema), "multiple=2")
-    alone = refused.error is None or isinstance(refused.error, ParameterError)  # draws one only
-    expect(alone, f"multiple=2 failed: {refused.shown}")
+    single = refused.error is None or isinstance(refused.error, ParameterError)  # draws one only
+    expect(single, f"multiple=2 failed: {refused.shown}")
 
 
-def kinds_of_holes(on):
+def kinds_of_missing(on):
     """Kinds of missing come back in their shares."""
     kinds = Modelled(on.schema).kinds
     if not (on.models_missingness and kinds):
         return
     table = on.table(3000)
-    kept = on.build(epsilon=100.0).fit(table).sample_table(3000, missing_values="keep")
+    retained = on.build(epsilon=100.0).fit(table).sample_table(3000, missing_values="keep")
     for name, codes in kinds.items():
         counts = [
-            np.array([(rows.codes(name) == k).sum() for k in codes]) for rows in (table, kept)
+            np.array([(rows.codes(name) == k).sum() for k in codes]) for rows in (table, retained)
         ]
-        wanted, found = (c / max(1, c.sum()) for c in counts)
-        told = f"kinds of holes of {name} are {found.round(2)}, and were {wanted.round(2)}"
-        expect(np.abs(wanted - found).max() < 0.1, told)
+        expected, result = (c / max(1, c.sum()) for c in counts)
+        reported = f"kinds of missing of {name} are {result.round(2)}, and were {expected.round(2)}"
+        expect(np.abs(expected - result).max() < 0.1, reported)
 
 
 def types_and_codes(on):
-    """Columns and types are the schema's, whatever was drawn; codes are read as the same rows."""
-    model, wanted = on.fitted(n_rows=300), types_of(on.table(50).to_native("pandas"))
-    for missing_values in ways_of_holes(on):
+    """Columns and types are the schema's, for all drawn rows. Codes are read as the same rows."""
+    model, expected = on.fitted(n_rows=300), types_of(on.table(50).to_native("pandas"))
+    for missing_values in ways_of_missing(on):
         for n in (0, 1, 60):
-            found = types_of(model.sample(n, missing_values=missing_values, random_state=n))
-            expect(found == wanted, f"columns or types differ ({n} rows, {missing_values})")
+            result = types_of(model.sample(n, missing_values=missing_values, random_state=n))
+            expect(result == expected, f"columns or types differ ({n} rows, {missing_values})")
         table = model.sample_table(60, missing_values=missing_values, random_state=1)
         frame = model.sample(60, missing_values=missing_values, random_state=1, holes="codes")
         again = Table.read(frame, on.schema)
@@ -200,7 +200,7 @@ ONE_FIT = (
     types_and_codes,
     several_tables,
 )
-OWN = (*ONE_FIT, rows_that_break_rules, kinds_of_holes, fitted_again)
+OWN = (*ONE_FIT, rows_that_break_rules, kinds_of_missing, fitted_again)
 
 
 def _as_drawn(frame, schema):

@@ -1,7 +1,7 @@
 """Checks of a source of counts: against counts by hand, however rows are written, cut and read.
 
-Tables are made up, and what each of their cells stands for is known before it is written. Whatever
-a source makes of the written cells must come to the same counts.
+Tables are made up, and the meaning of each of their cells is fixed before it is written. Whatever a
+source makes of the written cells must come to the same counts.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from missdp.session.observed_rows import complete_rows
 from missdp.session.row_weights import RowWeight
 from missdp.sources import MarginalSource, MemorySource
 from missdp.table import Table
-from missdp.testing.findings import Caught, Report, Unchecked, examine, expect, name_of
-from missdp.testing.made_up import made_up
+from missdp.testing.example_tables import example_table
+from missdp.testing.findings import ErrorCatcher, Report, UncheckedPromise, examine, expect, name_of
 from testing.expectations import refuses
 from testing.written import CODED, spelled
 
@@ -44,7 +44,7 @@ SOURCE_SCHEMA = Schema(
         Categorical(name="sure", levels=("a", "b", "?")),
     )
 )
-_SECRETS = ("SECRET", 424242.0)  # what no message may quote
+_SECRETS = ("SECRET", 424242.0)  # text that no message may quote
 
 
 def check_source(
@@ -60,12 +60,12 @@ def check_source(
     """Run every check on a source of counts. See docs/developers/testing.md.
 
     ``source_factory``, ``in_parts`` and ``retried`` return the source of a made-up table, of
-    several tables one after the other (files, partitions, row groups; they may be empty), and of a
+    several tables one after the other (files, partitions, row groups. They may be empty), and of a
     table of which something has to be read twice. A table offers ``to_arrow()`` and
     ``to_native()``, to write its rows wherever the source reads them, and ``schema``. By default
     there are two schemas: one with odd names, and one with codes of every kind of missing and every
-    policy about cells outside the domain. What a source does only with more than ``most_rows`` rows
-    is not seen.
+    policy about cells outside the domain. Behaviour of a source with more than ``most_rows`` rows
+    is not checked.
 
     Examples
     --------
@@ -77,17 +77,17 @@ def check_source(
     """
     schemas = (schema,) if schema else (SOURCE_SCHEMA, CODED)
     on = _Source(source_factory, schemas, trials, seed, in_parts, retried, most_rows)
-    found = [
+    result = [
         examine("source", (keeps.__doc__ or "").rstrip("."), "made-up tables", partial(keeps, on))
         for promise, keeps in vars(_Source).items()
         if callable(keeps) and not promise.startswith("_")
     ]
-    return Report(name_of(source_factory), tuple(found)).checked()
+    return Report(name_of(source_factory), tuple(result)).checked()
 
 
 @dataclass(frozen=True)
 class _Source:
-    """The tables that a source is checked on; each public method is a promise."""
+    """The tables that a source is checked on. Each public method is a promise."""
 
     make: SourceFactory
     schemas: tuple[Schema, ...]
@@ -103,31 +103,31 @@ class _Source:
         return self.schemas[0]
 
     def _table(self, n, number=0):
-        return made_up(self._schema, n, self.seed + number, holes=0.3)
+        return example_table(self._schema, n, self.seed + number, missing_rate=0.3)
 
     def _compare(self, source, table, when, *, cliques=(), observed_on=()):
         """Compare counts, rows as codes and a few sums of weights with those by hand.
 
-        Counts are at first of both modes, then of one in turns, since engines take their time; the
+        Counts are at first of both modes, then of one in turns, since engines take their time. The
         rest is compared if the source has it.
         """
         cliques, number = list(cliques) or _all_cliques(table.schema), next(self.turns)
-        kept = _kept(table, observed_on)
+        retained = _kept(table, observed_on)
         for rows in (_MODES[number % 2],) if number else _MODES:
-            found = source.counts(cliques, rows=rows)
-            expect(list(found) == cliques, "return one entry per clique, in their order")
+            result = source.counts(cliques, rows=rows)
+            expect(list(result) == cliques, "return one entry per clique, in their order")
             for clique in cliques:
-                wanted = _by_hand(table, clique, rows, kept)
-                _alike(found[clique], wanted, f"{when}, rows={rows!r}")
+                wanted = _by_hand(table, clique, rows, retained)
+                _alike(result[clique], wanted, f"{when}, rows={rows!r}")
         if offers(source, "weighted_counts"):
             weight = _made_up_weight(table.schema)
             sums = source.weighted_counts(cliques[:_WEIGHED], weight)
             for clique in cliques[:_WEIGHED]:
-                wanted = _by_hand(table, clique, "extended", kept, weight)
+                wanted = _by_hand(table, clique, "extended", retained, weight)
                 _alike(sums[clique], wanted, f"sums of weights, {when}")
         if offers(source, "code_blocks"):
             blocks = _rows_of_blocks(source, table.schema.names, when)
-            columns = (table.codes(name)[kept].tolist() for name in table.schema.names)
+            columns = (table.codes(name)[retained].tolist() for name in table.schema.names)
             alike = blocks == collections.Counter(zip(*columns, strict=True))
             expect(alike, f"rows of code_blocks are wrong: yield each once ({when})")
 
@@ -138,7 +138,7 @@ class _Source:
         expect(source.schema == self._schema, "'schema' must be the one of the rows")
 
     def exact(self):
-        """Counts equal those by hand, on tables with holes, for any order of names."""
+        """Counts equal those by hand, on tables with missing cells, for any order of names."""
         for number in range(self.trials):
             n = (60, 0, 1, 5, 20)[number % 5]
             table = self._table(n, number)
@@ -148,7 +148,7 @@ class _Source:
                 self._compare(source, table, "asked for again")
         return f"{self.trials} tables, {len(_all_cliques(self._schema))} cliques"
 
-    def beside_counts(self):
+    def next_to_counts(self):
         """Sums of weights, rows as codes and rows left out are those by hand, where it has them."""
         table, when = self._table(60), "of rows observed on some attributes"
         source = self.make(table)
@@ -169,7 +169,7 @@ class _Source:
             yield complete_rows(source), names
 
     def cells(self):
-        """Cells mean what the documentation says: blanks, codes, null and NaN, infinities."""
+        """Cells have their documented meaning: blanks, codes, null and NaN, infinities."""
         for number in range(max(2, self.trials // 2)):
             for schema in self.schemas:
                 if schema.rules:
@@ -189,10 +189,10 @@ class _Source:
 
     def _refused(self, name):
         """See that a column with a cell outside its domain is refused, and the words alike."""
-        schema, said = self.schemas[-1], set()
+        schema, message = self.schemas[-1], set()
         for number, secret in enumerate(_SECRETS):
             table = spelled(schema, 5 + 30 * number, self.seed + number, unfit=(name, secret))
-            with Caught() as caught:
+            with ErrorCatcher() as caught:
                 self.make(table).counts([(schema.names[0],)], rows="observed")
             if not table.were_read:
                 return False
@@ -202,14 +202,14 @@ class _Source:
             expect(not quoted, "an error quotes a cell")
             hidden = error.__cause__ is error.__context__ is None
             expect(hidden, "an error keeps another one, which may quote a cell: see `replacing`")
-            said.add(caught.shown)
-        expect(len(said) == 1, "what is said of a cell outside the domain differs with the rows")
+            message.add(caught.shown)
+        expect(len(message) == 1, "what is said of a cell outside the domain differs with the rows")
         return True
 
     def parts(self):
         """However rows are cut into parts, counts are the same."""
         if self.in_parts is None:
-            raise Unchecked("give in_parts=, which makes a source of several tables")
+            raise UncheckedPromise("give in_parts=, which makes a source of several tables")
         one_cell = self._table(1).take(np.zeros(50, dtype=np.int64))  # which has all rows
         cuts = (
             (self._table(40), [40]),
@@ -225,9 +225,9 @@ class _Source:
             self._compare(self.in_parts(tables), rows, f"in {len(ends)} parts")
 
     def read_twice(self):
-        """What has to be read again is counted once."""
+        """A block that is read again is counted once."""
         if self.retried is None:
-            raise Unchecked("give retried=, which makes a source whose rows are read twice")
+            raise UncheckedPromise("give retried=, which makes a source whose rows are read twice")
         for number in range(2):
             table = self._table(60, number)
             self._compare(self.retried(table), table, "of rows that were read twice")
@@ -238,13 +238,13 @@ class _Source:
         source, pair = self.make(table), (self._schema.names[-1], self._schema.names[0])
         for rows in (*_MODES, *_MODES):
             expect(source.counts([], rows=rows) == {}, "no clique, no counts")
-            for asked in ([pair, pair], iter([pair])):
-                found = source.counts(asked, rows=rows)
-                expect(list(found) == [pair], "a clique that repeats is returned once")
+            for question in ([pair, pair], iter([pair])):
+                result = source.counts(question, rows=rows)
+                expect(list(result) == [pair], "a clique that repeats is returned once")
                 wanted = _by_hand(table, pair, rows, _kept(table, ()))
-                _alike(found[pair], wanted, "asked for again: hand out copies")
-            if found[pair].flags.writeable:
-                found[pair][...] = -1
+                _alike(result[pair], wanted, "asked for again: hand out copies")
+            if result[pair].flags.writeable:
+                result[pair][...] = -1
 
     def many_rows(self):
         """With more rows than a block or page holds, every row is still counted, once."""
@@ -262,67 +262,74 @@ class _Source:
     def refusals(self):
         """Bad requests are refused by typed errors."""
         source, name = self.make(self._table(5)), self._schema.names[0]
-        asked: Any
+        question: Any
         rows: Any
-        for asked, rows in (([(name,)], "all"), ([name], "observed"), ([(name, name)], "observed")):
-            with refuses(ParameterError, f"counts({asked}, rows={rows!r})"):
-                source.counts(asked, rows=rows)
+        for question, rows in (
+            ([(name,)], "all"),
+            ([name], "observed"),
+            ([(name, name)], "observed"),
+        ):
+            with refuses(ParameterError, f"counts({question}, rows={rows!r})"):
+                source.counts(question, rows=rows)
         with refuses(SchemaError, "an attribute that is not declared"):
             source.counts([("no such attribute",)], rows="observed")
 
     def public_words(self):
-        """What it shows and says depends on public facts only."""
-        said = []
+        """Its text and its errors depend on public facts only."""
+        message = []
         for number, n in enumerate((0, 7, 50)):
             source = self.make(self._table(n, number))
             words = [str(source), repr(source)]
-            for asked in ([("no such attribute",)], [(self._schema.names[0],) * 2]):
-                with Caught() as caught:
-                    source.counts(asked, rows="observed")
+            for question in ([("no such attribute",)], [(self._schema.names[0],) * 2]):
+                with ErrorCatcher() as caught:
+                    source.counts(question, rows="observed")
                 words.append(caught.shown)
-            said.append(words)
-        expect(said[0] == said[1] == said[2], "repr or errors differ with the rows: leave them out")
+            message.append(words)
+        expect(
+            message[0] == message[1] == message[2],
+            "repr or errors differ with the rows: leave them out",
+        )
 
 
 # By hand
-def _by_hand(table, clique, rows, kept, weight=None):
+def _by_hand(table, clique, rows, retained, weight=None):
     """Add up the rows that are kept, or their weights, as the documentation of sources says."""
-    each = np.ones(int(kept.sum()), dtype=np.int64)
+    each = np.ones(int(retained.sum()), dtype=np.int64)
     if weight is not None:
-        each = weight({name: table.codes(name)[kept] for name in weight.names})
+        each = weight({name: table.codes(name)[retained] for name in weight.names})
     wanted = np.zeros(table.schema.extended_shape(clique), dtype=np.int64)
-    cells = tuple(table.codes(name)[kept].astype(np.int64) for name in clique)
+    cells = tuple(table.codes(name)[retained].astype(np.int64) for name in clique)
     np.add.at(wanted, cells, each if clique else each.sum())
     valued = tuple(slice(table.schema[name].size) for name in clique)
     return wanted[valued] if rows == "observed" else wanted
 
 
 def _kept(table, observed_on):
-    """Whether each row has no hole; what is not applicable has no value, and is no hole."""
-    kept = np.ones(len(table), dtype=bool)
+    """Whether each row has no missing cell. "Not applicable" is not missing."""
+    retained = np.ones(len(table), dtype=bool)
     for name in observed_on:
-        kept &= table.codes(name) < table.schema[name].missing_code
-    return kept
+        retained &= table.codes(name) < table.schema[name].missing_code
+    return retained
 
 
-def _alike(found, wanted, when):
+def _alike(result, wanted, when):
     """Expect counts to be those wanted, in type and shape, too."""
-    found = np.asarray(found)
-    expect(found.dtype == np.int64, f"counts must be int64, not {found.dtype} ({when})")
-    expect(found.shape == wanted.shape, f"shape {found.shape}, expected {wanted.shape} ({when})")
-    expect(np.array_equal(found, wanted), f"counts are wrong ({when})")
+    result = np.asarray(result)
+    expect(result.dtype == np.int64, f"counts must be int64, not {result.dtype} ({when})")
+    expect(result.shape == wanted.shape, f"shape {result.shape}, expected {wanted.shape} ({when})")
+    expect(np.array_equal(result, wanted), f"counts are wrong ({when})")
 
 
 def _rows_of_blocks(source, names, when):
     """Return how often each row comes in the blocks of codes."""
-    found = collections.Counter[tuple[int, ...]]()
+    result = collections.Counter[tuple[int, ...]]()
     for block in source.code_blocks():
         expect(set(names) <= set(block), f"a block lacks codes of an attribute ({when})")
         columns = [np.asarray(block[name]) for name in names]
         expect(len({c.shape for c in columns}) == 1, f"columns of a block are not as long ({when})")
         expect(all(c.dtype.kind in "iu" for c in columns), f"codes must be whole numbers ({when})")
-        found.update(zip(*(column.tolist() for column in columns), strict=True))
-    return found
+        result.update(zip(*(column.tolist() for column in columns), strict=True))
+    return result
 
 
 def _made_up_weight(schema):
@@ -335,5 +342,5 @@ def _made_up_weight(schema):
 def _all_cliques(schema):
     """Return all cliques of up to three attributes, and those of several turned around."""
     sizes = range(min(3, len(schema)) + 1)
-    found = [c for k in sizes for c in itertools.combinations(schema.names, k)]
-    return found + [tuple(reversed(clique)) for clique in found if len(clique) > 1]
+    result = [c for k in sizes for c in itertools.combinations(schema.names, k)]
+    return result + [tuple(reversed(clique)) for clique in result if len(clique) > 1]

@@ -1,4 +1,4 @@
-"""Audits are right about what they can know: ratios, claims, false alarms and power."""
+"""Audits are right: ratios, claims, false alarms and power."""
 
 import math
 
@@ -11,33 +11,33 @@ from missdp.accounting import GaussianEvent, LaplaceEvent, PureEvent, SelectionE
 from missdp.errors import ParameterError
 from missdp.session import Noise
 from missdp.testing import Claim, audit, canary, judge, log_ratio, mu_of
-from missdp.testing.made_up import TINY
+from missdp.testing.example_tables import TINY
 from testing import examples
 
 
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
 def test_log_ratios_of_noise_are_those_of_its_mass(kind):
-    law, grid = Noise(kind, 1.7), np.arange(-400, 401)
+    mechanism, grid = Noise(kind, 1.7), np.arange(-400, 401)
     logs = -np.abs(grid) / 1.7 if kind == "laplace" else -(grid**2) / (2 * 1.7**2)
     exact, other = np.array([1, 2]), np.array([0, 4])
     for answer in (-3, 0, 5):
         direct = (logs[400 + answer - exact] - logs[400 + answer - other]).sum()
-        found = log_ratio(law, np.array([answer, answer]), exact, other)
-        assert found == pytest.approx(direct)
-        assert found == -log_ratio(law, np.array([answer, answer]), other, exact)
+        result = log_ratio(mechanism, np.array([answer, answer]), exact, other)
+        assert result == pytest.approx(direct)
+        assert result == -log_ratio(mechanism, np.array([answer, answer]), other, exact)
 
 
 @pytest.mark.long
 def test_claims_of_pure_and_gaussian_mechanisms_are_their_trade_offs():
     pure = Claim.of([PureEvent(epsilon=1.0)])
     corner = math.e / (1 + math.e)
-    assert pure.most_hits(1 - corner) == pytest.approx(corner, rel=1e-3)
-    assert pure.most_hits(0.01) == pytest.approx(0.01 * math.e, rel=1e-3)
+    assert pure.max_hits(1 - corner) == pytest.approx(corner, rel=1e-3)
+    assert pure.max_hits(0.01) == pytest.approx(0.01 * math.e, rel=1e-3)
     gaussian = Claim.of([GaussianEvent(sensitivity=1.0, sigma=0.5, discrete=False)])
     for alarms in (0.001, 0.1, 0.5, 0.9):
-        assert gaussian.most_hits(alarms) == pytest.approx(norm.cdf(2 + norm.ppf(alarms)), rel=1e-3)
+        assert gaussian.max_hits(alarms) == pytest.approx(norm.cdf(2 + norm.ppf(alarms)), rel=1e-3)
     filtered = Claim.of([ZCDPEvent(rho=2.0)])
-    assert filtered.most_hits(0.1) > gaussian.most_hits(0.1)  # of which less is known
+    assert filtered.max_hits(0.1) > gaussian.max_hits(0.1)  # of which less is known
 
 
 @pytest.mark.parametrize("sigma", [0.3, 0.7, 1.0, 3.0, 40.0])
@@ -73,39 +73,39 @@ def test_a_correct_mechanism_is_seldom_flagged_and_a_weak_one_nearly_always():
             yield judge(draws[0] + mu, draws[1], Claim((), mu=2.0))
 
     sound, weak = (list(verdicts(mu)) for mu in (2.0, 2.0 / 0.7))
-    assert sum(found.flagged for found in sound) <= 3  # 5 % and less, by the confidence
-    assert sum(found.mu_low > 2.0 for found in sound) <= 3
-    assert np.mean([found.flagged for found in weak]) >= 0.95
-    assert np.mean([found.mu_emp for found in sound]) == pytest.approx(2.0, abs=0.1)
+    assert sum(result.flagged for result in sound) <= 3  # 5 % and less, by the confidence
+    assert sum(result.mu_low > 2.0 for result in sound) <= 3
+    assert np.mean([result.flagged for result in weak]) >= 0.95
+    assert np.mean([result.mu_emp for result in sound]) == pytest.approx(2.0, abs=0.1)
 
 
-def ask(rows, times=1):
-    event, law = GaussianEvent(sensitivity=1, sigma=1.0), Noise("gaussian", 1.0)
+def options(rows, times=1):
+    event, mechanism = GaussianEvent(sensitivity=1, sigma=1.0), Noise("gaussian", 1.0)
     for _ in range(times):
-        examples.counted(law, event)(rows)
+        examples.counted(mechanism, event)(rows)
 
 
 @pytest.mark.long
-def test_anything_that_answers_through_a_door_can_be_audited():
+def test_every_run_with_a_session_can_be_audited():
     rows = list(range(9)), list(range(10))
-    found = audit(ask, *rows, trials=100)
-    assert not found.flagged
-    assert found.mu_claim == pytest.approx(1.0, abs=0.06)
-    assert found.ratio > 0.8
-    assert found.to_dict()["flagged"] is False
-    assert "not refuted" in str(found)
+    result = audit(options, *rows, trials=100)
+    assert not result.flagged
+    assert result.mu_claim == pytest.approx(1.0, abs=0.06)
+    assert result.ratio > 0.8
+    assert result.to_dict()["flagged"] is False
+    assert "not refuted" in str(result)
     # Nine answers for the price of one: a mu of 3.
-    twice = audit(lambda r: ask(r, 9), *rows, claim=Claim((), mu=1.0), trials=40)
+    twice = audit(lambda r: options(r, 9), *rows, claim=Claim((), mu=1.0), trials=40)
     assert twice.flagged
 
 
 def test_a_question_that_only_one_table_asks_gives_it_away():
-    found = audit(lambda r: ask(r, 1 + len(r) % 2), range(9), range(10), trials=30)
-    assert found.flagged
-    assert (found.hits, found.alarms) == (1.0, 0.0)
+    result = audit(lambda r: options(r, 1 + len(r) % 2), range(9), range(10), trials=30)
+    assert result.flagged
+    assert (result.hits, result.alarms) == (1.0, 0.0)
 
 
-def test_laws_that_cannot_be_used_are_named_and_noise_that_cannot_be_scaled_is_refused():
+def test_unusable_mechanisms_are_named_or_raise():
     run = examples.counted(examples.Unknown())
     assert audit(run, range(9), range(10), trials=20).blind == ("Unknown",)
     with pytest.raises(ParameterError, match="cannot be scaled"):
@@ -129,13 +129,13 @@ def test_samples_of_a_library_can_be_audited():
 
     assert audit_samples(bootstrap, *frames, claim=claim, trials=120).flagged
     assert not audit_samples(private, *frames, claim=claim, trials=40).flagged
-    known = audit_samples(bootstrap, *frames, claim=claim, trials=60, statistic=rare)
-    assert known.mu_emp > 1.0
+    reference = audit_samples(bootstrap, *frames, claim=claim, trials=60, statistic=rare)
+    assert reference.mu_emp > 1.0
 
 
 def test_bad_parameters_are_refused():
     for bad in ({"trials": 5}, {"confidence": 1.0}, {"scale": 0.0}):
         with pytest.raises(ParameterError):
-            audit(ask, [], [1], **bad)
+            audit(options, [], [1], **bad)
     with pytest.raises(ParameterError):
         audit_samples(lambda t, s: t, [], [1], claim=Claim(()), trials=3)

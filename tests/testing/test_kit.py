@@ -1,4 +1,4 @@
-"""The kit fails what it must fail, by the right check, and passes what keeps its promises."""
+"""The checks fail wrong families, by the right check, and pass correct ones."""
 
 import copy
 import inspect
@@ -27,9 +27,9 @@ from missdp.testing import (
     check_non_interference,
     check_sensitivity,
     check_synthesizer,
-    made_up,
+    example_table,
 )
-from missdp.testing.findings import Subject, same
+from missdp.testing.findings import Subject, is_same
 from missdp.testing.interference import _facts_of
 from missdp.testing.recording import _PerCall
 from missdp.testing.sensitivity import answers_of
@@ -47,7 +47,7 @@ def test_the_worked_example_of_the_page_passes():
     assert report.passed
     assert {"observed", "observed, with rules"} <= {f.case for f in report.findings}
     checks = {"non-interference", "sensitivity", "audit"}
-    assert {found.check for found in report.findings} == checks
+    assert {result.check for result in report.findings} == checks
     assert json.loads(json.dumps(report.to_dict()))["passed"]
     assert "all kept" in str(report)
 
@@ -110,15 +110,15 @@ class Peeking(examples.Histograms):
     family = examples.histograms(before=lambda session: examples.exact(session) and None)
 
 
-def counted_with_holes(session, name, noise):
+def counted_with_missing(session, name, noise):
     event = replace(examples.laplace(noise.scale, name), required=frozenset({name}))
     return examples.released(session, event, noise, lambda: examples.exact(session, name))
 
 
 class ForgettingTheGate(examples.Histograms):
-    """Counts holes as a level, behind a gate that says it does not read them."""
+    """Counts missing cells as a level, and requires the attribute to be observed."""
 
-    family = examples.histograms(counted_with_holes)
+    family = examples.histograms(counted_with_missing)
 
 
 @pytest.mark.parametrize(
@@ -137,10 +137,10 @@ class ForgettingTheGate(examples.Histograms):
         (ForgettingTheGate, "a row where one is missing"),
     ],
 )
-def test_a_family_that_leaks_is_found_by_what_ours_are_checked_with_daily(leaky, seen):
+def test_leaking_family_fails_the_daily_checks(leaky, seen):
     on = Subject(leaky, "joint")
-    found = [str(finding) for finding in answers_of(on, FEW_PAIRS, FEW_TRIALS, 0)]
-    assert any("FAILED" in finding and seen in finding for finding in found)
+    result = [str(finding) for finding in answers_of(on, FEW_PAIRS, FEW_TRIALS, 0)]
+    assert any("FAILED" in finding and seen in finding for finding in result)
 
 
 class Both(examples.Histograms):
@@ -149,13 +149,13 @@ class Both(examples.Histograms):
     family = examples.histograms(examples.read_twice, before=examples.carry, after=examples.carried)
 
 
-def test_what_leaks_is_an_error_with_all_that_differs():
+def test_leak_raises_an_error_with_all_differences():
     assert {MissDPError, AssertionError} <= {*CheckFailedError.__mro__}
     message = failures(check_non_interference, examples.ExactCounts, pairs=["two tables"])
     assert "differs with the rows: " in message
 
 
-def test_two_reads_for_one_charge_are_found():
+def test_two_reads_for_one_charge_are_detected():
     message = failures(check_sensitivity, examples.ReadingTwice, trials=2)
     answered, charged = map(int, re.search(r"(\d+) answers .* and (\d+) were", message).groups())
     assert answered == charged + 4  # of four attributes each is read twice
@@ -165,11 +165,11 @@ def test_two_reads_for_one_charge_are_found():
 def test_everything_that_failed_is_listed_at_once():
     message = failures(check_synthesizer, Both, schema=TINY, audit_trials=0, trials=4)
     assert "differs with the rows: " in message
-    assert "charge for each" in message
+    assert "Charge for each" in message
 
 
 @pytest.mark.long
-def test_too_little_noise_is_found_by_the_audit():
+def test_too_little_noise_is_detected_by_the_audit():
     facts = {"strategies": ["joint"], "parameters": {"epsilon": 4.0}}
     assert audit_synthesizer(examples.UnderNoised, trials=80, **facts)["joint"].flagged
     sound = audit_synthesizer(examples.Histograms, trials=100, **facts)["joint"]
@@ -191,7 +191,7 @@ def test_conformance_checks_are_chosen_and_find_broken_promises():
     assert check_conformance(Forgetful, strategies=["joint"], checks=["repeatable"]).passed
 
 
-def test_what_is_no_family_is_refused():
+def test_argument_that_is_not_a_family_raises():
     for bad in (MemorySource, examples.Histograms(epsilon=1.0), "AIM"):
         with pytest.raises(ParameterError, match="Synthesizer"):
             check_synthesizer(bad)
@@ -201,16 +201,16 @@ def test_what_is_no_family_is_refused():
 
 
 class LeavingOutTheLastOnly(sources.InBlocks):
-    """Forgets what was to be left out before."""
+    """Forgets the rows that were to be left out before."""
 
     def __init__(self, table):
         super().__init__(table)
         self._all = self._table
 
     def observed_on(self, names):
-        whole = copy.copy(self)
-        whole._table = self._all
-        return sources.InBlocks.observed_on(whole, names)
+        total = copy.copy(self)
+        total._table = self._all
+        return sources.InBlocks.observed_on(total, names)
 
 
 def in_parts(tables):
@@ -219,7 +219,7 @@ def in_parts(tables):
 
 
 class Quoting(sources.InBlocks):
-    """Refuses with what refused."""
+    """Raises with the original error."""
 
     def __init__(self, table):
         try:
@@ -230,13 +230,13 @@ class Quoting(sources.InBlocks):
 
 
 class Clamping(sources.InBlocks):
-    """Takes what it cannot read for the first level."""
+    """Takes unreadable cells for the first level."""
 
     def __init__(self, table):
         try:
             super().__init__(table)
         except DataError:
-            super().__init__(made_up(table.schema, 5))
+            super().__init__(example_table(table.schema, 5))
 
 
 @pytest.mark.parametrize(
@@ -254,13 +254,13 @@ class Clamping(sources.InBlocks):
         (Clamping, "refuse with a DataError"),
     ],
 )
-def test_a_wrong_source_is_found(source, message):
+def test_wrong_source_is_detected(source, message):
     with pytest.raises(CheckFailedError, match=message):
         check_source(source, trials=2, most_rows=6000)
 
 
 @pytest.mark.long
-def test_what_happens_in_parts_and_to_what_is_read_twice_is_found():
+def test_errors_in_parts_and_second_reads_are_detected():
     right, once = sources.InBlocks, {"trials": 1, "most_rows": 50}
     report = check_source(right, **once, in_parts=in_parts, retried=partial(right, fails=True))
     assert report.passed
@@ -278,7 +278,7 @@ def test_what_happens_in_parts_and_to_what_is_read_twice_is_found():
     assert largest > 2 * max(CHUNK_ROWS, read_files.BATCH_ROWS, databases._BATCH_ROWS)
 
 
-def test_facts_go_as_deep_as_values_do_and_a_longer_draw_moves_no_later_one():
+def test_facts_are_nested_and_draws_are_independent():
     rng, held = np.random.default_rng(0), np.arange(2)
     one = {"a": [np.arange(3), {"b": lambda: held}], "rng": rng}
     before = _facts_of(one, "it")
@@ -288,10 +288,10 @@ def test_facts_go_as_deep_as_values_do_and_a_longer_draw_moves_no_later_one():
     changed = [name for name, value in _facts_of(one, "it").items() if before.get(name) != value]
     assert any("closure" in name for name in changed)
     assert any("state" in name for name in changed)
-    assert same(np.array([np.nan]), np.array([np.nan]))
-    assert not same([1], (1,))
-    # What is made on the way, as the list of what a function carries, is gone right after: its
-    # identity is then another thing's, which must not be passed over as seen already.
+    assert is_same(np.array([np.nan]), np.array([np.nan]))
+    assert not is_same([1], (1,))
+    # A temporary object, such as the list of a function's closure, is deleted right after. Its
+    # identity is then another object's, which must not count as visited.
     facts = _facts_of([carrying(k) for k in range(100)], "it")
     assert [facts[f"it[{k}].closure[0][0]"] for k in range(100)] == [str(k) for k in range(100)]
     assert _facts_of([held, held], "it")["it[1]"] == "as it[0]"

@@ -12,22 +12,22 @@ from missdp.errors import ParameterError
 from missdp.pricing import PricedPipeline, PrivateMean, propose_test_release
 from missdp.session import Noise, NoiseSource, SecureNoise, SeededNoise, Session
 from missdp.statistics import ImputedStatistics, KNNImputation, open_table
-from missdp.statistics.groups import OfEachGroup
+from missdp.statistics.groups import ParallelGroups
 from missdp.testing import (
     SCHEMA,
     RecordingNoise,
     ReplayedNoise,
     UnknownMechanismError,
+    example_table,
     log_ratio,
-    made_up,
     undercharges,
 )
-from missdp.testing.recording import Differs
+from missdp.testing.recording import QuestionDiffersError
 from testing import examples
 
 LAPLACE = Noise("laplace", 2.0)
 EVENT = LaplaceEvent(sensitivity=1, scale=2.0)
-TABLE = made_up(SCHEMA, 60)
+TABLE = example_table(SCHEMA, 60)
 FILLED = KNNImputation(impute="alter", match_on="score")
 
 
@@ -64,7 +64,7 @@ def test_recording_ends_by_an_error_restores_both_functions():
     assert patched() == before
 
 
-def test_session_of_an_ended_recording_is_seen_no_more():
+def test_session_of_an_ended_recording_is_not_recorded():
     with RecordingNoise(0) as noise:
         session = opened()
         count(session)
@@ -106,18 +106,18 @@ def test_recording_installed_twice_raises():
 
 
 def test_sessions_of_other_threads_keep_their_noise():
-    found = []
+    result = []
 
     def elsewhere():
         session = opened(1.0, None)
         count(session)
-        found.append(session._noise)
+        result.append(session._noise)
 
     with RecordingNoise(0) as noise:
         thread = threading.Thread(target=elsewhere)
         thread.start()
         thread.join()
-    assert type(found[0]) is SecureNoise
+    assert type(result[0]) is SecureNoise
     assert not noise.answers
 
 
@@ -131,9 +131,9 @@ def test_recorded_answers_are_charged_by_the_session():
 
 
 def statistics(seed):
-    asked = ImputedStatistics(TABLE, FILLED, budget=Filter(9.0), random_state=seed)
-    asked.mean("alter", epsilon=1.0)
-    return asked.budget.spent
+    question = ImputedStatistics(TABLE, FILLED, budget=Filter(9.0), random_state=seed)
+    question.mean("alter", epsilon=1.0)
+    return question.budget.spent
 
 
 def pipeline(seed):
@@ -191,13 +191,13 @@ def test_replay_caught_difference_is_raised_at_the_end():
             count(session)
 
     with (
-        pytest.raises(Differs, match=r"answer 2 .* was not asked for before"),
+        pytest.raises(QuestionDiffersError, match=r"answer 2 .* was not asked for before"),
         ReplayedNoise(noise),
     ):
         more()
 
 
-def test_replay_gives_the_answers_again_and_keeps_what_is_behind():
+def test_replay_repeats_answers_and_records_exact_numbers():
     with RecordingNoise(0) as noise:
         first = count(opened()).value
     with ReplayedNoise(noise) as again:
@@ -214,16 +214,16 @@ class Special(Noise):
 
 def test_undercharges_subclass_is_checked_as_its_base():
     near, far = (np.array([n]) for n in (1, 2))
-    law = Special("laplace", 2.0)
-    assert undercharges(law, EVENT, near, near) is None
-    assert "one row moves" in undercharges(law, EVENT, np.array([0]), far)
-    assert log_ratio(law, near, near, far) == 0.5
+    mechanism = Special("laplace", 2.0)
+    assert undercharges(mechanism, EVENT, near, near) is None
+    assert "one row moves" in undercharges(mechanism, EVENT, np.array([0]), far)
+    assert log_ratio(mechanism, near, near, far) == 0.5
 
 
 def test_unknown_mechanism_raises():
-    groups = OfEachGroup(examples.Unknown(), 1)
-    for law, part in ((examples.Unknown(), 0), (groups, (0,))):
+    groups = ParallelGroups(examples.Unknown(), 1)
+    for mechanism, part in ((examples.Unknown(), 0), (groups, (0,))):
         with pytest.raises(UnknownMechanismError, match="Unknown"):
-            undercharges(law, EVENT, part, part)
+            undercharges(mechanism, EVENT, part, part)
         with pytest.raises(UnknownMechanismError, match="Unknown"):
-            log_ratio(law, part, part, part)
+            log_ratio(mechanism, part, part, part)

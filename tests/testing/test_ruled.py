@@ -1,4 +1,4 @@
-"""The kit's checks of kinds and rules pass what keeps to them, and fail what does not."""
+"""The checks of kinds and rules pass correct families, and fail wrong ones."""
 
 from dataclasses import replace
 
@@ -13,9 +13,9 @@ from missdp.synth import sampling
 from missdp.table import Table
 from missdp.table.follow import completed_cells
 from missdp.testing import RULED, SCHEMA, check_non_interference, neighbours
-from missdp.testing.findings import Broken
+from missdp.testing.example_tables import _read_again, unprocessed_table
+from missdp.testing.findings import BrokenPromise
 from missdp.testing.interference import _with_other_kinds
-from missdp.testing.made_up import _read_again, unread
 from synth.conformance_checks import FittedSubject, conformance_of
 from testing import examples, ruled
 from testing.by_hand import ABSENT, HOLE, broken_by_hand, rows_by_hand
@@ -23,15 +23,15 @@ from testing.by_hand import ABSENT, HOLE, broken_by_hand, rows_by_hand
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
 
 
-# -- what fails ----------------------------------------------------------------------------------
+# -- failures ----------------------------------------------------------------------------------
 def failing(family, rule):
     """Return why a family breaks a promise: a rule, or a check of conformance."""
     on = FittedSubject(family, "joint", {}, ruled.ONE_FREE if family is Counting else RULED)
     if isinstance(rule, str):
-        (found,) = conformance_of(on, [rule])
-        assert not found.passed
-        return found.detail
-    with pytest.raises(Broken) as caught:
+        (result,) = conformance_of(on, [rule])
+        assert not result.passed
+        return result.detail
+    with pytest.raises(BrokenPromise) as caught:
         rule(on)
     return str(caught.value)
 
@@ -56,7 +56,7 @@ def test_even_a_family_whose_rows_always_break_a_rule_gives_rows_that_obey(monke
 
 
 @pytest.mark.long
-def test_rows_that_break_rules_and_lost_kinds_are_found(monkeypatch):
+def test_rows_that_break_rules_and_lost_kinds_are_detected(monkeypatch):
     def unchecked(modelled, codes, rng):
         table, broken = sampling._completed(modelled, codes, rng, overrule=True)
         return table, np.zeros_like(broken)
@@ -69,25 +69,25 @@ def test_rows_that_break_rules_and_lost_kinds_are_found(monkeypatch):
         for rule in (ruled.obeyed_rules, ruled.rows_that_break_rules):
             assert "break rules: " in failing(examples.Histograms, rule)
     monkeypatch.setattr(sampling, "_spread", first_kind)
-    assert "kinds of holes of" in failing(examples.Histograms, ruled.kinds_of_holes)
+    assert "kinds of missing of" in failing(examples.Histograms, ruled.kinds_of_missing)
 
 
-def with_holes(fitted, n, rng, keep_missing):
+def with_missing_cells(fitted, n, rng, keep_missing):
     return examples.Histograms.family.sample(fitted, n, rng, True)
 
 
 class LeavingHoles(examples.Histograms):
-    """Draws holes whether they are to be filled or not."""
+    """Draws missing cells whether they are to be filled or not."""
 
-    family = replace(examples.Histograms.family, sample=with_holes)
+    family = replace(examples.Histograms.family, sample=with_missing_cells)
 
 
-def pay_for_what_follows(session):
+def charge_for_derived(session):
     session._charge(LaplaceEvent(sensitivity=1, scale=1e6, label="marginal geburt"))
 
 
 class PayingForWhatFollows(examples.Histograms):
-    family = examples.histograms(before=pay_for_what_follows)
+    family = examples.histograms(before=charge_for_derived)
 
 
 def too_much(request):
@@ -105,7 +105,7 @@ class Casting(examples.Histograms):
 
 
 class Counting(examples.Histograms):
-    """Says how many rows have a hole."""
+    """Says how many rows have a missing cell."""
 
     family = examples.histograms(after=examples.is_empty)
 
@@ -123,13 +123,13 @@ class Counting(examples.Histograms):
         (Counting, ruled.rows_that_break_rules, "depends on the rows"),
     ],
 )
-def test_broken_promises_are_found(family, rule, words):
+def test_broken_promises_are_detected(family, rule, words):
     assert words in failing(family, rule)
 
 
 @pytest.mark.long
-def test_kinds_taken_from_behind_the_door_are_found_with_rules_only():
-    options = {"strategies": ["joint"], "pairs": ["kinds of holes"]}
+def test_kinds_read_outside_a_session_are_detected_with_rules():
+    options = {"strategies": ["joint"], "pairs": ["kinds of missing"]}
     with pytest.raises(CheckFailedError, match="kinds of"):
         check_non_interference(examples.Telltale, schema=RULED, **options)
     assert check_non_interference(examples.Telltale, strategies=["joint"]).passed
@@ -141,13 +141,13 @@ def broken_by(table):
 
 
 def test_made_up_tables_have_every_kind_and_break_rules_before_they_are_read():
-    raw = unread(RULED, 500)
+    raw = unprocessed_table(RULED, 500)
     for attribute in RULED:
         for kind in attribute.kinds:
             assert raw.mask(attribute.name, kind).any()
     assert broken_by(raw) == {rule.text for rule in RULED.rule_set.bound}
     table = _read_again(raw)
-    # What is never missing stays as it is, and so does what does not follow any more.
+    # Attributes that are never missing stay so, and so do attributes without a source.
     assert broken_by(table) <= {"never stufe = 'c' and wohnt = true", "alter + geburt = 2024"}
     other = _with_other_kinds(table)
     assert np.array_equal(other.incomplete_rows(), table.incomplete_rows())
@@ -155,34 +155,36 @@ def test_made_up_tables_have_every_kind_and_break_rules_before_they_are_read():
 
 
 @pytest.mark.parametrize("schema", [SCHEMA, RULED])
-def test_neighbours_differ_in_one_row_that_has_holes_half_the_time(schema):
+def test_neighbours_differ_in_one_row_half_of_them_incomplete(schema):
     pairs = list(neighbours(schema, 40, 0))
     assert {len(table) for table, _, _ in pairs} == {0, 1, 3, 12, 30}
     for table, more, _ in pairs:
         assert len(more) == len(table) + 1
-        for a in schema:  # whatever one row holds, others are read as before
+        for a in schema:  # for any cells of one row, others are read as before
             assert np.array_equal(more.codes(a.name)[:-1], table.codes(a.name))
             if isinstance(a, Numeric) and schema is SCHEMA:
                 assert np.array_equal(more.values(a.name)[:-1], table.values(a.name))
     rows = (Table.from_codes(schema, row) for *_, row in pairs)
     broken = [bool(broken_by(row.with_values(np.random.default_rng(0)))) for row in rows]
     assert sum(broken) > 10 or schema is SCHEMA
-    holes = [any(row[n][0] >= schema[n].missing_code for n in schema.nullable) for *_, row in pairs]
-    assert sum(holes) == 20
+    missing = [
+        any(row[n][0] >= schema[n].missing_code for n in schema.nullable) for *_, row in pairs
+    ]
+    assert sum(missing) == 20
 
 
 def test_rules_by_hand_agree_with_the_rules_of_the_package():
-    table = unread(RULED, 300, seed=3)
+    table = unprocessed_table(RULED, 300, seed=3)
     plain = replace(RULED, rules=())
     cells = {n: table.column(n) for n in RULED.names}
-    known = completed_cells(plain, cells)
+    reference = completed_cells(plain, cells)
     rows = list(rows_by_hand(table))
     by_hand = [broken_by_hand(RULED, row) for row in rows]
     assert any(HOLE in row.values() for row in rows)
     assert any(ABSENT in row.values() for row in rows)
     for rule in RULED.rule_set.bound:
-        surely = rule.broken(known, len(table)).is_true
-        for row, found, sure in zip(rows, by_hand, surely, strict=True):
-            # By hand, what follows must be said, value or not: a hole is no answer.
+        surely = rule.broken(reference, len(table)).is_true
+        for row, result, sure in zip(rows, by_hand, surely, strict=True):
+            # By hand, derived cells must be stated, value or not: a missing cell is no answer.
             if isinstance(rule, Forbidden) or HOLE not in (row[name] for name in rule.names):
-                assert (rule.text in found) == sure, (rule.text, row)
+                assert (rule.text in result) == sure, (rule.text, row)

@@ -1,4 +1,4 @@
-"""Cells written in every way that means the same: what each stands for is known beforehand.
+"""Cells written in all equivalent ways, each with its meaning fixed beforehand.
 
 Nothing that reads cells is used to write them.
 """
@@ -45,14 +45,14 @@ _TEXTS = {
 class _AsWritten(Table):
     """A made-up table whose cells leave it as some file might hold them.
 
-    ``to_arrow()`` and ``to_native()`` give the cells; ``were_read`` tells whether anyone asked.
+    ``to_arrow()`` and ``to_native()`` give the cells. ``were_read`` tells whether anyone asked.
     """
 
     cells: pa.Table
     were_read = False
 
     def to_arrow(self, *, holes="nulls", values="codes"):
-        """Return the cells; kinds of missing are in their codes anyway."""
+        """Return the cells. Kinds of missing are in their codes anyway."""
         del holes, values
         self.were_read = True
         return self.cells
@@ -80,9 +80,9 @@ def spelled(schema, n, seed=0, *, unfit=None):
         cells += [next(_written(cell, kind)) for cell in wrong]
         columns[attribute.name] = Column(codes)
         arrays.append(pa.array(cells, kind, from_pandas=False))
-    found = _AsWritten(schema, columns)
-    found.cells = pa.table(arrays, names=list(schema.names))
-    return found
+    result = _AsWritten(schema, columns)
+    result.cells = pa.table(arrays, names=list(schema.names))
+    return result
 
 
 def _type_of(attribute, seed):
@@ -112,7 +112,7 @@ def _ways(attribute, kind):
 
 
 def _meant(attribute):
-    """Yield cells with what they stand for: values, codes of missing, numbers outside."""
+    """Yield cells with their meaning: values, codes of missing, numbers outside."""
     for place, kind in enumerate(attribute.kinds):
         yield from ((attribute.size + place, code) for code in attribute.codes_of(kind))
     if not isinstance(attribute, Numeric):
@@ -123,15 +123,15 @@ def _meant(attribute):
     codes = attribute.encode_values(values).tolist()
     yield from zip(codes, values.tolist(), strict=True)
     if attribute.outside == "missing" and attribute.nullable:
-        beyond = (attribute.lower - 0.5, attribute.upper + 0.5, -math.inf, math.inf)
-        yield from ((attribute.missing_code, value) for value in beyond)
+        outside = (attribute.lower - 0.5, attribute.upper + 0.5, -math.inf, math.inf)
+        yield from ((attribute.missing_code, value) for value in outside)
     if attribute.outside == "clamp":
         yield from ((codes[0], value) for value in (attribute.lower - 5.0, -math.inf))
         yield from ((codes[-1], value) for value in (attribute.upper + 5.0, math.inf))
 
 
 def _written(cell, kind):
-    """Yield the ways to write a cell in a column of this type; text may have blanks around it."""
+    """Yield the ways to write a cell in a column of this type. Text may have blanks around it."""
     if not pa.types.is_string(kind):
         yield float(cell) if pa.types.is_floating(kind) else cell
         return

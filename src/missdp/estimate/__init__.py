@@ -1,4 +1,4 @@
-"""Estimates and their intervals from what a model released, without private rows.
+"""Estimates and their intervals from released values of a model, without private rows.
 
 Statistics of the private rows themselves are in `missdp.statistics`.
 """

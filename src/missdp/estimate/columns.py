@@ -9,17 +9,17 @@ import numpy as np
 
 from missdp.errors import ParameterError
 from missdp.estimate.released import Tables
-from missdp.estimate.tail_intervals import TailIntervals, as_counted, representative_values
+from missdp.estimate.tail_intervals import TailIntervals, counted_attribute, representative_values
 from missdp.schema import Numeric
 from missdp.synth.base import Synthesizer
 from missdp.synth.learn_pairs import PairRelease
 from missdp.types import Floats
 
 
-class Column:
-    """An attribute of a question.
+class QuestionColumn:
+    """An attribute of a question, with the numbers of its codes.
 
-    Codes of a number are its bins, then the intervals beyond in which rows may be hidden. If rows
+    Codes of a number are its bins, then the tail intervals in which rows may be hidden. If rows
     in which the attribute is missing are separated, all codes follow again, for these rows.
     """
 
@@ -29,8 +29,8 @@ class Column:
             rule = model.schema_.rule_set.derived.get(name)
             of = ", ".join(x for x in (rule.reads if rule else ()) if x in modelled)
             raise ParameterError(
-                f"{name!r} follows from other attributes by a rule, and is not modelled itself: "
-                f"ask for {of or 'those'}"
+                f"{name!r} follows from other attributes by a rule, and is not modelled itself. "
+                f"Ask for {of or 'those'}"
             )
         self.name, self.attribute = name, model.schema_[name]
         self.at, self.size = modelled.names.index(name), self.attribute.size
@@ -41,7 +41,7 @@ class Column:
         self.points: Floats | None = None  # (codes, points): values that represent each code
         self.score: Any = None  # its standardised number, if products with it were released
         if isinstance(self.attribute, Numeric):
-            self.attribute = as_counted(model, name)
+            self.attribute = counted_attribute(model, name)
             tails = TailIntervals.of(model, self.attribute)
             points, self.home = tails.appended_to(representative_values(self.attribute))
             self.points, self.labels = points, self.attribute.bin_labels
@@ -57,8 +57,7 @@ class Column:
         """Raise if the model has no missing values of the attribute."""
         if not model.applied_strategy.models_missingness:
             raise ParameterError(
-                f"missing={model.missing!r} does not model what is missing; fit with "
-                "missing='joint'"
+                f"missing={model.missing!r} does not model missing values. Fit with missing='joint'"
             )
         if not model.modelled_[self.name].nullable:
             raise ParameterError(f"{self.name!r} is never missing, by the schema")
@@ -105,7 +104,7 @@ class Column:
         return np.append(rest, self.score.scale)[:, None]
 
     def relation_means(self, tables: Tables, function: Floats | None = None) -> Floats:
-        """Return the mean of the number at each code in a relation; see ``WithinBinSlopes``.
+        """Return the mean of the number at each code in a relation, see ``WithinBinSlopes``.
 
         ``function`` has a function of the number at its points, instead of the number.
         """

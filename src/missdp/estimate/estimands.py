@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from missdp.errors import ParameterError
-from missdp.estimate.columns import Column
-from missdp.estimate.released import Tables, with_statistics
+from missdp.estimate.columns import QuestionColumn
+from missdp.estimate.released import Tables, require_statistics
 from missdp.estimate.table_statistics import STATISTICS, Values
 from missdp.schema import Date, Numeric
 from missdp.schema.question_text import Question, is_formula, parse_formula, parse_question
@@ -21,11 +21,11 @@ from missdp.synth.base import Synthesizer
 
 @dataclass(frozen=True, eq=False)
 class Estimand:
-    """A question about a model."""
+    """A question that was matched with a fitted model."""
 
     text: str
     question: Question
-    columns: Sequence[Column]
+    columns: Sequence[QuestionColumn]
     cliques: Sequence[tuple[str, ...]]  # attributes whose tables are read
     labels: Sequence[str]
     possible: tuple[float, ...] = ()  # see `Estimates`
@@ -53,7 +53,7 @@ class Estimand:
 
     @property
     def is_relation(self) -> bool:
-        """Whether 0 means that there is no difference or no relation."""
+        """True if 0 means that there is no difference or no relation."""
         return self.question.contrast or self.question.what in ("correlation", "regression")
 
     @property
@@ -74,7 +74,7 @@ def match_text(model: Synthesizer, text: str, *, by: str | Sequence[str] = ()) -
     text : str
         The question, or the formula of a regression.
     by : str or sequence of str, optional
-        Attributes whose levels make groups, besides those in the text of a question.
+        Attributes whose levels make groups, in addition to attributes in the text of a question.
 
     Returns
     -------
@@ -111,8 +111,8 @@ def match_question(model: Synthesizer, text: str, question: Question) -> Estiman
     ParameterError
         If the model has no answer to such a question.
     """
-    with_statistics(model)
-    columns = [Column(model, name) for name in (*question.of, *question.by)]
+    require_statistics(model)
+    columns = [QuestionColumn(model, name) for name in (*question.of, *question.by)]
     if question.what == "regression":
         return _match_regression(text, question, columns)
     if question.what == "missing":
@@ -129,8 +129,8 @@ def match_question(model: Synthesizer, text: str, question: Question) -> Estiman
     return Estimand(text, question, columns, cliques, labels, _possible(question, columns[0]))
 
 
-def _possible(question: Question, first: Column) -> tuple[float, ...]:
-    """Return the smallest and the greatest possible answer; public."""
+def _possible(question: Question, first: QuestionColumn) -> tuple[float, ...]:
+    """Return the smallest and the greatest possible answer, from public facts."""
     if question.what == "correlation":
         return (-1.0, 1.0)
     if question.what in ("share", "missing"):
@@ -146,7 +146,7 @@ def _possible(question: Question, first: Column) -> tuple[float, ...]:
     return (low - high, high - low) if question.contrast else (low, high)
 
 
-def _match_regression(text: str, question: Question, columns: Sequence[Column]) -> Estimand:
+def _match_regression(text: str, question: Question, columns: Sequence[QuestionColumn]) -> Estimand:
     labels = ["intercept"]
     for column in columns[1:]:
         by_levels = column.name in question.by_levels
@@ -158,8 +158,8 @@ def _match_regression(text: str, question: Question, columns: Sequence[Column]) 
     conditional = [column.name for column in columns if column.may_not_apply]
     if len(columns) > 2 and conditional:
         raise ParameterError(
-            "formula: who has what is applicable, given two others, is a relation of three; leave "
-            f"out {', '.join(conditional)}, or use one term"
+            "formula: an attribute that may not be applicable has one term. Use one term, or leave "
+            f"out {', '.join(conditional)}"
         )
     question = replace(question, by_levels=tuple(c.name for c in columns if c.by_levels))
     return Estimand(text, question, columns, [*combinations(question.of, 2)], labels)

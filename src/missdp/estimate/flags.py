@@ -10,25 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from missdp.estimate.columns import Column
+from missdp.estimate.columns import QuestionColumn
 from missdp.estimate.estimands import Estimand
-from missdp.estimate.interval_estimates import decimals
-from missdp.estimate.released import Released
+from missdp.estimate.interval_estimates import decimals_of_error
+from missdp.estimate.released import ReleasedTables
 from missdp.estimate.table_statistics import MIN_DIVISOR
 from missdp.estimate.tail_intervals import value_range
 from missdp.schema import Numeric
 from missdp.synth.base import Synthesizer
 from missdp.types import Floats
 
-_MAX_ERROR = 0.25  # error of the rows of a group, relative to them, beyond which it is too small
-_MAX_TAIL_NOISE = 0.3  # noise of a count, relative to the share of a tail that is well known
-_LEAST_TAIL = 0.1  # share of the rows
+_MAX_ERROR = 0.25  # largest relative error of the number of rows of a group
+_MAX_TAIL_NOISE = 0.3  # largest noise of a count, relative to a known share of a tail
+_MIN_TAIL_SHARE = 0.1  # smallest share of the rows in a tail
 
 
 def flags_of(
     model: Synthesizer,
     estimand: Estimand,
-    released: Released,
+    released: ReleasedTables,
     values: Floats,
     share_std: Floats,
     half_widths: Floats,
@@ -76,17 +76,17 @@ def _labels(estimand: Estimand, chosen: Sequence[bool] | Any) -> str:
 
 
 def _unknown_tails(
-    estimand: Estimand, released: Released, values: Floats, share: Floats
+    estimand: Estimand, released: ReleasedTables, values: Floats, share: Floats
 ) -> Iterator[str]:
-    """Name quantiles and shares in tails that are hardly larger than the noise of a count."""
+    """Yield a flag for quantiles and shares in tails close to the noise of a count."""
     first, question = estimand.columns[0], estimand.question
     is_share = question.what == "share" and not question.contrast
     if first.at not in released.within or not (is_share or question.what == "quantile"):
         return
     noise = released.within[first.at].noise
     level = values if is_share else np.full(len(values), question.level)
-    tail = np.maximum(np.minimum(level, 1 - level), _LEAST_TAIL)
-    # A group may lie entirely beyond.
+    tail = np.maximum(np.minimum(level, 1 - level), _MIN_TAIL_SHARE)
+    # A group may lie entirely in a tail.
     unknown = _labels(estimand, noise > np.minimum(_MAX_TAIL_NOISE * tail, share / 2))
     if unknown:
         yield (
@@ -97,34 +97,34 @@ def _unknown_tails(
 
 
 def _hidden_rows(
-    estimand: Estimand, released: Released, column: Column, half_widths: Floats
+    estimand: Estimand, released: ReleasedTables, column: QuestionColumn, half_widths: Floats
 ) -> Iterator[str]:
-    """Name estimates that rows hidden by noise beyond a number would move out of their interval."""
+    """Yield a flag for estimates that hidden rows would move out of their interval."""
     attribute, extreme = column.attribute, released.within[column.at].extreme
     assert extreme is not None
     assert isinstance(attribute, Numeric)
-    moved, share = estimand.groups(released.extremes[column.at])
-    moved = np.abs(moved - estimand.groups(released.point)[0])
+    shift, share = estimand.groups(released.extremes[column.at])
+    shift = np.abs(shift - estimand.groups(released.point)[0])
     if estimand.question.contrast:  # all of these rows may be in one group
-        moved = (moved * share.sum() / np.maximum(share, MIN_DIVISOR))[1:]
+        shift = (shift * share.sum() / np.maximum(share, MIN_DIVISOR))[1:]
     if estimand.possible:
-        moved = np.minimum(moved, estimand.possible[1] - estimand.possible[0])
-    moves = [
-        f"{label} by {move:,.{decimals(move)}f}"
-        for label, move, half in zip(estimand.labels, moved.tolist(), half_widths, strict=True)
-        if move > half
+        shift = np.minimum(shift, estimand.possible[1] - estimand.possible[0])
+    shifts = [
+        f"{label} by {size:,.{decimals_of_error(size)}f}"
+        for label, size, half in zip(estimand.labels, shift.tolist(), half_widths, strict=True)
+        if size > half
     ]
-    if moves:
+    if shifts:
         low, high, far = map(attribute.format_value, (*value_range(attribute), extreme[2]))
         yield (
             f"{attribute.name}: values were found from {low} to {high}. Noise may hide up to "
-            f"{extreme[1]:,.0f} rows near {far}, which would move {', '.join(moves)}: "
+            f"{extreme[1]:,.0f} rows near {far}, which would move {', '.join(shifts)}: "
             "more than intervals tell."
         )
 
 
 def _missing_values(model: Synthesizer, estimand: Estimand) -> Iterator[str]:
-    """Name the assumptions about missing values."""
+    """Yield the assumptions about missing values."""
     nullable = [column.name for column in estimand.columns if model.modelled_[column.name].nullable]
     if estimand.question.what == "missing":
         yield from (f"Rates are those of rows in which {x} is observed." for x in nullable[1:])
@@ -142,7 +142,7 @@ def _missing_values(model: Synthesizer, estimand: Estimand) -> Iterator[str]:
 
 
 def _coarse_levels(model: Synthesizer, estimand: Estimand) -> Iterator[str]:
-    """Name merged levels, and declared bins in which values are taken to lie evenly."""
+    """Yield flags for merged levels, and for declared bins with assumed even values."""
     question, fitted = estimand.question, model.model_
     columns = estimand.columns[question.what == "missing" :]
     merged = []
@@ -153,8 +153,8 @@ def _coarse_levels(model: Synthesizer, estimand: Estimand) -> Iterator[str]:
         yield f"{', '.join(merged)}: rare levels were merged, and are taken to be related alike."
     for attribute in (column.attribute for column in columns):
         if isinstance(attribute, Numeric) and not attribute.binning.weights:
-            least, greatest = attribute.reach
-            if (least < greatest).any():
+            lowest, highest = attribute.reach
+            if (lowest < highest).any():
                 yield (
                     f"{attribute.name}: values are taken to lie evenly in its declared bins; wide "
                     "ones move means, deviations and slopes."

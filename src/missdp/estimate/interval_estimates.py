@@ -1,4 +1,4 @@
-"""Estimates with standard errors in three parts, intervals and flags; and how they are shown."""
+"""Estimates with standard errors in three parts, with intervals and flags."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _HEADER = (
     "error: the standard error, of privacy noise, sampling of rows and missing values together.\n"
     "missing information: the share of missing values in the variance without noise."
 )
-_TINY = 1e-300  # variance by which is divided at least
+_TINY = 1e-300  # smallest variance in a divisor
 
 
 @dataclass(frozen=True)
 class Estimates(Record):
-    """Estimates with their errors; released values only.
+    """Estimates with their errors, from released values only.
 
     Parameters
     ----------
@@ -40,14 +40,14 @@ class Estimates(Record):
         Parts of the standard error: the privacy noise, the sampling of rows, and the part that
         missing values add. The standard error is the root of the sum of their squares.
     rows : tuple of float
-        Rows that each estimate is about, as released: those in which it is applicable.
+        Released number of rows to which each estimate applies.
     confidence : float
-        Of the intervals.
+        Confidence of the intervals.
     flags : tuple of str
         Errors that the intervals do not cover.
     possible : tuple of float
-        Least and greatest number that an estimate can be, by public bounds; empty if there are
-        none. Estimates and intervals stay within.
+        Smallest and greatest possible value of an estimate, by public bounds. Empty without bounds.
+        Estimates and intervals stay within.
     dates : str
         If estimates are dates, the unit since 1970 that they count.
     """
@@ -104,9 +104,9 @@ class Estimates(Record):
         return pd.DataFrame(dict(zip(_COLUMNS, columns, strict=True)), index=index)
 
     def shown(self) -> pd.DataFrame:
-        """Return `to_frame` as people write numbers: two digits of each error, and whole rows."""
+        """Return `to_frame` as text: two digits of each error, and integer numbers of rows."""
         frame = self.to_frame()
-        digits = [decimals(error) for error in self.errors]
+        digits = [decimals_of_error(error) for error in self.errors]
         for name in frame.columns[:-2]:
             unit = self.dates if name in ("estimate", "low", "high") else ""
             frame[name] = [_shown(*pair, unit) for pair in zip(frame[name], digits, strict=True)]
@@ -133,6 +133,6 @@ def _shown(value: float, digits: int, unit: Any) -> str:
     return f"{value:,.{digits}f}"
 
 
-def decimals(error: float) -> int:
-    """Return how many decimals an error of two significant digits has."""
+def decimals_of_error(error: float) -> int:
+    """Return the number of decimals of an error with two significant digits."""
     return min(max(0, 1 - math.floor(math.log10(error))), 12) if 0 < error < math.inf else 4

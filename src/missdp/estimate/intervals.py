@@ -1,4 +1,4 @@
-"""Estimates from what a model released, with standard errors from draws of the released tables."""
+"""Estimates from released tables, with standard errors from draws of the tables."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from missdp.errors import ParameterError
 from missdp.estimate.estimands import Estimand, match_question, match_text
 from missdp.estimate.flags import flags_of
 from missdp.estimate.interval_estimates import Estimates
-from missdp.estimate.model_rows import answer_by_rows, rows_of
-from missdp.estimate.released import Released, Tables, released_by
+from missdp.estimate.model_rows import answer_by_rows, rows_of_model
+from missdp.estimate.released import ReleasedTables, Tables, released_tables
 from missdp.schema import Numeric
 from missdp.schema.question_text import parse_formula, parse_question
 from missdp.synth.base import Synthesizer
 from missdp.threads import one_blas_thread
 from missdp.types import Floats
 
-_REACH = 0.95  # share of the draws of the noise that an interval reaches to: they may be skewed
+_REACH = 0.95  # share of the draws that an interval includes, since draws may be skewed
 _REACH_STD = NormalDist().inv_cdf((1 + _REACH) / 2)  # in standard deviations of a normal number
-_CONTRADICTED = 2.0  # times the distance that draws of the noise reach to
-_DOUBT = 0.35  # error of the correction for values that are missing selectively, relative to it
-_MAX_WILD = 5.0  # times the median distance from the middle: further out draws are cut off
+_CONTRADICTED = 2.0  # largest shift, in distances that draws of the noise reach
+_DOUBT = 0.35  # relative error of the correction for values that are missing selectively
+_MAX_WILD = 5.0  # largest distance of a draw from the middle, in median distances
 
 
 def estimate(
     model: Synthesizer, question: str, *, by: str | Sequence[str] = (), confidence: float = 0.95
 ) -> Estimates:
-    """Return the result of `Synthesizer.estimate`.
+    """Return estimates of a question about the private rows, from a fitted model.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def estimate(
 
 
 def regress(model: Synthesizer, formula: str, *, confidence: float = 0.95) -> Estimates:
-    """Return the result of `Synthesizer.regress`.
+    """Return the coefficients of a regression on the private rows, from a fitted model.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def regress(model: Synthesizer, formula: str, *, confidence: float = 0.95) -> Es
 def estimate_quickly(
     model: Synthesizer, questions: Sequence[str], *, draws: int
 ) -> list[Estimates]:
-    """Return estimates from the same few draws of tables, for a plan.
+    """Return estimates of several questions from the same few draws of tables, for a plan.
 
     They stay at the released values: rows of the model hardly differ, and are slow to draw.
 
@@ -104,16 +104,16 @@ def estimate_quickly(
     """
     estimands = [match_text(model, question) for question in questions]
     cliques = [clique for estimand in estimands for clique in estimand.cliques]
-    released = released_by(model, cliques, draws=draws)
+    released = released_tables(model, cliques, draws=draws)
     return [
-        estimates_of(model, estimand, released, 0.95, moves=np.zeros(len(estimand.labels)))
+        estimates_of(model, estimand, released, 0.95, shifts=np.zeros(len(estimand.labels)))
         for estimand in estimands
     ]
 
 
 @one_blas_thread()
 def answer(model: Synthesizer, estimand: Estimand, confidence: float) -> Estimates:
-    """Return estimates from what a model released.
+    """Return the estimates of a question from a model's released values.
 
     Parameters
     ----------
@@ -133,13 +133,13 @@ def answer(model: Synthesizer, estimand: Estimand, confidence: float) -> Estimat
     ParameterError
         If the confidence is not between 0 and 1, or the model has no answer.
     """
-    released, moves = released_with_shifts(model, estimand, confidence)
-    return estimates_of(model, estimand, released, confidence, moves=moves)
+    released, shifts = released_with_shifts(model, estimand, confidence)
+    return estimates_of(model, estimand, released, confidence, shifts=shifts)
 
 
 def released_with_shifts(
     model: Synthesizer, estimand: Estimand, confidence: float
-) -> tuple[Released, Floats]:
+) -> tuple[ReleasedTables, Floats]:
     """Return the released tables of a question, and the moves of its values to rows of the model.
 
     Parameters
@@ -157,8 +157,8 @@ def released_with_shifts(
         The tables.
     ndarray
         The values in rows of the model less the released values. Zero for groups without rows, and
-        for questions that rows do not answer: rows know less well how values lie inside bins, on
-        which deviations, quantiles and shares of a number depend.
+        for questions that rows do not answer. Rows have less information on the values inside bins.
+        Deviations, quantiles and shares of a number depend on these values.
 
     Raises
     ------
@@ -170,29 +170,29 @@ def released_with_shifts(
     if model.applied_strategy.fills:
         raise ParameterError(
             f"missing={model.missing!r} fills values before anything is counted, and no interval "
-            "knows of that; fit with missing='joint'"
+            "covers that. Fit with missing='joint'"
         )
-    released, question = released_by(model, estimand.cliques), estimand.question
+    released, question = released_tables(model, estimand.cliques), estimand.question
     direct = estimand.values(released.point)[0]
     is_share = question.what == "share" and not isinstance(estimand.columns[0].attribute, Numeric)
     if not (is_share or question.what in ("mean", "correlation", "regression")):
         return released, np.zeros_like(direct)
-    return released, np.nan_to_num(answer_by_rows(rows_of(model), question) - direct)
+    return released, np.nan_to_num(answer_by_rows(rows_of_model(model), question) - direct)
 
 
 def estimates_of(
     model: Synthesizer,
     estimand: Estimand,
-    released: Released,
+    released: ReleasedTables,
     confidence: float,
     *,
-    moves: Floats,
+    shifts: Floats,
 ) -> Estimates:
     """Return estimates with the errors that draws of the tables show.
 
-    Draws are around the released values, and estimates are moved from there to the values in rows
-    of the model. Errors reach from the estimates to the draws, so that the move counts as an error.
-    Where noise cannot explain the move, the release contradicts the rows, and the estimate stays.
+    Draws are around the released values. Estimates are shifted from there to the values in rows of
+    the model. Errors reach from the estimates to the draws, so that the shift counts as an error.
+    If noise cannot explain the shift, the release contradicts the rows, and the estimate stays.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ def estimates_of(
         The tables that were released for it, and draws of them.
     confidence : float
         Confidence of the intervals, strictly between 0 and 1.
-    moves : ndarray
+    shifts : ndarray
         Values in rows of the model less the released values.
 
     Returns
@@ -215,7 +215,7 @@ def estimates_of(
     drawn = [estimand.values(tables) for tables in released.noise]
     noisy, direct = np.stack([values for values, _ in drawn]), estimand.values(released.point)[0]
     reach = np.quantile(np.abs(noisy - direct), _REACH, axis=0)
-    values = direct + np.where(np.abs(moves) <= _CONTRADICTED * reach, moves, 0.0)
+    values = direct + np.where(np.abs(shifts) <= _CONTRADICTED * reach, shifts, 0.0)
     is_shifted = any(column.shift is not None for column in estimand.columns)
     possible = () if is_shifted else estimand.possible
     if possible:
@@ -224,7 +224,7 @@ def estimates_of(
         _noise_variance(estimand, released, values, noisy),
         *_row_variances(model, estimand, released),
     ]
-    if possible:  # nothing is further off
+    if possible:  # no error is larger
         variances = [np.minimum(x, np.square(possible[1] - possible[0])) for x in variances]
     noise, sampling, missing = (tuple(np.sqrt(variance).tolist()) for variance in variances)
     share_std = _standard_deviation(share for _, share in drawn)
@@ -247,19 +247,19 @@ def estimates_of(
 
 
 def _noise_variance(
-    estimand: Estimand, released: Released, values: Floats, noisy: Floats
+    estimand: Estimand, released: ReleasedTables, values: Floats, noisy: Floats
 ) -> Floats:
     """Return the variance by noise, of a normal number that reaches as far as the draws do."""
     reach = np.quantile(np.abs(noisy - values), _REACH, axis=0)
     reach = np.minimum(reach, _largest_error(estimand, released, values))
-    if estimand.question.what == "share":  # spikes may lie anywhere in a piece
-        most = estimand.values(released.point, covers_pieces=True)[0]
-        reach = np.maximum(reach, np.abs(most - values))
+    if estimand.question.what == "share":  # spikes may lie anywhere in a segment
+        largest = estimand.values(released.point, covers_pieces=True)[0]
+        reach = np.maximum(reach, np.abs(largest - values))
     return np.asarray(np.square(reach / _REACH_STD))
 
 
-def _largest_error(estimand: Estimand, released: Released, values: Floats) -> Floats:
-    """Return how far noise may move a quantile: not beyond pieces that counts rule out."""
+def _largest_error(estimand: Estimand, released: ReleasedTables, values: Floats) -> Floats:
+    """Return the largest shift of a quantile by noise, within segments that counts allow."""
     column, question = estimand.columns[0], estimand.question
     within = released.within.get(column.at)
     if question.what != "quantile" or len(estimand.columns) > 1 or within is None or not within.std:
@@ -275,7 +275,7 @@ def _largest_error(estimand: Estimand, released: Released, values: Floats) -> Fl
 
 
 def _row_variances(
-    model: Synthesizer, estimand: Estimand, released: Released
+    model: Synthesizer, estimand: Estimand, released: ReleasedTables
 ) -> tuple[Floats, Floats]:
     """Return the variances by the sampling of rows, and by missing values."""
 
@@ -300,5 +300,5 @@ def _standard_deviation(draws: Iterable[Floats]) -> Floats:
     values = np.stack([*draws])
     off = values - np.median(values, axis=0)
     half, nearly = np.quantile(np.abs(off), [0.5, 0.95], axis=0)
-    most = np.maximum(_MAX_WILD * half, nearly)
-    return np.asarray(np.clip(off, -most, most).std(axis=0))
+    max_distance = np.maximum(_MAX_WILD * half, nearly)
+    return np.asarray(np.clip(off, -max_distance, max_distance).std(axis=0))

@@ -18,11 +18,11 @@ from missdp.synth.fitted import Fitted
 from missdp.table import Table
 from missdp.types import Floats
 
-_ROWS = 100_000
+_ROWS = 100_000  # rows of the model that answer questions
 _ROWS_OF: WeakKeyDictionary[Fitted, Table] = WeakKeyDictionary()
 
 
-def rows_of(model: Synthesizer) -> Table:
+def rows_of_model(model: Synthesizer) -> Table:
     """Return complete rows that a model draws, the same ones at every call."""
     fitted = model.fitted_
     if fitted not in _ROWS_OF:  # public: any seed does
@@ -31,14 +31,14 @@ def rows_of(model: Synthesizer) -> Table:
 
 
 def answer_by_rows(rows: Table, question: Question) -> Floats:
-    """Return the answer of rows to a question; nan for groups without rows.
+    """Return the answer of rows to a question, NaN for groups without rows.
 
     Rows in which an attribute of the question does not apply are left out.
     """
     names = (*question.of, *question.by)
     rows = rows.take(~np.any([rows.mask(name) for name in names], axis=0))
     if question.what == "regression":
-        return _least_squares(rows, question)
+        return _regression(rows, question)
     if question.what == "correlation":
         if len(rows) < 2:
             return np.array([np.nan])
@@ -53,7 +53,7 @@ def answer_by_rows(rows: Table, question: Question) -> Floats:
     return means[1:] - means[0] if question.contrast else means
 
 
-def _least_squares(rows: Table, question: Question) -> Floats:
+def _regression(rows: Table, question: Question) -> Floats:
     """Return the coefficients of a regression, all nan if the rows do not determine them."""
     outcome, *terms = question.of
     parts = [np.ones((len(rows), 1))]

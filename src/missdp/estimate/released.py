@@ -23,8 +23,8 @@ from missdp.synth.workload import candidates
 from missdp.threads import one_blas_thread
 from missdp.types import Clique, Floats
 
-N_DRAWS = 100
-_CACHED = 8  # questions of a model whose tables are held: of many, they are hundreds of megabytes
+N_DRAWS = 100  # draws of tables from which errors are computed
+_CACHED = 8  # questions of a model whose tables are cached, up to hundreds of megabytes
 _LEAN, _LEAN_STD = 0.5, 0.5  # steepness of relations inside bins, and its error
 
 
@@ -59,15 +59,15 @@ class Tables:
         return replace(self, cells=cells)
 
 
-class Released:
-    """Tables that were released, and draws around them.
+class ReleasedTables:
+    """Released tables of sets of attributes, and draws around them.
 
-    Codes of a number are its bins, then the intervals beyond in which rows may be hidden, then "not
+    Codes of a number are its bins, then the tail intervals in which rows may be hidden, then "not
     applicable", if it is a level.
     """
 
     point: Tables
-    observed: Tables  # had observed values been taken for all
+    observed: Tables  # with observed values in the place of all values
     noise: list[Tables]  # with other noise
     sampled: list[Tables]  # of other rows, missing values included
     complete: list[Tables]  # of other complete rows
@@ -77,11 +77,11 @@ class Released:
     flags: tuple[str, ...]
 
     def __init__(
-        self, replicates: Replicates, model: Synthesizer, wanted: Sequence[Clique], draws: int
+        self, replicates: Replicates, model: Synthesizer, cliques: Sequence[Clique], draws: int
     ) -> None:
         self._replicates, self._rng = replicates, np.random.default_rng(2)  # public: any seed does
-        singles = {(a,): None for clique in wanted for a in clique}
-        self._cliques = [*singles, *(c for c in wanted if len(c) > 1)]
+        singles = {(a,): None for clique in cliques for a in clique}
+        self._cliques = [*singles, *(c for c in cliques if len(c) > 1)]
         self._exact = self._among(replicates.point())
         marginals = {a: self._declared((a,), self._exact.cells[a,]) for (a,) in singles}
         self.within = {
@@ -92,8 +92,8 @@ class Released:
         even = {a: within.released for a, within in self.within.items()}
         self._slopes = {a: self._slopes_of(a, marginals[a], draw) for a, draw in even.items()}
         self.noise, self.sampled, self.complete = [], [], []
-        for weights, noisy, moved in replicates.draws(draws):
-            self._add_draw(weights, self._among(noisy), self._among(moved))
+        for weights, noisy, drawn in replicates.draws(draws):
+            self._add_draw(weights, self._among(noisy), self._among(drawn))
         self.point = self._tables(self._exact, even)
         self.observed = self._tables(self._among(replicates.observed()), even)
         extremes = {a: x.extreme[0] for a, x in self.within.items() if x.extreme}
@@ -125,7 +125,7 @@ class Released:
         noise = self._replicates.cell_noise
         return WithinBinSlopes.of(points, draw.weights, shares, home, noise=noise)
 
-    def _add_draw(self, weights: Floats, noisy: Statistics, moved: Statistics) -> None:
+    def _add_draw(self, weights: Floats, noisy: Statistics, drawn: Statistics) -> None:
         """Add tables with other noise, and of other rows with and without missing values."""
         draws = {}
         for a, within in self.within.items():
@@ -133,8 +133,8 @@ class Released:
             draws[a] = within.noisy(self._rng, shift)
         self.noise.append(self._tables(noisy, draws, self._rng.normal(_LEAN, _LEAN_STD)))
         both = {a: within.resampled(self._rng) for a, within in self.within.items()}
-        self.sampled.append(self._tables(moved, {a: draw for a, (draw, _) in both.items()}))
-        complete = self._replicates.with_rows(self._exact, weights)._replace(missing=moved.missing)
+        self.sampled.append(self._tables(drawn, {a: draw for a, (draw, _) in both.items()}))
+        complete = self._replicates.with_rows(self._exact, weights)._replace(missing=drawn.missing)
         self.complete.append(self._tables(complete, {a: draw for a, (_, draw) in both.items()}))
 
     def _declared(self, clique: Clique, table: Floats) -> Floats:
@@ -173,9 +173,9 @@ _CACHE: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 
 
 @one_blas_thread()
-def released_by(
+def released_tables(
     model: Synthesizer, cliques: Iterable[tuple[str, ...]], *, draws: int = N_DRAWS
-) -> Released:
+) -> ReleasedTables:
     """Return the tables of sets of attributes that a fitted model implies.
 
     Parameters
@@ -194,40 +194,40 @@ def released_by(
     Raises
     ------
     ParameterError
-        If the family releases no statistics, or none of these attributes.
+        If the family releases no statistics, or does not release these attributes.
     """
-    model = with_statistics(model)
+    model = require_statistics(model)
     names = model.modelled_.names
-    wanted = tuple(sorted({tuple(sorted(map(names.index, c))) for c in cliques}))
-    _check_measured(model, wanted)
+    places = tuple(sorted({tuple(sorted(map(names.index, c))) for c in cliques}))
+    _check_measured(model, places)
     cache = _CACHE.setdefault(model.model_, {})
-    if (wanted, draws) not in cache:
+    if (places, draws) not in cache:
         if () not in cache:
             cache[()] = Replicates(model)
         for oldest in [key for key in cache if key][: max(0, len(cache) - _CACHED)]:
             del cache[oldest]
-        cache[wanted, draws] = Released(cache[()].about(wanted), model, wanted, draws)
-    result: Released = cache[wanted, draws]
+        cache[places, draws] = ReleasedTables(cache[()].about(places), model, places, draws)
+    result: ReleasedTables = cache[places, draws]
     return result
 
 
-def with_statistics(model: Synthesizer) -> AIM | MST | AllPairs:
-    """Return a fitted model; raise if its family releases no statistics."""
+def require_statistics(model: Synthesizer) -> AIM | MST | AllPairs:
+    """Return a fitted model. Raise ParameterError if its family releases no statistics."""
     if model.fitted_.tables is None or not isinstance(model, AIM | MST | AllPairs):
         raise ParameterError(
-            f"{type(model).__name__} keeps no statistics to estimate from; AllPairs, AIM and MST do"
+            f"{type(model).__name__} keeps no statistics to estimate from. Use AllPairs, AIM or MST"
         )
     return model
 
 
-def _check_measured(model: AIM | MST | AllPairs, wanted: Sequence[Clique]) -> None:
+def _check_measured(model: AIM | MST | AllPairs, cliques: Sequence[Clique]) -> None:
     """Raise for tables that are not in the workload, before anything is computed."""
     measured = [*model.tables_.together, *candidates(model.workload, model.modelled_)]
     every_pair = isinstance(model, AllPairs)
-    for clique in wanted:
+    for clique in cliques:
         if not ((every_pair and len(clique) < 3) or is_within(clique, measured)):
             names = model.modelled_.names
             raise ParameterError(
-                f"{', '.join(names[a] for a in clique)} are not together in the workload: name "
+                f"{', '.join(names[a] for a in clique)} are not together in the workload. Name "
                 "them in workload= of AllPairs or AIM"
             )

@@ -1,8 +1,9 @@
 """Statistics of complete rows that a model released, unshrunk, and draws of their errors.
 
-Everything here is a function of released values and public facts. Standard errors come from
-statistics that are moved: by another draw of the noise, by other rows with their missing values,
-and by other complete rows. Missing values add the difference of the last two.
+Everything here is a function of released values and public facts. Standard errors come from three
+kinds of draws of the statistics. The first has other noise, the second has other rows with their
+missing values, and the third has other complete rows. Missing values add the difference of the last
+two.
 """
 
 from __future__ import annotations
@@ -27,31 +28,31 @@ from missdp.synth.uncertain import counted, noisier
 from missdp.types import Clique, Floats, Ints
 
 Cells = Mapping[Clique, Floats]
-"""Shares of rows by positions of attributes; noise makes some negative.
+"""Shares of rows by positions of attributes. Noise makes some shares negative.
 
-``~a`` is the position of the standardised number ``z`` of the attribute ``a``. The mean over all
-rows of ``z``, where the attribute ``c`` has each of its codes, is at ``(~a, c)``, and that of the
-product of two ``z`` at ``(~a, ~b)``.
+``~a`` is the position of the standardised number ``z`` of the attribute ``a``. The mean of ``z``
+over all rows in which the attribute ``c`` has each of its codes is at ``(~a, c)``. The mean of the
+product of two ``z`` is at ``(~a, ~b)``.
 """
 
 CLIPPED = 0.1
 """Error of the share of a sum that clipping removes, which a model restores, relative to it."""
 
 _ROWS = 20_000  # rows of the model that represent the private rows
-_FEWER = 6_000  # rows by which draws are made
+_FEWER = 6_000  # rows of the model from which draws are made
 _UNSELECTED = (
     0.8  # error of a pair that was not selected: the mean size of its noise, in deviations
 )
 
-_PRIOR_ROWS = 5.0  # rows by which a rate is shrunk towards its mean
+_PRIOR_ROWS = 5.0  # prior rows with which a rate is shrunk towards its mean
 
 
 class Statistics(NamedTuple):
-    """Statistics on groups of levels.
+    """Statistics on groups of levels: tables, sums and missing shares.
 
     * ``cells``: Tables, and sums of standardised numbers.
-    * ``missing``: By one attribute, and by two: shares of rows in which the first is missing, and
-      in which it is applicable, at each level of the second.
+    * ``missing``: Two shares of rows for each attribute. The attribute is missing in the first
+      share, and applicable in the second. With two attributes, at each level of the second.
     """
 
     cells: Cells
@@ -69,27 +70,27 @@ def attributes_of(clique: Clique) -> Clique:
 
 
 def is_within(clique: Clique, measured: Iterable[Clique]) -> bool:
-    """Whether a set of attributes is a part of one that was measured."""
+    """Return whether a set of attributes is a part of a measured set."""
     return len(clique) < 2 or any({*clique} <= {*one} for one in measured)
 
 
 def _with_weights(cells: Cells, rows: Ints, z: Mapping[int, Floats], weights: Floats) -> Cells:
     """Return tables with additional weight on each row."""
-    moved = {}
+    weighted_cells = {}
     for clique, table in cells.items():
         weighted = math.prod((z[~a] for a in clique if a < 0), start=weights)
         axes = axes_of(clique)
-        moved[clique] = table + (
+        weighted_cells[clique] = table + (
             counted(rows, axes, table.shape, weighted) if axes else weighted.sum()
         )
-    return moved
+    return weighted_cells
 
 
 class Replicates:
     """Released statistics of complete rows, and statistics of other draws of noise and rows.
 
-    A model fitted to the release draws rows, which represent the private rows. What a release says
-    of an attribute ``a`` of the table is at position ``of.index(a)``.
+    A model fitted to the release draws rows, which represent the private rows. The release of an
+    attribute ``a`` of the table is at position ``of.index(a)``.
     """
 
     flags: tuple[str, ...] = ()
@@ -104,17 +105,17 @@ class Replicates:
         named = zip(self.levels, self.names, strict=True)
         self._applicable = [np.unique(x.groups[: model.schema_[n].size]) for x, n in named]
         self._rows = fitted.law.sample(_ROWS, self._rng)
-        self._holes = self._masks.draw(self._rows, self._rng)
-        self._seen = np.where(self._holes, [x.n_groups for x in self.levels], self._rows)
-        self._taken: ClippingBias | None = self._measured.taken(self._seen)
-        self._retained = self._measured.left(self._seen)  # shares of sums, after clipping
-        self._seen = self._seen[:_FEWER]
-        finer = finely_drawn(self._measured.numbered, self._rows[:_FEWER], self._rng)
-        self._z = {a: number.z[finer[:, a]] for a, number in self._measured.numbered.items()}
+        self._absent = self._masks.draw(self._rows, self._rng)
+        self._observed = np.where(self._absent, [x.n_groups for x in self.levels], self._rows)
+        self._bias: ClippingBias | None = self._measured.taken(self._observed)
+        self._retained = self._measured.left(self._observed)  # shares of sums, after clipping
+        self._observed = self._observed[:_FEWER]
+        fine_codes = finely_drawn(self._measured.numbered, self._rows[:_FEWER], self._rng)
+        self._z = {a: number.z[fine_codes[:, a]] for a, number in self._measured.numbered.items()}
         self._restrict([*range(len(self.levels))])
 
     def about(self, cliques: Sequence[Clique]) -> Self:
-        """Return the same for some attributes; for all of them, if values are missing."""
+        """Return the replicates of some attributes, or of all attributes if values are missing."""
         some = copy.copy(self)
         if self._measured.products is None:
             for clique in cliques:
@@ -126,19 +127,19 @@ class Replicates:
         return some
 
     def _restrict(self, of: list[int]) -> None:
-        release, taken = self._measured.about(of), self._taken
-        if taken is not None:
+        release, bias = self._measured.about(of), self._bias
+        if bias is not None:
             pairs = {(i, j): (of[i], of[j]) for i, j in combinations(range(len(of)), 2)}
             numbers = enumerate(self._measured.numbered, len(self.levels))
             single = [*of, *(place for place, a in numbers if a in of)]
-            taken = ClippingBias(
-                [taken.single[place] for place in single],
-                {pair: taken.pairs[named] for pair, named in pairs.items()},
-                {p: taken.gains[named] for p, named in pairs.items() if named in taken.gains},
+            bias = ClippingBias(
+                [bias.single[place] for place in single],
+                {pair: bias.pairs[named] for pair, named in pairs.items()},
+                {p: bias.gains[named] for p, named in pairs.items() if named in bias.gains},
             )
-        self.of, self.release, self._removed = of, release, taken
-        self._tables = release.tables(taken)
-        moments = release.moments(taken) or NumberMoments({}, {}, {}, {})
+        self.of, self.release, self._removed = of, release, bias
+        self._tables = release.tables(bias)
+        moments = release.moments(bias) or NumberMoments({}, {}, {}, {})
         self._single_sums: Any = moments.means, moments.powers
         self._moments: dict[Clique, tuple[Floats, Floats]]
         self._moments = {(~a, c): pair for (a, c), pair in moments.by_level.items()}
@@ -149,14 +150,14 @@ class Replicates:
         self._numbers = {i: a for i, a in enumerate(of) if a in self._z}
 
     def _take_from_model(self, clique: Clique) -> None:
-        """Take a marginal from the model, which was right enough for it not to be measured.
+        """Add a marginal of the model, which was not selected for a measurement.
 
         A selected marginal is off by more than the noise of its cells adds up to. A trend that is
         off by less is not selected, and adds up in a mean, where noise does not.
         """
         marginals = self._measured.marginals
-        shape, n = marginals.shape(clique), len(self._seen)
-        counts = counted(self._seen, clique, shape, np.full(n, self.n_rows / n))
+        shape, n = marginals.shape(clique), len(self._observed)
+        counts = counted(self._observed, clique, shape, np.full(n, self.n_rows / n))
         off = max(1.0, _UNSELECTED * math.sqrt(counts.size))
         marginals = marginals.add(clique, counts, off * self.cell_noise * self.n_rows)
         self._measured = replace(self._measured, marginals=marginals)
@@ -175,19 +176,19 @@ class Replicates:
 
     def within_bins(self, at: int, marginal: Floats) -> WithinBins:
         """Return the values of a number inside its bins, given its marginal."""
-        observed = 1 - float(self._holes[:_FEWER, at].mean())
+        observed = 1 - float(self._absent[:_FEWER, at].mean())
         facts = self.n_rows, observed, self._sums(at)
         return WithinBins.of(self._model, self.names[at], marginal, *facts)
 
     def chance_missing(self, clique: Clique, at: int) -> Floats:
-        """Return how often an attribute is missing in each cell, on groups, in rows of the model.
+        """Return the share of missing values of an attribute in each cell, from rows of the model.
 
         It is shrunk towards the mean over all rows.
         """
-        rows, holes = self._rows[:_FEWER], self._holes[:_FEWER, at].astype(float)
+        rows, is_missing = self._rows[:_FEWER], self._absent[:_FEWER, at].astype(float)
         shape = tuple(self.levels[a].n_groups for a in clique)
         number = counted(rows, clique, shape, np.ones(len(rows)))
-        missing = counted(rows, clique, shape, holes) + _PRIOR_ROWS * holes.mean()
+        missing = counted(rows, clique, shape, is_missing) + _PRIOR_ROWS * is_missing.mean()
         return np.asarray(missing / (number + _PRIOR_ROWS))
 
     def point(self) -> Statistics:
@@ -242,7 +243,7 @@ class Replicates:
         return Statistics({**cells, **sums}, self._missing(cells))
 
     def _missing(self, cells: Cells) -> Cells:
-        """Return where each attribute is missing, by itself and at the levels of others."""
+        """Return the missing shares of each attribute, by itself and at levels of others."""
         missing: dict[Clique, Floats] = {}
         for clique, table in cells.items():
             for axis, i in enumerate(clique if len(clique) < 3 and min(clique) >= 0 else ()):
@@ -266,35 +267,35 @@ class Replicates:
             for i, j in self._tables.tables
         }
         tables = noisier(self._tables, again.tables(self._removed), retained)
-        rates = tuple(  # a rate of less than two deviations was taken for none
+        rates = tuple(  # a rate below two deviations was set to 0
             m + for_rates.normal(0.0, np.where(m > 0, std, 2 * std))
             for m, std in zip(self._tables.margins, self.release.margin_stds, strict=True)
         )
         missing = self._statistics(replace(tables, margins=rates), {}, {}).missing
-        tables = replace(tables, margins=self._restored(tables.margins, rng))
+        tables = replace(tables, margins=self._restore(tables.margins, rng))
         noisy = self._statistics(tables, sums, again.together)
         return self._completed(Statistics(noisy.cells, missing))
 
-    def _restored(self, margins: Sequence[Floats], rng: np.random.Generator) -> tuple[Floats, ...]:
+    def _restore(self, marginals: Sequence[Floats], rng: np.random.Generator) -> tuple[Floats, ...]:
         """Return marginals with another error of the rows that clipping removed."""
         if self._removed is None:
-            return tuple(margins)
-        moved = [
+            return tuple(marginals)
+        noisy = [
             m + CLIPPED * (1 - self._retained[0][a]) * np.sqrt(m) * rng.normal(size=len(m))
-            for a, m in zip(self.of, margins, strict=True)
+            for a, m in zip(self.of, marginals, strict=True)
         ]
-        positive = [np.maximum(margin, 0.0) for margin in moved]
-        return tuple(margin / margin.sum() for margin in positive)
+        positive = [np.maximum(marginal, 0.0) for marginal in noisy]
+        return tuple(marginal / marginal.sum() for marginal in positive)
 
     def _resampled(self, weights: Floats) -> Statistics:
         """Return statistics with additional weight on each row, missing values included."""
-        holes = self._holes[:_FEWER]
-        z = {i: np.where(holes[:, a], 0.0, self._z[a]) for i, a in self._numbers.items()}
-        cells = _with_weights(self._released.cells, self._seen[:, self.of], z, weights)
+        is_missing = self._absent[:_FEWER]
+        z = {i: np.where(is_missing[:, a], 0.0, self._z[a]) for i, a in self._numbers.items()}
+        cells = _with_weights(self._released.cells, self._observed[:, self.of], z, weights)
         return self._completed(Statistics(cells, self._missing(cells)))
 
     def _completed(self, observed: Statistics, rows: int = _FEWER) -> Statistics:
-        """Return statistics of complete rows, given those of observed values."""
+        """Return statistics of complete rows, from statistics of observed values."""
         cells, tables, has_missing = observed.cells, self._tables, bool(self._masks.present.any())
         drawn = self._rows[:rows, self.of]
         tables = replace(
@@ -323,9 +324,9 @@ class Replicates:
         if not sums:
             return {}
         levels = {i: self._measured.numbered[a].levels for i, a in self._numbers.items()}
-        marginals, holes = completion.margins, self._holes[: len(rows), self.of]
+        marginals, is_missing = completion.margins, self._absent[: len(rows), self.of]
         moments = NumberMoments({}, {}, by_level, both)
-        centred = complete_numbers(moments, levels, marginals, rows, holes, completion.masks)
+        centred = complete_numbers(moments, levels, marginals, rows, is_missing, completion.masks)
         mean = {i: float(marginals[i] @ level) for i, (level, _) in levels.items()}
         cells = {(~a, c): x + mean[a] * marginals[c] for (a, c), (x, _) in centred.by_level.items()}
         products = {(~a, ~b): x + mean[a] * mean[b] for (a, b), (x, _) in centred.both.items()}
@@ -343,9 +344,9 @@ class Replicates:
         (mean, std), (powers, stds) = (sums[i] for sums in self._single_sums)
         line, square = number.powers
         parts = np.stack([number.z, line, square - 1.0])
-        by_code = release.left_of(at, self._seen)
-        codes = np.bincount(self._seen[:, at], minlength=level.n_groups)[number.groups]
-        removed = parts @ ((1 - by_code) * number.shares * codes / len(self._seen))
+        by_code = release.left_of(at, self._observed)
+        codes = np.bincount(self._observed[:, at], minlength=level.n_groups)[number.groups]
+        removed = parts @ ((1 - by_code) * number.shares * codes / len(self._observed))
         means = (np.array([mean, powers[0], powers[1] - observed]) - removed) / observed
         means[2] += shares[size:].sum()  # its square less 1 was added where it is not applicable
         second_std = stds[0] * number.factors[0] * self.n_rows

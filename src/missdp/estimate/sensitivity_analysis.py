@@ -1,4 +1,4 @@
-"""How estimates depend on what cannot be seen: values that are missing because of what they are."""
+"""Sensitivity of estimates to values that are missing because of their values."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy as np
 from pydantic.dataclasses import dataclass
 
 from missdp.errors import ParameterError
-from missdp.estimate.columns import Column
+from missdp.estimate.columns import QuestionColumn
 from missdp.estimate.estimands import Estimand, match_text
 from missdp.estimate.interval_estimates import Estimates
 from missdp.estimate.intervals import estimates_of, released_with_shifts
-from missdp.estimate.released import Released
+from missdp.estimate.released import ReleasedTables
 from missdp.files import new_figure, picture_format, write_picture
 from missdp.serialization import Record
 from missdp.synth.base import Synthesizer
@@ -26,14 +26,14 @@ from missdp.threads import one_blas_thread
 if TYPE_CHECKING:
     import pandas as pd
 
-_LEAST_SHARE = 1e-9  # share by which is divided at least
-_MAX_SHIFTS = 101
-_LARGEST_SHIFT = 10.0  # standard deviations
+_MIN_SHARE = 1e-9  # smallest share in a divisor
+_MAX_SHIFTS = 101  # largest number of shifts, 0 included
+_LARGEST_SHIFT = 10.0  # largest shift, in standard deviations of the attribute
 
 
 @dataclass(frozen=True)
 class SensitivityAnalysis(Record):
-    """Estimates by how far missing values depart from missing at random; released values only.
+    """Estimates for several departures of missing values from missing at random.
 
     Parameters
     ----------
@@ -59,13 +59,13 @@ class SensitivityAnalysis(Record):
     tipping: tuple[float | None, ...]
 
     def _coheres(self) -> bool:
-        labels = {moved.labels for moved in self.estimates}
+        labels = {step.labels for step in self.estimates}
         has_all = len(self.shifts) == len(self.estimates) > 0 and len(labels) == 1
         return has_all and len(self.tipping) == len(self.estimates[0].labels)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row for each shift and estimate."""
-        return self._stacked([moved.to_frame() for moved in self.estimates])
+        return self._stacked([step.to_frame() for step in self.estimates])
 
     def _stacked(self, frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
         import pandas as pd
@@ -73,15 +73,15 @@ class SensitivityAnalysis(Record):
         return pd.concat(frames, keys=self.shifts, names=["shift", self.estimates[0].question])
 
     def __str__(self) -> str:
-        """Return a table for people, where conclusions turn, and what is not covered."""
+        """Return a table, the shifts at which conclusions turn, and flags."""
         columns = ["estimate", "error", "low", "high"]
-        shown = self._stacked([moved.shown()[columns] for moved in self.estimates]).to_string()
+        shown = self._stacked([step.shown()[columns] for step in self.estimates]).to_string()
         unit = f"Shifts are added to missing {self.attribute}, in units of {self.deviation:.4g}."
         return "\n".join([shown, unit, *self.conclusions, *self.estimates[0].flags])
 
     @property
     def conclusions(self) -> tuple[str, ...]:
-        """Where each conclusion turns, in words."""
+        """The shift at which each conclusion turns, in words."""
         holds = f"holds from {min(self.shifts):g} to {max(self.shifts):g}"
         turns = [holds if x is None else f"turns at a shift of {x:.3g}" for x in self.tipping]
         pairs = zip(self.estimates[0].labels, turns, strict=True)
@@ -93,7 +93,7 @@ class SensitivityAnalysis(Record):
         Parameters
         ----------
         path : str or Path
-            Where to write; the suffix decides the format (``.svg``, ``.png``, ``.pdf``).
+            File to write. The suffix decides the format (``.svg``, ``.png``, ``.pdf``).
 
         Raises
         ------
@@ -107,8 +107,8 @@ class SensitivityAnalysis(Record):
         labels, question = self.estimates[0].labels, self.estimates[0].question
         figure = new_figure(figsize=(6.4, 1.2 + 2.2 * len(labels)), layout="constrained")
         panels = np.ravel(figure.subplots(len(labels), 1, squeeze=False, sharex=True))
-        values = np.array([moved.estimate for moved in self.estimates])
-        low, high = np.array([moved.intervals for moved in self.estimates]).T
+        values = np.array([step.estimate for step in self.estimates])
+        low, high = np.array([step.intervals for step in self.estimates]).T
         each = zip(panels, labels, self.tipping, values.T, low, high, strict=True)
         for panel, label, turn, line, bottom, top in each:
             panel.fill_between(self.shifts, bottom, top, color="#1f77b4", alpha=0.2, linewidth=0)
@@ -133,7 +133,7 @@ def sensitivity(
     by: str | Sequence[str] = (),
     confidence: float = 0.95,
 ) -> SensitivityAnalysis:
-    """Return the result of `Synthesizer.sensitivity`.
+    """Return estimates of a question for several shifts of the missing values.
 
     Parameters
     ----------
@@ -154,14 +154,14 @@ def sensitivity(
     steps = _checked(shifts)
     estimand = match_text(model, question, by=by)
     column = _column_of(model, estimand, attribute)
-    released, moves = released_with_shifts(model, estimand, confidence)
+    released, row_shifts = released_with_shifts(model, estimand, confidence)
     deviation = _deviation(released, column)
     chances = released.chances_missing(column.at, column.width)
     estimand = replace(estimand, prepare=lambda tables: tables.separated(column.at, chances))
     estimates = []
     for step in steps:
         column.shift = step * deviation
-        estimates.append(estimates_of(model, estimand, released, confidence, moves=moves))
+        estimates.append(estimates_of(model, estimand, released, confidence, shifts=row_shifts))
     tipping = _tipping(estimand, steps, estimates)
     return SensitivityAnalysis(attribute, deviation, steps, tuple(estimates), tipping)
 
@@ -176,8 +176,8 @@ def _checked(shifts: Sequence[float]) -> tuple[float, ...]:
     return steps
 
 
-def _column_of(model: Synthesizer, estimand: Estimand, attribute: str) -> Column:
-    """Return the column of an attribute; raise if nothing can be added to its missing values."""
+def _column_of(model: Synthesizer, estimand: Estimand, attribute: str) -> QuestionColumn:
+    """Return the column of an attribute to whose missing values a shift can be added."""
     columns = {column.name: column for column in estimand.columns}
     if attribute not in columns:
         raise ParameterError(
@@ -188,7 +188,7 @@ def _column_of(model: Synthesizer, estimand: Estimand, attribute: str) -> Column
         raise ParameterError(f"{attribute!r} makes groups, to which nothing can be added")
     column.check_missing(model)
     if estimand.question.what == "missing":
-        raise ParameterError("a shift moves values, and the share of those missing stays as it is")
+        raise ParameterError("a shift changes values, and not the share of missing values")
     if column.points is None:
         raise ParameterError(
             f"{attribute!r} is categorical. Choose an attribute whose values are numbers."
@@ -196,11 +196,11 @@ def _column_of(model: Synthesizer, estimand: Estimand, attribute: str) -> Column
     return column
 
 
-def _deviation(released: Released, column: Column) -> float:
+def _deviation(released: ReleasedTables, column: QuestionColumn) -> float:
     """Return the standard deviation of a column, as released."""
     shares = released.point.of(column.at)[: column.width]
     mean, square = (
-        float(shares @ column.mean(released.point, of) / max(shares.sum(), _LEAST_SHARE))
+        float(shares @ column.mean(released.point, of) / max(shares.sum(), _MIN_SHARE))
         for of in (np.asarray, np.square)
     )
     return math.sqrt(max(square - mean**2, 0.0))
@@ -209,15 +209,15 @@ def _deviation(released: Released, column: Column) -> float:
 def _tipping(
     estimand: Estimand, steps: Sequence[float], estimates: Sequence[Estimates]
 ) -> tuple[float | None, ...]:
-    """Return where each conclusion turns, between the shifts by straight lines."""
-    low, high = np.moveaxis(np.array([moved.intervals for moved in estimates]), 2, 0)
+    """Return the shift at which each conclusion turns, by linear interpolation."""
+    low, high = np.moveaxis(np.array([estimate.intervals for estimate in estimates]), 2, 0)
     if estimand.is_relation:  # the interval excludes or includes 0
-        margins = np.minimum(-low, high)
+        distances = np.minimum(-low, high)
     else:  # the estimate lies in the interval at shift 0
-        values, zero = np.array([moved.estimate for moved in estimates]), steps.index(0.0)
-        margins = np.minimum(values - low[zero], high[zero] - values)
+        values, zero = np.array([estimate.estimate for estimate in estimates]), steps.index(0.0)
+        distances = np.minimum(values - low[zero], high[zero] - values)
     turns = []
-    for column in margins.T.tolist():
+    for column in distances.T.tolist():
         points = [
             start + (end - start) * a / (a - b)
             for (start, a), (end, b) in pairwise(zip(steps, column, strict=True))

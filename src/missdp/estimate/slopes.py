@@ -14,7 +14,7 @@ from scipy.special import logit
 from missdp.estimate.tail_intervals import MIN_SHARE
 from missdp.types import Floats, Ints
 
-_LEAST_RANK = 1e-6  # distance of a rank from 0 and from 1
+_MIN_RANK = 1e-6  # smallest distance of a rank from 0 and from 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +22,8 @@ class WithinBinSlopes:
     """Relations to other attributes inside bins: straight lines in the logit of ranks.
 
     A table of bins shows how a bin relates to another attribute, and nothing about the values
-    inside the bin. These differ most far out, where a few rows make most of a covariance.
+    inside the bin. They differ most far from the middle, where a few rows make most of a
+    covariance.
     """
 
     offsets: Floats  # (codes, points): distance of each value from the middle of its bin
@@ -31,7 +32,7 @@ class WithinBinSlopes:
     below: Ints  # the bin below each of ``bins``
     above: Ints  # the bin above
     gap: Floats  # distance between the middles of these two
-    least: Floats  # share of a bin by which sums are divided at least, if a draw of noise has less
+    min_share: Floats  # (bins,): smallest divisor of sums, if a draw of the noise is smaller
 
     @classmethod
     def of(
@@ -62,7 +63,7 @@ class WithinBinSlopes:
         rank: Floats = np.empty(mass.size)
         rank[order] = np.cumsum(in_order) - in_order / 2
         rank = rank.reshape(mass.shape) / max(in_order.sum(), MIN_SHARE)
-        score = logit(np.clip(rank, _LEAST_RANK, 1 - _LEAST_RANK))
+        score = logit(np.clip(rank, _MIN_RANK, 1 - _MIN_RANK))
         total = np.maximum(np.bincount(home, mass.sum(axis=1), size), MIN_SHARE)
         middle = np.bincount(home, (mass * score).sum(axis=1), size) / total
         bins = np.flatnonzero((np.ptp(points[:size], axis=1) > 0) & (total > noise))
@@ -95,7 +96,7 @@ class WithinBinSlopes:
         return np.asarray((weights * values).sum(axis=1) + lean * more)
 
     def group_tilt(self, weights: Floats, cells: Floats) -> Floats:
-        """Return by how much shares of groups differ from those of their bins, value by value.
+        """Return the difference of shares of groups and of bins, for each value.
 
         Rates of groups continue inside a bin as they change between the neighbouring bins. The
         share of each bin stays as it is.
@@ -117,9 +118,9 @@ class WithinBinSlopes:
     def _centred(self, weights: Floats, shares: Floats) -> tuple[Floats, Floats]:
         """Return distances of values from the centre of their bin, by share, and its slopes."""
         times = len(shares) // len(self.home)  # 2 if rows without the number are separate codes
-        members = np.tile(np.eye(len(self.least))[self.home], (times, 1))
+        members = np.tile(np.eye(len(self.min_share))[self.home], (times, 1))
         mass, offsets = shares[:, None] * weights, np.tile(self.offsets, (times, 1))
-        total = np.maximum(members.T @ shares, self.least)
+        total = np.maximum(members.T @ shares, self.min_share)
         centre = members.T @ (mass * offsets).sum(axis=1) / total
         rise = np.zeros((len(total), len(total)))
         rise[self.bins, self.above] = 1 / self.gap / total[self.above]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from missdp.errors import ParameterError
-from missdp.estimate.columns import Column
+from missdp.estimate.columns import QuestionColumn
 from missdp.estimate.released import Tables
 from missdp.schema import Numeric
 from missdp.schema.logic import Cells
@@ -20,11 +20,11 @@ from missdp.types import Floats, Ints
 
 Values = tuple[Floats, Floats]
 
-MIN_DIVISOR = 1e-9  # share by which is divided at least
-_STEADY = 0.05  # standard deviations by which slopes move a mean, if they are not bent to meet it
+MIN_DIVISOR = 1e-9  # smallest share in a divisor
+_STEADY = 0.05  # shift of a mean by slopes, in standard deviations
 
 
-def _cells(tables: Tables, first: Column, groups: Sequence[Column]) -> Floats:
+def _cells(tables: Tables, first: QuestionColumn, groups: Sequence[QuestionColumn]) -> Floats:
     """Return shares by the codes of an attribute, one column for each group."""
     table = tables.of(first.at, *(group.at for group in groups))
     for axis, group in enumerate(groups, start=1):
@@ -37,12 +37,12 @@ def _ratio(sums: Floats, cells: Floats) -> Values:
     return sums / np.maximum(share, MIN_DIVISOR), share
 
 
-def _mean(tables: Tables, _: Question, columns: Sequence[Column]) -> Values:
+def _mean(tables: Tables, _: Question, columns: Sequence[QuestionColumn]) -> Values:
     return _group_means(tables, columns, _cells(tables, columns[0], columns[1:]))
 
 
-def _group_means(tables: Tables, columns: Sequence[Column], cells: Floats) -> Values:
-    """Return the means of a number by groups; with its released products if there is one group."""
+def _group_means(tables: Tables, columns: Sequence[QuestionColumn], cells: Floats) -> Values:
+    """Return the means of a number by groups, from released products for one group."""
     first, *groups = columns
     if len(groups) != 1:
         return _ratio((first.relation_means if groups else first.mean)(tables) @ cells, cells)
@@ -53,7 +53,7 @@ def _group_means(tables: Tables, columns: Sequence[Column], cells: Floats) -> Va
     return _ratio(features @ np.vstack([cells, sums]), cells)
 
 
-def _share(tables: Tables, question: Question, columns: Sequence[Column]) -> Values:
+def _share(tables: Tables, question: Question, columns: Sequence[QuestionColumn]) -> Values:
     first, *groups = columns
     cells = _cells(tables, first, groups)
     if isinstance(first.attribute, Numeric):
@@ -68,7 +68,7 @@ def _share(tables: Tables, question: Question, columns: Sequence[Column]) -> Val
 
 
 def _selected(
-    question: Question, first: Column, codes: Ints, numbers: Floats | None = None
+    question: Question, first: QuestionColumn, codes: Ints, numbers: Floats | None = None
 ) -> Floats:
     """Return 1 where codes, and numbers if it is one, satisfy the condition of a share, else 0."""
     assert question.where is not None
@@ -79,25 +79,25 @@ def _selected(
 def _with_named_values(question: Question, number: Numeric, values: Floats) -> Floats:
     """Return values of which the nearest one to each value in the condition is replaced by it.
 
-    If ``covers_pieces``, all values in its piece are replaced.
+    If ``covers_pieces``, all values in its segment are replaced.
     """
     values = values.copy()
     for part in question.where.comparisons() if question.where is not None else ():
         value = part.right
         if part.operator in ("==", "!=") and isinstance(value, float):
             lies = values[number.encode_values(np.clip([value], number.lower, number.upper))[0]]
-            piece = np.searchsorted(number.binning.subintervals, [*lies, value], side="right")
+            segment = np.searchsorted(number.binning.subintervals, [*lies, value], side="right")
             off = np.abs(lies - value)
             if off.min() > 0 and number.lower <= value <= number.upper:
-                same = piece[:-1] == piece[-1] if question.covers_pieces else off == off.min()
+                same = segment[:-1] == segment[-1] if question.covers_pieces else off == off.min()
                 lies[same] = value
     return values
 
 
-def _values_by_group(tables: Tables, columns: Sequence[Column], cells: Floats) -> Values:
+def _values_by_group(tables: Tables, columns: Sequence[QuestionColumn], cells: Floats) -> Values:
     """Return values, and shares of rows by code, value and group.
 
-    Slopes inside bins are such that groups have their means.
+    Slopes inside bins give the means of the groups.
     """
     first, *groups = columns
     values, weights = first.values(tables)
@@ -136,22 +136,22 @@ def _nonnegative(even: Floats, tilted: Floats, cells: Floats, codes: int) -> Flo
     return np.asarray((shares * part).reshape(even.shape))
 
 
-def _missing(tables: Tables, _: Question, columns: Sequence[Column]) -> Values:
+def _missing(tables: Tables, _: Question, columns: Sequence[QuestionColumn]) -> Values:
     missing, applicable = tables.missing[tuple(column.at for column in columns)]
     share = _cells(tables, columns[0], columns[1:]).sum(axis=0)  # rows as of any question
     return missing[: len(share)] / np.maximum(applicable[: len(share)], MIN_DIVISOR), share
 
 
-def _sd(tables: Tables, _: Question, columns: Sequence[Column]) -> Values:
+def _sd(tables: Tables, _: Question, columns: Sequence[QuestionColumn]) -> Values:
     cells = _cells(tables, columns[0], columns[1:])
     values, lying = _values_by_group(tables, columns, cells)
     mean, share = _ratio(np.einsum("cp,cpg->g", values, lying), cells)
     square = _ratio(np.einsum("cp,cpg->g", np.square(values), lying), cells)[0]
-    variance = square - mean**2  # below 0 by noise; were that 0 in all draws, it would seem certain
+    variance = square - mean**2  # below 0 by noise. The value 0 in all draws would seem certain
     return np.sign(variance) * np.sqrt(np.abs(variance)), share
 
 
-def _quantile(tables: Tables, question: Question, columns: Sequence[Column]) -> Values:
+def _quantile(tables: Tables, question: Question, columns: Sequence[QuestionColumn]) -> Values:
     cells = _cells(tables, columns[0], columns[1:])
     values, lying = _values_by_group(tables, columns, np.maximum(cells, 0.0))
     points = values.ravel()
@@ -162,13 +162,13 @@ def _quantile(tables: Tables, question: Question, columns: Sequence[Column]) -> 
     return points[order][np.minimum(place, len(order) - 1)], cells.sum(axis=0)
 
 
-def _correlation(tables: Tables, _: Question, columns: Sequence[Column]) -> Values:
+def _correlation(tables: Tables, _: Question, columns: Sequence[QuestionColumn]) -> Values:
     covariance, share = _moments(tables, columns)[1:]
     scale = np.sqrt(np.maximum(np.diag(covariance), MIN_DIVISOR))
     return np.clip([covariance[0, 1] / scale[0] / scale[1]], -1.0, 1.0), np.array([share])
 
 
-def _least_squares(tables: Tables, _: Question, columns: Sequence[Column]) -> Values:
+def _regression(tables: Tables, _: Question, columns: Sequence[QuestionColumn]) -> Values:
     """Return the coefficients of the first column on the others, the intercept first."""
     means, covariance, share = _moments(tables, columns)
     slopes = np.linalg.lstsq(covariance[1:, 1:], covariance[1:, 0], rcond=1e-10)[0]
@@ -176,19 +176,19 @@ def _least_squares(tables: Tables, _: Question, columns: Sequence[Column]) -> Va
     return coefficients, np.full(len(coefficients), share)
 
 
-STATISTICS: Mapping[str, Callable[[Tables, Question, Sequence[Column]], Values]] = {
+STATISTICS: Mapping[str, Callable[[Tables, Question, Sequence[QuestionColumn]], Values]] = {
     "mean": _mean,
     "share": _share,
     "missing": _missing,
     "sd": _sd,
     "quantile": _quantile,
     "correlation": _correlation,
-    "regression": _least_squares,
+    "regression": _regression,
 }
 """By `Question.what`."""
 
 
-def _moments(tables: Tables, columns: Sequence[Column]) -> tuple[Floats, Floats, float]:
+def _moments(tables: Tables, columns: Sequence[QuestionColumn]) -> tuple[Floats, Floats, float]:
     """Return means and covariances of the features of columns, and the share of rows."""
     if any(column.may_not_apply for column in columns):  # of two: rows in which both apply
         cells = _joint(tables, *columns)[:-1, :-1]
@@ -196,7 +196,7 @@ def _moments(tables: Tables, columns: Sequence[Column]) -> tuple[Floats, Floats,
         marginals = [cells.sum(axis=1) / share, cells.sum(axis=0) / share]
     else:
         share, marginals = 1.0, [tables.of(c.at)[: c.width] for c in columns]
-    single = [_own_moments(tables, c, m) for c, m in zip(columns, marginals, strict=True)]
+    single = [_moments_of(tables, c, m) for c, m in zip(columns, marginals, strict=True)]
     features = [column.features(tables) for column in columns]
 
     def block(i: int, j: int) -> Floats:
@@ -211,7 +211,7 @@ def _moments(tables: Tables, columns: Sequence[Column]) -> tuple[Floats, Floats,
     return np.concatenate([mean for mean, _ in single]), covariance, share
 
 
-def _joint(tables: Tables, one: Column, other: Column) -> Floats:
+def _joint(tables: Tables, one: QuestionColumn, other: QuestionColumn) -> Floats:
     """Return shares by the codes of two attributes, and the sums of their ``z`` behind them."""
     joint = np.zeros((one.width + 1, other.width + 1))
     joint[:-1, :-1] = tables.of(one.at, other.at)[: one.width, : other.width]
@@ -224,7 +224,7 @@ def _joint(tables: Tables, one: Column, other: Column) -> Floats:
     return joint
 
 
-def _own_moments(tables: Tables, column: Column, marginal: Floats) -> tuple[Floats, Floats]:
+def _moments_of(tables: Tables, column: QuestionColumn, marginal: Floats) -> tuple[Floats, Floats]:
     """Return means and covariances of the features of one column."""
     if column.by_levels:
         means = marginal[1:]

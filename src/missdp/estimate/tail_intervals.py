@@ -1,4 +1,4 @@
-"""Intervals beyond the values that a release shows of a number, in which noise may hide rows.
+"""Tail intervals of a number: intervals beyond its released values, in which noise may hide rows.
 
 Everything here is a function of released values and public facts.
 """
@@ -16,21 +16,21 @@ from missdp.schema import Numeric
 from missdp.synth.base import Synthesizer
 from missdp.types import Flags, Floats, Ints
 
-MIN_SHARE = 1e-9  # share of the rows or of a scale by which is divided at least
+MIN_SHARE = 1e-9  # smallest share of the rows, or of a scale, in a divisor
 _POINTS = 128  # values that represent a bin
 _PLACES = (np.arange(_POINTS) + 0.5) / _POINTS
-_EMPTY = 1e-5  # share of the rows in a piece without rows, at most
-_MAX_INTERVALS = 16  # intervals that are modelled: those that may move means most
-_FAR = 100.0  # times as far from the middle as the outermost rows; further out is flagged only
-_DECAY = 1.5  # power by which rows become fewer with their distance from the middle
-_USUAL = 0.5  # expected rows beyond on either side, in standard deviations of a count's noise
-_SURELY = 10.0  # rows in a tail whose decay can be measured, in standard deviations of a count
-_LARGEST = 0.4  # share of the rows in a tail, at most
-_LEAST_STEP, _LONGEST = 0.01, 50.0  # bounds on logarithms of distances, so that all stays finite
-_GROWS = 1e-6, 1.0  # growth of a tail's decay: of a power law, and of an exponential distribution
+_EMPTY = 1e-5  # largest share of the rows in a segment without rows
+_MAX_INTERVALS = 16  # largest number of modelled intervals: those with most effect on means
+_FAR = 100.0  # largest distance of a modelled interval, in distances of the outermost rows
+_DECAY = 1.5  # power by which rows decrease with their distance from the middle
+_USUAL = 0.5  # expected rows outside on either side, in SDs of a count's noise
+_CLEAR_SDS = 10.0  # rows in a tail whose decay can be measured, in SDs of a count
+_LARGEST = 0.4  # largest share of the rows in a tail
+_MIN_STEP, _MAX_STEP = 0.01, 50.0  # bounds on logarithms of distances, so that they are finite
+_GROWS = 1e-6, 1.0  # growth of a tail's decay: of a power law, of an exponential law
 _SPIKE_CHANCE = 0.002, 0.5  # chance of a spike in an interval, without and with a long tail
-_LONG_TAIL = 8.0, 16.0  # reach of a tail between these two, in distances of a quartile
-_CHAINS, _SWEEPS = 200, 150  # chains of the Gibbs sampler, and sweeps of each
+_LONG_TAIL = 8.0, 16.0  # range of the reach of a long tail, in distances of a quartile
+_CHAINS, _SWEEPS = 200, 150  # chains of the Gibbs sampler, and sweeps of each chain
 
 
 def representative_values(attribute: Numeric) -> Floats:
@@ -40,44 +40,45 @@ def representative_values(attribute: Numeric) -> Floats:
     return values.reshape(attribute.size, _POINTS)
 
 
-def as_counted(model: Synthesizer, name: str) -> Numeric:
-    """Return a number whose values lie as they were counted, and nowhere where noise hides rows.
+def counted_attribute(model: Synthesizer, name: str) -> Numeric:
+    """Return a number with its values as counted, and without values where noise hides rows.
 
     The moments of the number are read by ``WithinBins``, with their noise.
     """
     attribute = model.schema_[name]
     assert isinstance(attribute, Numeric)
-    known = attribute.binning
-    if not known.weights:
+    binning = attribute.binning
+    if not binning.weights:
         return attribute
     low, high = _hidden_counts(model, name).T[:2]
     above = low + high > 2 * _median(attribute)
-    pieces = np.asarray(known.subintervals)
-    middle = (pieces[1:] + pieces[:-1]) / 2
-    # Intervals of whole numbers end before the next one begins: all that is further out is beyond.
+    segments = np.asarray(binning.subintervals)
+    middle = (segments[1:] + segments[:-1]) / 2
+    # Intervals of integers end before the next interval begins. All numbers outside are in tail
+    # intervals.
     first = min(low[above], default=math.inf)
     last = max(high[~above], default=-math.inf)
     hidden = (middle <= last) | (middle >= first)
-    shares = np.where(hidden, 0.0, known.weights)
-    of = np.searchsorted(known.edges, pieces[:-1], side="right")
+    shares = np.where(hidden, 0.0, binning.weights)
+    of = np.searchsorted(binning.edges, segments[:-1], side="right")
     shown = np.bincount(of, shares)[of] > 0  # a bin that is hidden entirely keeps its shares
-    weights = tuple(np.where(shown, shares, known.weights).tolist())
-    return replace(attribute, bins=replace(known, weights=weights))
+    weights = tuple(np.where(shown, shares, binning.weights).tolist())
+    return replace(attribute, bins=replace(binning, weights=weights))
 
 
 def value_range(attribute: Numeric) -> tuple[float, float]:
     """Return the range in which values were counted if bins were released, else the bounds."""
-    known, parts = attribute.binning, attribute.binning.subintervals
-    if not known.weights:
+    binning, parts = attribute.binning, attribute.binning.subintervals
+    if not binning.weights:
         return attribute.lower, attribute.upper
-    filled = np.flatnonzero(np.array(known.weights) > _EMPTY)
+    filled = np.flatnonzero(np.array(binning.weights) > _EMPTY)
     ends = [parts[filled[0]], parts[filled[-1] + 1]] if filled.size else []
-    ends += known.spikes
+    ends += binning.spikes
     return (min(ends), max(ends)) if ends else (attribute.lower, attribute.upper)
 
 
 def _hidden_counts(model: Synthesizer, name: str) -> Floats:
-    """Return the released intervals beyond a number: ends, noisy count, noise; shape ``(k, 4)``."""
+    """Return the released tail intervals of a number: ends, count, noise, shape ``(k, 4)``."""
     return model.fitted_.tails.get(name, np.zeros((0, 4)))
 
 
@@ -88,13 +89,13 @@ def _median(attribute: Numeric) -> float:
 
 @dataclass(frozen=True, eq=False)
 class TailIntervals:
-    """Intervals beyond the range of a number, in which noise may hide rows.
+    """Tail intervals of a number, in which noise may hide rows.
 
-    On either side as many rows as the noise of a count are usual, three times fewer twice as far
-    from the middle, or more if the counted tail continues as it falls: see `_tail_shares`. The
-    prior of an interval is exponential, with this mean. With some chance there is a spike, whose
-    mean is the noise of its own count: one in 500, and up to one half where the counted values
-    have a long tail already.
+    The prior expects rows equal to the noise of a count on either side, and three times fewer at
+    twice the distance from the middle. It expects more if the counted tail continues (see
+    `_tail_shares`). The prior of an interval is exponential, with this mean. With some chance there
+    is a spike, whose mean is the noise of its own count. The chance is one in 500, and up to one
+    half if the counted values have a long tail.
     """
 
     home: Ints  # (k,): the bin that each interval lies in
@@ -145,13 +146,13 @@ class TailIntervals:
         values, mass = _in_order(values, shares)
         mass, usual = mass / mass.sum(), self.usual.copy()
         median = values[min(int(np.searchsorted(np.cumsum(mass), 0.5)), len(mass) - 1)]
-        least = _SURELY * float(np.median(self.noise)) / max(rows, 1.0)
+        min_share = _CLEAR_SDS * float(np.median(self.noise)) / max(rows, 1.0)
         for side, distances, tail in (
             (self.above, (values - median)[::-1], np.cumsum(mass[::-1])),
             (~self.above, median - values, np.cumsum(mass)),
         ):
             ends = np.abs(self.points[side][:, [0, -1]] - median)
-            more = rows * _tail_shares(distances, tail, ends, least)
+            more = rows * _tail_shares(distances, tail, ends, min_share)
             usual[side] = np.maximum(usual[side], more)
         return replace(self, usual=usual)
 
@@ -177,7 +178,7 @@ class TailIntervals:
         residual : ndarray, shape (sums,)
             Released sums less the contribution of all other rows.
         covariance : ndarray, shape (sums, sums)
-            Of the residual.
+            Covariance of the residual.
         chances : ndarray, shape (k,)
             Chance of a spike in each interval.
 
@@ -217,7 +218,7 @@ def _draw_positive(
     return np.asarray(np.maximum(mean - ndtri_exp(np.log(place) + log_ndtr(mean)), 0.0))
 
 
-def _tail_shares(distances: Floats, shares: Floats, ends: Floats, least: float) -> Floats:
+def _tail_shares(distances: Floats, shares: Floats, ends: Floats, min_share: float) -> Floats:
     """Return the share of the rows between two distances from the middle.
 
     A tail falls by some powers of two while distances grow by a factor of e. This decay is constant
@@ -231,19 +232,19 @@ def _tail_shares(distances: Floats, shares: Floats, ends: Floats, least: float) 
         Share of the rows beyond each distance.
     ends : ndarray, shape (k, 2)
         Both ends of each interval.
-    least : float
+    min_share : float
         Share from which the tail is measured: there, at twice and at four times as much.
 
     Returns
     -------
     ndarray, shape (k,)
     """
-    wanted = least * np.array([1.0, 2.0, 4.0])
-    places = distances[np.minimum(np.searchsorted(shares, wanted), len(distances) - 1)]
-    if wanted[-1] > _LARGEST or places[-1] <= 0:
+    levels = min_share * np.array([1.0, 2.0, 4.0])
+    places = distances[np.minimum(np.searchsorted(shares, levels), len(distances) - 1)]
+    if levels[-1] > _LARGEST or places[-1] <= 0:
         return np.zeros(len(ends))
-    falls = 1 / np.maximum(-np.diff(np.log(places)), _LEAST_STEP)
+    falls = 1 / np.maximum(-np.diff(np.log(places)), _MIN_STEP)
     grows = float(np.clip(falls[0] - falls[1], *_GROWS))
-    further = np.log(np.maximum(ends / places[0], 1.0))
-    halved = (falls[0] + grows / 2) * np.expm1(np.minimum(grows * further, _LONGEST)) / grows
-    return np.asarray(-np.diff(least * 2.0**-halved, axis=1)[:, 0])
+    log_ratios = np.log(np.maximum(ends / places[0], 1.0))
+    halved = (falls[0] + grows / 2) * np.expm1(np.minimum(grows * log_ratios, _MAX_STEP)) / grows
+    return np.asarray(-np.diff(min_share * 2.0**-halved, axis=1)[:, 0])

@@ -1,4 +1,4 @@
-"""Values of a number inside the bins that a model released, and beyond them.
+"""Values of a number inside its released bins, and in its tail intervals.
 
 Everything here is a function of released values and public facts.
 """
@@ -16,21 +16,21 @@ from missdp.accounting import LaplaceEvent
 from missdp.estimate.tail_intervals import (
     MIN_SHARE,
     TailIntervals,
-    as_counted,
+    counted_attribute,
     representative_values,
 )
 from missdp.schema.layout import STEPS
 from missdp.synth.base import Synthesizer
 from missdp.types import Floats, Ints
 
-_LEAST_WEIGHT = 0.1
-_TREE = 4.0  # error of a piece, in standard deviations of the noise of a count of the tree
-_MAX_TAKEN = 0.9  # share of a bin that may lie beyond it
-_SLOPE = 1.0  # tilt of rows beyond towards either end of their interval, in standard deviations
-_USUAL_SPREAD, _MORE_SPREAD = 0.5, 1.0  # differences between groups of rows beyond, relative to
-# rows as expected, and to more rows
-_HIDDEN = 1.645  # standard deviations above the rows that counts and sums show: 95 %
-_LEAST_STD = 1.5  # standard deviations of noise: values in smaller bins are unknown
+_MIN_WEIGHT = 0.1  # smallest share of observed rows, and smallest number of rows
+_TREE = 4.0  # error of a segment, in SDs of the noise of a tree's count
+_MAX_REMOVED = 0.9  # largest share of a bin that may lie outside of it
+_SLOPE = 1.0  # tilt of tail rows towards an end of their interval, in standard deviations
+# Differences between groups of tail rows, relative to expected rows, and to additional rows.
+_USUAL_SPREAD, _MORE_SPREAD = 0.5, 1.0
+_HIDDEN = 1.645  # standard deviations above the rows that counts and sums show (95 %)
+_MIN_STD = 1.5  # SDs of noise that a bin must exceed for known values
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,25 +59,26 @@ class ReleasedSums:
 class WithinBinDraw:
     """A draw of the positions of a number's values."""
 
-    weights: Floats  # (codes, points): of each value in its code; add up to 1
-    hidden: Floats  # (k,): share of all rows in each interval beyond
+    weights: Floats  # (codes, points): weight of each value in its code. They add up to 1
+    hidden: Floats  # (k,): share of all rows in each tail interval
     spread: Floats  # (k,): standard deviation of this share between groups
-    shift: Floats  # (codes,): shares of bins less those that were counted
+    shift: Floats  # (codes,): shares of bins less their counted shares
 
 
 @dataclass(frozen=True, eq=False)
 class WithinBins:
     """Values of a number inside its bins, and their uncertainty.
 
-    Intervals in which rows may be hidden are further codes, after those of the attribute.
+    Tail intervals in which rows may be hidden are additional codes, after the codes of the
+    attribute.
     """
 
     points: Floats  # (codes, points): values that represent each bin
-    piece: Ints  # (codes, points): the piece of the released tree in which each value lies
+    segment: Ints  # (codes, points): the segment of the released tree in which each value lies
     shares: Floats  # (codes,): share of each bin
     tails: TailIntervals
     sums: ReleasedSums
-    std: float  # noise of a piece, as a share of the rows; 0 if bins are declared
+    std: float  # noise of a segment, as a share of the rows. 0 for declared bins
     n_rows: float
     observed: float  # share of the rows in which the number is observed
     design: float  # variance of sums over rows, relative to independent rows
@@ -113,20 +114,21 @@ class WithinBins:
         -------
         WithinBins
         """
-        attribute, observed = as_counted(model, name), max(observed, _LEAST_WEIGHT)
+        attribute, observed = counted_attribute(model, name), max(observed, _MIN_WEIGHT)
         points = representative_values(attribute)
-        piece = np.searchsorted(attribute.binning.subintervals, points, side="right")
+        segment = np.searchsorted(attribute.binning.subintervals, points, side="right")
         std = _tree_std(model, name) if attribute.binning.subintervals else 0.0
         std *= _TREE / (n_rows * observed)
-        shares = np.maximum(marginal[: attribute.size], max(MIN_SHARE, _LEAST_STD * std))
+        shares = np.maximum(marginal[: attribute.size], max(MIN_SHARE, _MIN_STD * std))
         tails = TailIntervals.of(model, attribute)
         tails = tails.with_falling_tails(points, marginal, n_rows * observed)
         sums = sums or ReleasedSums.none(shares)
-        return cls(points, piece, shares, tails, sums, std, n_rows, observed, model.fitted_.design)
+        rows = n_rows, observed, model.fitted_.design
+        return cls(points, segment, shares, tails, sums, std, *rows)
 
     @property
     def noise(self) -> float:
-        """Standard deviation of a count, as a share of rows; 0 if bins are declared."""
+        """Standard deviation of a count, as a share of rows, or 0 for declared bins."""
         return self.std / _TREE
 
     @cached_property
@@ -138,7 +140,8 @@ class WithinBins:
     def extreme(self) -> tuple[WithinBinDraw, float, float] | None:
         """Values with as many rows as noise can hide in the interval that moves the mean most.
 
-        Also the number of these rows, and where they are; None if there is no such interval.
+        Returns the values, the number of these rows, and their value. None without such an
+        interval.
         """
         tails, rows, hidden = self.tails, self.n_rows * self.observed, self.released.hidden
         if not len(hidden):
@@ -155,7 +158,7 @@ class WithinBins:
         return self._updated(more), float(largest[k]), float(tails.points[k].mean())
 
     def noisy(self, rng: np.random.Generator, shift: Floats) -> WithinBinDraw:
-        """Return another draw of the noise in each piece, and beyond all of them.
+        """Return another draw of the noise in each segment, and in tail intervals.
 
         ``shift`` is the marginal of the same draw less the released marginal.
         """
@@ -165,9 +168,9 @@ class WithinBins:
         noise = self.sums.stds * rng.normal(size=len(self.sums.stds))
         update = self._gain @ (self._residual(hidden) + noise - self._effects[0] @ prior)
         prior[-size:] = 0.0  # these are in the marginal already
-        draw = self._moved(prior + update, hidden)
-        # Rows lie anywhere in an interval beyond: between its lower and its upper part.
-        points = self.piece.shape[1]
+        draw = self._changed(prior + update, hidden)
+        # Rows lie anywhere in a tail interval: between its lower and its upper part.
+        points = self.segment.shape[1]
         slope = _SLOPE * (2 * (np.arange(points) + 0.5) / points - 1)
         draw.weights[size:] += rng.normal(size=(len(hidden), 1)) * slope / points
         usual = np.minimum(hidden, self.tails.usual / (self.n_rows * self.observed))
@@ -212,7 +215,7 @@ class WithinBins:
         Returns
         -------
         ndarray
-            The shares, with one more code for each interval beyond.
+            The shares, with one more code for each tail interval.
         """
         table = np.moveaxis(table, axis, 0)
         width = math.prod(table.shape[1:])
@@ -237,14 +240,14 @@ class WithinBins:
         draw : WithinBinDraw
             The number of hidden rows. Their ``z`` is as in their bins, up to a random difference.
         rng : numpy.random.Generator
-            Draws the difference; ``z`` has a variance of about 1.
+            Draws the difference. ``z`` has a variance of about 1.
 
         Returns
         -------
         ndarray
         """
         home = self.tails.home
-        part = draw.hidden / np.maximum(marginal[home], _LEAST_WEIGHT / self.n_rows)
+        part = draw.hidden / np.maximum(marginal[home], _MIN_WEIGHT / self.n_rows)
         off = rng.normal(size=len(home)) * draw.spread
         return self._split(sums, sums[home] * part + off)
 
@@ -257,7 +260,7 @@ class WithinBins:
 
     @cached_property
     def _hidden(self) -> Floats:
-        """Draws of the share of rows in each interval beyond, given counts and sums."""
+        """Draws of the share of rows in each tail interval, given counts and sums."""
         rows, effects = self.n_rows * self.observed, self._effects[1]
         residual = self._residual(np.zeros(effects.shape[1]))
         chances = self.tails.spike_chances(self.points, self.shares)
@@ -265,27 +268,27 @@ class WithinBins:
 
     @cached_property
     def _stds(self) -> Floats:
-        """Errors of the shares of pieces, and of bins, by their counts."""
-        pieces = np.full(int(self.piece.max()) + 1, self.std)
-        return np.append(pieces, np.full(len(self.shares), self.sums.share_std))
+        """Errors of the shares of segments, and of bins, by their counts."""
+        segments = np.full(int(self.segment.max()) + 1, self.std)
+        return np.append(segments, np.full(len(self.shares), self.sums.share_std))
 
     @cached_property
     def _effects(self) -> tuple[Floats, Floats]:
-        """Contributions of pieces and bins, and of rows beyond, to released sums, by share."""
+        """Contributions of segments and bins, and of tail rows, to released sums, by share."""
         parts, tails, shares = self.sums.at(self.points), self.tails, self.sums.shares
         means = parts.mean(axis=2)
         ends = np.where(tails.above, parts[:, tails.home, -1], parts[:, tails.home, 0])
-        beyond = self.sums.at(tails.points).mean(axis=2) - ends
-        off, number = parts - means[:, :, None], np.bincount(self.piece.ravel())
-        pieces = np.zeros((len(off), len(number)))
-        for row, one in zip(pieces, off, strict=True):
-            row += np.bincount(self.piece.ravel(), one.ravel()) / np.maximum(number, 1)
+        tail_effects = self.sums.at(tails.points).mean(axis=2) - ends
+        off, number = parts - means[:, :, None], np.bincount(self.segment.ravel())
+        segments = np.zeros((len(off), len(number)))
+        for row, one in zip(segments, off, strict=True):
+            row += np.bincount(self.segment.ravel(), one.ravel()) / np.maximum(number, 1)
         bins = means - (means @ shares / shares.sum())[:, None]
-        return np.concatenate([pieces, bins], axis=1), beyond
+        return np.concatenate([segments, bins], axis=1), tail_effects
 
     @cached_property
     def _covariance(self) -> Floats:
-        """Covariance of the errors of released sums, rows beyond aside."""
+        """Covariance of the errors of released sums, without tail rows."""
         errors = self._effects[0] * self._stds
         return np.asarray(errors @ errors.T + np.diag(np.square(self.sums.stds)))
 
@@ -296,31 +299,31 @@ class WithinBins:
         return np.asarray((self._stds[:, None] * errors.T) @ np.linalg.inv(self._covariance))
 
     def _residual(self, hidden: Floats) -> Floats:
-        """Return released sums less those that the counts and the rows beyond imply."""
+        """Return released sums less the sums that the counts and the tail rows imply."""
         means = self.sums.at(self.points).mean(axis=2)
         return np.asarray(self.sums.means - means @ self.sums.shares - self._effects[1] @ hidden)
 
     def _updated(self, hidden: Floats) -> WithinBinDraw:
-        """Return the most likely values, given the rows beyond."""
-        return self._moved(self._gain @ self._residual(hidden), hidden)
+        """Return the most likely values, given the tail rows."""
+        return self._changed(self._gain @ self._residual(hidden), hidden)
 
-    def _moved(self, change: Floats, hidden: Floats) -> WithinBinDraw:
-        """Return the values with changed shares of pieces and bins, and rows beyond."""
-        pieces = len(change) - len(self.shares)
-        number = np.bincount(self.piece.ravel())[self.piece]
-        moved = change[:pieces][self.piece] / number
-        weights = 1 / self.piece.shape[1] + _centred(moved) / self.shares[:, None]
+    def _changed(self, change: Floats, hidden: Floats) -> WithinBinDraw:
+        """Return the values with changed shares of segments and bins, and tail rows."""
+        segments = len(change) - len(self.shares)
+        number = np.bincount(self.segment.ravel())[self.segment]
+        shifts = change[:segments][self.segment] / number
+        weights = 1 / self.segment.shape[1] + _centred(shifts) / self.shares[:, None]
         tails = self.tails
         for home, above in {*zip(tails.home.tolist(), tails.above.tolist(), strict=True)}:
             share = hidden[(tails.home == home) & (tails.above == above)].sum()
             weights[home] = _without(weights[home], share / self.shares[home], above=above)
         even = np.full((len(hidden), weights.shape[1]), 1 / weights.shape[1])
         weights = np.concatenate([weights, even])
-        return WithinBinDraw(weights, hidden, np.zeros(len(hidden)), change[pieces:])
+        return WithinBinDraw(weights, hidden, np.zeros(len(hidden)), change[segments:])
 
 
 def _tree_std(model: Synthesizer, name: str) -> float:
-    """Return the noise of a count of the tree of a number, in rows; 0 if there is no tree."""
+    """Return the noise of a count of the tree of a number, in rows, or 0 without a tree."""
     log = [event for group in model.guarantee_.events for event in getattr(group, "log", ())]
     for event in (event for event in log[::-1] if event.label == f"tree {name}"):
         std = event.scale * math.sqrt(2) if isinstance(event, LaplaceEvent) else event.sigma
@@ -334,10 +337,10 @@ def _centred(change: Floats) -> Floats:
 
 
 def _without(weights: Floats, share: float, *, above: bool) -> Floats:
-    """Take a share of increasing values out of a bin, from the outermost on."""
-    # As if all had the same weight; where less than nothing is taken, the outermost gets more.
-    share, outward = min(share, _MAX_TAKEN), weights[::-1] if above else weights
+    """Return weights without a share of increasing values, from the outermost value on."""
+    # All values count as equally likely. A negative share adds to the outermost value.
+    share, outward = min(share, _MAX_REMOVED), weights[::-1] if above else weights
     place = np.arange(len(weights))
-    taken = np.clip(share * len(weights) - place, 0.0, 1.0) / len(weights) if share > 0 else 0.0
-    rest = (outward - taken + (place == 0) * max(0.0, -share)) / (1 - share)
+    removed = np.clip(share * len(weights) - place, 0.0, 1.0) / len(weights) if share > 0 else 0.0
+    rest = (outward - removed + (place == 0) * max(0.0, -share)) / (1 - share)
     return np.asarray(rest[::-1] if above else rest)

@@ -1,9 +1,9 @@
-"""Evaluation: how close a synthetic table is to the truth. Curator only.
+"""Evaluation of a synthetic table against the truth. Curator only.
 
-What compares tables reads the private truth and adds no noise: results are **not** differentially
-private. Do not publish them, and do not choose what to publish by them, without a mechanism.
-`combine_estimates` reads estimates from released tables only, and may be published. Simulators of
-missing values (`MCAR`, `MAR`, `MNAR`, ...) punch missing cells into complete tables, for
+Comparisons of tables read the private truth and add no noise: their results are **not**
+differentially private. Do not publish the results, and do not choose releases by them, without a
+mechanism. `combine_estimates` reads estimates from released tables only, and may be published.
+Simulators of missing values (`MCAR`, `MAR`, `MNAR`, ...) remove cells of complete tables, for
 experiments.
 """
 

@@ -1,8 +1,7 @@
-"""Two tables under one schema, so that their codes mean the same; and how comparisons are printed.
+"""Two tables under one schema with equal codes, and the print of comparisons.
 
-In an aligned table every attribute may be missing, for a true table and a synthetic one need not
-agree on where there are missing cells. The rules of the schema are applied on reading, as
-everywhere.
+In an aligned table every attribute may be missing. A true table and a synthetic table need not have
+missing cells in the same attributes. The rules of the schema are applied on reading, as everywhere.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from missdp.table.follow import follow_rules
 from missdp.table.rows import is_streamed
 from missdp.table.table import in_sizes, read_columns
 
-_BLOCK_ROWS = 2**18
+_BLOCK_ROWS = 2**18  # rows of a block
 
 
 def align(truth: Any, synthetic: Any, schema: Schema | None) -> tuple[Table, Table]:
@@ -33,19 +32,19 @@ def align(truth: Any, synthetic: Any, schema: Schema | None) -> tuple[Table, Tab
 
 
 def schema_of(*tables: Any, schema: Schema | None) -> Schema:
-    """Return the schema that is given, or else that of the first Table."""
+    """Return the schema, by default the schema of the first Table."""
     if schema is None:
-        known = [data.schema for data in tables if isinstance(data, Table)]
-        if not known:
+        schemas = [data.schema for data in tables if isinstance(data, Table)]
+        if not schemas:
             raise ParameterError("pass schema=, or at least one Table")
-        schema = known[0]
+        schema = schemas[0]
     if not isinstance(schema, Schema):
         raise ParameterError("schema must be a Schema")
     return schema
 
 
-def aligned(data: Any, schema: Schema) -> Callable[[], Iterator[Table]]:
-    """Return what yields a table's rows, in blocks, with every attribute allowed to be missing."""
+def reader(data: Any, schema: Schema) -> Callable[[], Iterator[Table]]:
+    """Return a function that yields blocks of a table in which every attribute may be missing."""
     if not is_streamed(data):
         table = _read(data, schema)
         return lambda: iter([table])
@@ -54,22 +53,22 @@ def aligned(data: Any, schema: Schema) -> Callable[[], Iterator[Table]]:
 
 
 def blocks_of(data: Any, schema: Schema) -> Iterator[Table]:
-    """Yield the rows of a table under a schema without rules; streams in blocks."""
+    """Yield the rows of a table under a schema without rules, in blocks if it is streamed."""
     if not is_streamed(data):
-        yield fitted(data, schema) if isinstance(data, Table) else Table.read(data, schema)
+        yield with_schema(data, schema) if isinstance(data, Table) else Table.read(data, schema)
         return
     for columns in in_sizes(read_columns(data, schema), _BLOCK_ROWS, schema):
         yield Table(schema, columns)
 
 
 def _read(data: Any, schema: Schema) -> Table:
-    if not isinstance(data, Table):  # whose holes need not be declared
+    if not isinstance(data, Table):  # whose missing cells need not be declared
         data = _ruled(Table.read(data, _open_schema(schema)), schema)
     return _nullable(data, schema)
 
 
 def _nullable(table: Table, schema: Schema) -> Table:
-    return fitted(table, Schema(tuple(replace(a, nullable=True) for a in schema)))
+    return with_schema(table, Schema(tuple(replace(a, nullable=True) for a in schema)))
 
 
 def _ruled(table: Table, schema: Schema) -> Table:
@@ -78,35 +77,36 @@ def _ruled(table: Table, schema: Schema) -> Table:
 
 
 def _open_schema(schema: Schema) -> Schema:
-    # Where nothing but "not applicable" is declared a null means that, and must go on doing so.
+    # If only "not applicable" is declared, a null means "not applicable", and must do so after.
     may_miss = (a if a.not_applicable is not None else replace(a, nullable=True) for a in schema)
     return replace(schema, attributes=tuple(may_miss), rules=())
 
 
-def fitted(table: Table, schema: Schema) -> Table:
+def with_schema(table: Table, schema: Schema) -> Table:
     """Return a table under another schema with the same levels and bins."""
     if set(table.schema.names) != set(schema.names):
         raise SchemaError("the two tables have different attributes")
-    columns = {a.name: _fitted(a, table.schema[a.name], table.column(a.name)) for a in schema}
+    columns = {a.name: _column_under(a, table.schema[a.name], table.column(a.name)) for a in schema}
     return Table(schema, columns, kind=table.kind)
 
 
-def _fitted(wanted: AnyAttribute, given: AnyAttribute, column: Column) -> Column:
-    absent = given.not_applicable is not None and wanted.not_applicable is None
-    if absent or not _same_domain(wanted, given):
-        raise SchemaError(f"the two tables declare different domains for {wanted.name!r}")
-    if given.kinds == wanted.kinds:
+def _column_under(target: AnyAttribute, source: AnyAttribute, column: Column) -> Column:
+    absent = source.not_applicable is not None and target.not_applicable is None
+    if absent or not _same_domain(target, source):
+        raise SchemaError(f"the two tables declare different domains for {target.name!r}")
+    if source.kinds == target.kinds:
         return column
-    codes = np.append(np.arange(wanted.size), [*_codes_of_kinds(wanted, given)])[column.codes]
-    wide = code_dtype(wanted) if wanted.nullable else np.uint32  # holes that are not declared
+    codes = np.append(np.arange(target.size), [*_codes_of_kinds(target, source)])[column.codes]
+    # Missing cells may be undeclared.
+    wide = code_dtype(target) if target.nullable else np.uint32
     return Column(codes.astype(wide), column.values)
 
 
-def _codes_of_kinds(wanted: AnyAttribute, given: AnyAttribute) -> Iterator[int]:
-    """Yield the new code of each kind; one that is not declared there is plainly missing."""
-    for kind in given.kinds:
-        known = kind in wanted.kinds
-        yield wanted.size + wanted.kinds.index(kind) if known else wanted.missing_code
+def _codes_of_kinds(target: AnyAttribute, source: AnyAttribute) -> Iterator[int]:
+    """Yield the new code of each kind of missing. An undeclared kind becomes plainly missing."""
+    for kind in source.kinds:
+        is_declared = kind in target.kinds
+        yield target.size + target.kinds.index(kind) if is_declared else target.missing_code
 
 
 def _same_domain(one: AnyAttribute, two: AnyAttribute) -> bool:
@@ -116,14 +116,14 @@ def _same_domain(one: AnyAttribute, two: AnyAttribute) -> bool:
     return one.kind == two.kind and getattr(one, "levels", 1) == getattr(two, "levels", 2)
 
 
-def rounded(share: float, rows: int | None) -> str:
-    """Return a share, or a difference of shares, with the digits that so many rows support."""
+def to_text(share: float, rows: int | None) -> str:
+    """Return a share, or a difference of shares, with the digits that the rows support."""
     digits = 4 if rows is None else math.ceil(math.log10(2 * max(rows, 1) ** 0.5))
     return f"{share:.{max(digits, 1)}f}"
 
 
-def in_columns(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield each row as a line: its name to the left, what follows to the right."""
+def column_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield each row as a line, its name on the left and its numbers on the right."""
     cells = list(rows)
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for name, *others in cells:

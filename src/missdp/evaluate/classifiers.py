@@ -25,14 +25,14 @@ from missdp.errors import (
     names_of,
     whole,
 )
-from missdp.evaluate.align import align, in_columns
+from missdp.evaluate.align import align, column_lines
 from missdp.progress import Progress, reported
 from missdp.schema import AnyAttribute, Categorical, Schema
 from missdp.serialization import Record
 from missdp.table import Table
 from missdp.threads import one_blas_thread
 
-_MAX_ONE_HOT = 64
+_MAX_ONE_HOT = 64  # largest number of levels with an indicator each
 _Task: TypeAlias = tuple[
     NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]
 ]
@@ -41,9 +41,10 @@ _Task: TypeAlias = tuple[
 def _features(table: Table, names: Iterable[str]) -> NDArray[np.float64]:
     """Encode attributes as numbers, shape ``(n, f)``.
 
-    Unordered levels become one indicator each (up to 64 of them); levels with an order, bins and
-    very long lists of levels become one number in [-1, 1]. Missing cells, of whatever kind, are 0
-    and have one more indicator; so have cells that are not applicable, where there may be any.
+    Unordered levels become one indicator each, if there are at most 64. Ordered levels, bins and
+    longer lists of levels become one number in [-1, 1]. Missing cells of all kinds are 0 and have
+    an additional indicator. Cells that are not applicable have an indicator too, if there may be
+    any.
     """
     return np.hstack([_block(table.schema[name], table.codes(name)) for name in names])
 
@@ -61,15 +62,16 @@ def _block(attribute: AnyAttribute, codes: NDArray[np.unsignedinteger]) -> NDArr
 def _balanced_split(attribute: AnyAttribute, counts: NDArray[np.int64]) -> NDArray[np.bool_] | None:
     """Split levels into two classes as equally frequent as possible: True for the rarer one.
 
-    Ordered levels and bins are cut at one point, others by an exact subset sum; None: one level.
+    Ordered levels and bins are split at one point, and other levels by an exact subset sum. Returns
+    None if there is only one level.
     """
     if np.count_nonzero(counts) < 2:
         return None
-    upper = _subset(counts) if isinstance(attribute, Categorical) else _cut(counts)
+    upper = _subset(counts) if isinstance(attribute, Categorical) else _ordered_split(counts)
     return upper if 2 * counts[upper].sum() <= counts.sum() else ~upper
 
 
-def _cut(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _ordered_split(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     below = np.cumsum(counts)[:-1]
     at = int(np.argmin(np.abs(2 * below - counts.sum())))
     return np.asarray(np.arange(len(counts)) > at)
@@ -111,17 +113,17 @@ LEARNERS: Learners = {
     "LogisticRegression": _logistic_regression,
     "RandomForest": _random_forest,
 }
-"""Name to maker: a maker takes a seed and returns a fresh classifier."""
+"""Maker of each classifier by name. A maker takes a seed and returns a new classifier."""
 
 
 def check_learners(learners: Iterable[str] | Learners | None = None) -> Learners:
-    """Return the learners to use, or refuse unknown ones and absent libraries at once."""
-    known = learners if isinstance(learners, Mapping) else LEARNERS
+    """Return the learners, or raise for unknown learners and absent libraries."""
+    available = learners if isinstance(learners, Mapping) else LEARNERS
     names = _each_once("learner", LEARNERS if learners is None else learners)
-    if unknown := [name for name in names if name not in known]:
-        near = did_you_mean(unknown[0], known)
-        raise ParameterError(f"unknown learners {unknown}. There are {list(known)}{near}")
-    chosen = {name: known[name] for name in names}
+    if unknown := [name for name in names if name not in available]:
+        near = did_you_mean(unknown[0], available)
+        raise ParameterError(f"unknown learners {unknown}. There are {list(available)}{near}")
+    chosen = {name: available[name] for name in names}
     for make in chosen.values():
         make(0)
     return chosen
@@ -138,7 +140,7 @@ class ClassifierF1(Record):
     skipped : tuple of str
         Attributes that take one value in the truth, so that there is nothing to learn.
     held_out : bool
-        Whether the caller vouches that the generator never saw the test rows.
+        True if the caller states that the generator never had the test rows.
 
     Examples
     --------
@@ -176,7 +178,7 @@ class ClassifierF1(Record):
         held = "held out" if self.held_out else "not held out from the generator"
         lines = [f"F1 over {len(self.scores)} targets, test rows {held}"]
         rows = {**self.by_learner, "mean": self.mean}.items()
-        lines += in_columns([(name, f"{score:.3f}") for name, score in rows])
+        lines += column_lines([(name, f"{score:.3f}") for name, score in rows])
         if self.skipped:
             lines.append(f"  skipped, one value only: {', '.join(self.skipped)}")
         return "\n".join(lines)
@@ -197,7 +199,14 @@ def holdout(table: Table, *, random_state: int, share: float = 0.3) -> tuple[Tab
     Returns
     -------
     (Table, Table)
-        Rows to fit on; rows to pass as ``test`` to :func:`classifier_f1`.
+        Rows to fit on, and rows to pass as ``test`` to :func:`classifier_f1`.
+
+    Raises
+    ------
+    ParameterError
+        If ``share`` is not between 0 and 1.
+    DataError
+        If ``table`` is not a Table.
 
     Examples
     --------
@@ -209,7 +218,7 @@ def holdout(table: Table, *, random_state: int, share: float = 0.3) -> tuple[Tab
     if isinstance(share, bool) or not isinstance(share, Real) or not 0 < float(share) < 1:
         raise ParameterError(f"share must be between 0 and 1, not {share!r}")
     if not isinstance(table, Table):
-        raise DataError("a Table is split: use Table.read(data, schema)")
+        raise DataError("only a Table can be split. Use Table.read(data, schema)")
     random_state = whole("random_state", random_state, least=0)
     order = np.random.default_rng(random_state).permutation(len(table))
     size = round(share * len(table))
@@ -237,26 +246,26 @@ def classifier_f1(
     Parameters
     ----------
     truth, synthetic : Table, or any table or file that Table.read takes
-        Frames need ``schema``, or a Table on the other side. Rows where the target is missing or
-        not applicable are left out; features that are have an indicator.
+        Frames need ``schema``, or a Table on the other side. Rows in which the target is missing or
+        not applicable are left out. Missing features have an indicator.
     random_state : int
         Seed of the row draws and of every learner. A score does not depend on which other
         attributes and learners are asked for.
     test : table, optional
-        True rows that the synthesizer was not fitted on (see :func:`holdout`). By default 30 % of
-        the truth, which the synthesizer has probably seen: then scores flatter it.
+        True rows that the synthesizer was not fitted on (see :func:`holdout`). The default is 30 %
+        of the truth, on which the synthesizer was probably fitted. Then scores are too high.
     schema : Schema, optional
         The declared domain.
     attributes : iterable of str, optional
         Targets (default: all attributes).
     learners : iterable of str or mapping of str to callable, optional
-        Names out of `LEARNERS` (default: both; they need the extra ``learners``), or classifiers of
-        your own by name. Each callable takes a seed and returns a fresh classifier with ``fit`` and
+        Names of `LEARNERS` (default: both, which need the extra ``learners``), or other classifiers
+        by name. Each callable takes a seed and returns a fresh classifier with ``fit`` and
         ``predict``.
     max_rows : int, default 5000
-        Most rows to train on, and most rows to test on.
+        Largest number of rows to train on, and of rows to test on.
     progress : callable or bool, optional
-        Called with what is going on and the share that is done. True shows a bar; see also
+        Called with the name of a stage and the share that is done. True shows a bar, see also
         :func:`progress_bar`.
 
     Returns
@@ -316,7 +325,7 @@ def _scores(
     for name in targets:
         task, place = _task(real, train, held, name), real.schema.names.index(name)
         for learner, make in chosen.items():
-            if task is not None:  # one seed per target and learner, whichever others are asked for
+            if task is not None:  # one seed for each target and learner, for any choice of others
                 key = (random_state, 3, place, zlib.crc32(learner.encode()))
                 seed = int(np.random.SeedSequence(key).generate_state(1)[0])
                 scores.setdefault(name, {})[learner] = _score(make(seed), task)
@@ -344,7 +353,7 @@ def _score(model: Any, task: _Task) -> float:
     f1_score = import_optional("sklearn.metrics", purpose=_PURPOSE).f1_score
     train_x, train_y, test_x, test_y = task
     classes = np.unique(train_y)
-    if len(classes) < 2:  # nothing to learn from: a constant guess
+    if len(classes) < 2:  # one class only: a constant guess
         guess = np.full(len(test_y), classes[0] if len(classes) else 0)
     else:
         with warnings.catch_warnings():
@@ -368,8 +377,8 @@ def _targets(schema: Schema, attributes: Iterable[str] | None) -> tuple[str, ...
     return tuple(schema[name].name for name in named)
 
 
-def _each_once(what: str, names: Iterable[str]) -> tuple[str, ...]:
-    found = names_of(f"{what}s", names)
-    if not found or len(set(found)) != len(found):
-        raise ParameterError(f"name at least one {what}, each once")
-    return found
+def _each_once(label: str, names: Iterable[str]) -> tuple[str, ...]:
+    unique = names_of(f"{label}s", names)
+    if not unique or len(set(unique)) != len(unique):
+        raise ParameterError(f"name at least one {label}, each once")
+    return unique

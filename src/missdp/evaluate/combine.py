@@ -12,14 +12,30 @@ from missdp.errors import ParameterError, replacing
 
 @dataclass(frozen=True)
 class Combined:
-    """An estimate with its variance and degrees of freedom."""
+    """A combined estimate with its variance and degrees of freedom."""
 
     estimate: float
     variance: float
     degrees: float
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return a two-sided interval."""
+        """Return a two-sided interval.
+
+        Parameters
+        ----------
+        confidence : float, default 0.95
+            Between 0 and 1.
+
+        Returns
+        -------
+        (float, float)
+            The ends of the interval.
+
+        Raises
+        ------
+        ParameterError
+            If the confidence is not between 0 and 1.
+        """
         from scipy.special import stdtrit
 
         if not 0 < confidence < 1:
@@ -36,24 +52,29 @@ def combine_estimates(estimates: ArrayLike, variances: ArrayLike) -> Combined:
     estimates : array of float, shape (m,)
         The estimate in each synthetic table, m at least 2.
     variances : array of float, shape (m,)
-        Its sampling variance in each table, computed as if the table were real; at least 0.
+        Its sampling variance in each table, computed as if the table were real, at least 0.
 
     Returns
     -------
     Combined
-        Estimate ``q̄`` with variance ``T = (1 + 1/m) B − ū`` (never below ``B / m``) and
-        ``(m − 1)(T / ((1 + 1/m) B))²`` degrees of freedom (at least one); ``B`` is the variance
-        between tables, ``ū`` the mean variance within.
+        Estimate ``q̄`` with variance ``T = (1 + 1/m) B − ū`` (never below ``B / m``) and ``(m −
+        1)(T / ((1 + 1/m) B))²`` degrees of freedom (at least one). ``B`` is the variance between
+        tables, and ``ū`` the mean variance within tables.
+
+    Raises
+    ------
+    ParameterError
+        If the arrays are not finite numbers, one pair for each of at least two tables.
 
     Notes
     -----
     For means and shares of tables from AIM or MST, not for regression coefficients, which all
     tables shrink alike. This is the rule of Raghunathan, Reiter and Rubin (2003) for fully
-    synthetic data; it asks for tables whose models vary as the released model does around the
-    truth, which is what ``multiple=m`` draws. It does not cover bias (of marginals that were never
-    measured, of values missing not at random), nor the randomness of which marginals were selected.
-    Models are regularised, so tables vary a little less than those of fresh fits.
-    ``bench/aim_coverage.py`` measures what remains.
+    synthetic data. It requires tables whose models vary as the released model does around the
+    truth. ``multiple=m`` draws from varied models in this way. It does not cover bias (of marginals
+    that were never measured, of values missing not at random), nor the randomness of which
+    marginals were selected. Models are regularised, so these tables vary a little less than tables
+    of new fits. ``bench/aim_coverage.py`` measures the remaining error.
 
     Examples
     --------

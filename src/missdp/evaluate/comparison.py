@@ -1,4 +1,4 @@
-"""All figures about a synthetic table beside a private one, in memory or streamed."""
+"""All figures that compare a synthetic table with a private one, in memory or streamed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from missdp.table.units import rows_of_units
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TableComparison:
     """Figures that are computed from private rows without noise.
 
     Parameters
@@ -30,7 +30,7 @@ class Comparison:
     document : dict
         The figures, by name.
     texts : list of str
-        The figures in words; the last text is the verdict.
+        The figures in words. The last text is the verdict.
     """
 
     document: dict[str, Any]
@@ -47,7 +47,7 @@ def compare_tables(
     control: str | None = None,
     plot: Path | None = None,
     progress: Progress | None = None,
-) -> Comparison:
+) -> TableComparison:
     """Compare a synthetic table with the private one.
 
     Parameters
@@ -57,25 +57,25 @@ def compare_tables(
     schema : Schema
         Public facts about the private rows, their unit and their weight included.
     ways : str
-        How many columns compared marginals have, by commas.
+        Numbers of columns of the compared marginals, separated by commas.
     f1 : bool, default False
-        Whether to train classifiers too.
+        If True, classifiers are trained too.
     control : str, optional
         Rows that were not synthesized from, on which classifiers are tested.
     plot : Path, optional
-        Where to draw every column.
+        File for a picture of every column.
     progress : callable, optional
         Called with the name of a stage and the share that is done.
 
     Returns
     -------
-    Comparison
+    TableComparison
         Private figures, for the curator.
 
     Raises
     ------
     DataError
-        If a table does not fit the schema; the message names the table.
+        If a table does not fit the schema. The message names the table.
     ParameterError
         If ``ways`` cannot be read, or classifiers would need more memory than there is.
     """
@@ -101,21 +101,22 @@ def compare_tables(
         scores = classifier_f1(truth, other, random_state=0, test=held_out, progress=progress)
         document["f1"] = scores.to_dict()
         texts.append(str(scores))
-    kept = fidelity(truth, other, schema=facts)
-    document["fidelity"] = kept.to_dict()
+    quality = fidelity(truth, other, schema=facts)
+    document["fidelity"] = quality.to_dict()
     if plot is not None:
         plot_columns(truth, other, plot, schema=facts)
-    return Comparison(document, [*texts, str(kept), f"{kept.verdict} {missing.verdict}".rstrip()])
+    texts += [str(quality), f"{quality.verdict} {missing.verdict}".rstrip()]
+    return TableComparison(document, texts)
 
 
 def check_rows_fit(data: Any, schema: Schema) -> None:
-    """Raise an error if a row does not fit the schema; keep none."""
+    """Raise an error if a row does not fit the schema."""
     for _ in read_columns(rows_of_units(data, schema), schema.of_rows):
         pass
 
 
 def _private(rows: Rows, facts: Schema) -> tuple[Any, Any, Schema]:
-    """Return the private rows of all units, those rows as often as they count, and their schema."""
+    """Return the private rows of all units, the weighted rows, and their schema."""
     with _about("the private table"):
         chosen = counted = rows_of_units(rows, facts)
         if facts.weighs:
@@ -125,7 +126,7 @@ def _private(rows: Rows, facts: Schema) -> tuple[Any, Any, Schema]:
 
 
 def _held(streams: tuple[Rows, Rows], facts: Schema) -> Iterator[Any]:
-    """Yield both tables, in memory if both fit into it; else they are read as often as needed."""
+    """Yield both tables, in memory if both fit into it, and else as streams."""
     each = [stream.approximate_length() for stream in streams]
     rows = None if None in each else sum(n for n in each if n is not None)
     held = fits_into_memory(rows, facts, tables=2)  # and once more where they are aligned
@@ -138,7 +139,7 @@ def _held(streams: tuple[Rows, Rows], facts: Schema) -> Iterator[Any]:
 
 
 def _about(table: str) -> AbstractContextManager[None]:
-    """Say in refusals which of several tables they are about."""
+    """Add the name of a table to error messages."""
     return replacing(DataError, by=lambda error: DataError(f"{table}: {error}"))
 
 
@@ -150,7 +151,7 @@ def _public_facts(
     *,
     sources: tuple[Rows, Rows],
 ) -> list[str]:
-    """State how both tables keep to the schema's kinds of missing and rules, where it has any."""
+    """Add the kinds of missing and the violated rules of both tables, if the schema has any."""
     parts = []
     if any({*attribute.kinds} - {"missing"} for attribute in facts):
         kinds = missingness_by_kind(truth, other, schema=facts)

@@ -1,4 +1,4 @@
-"""Distances of two tables: of their k-way marginals, and of where, and how, cells are missing."""
+"""Distances of two tables: of k-way marginals, and of missing cells and their kinds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
 from missdp.errors import DataError, ParameterError, whole
-from missdp.evaluate.align import aligned, in_columns, rounded, schema_of
+from missdp.evaluate.align import column_lines, reader, schema_of, to_text
 from missdp.progress import Progress, reported
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.cliques import batches, check_cliques
@@ -27,24 +27,25 @@ from missdp.table import Table
 from missdp.table.encode import Column
 
 MissingAs: TypeAlias = Literal["unobserved", "level"]
-_BATCH_CELLS = 10_000_000
-_WORST = 5  # pairs that are named
-_CLEAR, _FAR = 4.0, 0.02  # standard deviations of two samples, and share of rows, that are told
+_BATCH_CELLS = 10_000_000  # cells of marginals that one pass counts
+_WORST = 5  # number of pairs that are reported
+_CLEAR = 4.0  # smallest reported difference, in standard deviations of two samples
+_FAR = 0.02  # smallest reported difference, as a share of the rows
 
 
 class _ByClique(Record, abstract=True):
     """A record with a number for each of many cliques, written as rows that any language reads."""
 
-    _written: ClassVar[dict[str, str]]  # field, and what its rows are called in files
+    _written: ClassVar[dict[str, str]]  # field, and the name of its rows in files
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
-        found = super().to_dict()
+        document = super().to_dict()
         for name, called in self._written.items():
             numbers = getattr(self, name).items()
-            del found[name]
-            found[called] = [{"clique": list(c), "distance": float(d)} for c, d in numbers]
-        return found
+            del document[name]
+            document[called] = [{"clique": list(c), "distance": float(d)} for c, d in numbers]
+        return document
 
     @classmethod
     def _read(cls, data: Mapping[str, Any]) -> Self:
@@ -96,19 +97,30 @@ class MarginalDistance(_ByClique):
         return max(self.per_marginal.values())
 
     def worst(self, count: int = 5) -> dict[tuple[str, ...], float]:
-        """Return the marginals that are furthest off, worst first."""
+        """Return the marginals that are furthest off, worst first.
+
+        Parameters
+        ----------
+        count : int, default 5
+            Largest number of marginals.
+
+        Returns
+        -------
+        dict of tuple of str to float
+            Distances by names of attributes.
+        """
         ranked = sorted(self.per_marginal.items(), key=lambda item: -item[1])
         return dict(ranked[:count])
 
     def __str__(self) -> str:
         lines = [
             f"{self.k}-way marginals, total variation distance: mean "
-            f"{rounded(self.mean, self.rows)}, max {rounded(self.max, self.rows)} "
+            f"{to_text(self.mean, self.rows)}, max {to_text(self.max, self.rows)} "
             f"({len(self.per_marginal)} marginals)"
         ]
         worst = self.worst().items()
-        rows = [(" × ".join(clique), rounded(d, self.rows)) for clique, d in worst]
-        return "\n".join([*lines, *in_columns(rows)])
+        rows = [(" × ".join(clique), to_text(d, self.rows)) for clique, d in worst]
+        return "\n".join([*lines, *column_lines(rows)])
 
 
 def marginal_distance(
@@ -134,20 +146,20 @@ def marginal_distance(
     schema : Schema, optional
         The declared domain.
     bins : int, optional
-        Cut numeric attributes into this many bins of equal width, finer than the declared ones
-        (attributes that have more keep their own). Both tables must then hold values, not only
-        bins. By default the declared bins are compared.
+        Rebin numeric attributes to this many bins of equal width, finer than the declared bins
+        (attributes with more bins keep them). Both tables must then hold values, not only bins. The
+        default compares the declared bins.
     missing : {"unobserved", "level"}, default "unobserved"
-        Whether a marginal counts the rows observed on all of its attributes, each table relative to
-        its own total, or all rows with missing, of whatever kind, as one more level. That an
-        attribute is not applicable is a level of it in either case.
+        With "unobserved", a marginal counts the rows that are observed on all of its attributes,
+        and each table has its own total. With "level", all rows count, with missing of all kinds as
+        one more level. "Not applicable" is a level in both cases.
     progress : callable or bool, optional
-        Called with what is going on and the share that is done. True shows a bar.
+        Called with the name of a stage and the share that is done. True shows a bar.
 
     Returns
     -------
     MarginalDistance
-        A table that has no row to count is at distance 1 from one that has.
+        A table without rows to count is at distance 1 from a table with rows.
 
     Raises
     ------
@@ -173,15 +185,15 @@ def marginal_distance(
         raise ParameterError(f"k must be from 1 to {len(declared)}, not {k!r}")
     if missing not in ("unobserved", "level"):
         raise ParameterError(f"missing must be 'unobserved' or 'level', not {missing!r}")
-    finer = None if bins is None else whole("bins", bins)
-    both = [aligned(data, declared) for data in (truth, synthetic)]
+    bins = None if bins is None else whole("bins", bins)
+    both = [reader(data, declared) for data in (truth, synthetic)]
     rows: Rows = "observed" if missing == "unobserved" else "extended"
     distances: dict[tuple[str, ...], float] = {}
     total, fewest = math.comb(len(declared), k), 0
     with reported(progress) as shown:
-        compared = _plain(next(both[0]()), finer).schema
+        compared = _plain(next(both[0]()), bins).schema
         for batch in batches(compared, itertools.combinations(compared.names, k), _BATCH_CELLS):
-            (one, n_one), (two, n_two) = (_counted(blocks(), batch, rows, finer) for blocks in both)
+            (one, n_one), (two, n_two) = (_counted(blocks(), batch, rows, bins) for blocks in both)
             fewest = min(n_one, n_two)
             distances |= {clique: total_variation(one[clique], two[clique]) for clique in batch}
             if shown is not None:
@@ -190,12 +202,12 @@ def marginal_distance(
 
 
 def _plain(table: Table, bins: int | None) -> Table:
-    """Return a table under the levels, bins and holes that are compared."""
-    return _levels_and_holes(table if bins is None else _rebin(table, bins))
+    """Return a table under the levels, bins and missing cells that are compared."""
+    return _levels_and_missing(table if bins is None else _rebin(table, bins))
 
 
 def _rebin(table: Table, bins: int) -> Table:
-    """Cut numeric attributes into ``bins`` equal bins, but none into fewer than it declares."""
+    """Rebin numeric attributes to ``bins`` equal bins, or to more if more are declared."""
     attributes: dict[str, AnyAttribute] = {a.name: a for a in table.schema}
     columns = {name: table.column(name) for name in attributes}
     for name, attribute in attributes.items():
@@ -207,21 +219,21 @@ def _rebin(table: Table, bins: int) -> Table:
 def _rebin_column(attribute: Numeric, column: Column, bins: int) -> tuple[Numeric, Column]:
     if column.values is None:
         raise DataError(
-            f"attribute {attribute.name!r} has bins only, so no finer ones can be compared; "
-            "draw values with with_values() first"
+            f"attribute {attribute.name!r} has bins only, so no finer bins can be compared. "
+            "Draw values with with_values() first"
         )
     finest = int(attribute.upper - attribute.lower) if attribute.integer else bins
-    wanted = min(bins, finest)
-    if wanted <= attribute.size:
+    n_bins = min(bins, finest)
+    if n_bins <= attribute.size:
         return attribute, column
-    finer = replace(attribute, bins=wanted, edges=None, spikes=attribute.binning.spikes)
-    codes = finer.encode_values(column.values)
-    hole = column.codes >= attribute.size
-    codes[hole] = column.codes[hole].astype(np.int64) + finer.size - attribute.size
-    return finer, Column(codes.astype(code_dtype(finer)), column.values)
+    rebinned = replace(attribute, bins=n_bins, edges=None, spikes=attribute.binning.spikes)
+    codes = rebinned.encode_values(column.values)
+    is_missing = column.codes >= attribute.size
+    codes[is_missing] = column.codes[is_missing].astype(np.int64) + rebinned.size - attribute.size
+    return rebinned, Column(codes.astype(code_dtype(rebinned)), column.values)
 
 
-def _levels_and_holes(table: Table) -> Table:
+def _levels_and_missing(table: Table) -> Table:
     """Return the table with "not applicable" as one more level, and one kind of missing."""
     attributes, columns = [], {}
     for attribute in table.schema:
@@ -255,7 +267,7 @@ def _counted(
 
 
 def total_variation(one: NDArray[np.int64], two: NDArray[np.int64]) -> float:
-    """Distance of two tables of counts, each relative to its own total."""
+    """Return the total variation distance of two tables of counts."""
     n_one, n_two = int(one.sum()), int(two.sum())
     if n_one == 0 or n_two == 0:
         return float(n_one != n_two)
@@ -263,7 +275,12 @@ def total_variation(one: NDArray[np.int64], two: NDArray[np.int64]) -> float:
 
 
 def missing_mask(table: Table) -> NDArray[np.bool_]:
-    """Return True where a cell is missing, of whatever kind; "not applicable" is not missing.
+    """Return True for missing cells of all kinds. "Not applicable" is not missing.
+
+    Parameters
+    ----------
+    table : Table
+        A true or a synthetic table.
 
     Returns
     -------
@@ -282,6 +299,11 @@ def missing_mask(table: Table) -> NDArray[np.bool_]:
 
 def missing_patterns(table: Table) -> dict[tuple[str, ...], int]:
     """Count the rows of every pattern of missing attributes. Curator only: exact private counts.
+
+    Parameters
+    ----------
+    table : Table
+        A true or a synthetic table.
 
     Returns
     -------
@@ -316,7 +338,8 @@ class MissingFidelity(_ByClique):
     rows : int, optional
         Number of rows of the shorter table, which decides how many digits are printed.
     together : dict of str to tuple of float
-        Shares of rows, true and synthetic, that lack both of two; the five furthest apart.
+        Shares of rows, true and synthetic, in which both of two attributes are missing, for the
+        five pairs with the largest differences.
 
     Examples
     --------
@@ -362,9 +385,9 @@ class MissingFidelity(_ByClique):
 
     @property
     def verdict(self) -> str:
-        """Which two are missing together much more, or less, often than chance allows; or none."""
-        kept = self.together.items() if any(self.synthetic_rates.values()) else ()
-        for names, (true, made) in kept:
+        """The pair of attributes whose joint missingness differs by more than chance, in words."""
+        compared = self.together.items() if any(self.synthetic_rates.values()) else ()
+        for names, (true, made) in compared:
             mean = (true + made) / 2
             chance = math.sqrt(2 * mean * (1 - mean) / max(self.rows or 1, 1))
             if abs(true - made) > max(_FAR, _CLEAR * chance):
@@ -376,7 +399,7 @@ class MissingFidelity(_ByClique):
 
     def __str__(self) -> str:
         def text(share: float) -> str:
-            return rounded(share, self.rows)
+            return to_text(share, self.rows)
 
         lines = [
             f"missing rates: mean difference {text(self.mean_rate_difference)}, "
@@ -391,23 +414,29 @@ class MissingFidelity(_ByClique):
                 "  --keep-missing makes rows that have them."
             )
         pairs = [(names, " → ".join(map(text, both))) for names, both in self.together.items()]
-        more = ["both missing, furthest apart:", *in_columns(pairs)] if pairs else []
-        return "\n".join([*lines, *in_columns(rows), *more])
+        more = ["both missing, furthest apart:", *column_lines(pairs)] if pairs else []
+        return "\n".join([*lines, *column_lines(rows), *more])
 
 
 def missing_fidelity(
     truth: Any, synthetic: Any, *, schema: Schema | None = None
 ) -> MissingFidelity:
-    """Compare where cells are missing in two tables.
+    """Compare the missing cells of two tables.
 
     Curator only: the result is exact, not private. Do not publish it without a mechanism.
 
     Parameters
     ----------
     truth, synthetic : Table, or any table or file that Table.read takes
-        The private one, and one that kept holes. A cell that is not applicable is not missing.
+        The private table, and a synthetic table with missing cells. A cell that is not applicable
+        is not missing.
     schema : Schema, optional
-        The declared domain; needed if neither is a Table.
+        The declared domain. Needed if neither is a Table.
+
+    Returns
+    -------
+    MissingFidelity
+        Private figures.
 
     Examples
     --------
@@ -419,9 +448,9 @@ def missing_fidelity(
     {'a': -0.5}
     """
     declared = schema_of(truth, synthetic, schema=schema)
-    one, two = (_patterns(aligned(data, declared)()) for data in (truth, synthetic))
+    one, two = (_patterns(reader(data, declared)()) for data in (truth, synthetic))
     rows, names = (one.total(), two.total()), declared.names
-    shares = [_pair_shares(found, len(names)) for found in (one, two)]
+    shares = [_pair_shares(counts, len(names)) for counts in (one, two)]
     rates = [{name: float(share[0, i, i]) for i, name in enumerate(names)} for share in shares]
     if all(rows):
         gaps = np.abs(shares[0] - shares[1]).sum(axis=0) / 2
@@ -439,20 +468,20 @@ def missing_fidelity(
 
 
 def _patterns(tables: Iterator[Table]) -> CountOf[bytes]:
-    """Count the rows of each pattern of holes, packed into bits."""
+    """Count the rows of each pattern of missing cells, packed into bits."""
     patterns: CountOf[bytes] = CountOf()
     for table in tables:
         mask = missing_mask(table)
         for start in range(0, len(mask), CHUNK_ROWS):
             packed = np.packbits(mask[start : start + CHUNK_ROWS], axis=1)
-            found, counts = np.unique(packed.view(f"V{packed.shape[1]}"), return_counts=True)
-            known = (pattern.tobytes() for pattern in found)
-            patterns.update(dict(zip(known, counts.tolist(), strict=True)))
+            distinct, counts = np.unique(packed.view(f"V{packed.shape[1]}"), return_counts=True)
+            packed_patterns = (pattern.tobytes() for pattern in distinct)
+            patterns.update(dict(zip(packed_patterns, counts.tolist(), strict=True)))
     return patterns
 
 
 def _pair_shares(patterns: CountOf[bytes], width: int) -> NDArray[np.float64]:
-    """Shares of rows with both holes, the first only, the second only, none: ``(4, d, d)``."""
+    """Return shares of rows with both missing, only the first, only the second, neither."""
     both = np.zeros((width, width))
     packed = np.frombuffer(b"".join(patterns), dtype=np.uint8).reshape(
         len(patterns), -(-width // 8)
@@ -460,8 +489,8 @@ def _pair_shares(patterns: CountOf[bytes], width: int) -> NDArray[np.float64]:
     counts = np.array([*patterns.values()], dtype=np.float64)
     for start in range(0, len(packed), CHUNK_ROWS):
         part = slice(start, start + CHUNK_ROWS)
-        holes = np.unpackbits(packed[part], axis=1, count=width).astype(np.float64)
-        both += (holes.T * counts[part]) @ holes
+        is_missing = np.unpackbits(packed[part], axis=1, count=width).astype(np.float64)
+        both += (is_missing.T * counts[part]) @ is_missing
     both /= max(1, patterns.total())
     rate = np.diag(both)
     first, second = rate[:, None] - both, rate[None, :] - both
@@ -522,32 +551,37 @@ class MissingnessByKind(Record):
     def __str__(self) -> str:
         lines = [
             "cells without a value, by kind: mean difference "
-            f"{rounded(self.mean_difference, self.rows)}, "
-            f"max {rounded(self.max_difference, self.rows)}"
+            f"{to_text(self.mean_difference, self.rows)}, "
+            f"max {to_text(self.max_difference, self.rows)}"
         ]
         rows = []
         for name, kind in self.differences:
             both = (self.truth_shares[name][kind], self.synthetic_shares[name][kind])
-            shares = " → ".join(rounded(share, self.rows) for share in both)
+            shares = " → ".join(to_text(share, self.rows) for share in both)
             rows.append((f"{name}, {kind.replace('_', ' ')}", shares))
-        return "\n".join([*lines, *in_columns(rows)])
+        return "\n".join([*lines, *column_lines(rows)])
 
 
 def missingness_by_kind(
     truth: Any, synthetic: Any, *, schema: Schema | None = None
 ) -> MissingnessByKind:
-    """Compare how many cells are not applicable, refused, unknown, not asked or plainly missing.
+    """Compare the shares of cells that are not applicable, refused, unknown, not asked or missing.
 
     Curator only: the result is exact, not private. Do not publish it without a mechanism.
 
     Parameters
     ----------
     truth, synthetic : Table, or any table or file that Table.read takes
-        The private table, and a synthetic one that kept its missing cells. Where a file or frame
-        holds nulls instead of codes, kinds other than plain missing cannot be told, except that
-        what is not applicable follows from the rules: write codes, with ``holes="codes"``.
+        The private table, and a synthetic one that kept its missing cells. If a file or frame has
+        nulls instead of codes, kinds other than plain missing are unknown, except "not applicable"
+        that follows from rules. Write codes with ``holes="codes"``.
     schema : Schema, optional
-        The declared domain; needed if neither is a Table.
+        The declared domain. Needed if neither is a Table.
+
+    Returns
+    -------
+    MissingnessByKind
+        Private figures.
 
     Examples
     --------
@@ -559,7 +593,7 @@ def missingness_by_kind(
     {('pay', 'missing'): 0.5, ('pay', 'refused'): 0.0}
     """
     declared = schema_of(truth, synthetic, schema=schema)
-    both = [_kind_shares(aligned(data, declared)(), declared) for data in (truth, synthetic)]
+    both = [_kind_shares(reader(data, declared)(), declared) for data in (truth, synthetic)]
     (one, rows), (two, others) = both
     for a in declared:
         for kind in [*one[a.name]]:
@@ -570,13 +604,13 @@ def missingness_by_kind(
 
 def _kind_shares(tables: Iterator[Table], declared: Schema) -> tuple[Shares, int]:
     rows = 0
-    found: dict[str, CountOf[str]] = {name: CountOf() for name in declared.names}
+    tally: dict[str, CountOf[str]] = {name: CountOf() for name in declared.names}
     for table in tables:
         rows += len(table)
         for a in table.schema:
-            found[a.name].update({kind: int(table.mask(a.name, kind).sum()) for kind in a.kinds})
+            tally[a.name].update({kind: int(table.mask(a.name, kind).sum()) for kind in a.kinds})
     shares = {
         name: {kind: count / max(rows, 1) for kind, count in counts.items()}
-        for name, counts in found.items()
+        for name, counts in tally.items()
     }
     return shares, rows

@@ -1,6 +1,6 @@
-"""What people look at first in a synthetic table: its numbers, and how its columns go together.
+"""Fidelity of a synthetic table: its numbers, and the relations of its columns.
 
-And pictures of them beside the real ones, which need the extra ``plot``.
+Pictures compare the columns with the real ones, and need the extra ``plot``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
 from missdp.errors import whole
-from missdp.evaluate.align import aligned, in_columns, rounded, schema_of
+from missdp.evaluate.align import column_lines, reader, schema_of, to_text
 from missdp.evaluate.distances import total_variation
 from missdp.files import new_figure, picture_format, write_picture
 from missdp.schema import AnyAttribute, Date, Numeric, Schema
@@ -25,15 +25,15 @@ from missdp.serialization import Record
 from missdp.table import Table
 from missdp.types import Floats
 
-_Coded: TypeAlias = dict[str, tuple[NDArray[np.int64], int]]  # codes, -1 if missing; how many
+_Coded: TypeAlias = dict[str, tuple[NDArray[np.int64], int]]  # codes (or -1), number of levels
 
-_POINTS = (0.05, 0.25, 0.5, 0.75, 0.95)
-_LEAST_GROUP = 100  # rows of the truth
-_STRONG = 0.1  # rank correlations of which the share that is kept is told
-_MOST_CELLS = 2**22  # of a table that is counted as a whole
-_MOST_LEVELS = 12  # the most frequent ones of the truth
-_CURVE = 501  # of a distribution function
-_WIDE = 4  # columns in a row of the picture
+_POINTS = (0.05, 0.25, 0.5, 0.75, 0.95)  # levels of the compared quantiles
+_MIN_GROUP = 100  # smallest number of rows of the truth in a subgroup
+_STRONG = 0.1  # smallest true rank correlation that enters the slope
+_MAX_CELLS = 2**22  # largest number of cells of a table that is counted in full
+_MAX_LEVELS = 12  # largest number of levels in a picture: the most frequent levels of the truth
+_CURVE = 501  # number of points of a distribution function
+_WIDE = 4  # columns of panels in the picture
 _COLOURS = {"real": "#7a8793", "synthetic": "#1f77b4"}
 SCORES = {
     "two_way_equal": "two-way tables, numbers in ten equal bins: mean distance",
@@ -53,32 +53,33 @@ SCORES = {
 
 @dataclass(frozen=True)
 class Fidelity(Record):
-    """How well numbers and relations are kept. Private: made from the truth without noise.
+    """Fidelity of numbers and relations. Private: made from the truth without noise.
 
     Parameters
     ----------
     scores : dict of str to float
-        ``two_way_equal``, ``two_way_deciles``, ``two_way_worst``: total variation distance of the
-        two-way tables, numbers in ten equal bins or cut at the deciles of the truth; mean, mean and
-        worst. ``ks``, ``ks_worst``: Kolmogorov-Smirnov distance of the numeric columns. ``mean``,
-        ``sd``, ``quantiles``: differences in standard deviations of the truth, quantiles at 5, 25,
-        50, 75 and 95 %. ``rank_corr``, ``corr``: mean absolute error of the correlations of numeric
-        columns; ``slope``: the share of true rank correlations above .1 that is kept.
-        ``subgroup_means``: differences of means by level of each other column, weighted by rows, in
-        standard deviations, where the truth has at least 100 rows.
+        ``two_way_equal``: mean total variation distance of the two-way tables, numbers in ten equal
+        bins. ``two_way_deciles``: the mean with bins at the deciles of the truth.
+        ``two_way_worst``: the largest distance with these bins. ``ks``, ``ks_worst``:
+        Kolmogorov-Smirnov distance of the numeric columns. ``mean``, ``sd``, ``quantiles``:
+        differences in standard deviations of the truth, quantiles at 5, 25, 50, 75 and 95 %.
+        ``rank_corr``, ``corr``: mean absolute error of the correlations of numeric columns.
+        ``slope``: the preserved share of true rank correlations above .1. ``subgroup_means``:
+        differences of means by level of each other column, weighted by rows, in standard
+        deviations, where the truth has at least 100 rows.
     ks : dict of str to float
         Per numeric column.
     truth, synthetic : dict of str to tuple of float
         Per numeric column the mean, the standard deviation and the five quantiles (NaN if there is
         no value).
     by_chance : float
-        What ``two_way_deciles`` would be for two samples of the truth of these sizes, drawn with
+        Expected ``two_way_deciles`` of two samples of the truth of these sizes, drawn with
         replacement.
     rows : int
         Number of rows of the shorter table.
     without_values : tuple of str
-        Columns of which the truth has no value: there is nothing to compare them with, and no
-        two-way table is of them.
+        Columns without a value in the truth. They are compared with nothing, and have no two-way
+        table.
     dates : dict of str to str
         Columns of dates, and the units since 1970 that their numbers count.
     """
@@ -96,35 +97,36 @@ class Fidelity(Record):
 
     @property
     def verdict(self) -> str:
-        """One line: how far the tables are, beside two samples of the real one."""
+        """The distance of the tables in one line, beside the distance of two real samples."""
         far = self.scores["two_way_deciles"]
         ratio = far / self.by_chance if self.by_chance else math.inf * far
         so = "no further than by chance"
         if not ratio <= 1.05:
             so = f"{ratio:.1f} times as far" if math.isfinite(ratio) else "further than by chance"
-        left_out = f" Without a value in the real table: {', '.join(self.without_values)}."
+        without_values = f" Without a value in the real table: {', '.join(self.without_values)}."
         return (
             "Verdict: two-way tables of the synthetic and the real rows are "
-            f"{rounded(far, self.rows)} apart (mean distance, numbers cut at deciles); those of "
+            f"{to_text(far, self.rows)} apart (mean distance, numbers cut at deciles); those of "
             "two samples of the real table of this size would be "
-            f"{rounded(self.by_chance, self.rows)} apart: {so}."
-            + left_out
+            f"{to_text(self.by_chance, self.rows)} apart: {so}."
+            + without_values
             * bool(self.without_values)
         )
 
     def __str__(self) -> str:
-        scores = [(SCORES[name], rounded(score, self.rows)) for name, score in self.scores.items()]
-        heads = ["", "", "KS", "mean", "SD", *(f"{p:.0%}" for p in _POINTS)]
-        cells = [heads] if self.ks else []
+        scores = [(SCORES[name], to_text(score, self.rows)) for name, score in self.scores.items()]
+        titles = ["", "", "KS", "mean", "SD", *(f"{p:.0%}" for p in _POINTS)]
+        cells = [titles] if self.ks else []
         for name, ks in self.ks.items():
             error, unit = self.truth[name][1] / max(self.rows, 1) ** 0.5, self.dates.get(name)
             real, made = (
                 [_text(x, error, None if i == 1 else unit) for i, x in enumerate(d[name])]
                 for d in (self.truth, self.synthetic)
             )
-            cells += [[name, "real", "", *real], ["", "synthetic", rounded(ks, self.rows), *made]]
-        head = "numbers and relations of the synthetic rows, compared with the real ones"
-        return "\n".join([head, *in_columns(scores), *in_columns(cells)])
+            cells.append([name, "real", "", *real])
+            cells.append(["", "synthetic", to_text(ks, self.rows), *made])
+        title = "numbers and relations of the synthetic rows, compared with the real ones"
+        return "\n".join([title, *column_lines(scores), *column_lines(cells)])
 
 
 def _text(number: float, error: float, unit: Any) -> str:
@@ -140,7 +142,7 @@ def _text(number: float, error: float, unit: Any) -> str:
 def fidelity(
     truth: Any, synthetic: Any, *, schema: Schema | None = None, max_rows: int = 200_000
 ) -> Fidelity:
-    """Compare the numbers of two tables, and how their columns go together.
+    """Compare the numbers of two tables, and the relations of their columns.
 
     Curator only: the result is exact, not private. Do not publish it without a mechanism.
 
@@ -148,11 +150,16 @@ def fidelity(
     ----------
     truth, synthetic : Table, or any table or file that Table.read takes
         Frames need ``schema``, or a Table on the other side. Each distance is over the cells that
-        have a value; that a cell is not applicable counts as a level.
+        have a value. "Not applicable" counts as a level.
     schema : Schema, optional
-        The declared domain; its bins make no difference.
+        The declared domain. Its bins make no difference.
     max_rows : int, default 200000
-        Of a longer table, a random sample of so many rows is compared: always the same one.
+        A longer table is represented by a random sample of so many rows, always the same sample.
+
+    Returns
+    -------
+    Fidelity
+        Private figures.
 
     Examples
     --------
@@ -164,14 +171,14 @@ def fidelity(
     (0.25, 2.5, 11.5)
     """
     declared = schema_of(truth, synthetic, schema=schema)
-    most = whole("max_rows", max_rows)
-    one, two = (_sampled(aligned(data, declared)(), most) for data in (truth, synthetic))
+    limit = whole("max_rows", max_rows)
+    one, two = (_sampled(reader(data, declared)(), limit) for data in (truth, synthetic))
     x, y = _values_of(one), _values_of(two)
     numeric = [a for a in declared if isinstance(a, Numeric)]
     equal = {a.name: np.linspace(a.lower, a.upper, 11)[1:-1] for a in numeric}
     tenths = np.linspace(0.1, 0.9, 9)
     deciles = {
-        n: np.unique(np.quantile(k, tenths)) if len(k := _known(v)) else k for n, v in x.items()
+        n: np.unique(np.quantile(k, tenths)) if len(k := _drop_nan(v)) else k for n, v in x.items()
     }
     coded = [_coded(t, v, deciles) for t, v in ((one, x), (two, y))]
     valued = [name for name, (codes, _) in coded[0].items() if (codes >= 0).any()]
@@ -185,8 +192,8 @@ def fidelity(
         "two_way_deciles": float(np.mean([*distances.values()])),
         "two_way_worst": max(distances.values()),
     }
-    ks = {name: _ks(_known(x[name]), _known(y[name])) for name in x if len(_known(x[name]))}
-    true, made = ({name: _summary(_known(v[name])) for name in ks} for v in (x, y))
+    ks = {n: _ks(_drop_nan(x[n]), _drop_nan(y[n])) for n in x if len(_drop_nan(x[n]))}
+    true, made = ({name: _summary(_drop_nan(v[name])) for name in ks} for v in (x, y))
     scores |= _of_columns(ks, true, made) | _correlations(x, y)
     scores |= _subgroups(
         x, y, {n: (coded[0][n], coded[1][n]) for n in declared.names if n not in x}
@@ -197,43 +204,43 @@ def fidelity(
     return Fidelity(scores, ks, true, made, chance, min(len(one), len(two)), without, dates)
 
 
-def _sampled(blocks: Iterator[Table], most: int) -> Table:
-    """Return at most so many rows, the same ones however the table is cut into blocks."""
-    rng, kept, keys = np.random.default_rng(0), next(blocks), np.zeros(0)
-    keys = rng.random(len(kept))
+def _sampled(blocks: Iterator[Table], limit: int) -> Table:
+    """Return at most ``limit`` rows, the same rows for any division into blocks."""
+    rng, sample, keys = np.random.default_rng(0), next(blocks), np.zeros(0)
+    keys = rng.random(len(sample))
     for block in itertools.chain(blocks, [None]):
-        if len(kept) > most:
-            chosen = np.sort(np.argpartition(keys, most)[:most])
-            kept, keys = kept.take(chosen), keys[chosen]
+        if len(sample) > limit:
+            chosen = np.sort(np.argpartition(keys, limit)[:limit])
+            sample, keys = sample.take(chosen), keys[chosen]
         if block is not None:
-            kept = Table.joined([kept, block])
+            sample = Table.joined([sample, block])
             keys = np.append(keys, rng.random(len(block)))
-    return kept
+    return sample
 
 
 def _values_of(table: Table) -> dict[str, Floats]:
-    """Return the values of each numeric column, NaN where there is none."""
+    """Return the values of each numeric column, with NaN for cells without a value."""
     names = [a.name for a in table.schema if isinstance(a, Numeric)]
     return {name: np.where(table.mask(name), np.nan, table.values(name)) for name in names}
 
 
-def _known(values: Floats) -> Floats:
+def _drop_nan(values: Floats) -> Floats:
     return values[~np.isnan(values)]
 
 
-def _coded(table: Table, values: Mapping[str, Floats], cuts: Mapping[str, Floats]) -> _Coded:
-    found: _Coded = {}
+def _coded(table: Table, values: Mapping[str, Floats], bin_edges: Mapping[str, Floats]) -> _Coded:
+    coded: _Coded = {}
     for a in table.schema:
-        size = len(cuts[a.name]) + 1 if a.name in cuts else a.size
+        size = len(bin_edges[a.name]) + 1 if a.name in bin_edges else a.size
         codes = table.codes(a.name).astype(np.int64)
-        if a.name in cuts:
-            codes = np.searchsorted(cuts[a.name], values[a.name], side="right")
+        if a.name in bin_edges:
+            codes = np.searchsorted(bin_edges[a.name], values[a.name], side="right")
         codes = np.where(table.mask(a.name), -1, codes)
         if a.not_applicable is not None:
             codes[table.mask(a.name, "not_applicable")] = size
             size += 1
-        found[a.name] = codes, size
-    return found
+        coded[a.name] = codes, size
+    return coded
 
 
 def _two_way(
@@ -246,9 +253,9 @@ def _two_way(
             continue
         size = math.prod(one[name][1] for name in clique)
         cells = [_cells(coded, clique) for coded in (one, two)]
-        if size > _MOST_CELLS:
-            found, places = np.unique(np.concatenate(cells), return_inverse=True)
-            cells, size = np.split(places.reshape(-1), [len(cells[0])]), len(found)
+        if size > _MAX_CELLS:
+            distinct, places = np.unique(np.concatenate(cells), return_inverse=True)
+            cells, size = np.split(places.reshape(-1), [len(cells[0])]), len(distinct)
         real, made = (np.bincount(part, minlength=size) for part in cells)
         distances[clique] = total_variation(real, made)
         chances.append(_by_chance(real, int(made.sum())))
@@ -257,11 +264,11 @@ def _two_way(
 
 def _cells(coded: _Coded, clique: tuple[str, ...]) -> NDArray[np.int64]:
     """Return the cell of every row that has a value of all the columns."""
-    cells, seen = np.zeros(1, dtype=np.int64), np.ones(1, dtype=bool)
+    cells, is_complete = np.zeros(1, dtype=np.int64), np.ones(1, dtype=bool)
     for name in clique:
         codes, size = coded[name]
-        cells, seen = cells * size + codes, seen & (codes >= 0)
-    return cells[seen]
+        cells, is_complete = cells * size + codes, is_complete & (codes >= 0)
+    return cells[is_complete]
 
 
 def _ks(one: Floats, two: Floats) -> float:
@@ -289,7 +296,7 @@ def _of_columns(
     spread = np.where(true[:, 1] > 0, true[:, 1], 1.0)
     off = np.abs(made - true) / spread[:, None]
     off[:, 1] = np.abs(made[:, 1] / spread - 1)
-    off[np.isnan(off)] = 1.0  # no value at all: off by as much as there is
+    off[np.isnan(off)] = 1.0  # a column without a value has error 1
     mean, sd, quantiles = off[:, 0].mean(), off[:, 1].mean(), off[:, 2:].mean()
     scores = np.mean([*ks.values()]), max(ks.values()), mean, sd, quantiles
     return dict(zip(("ks", "ks_worst", "mean", "sd", "quantiles"), map(float, scores), strict=True))
@@ -298,18 +305,18 @@ def _of_columns(
 def _correlations(one: dict[str, Floats], two: dict[str, Floats]) -> dict[str, float]:
     import pandas as pd
 
-    found = dict[str, float]()
+    scores = dict[str, float]()
     upper = np.triu_indices(len(one), 1)
     if not len(upper[0]):
-        return found
+        return scores
     for name, method in (("rank_corr", "spearman"), ("corr", "pearson")):
         frames = (pd.DataFrame(values) for values in (one, two))
         t, s = (f.corr(method=method).fillna(0.0).to_numpy()[upper] for f in frames)  # type: ignore[arg-type]
-        found[name] = float(np.abs(t - s).mean())
+        scores[name] = float(np.abs(t - s).mean())
         strong = np.abs(t) > _STRONG
         if method == "spearman" and strong.any():
-            found["slope"] = float((t * s)[strong].sum() / (t * t)[strong].sum())
-    return found
+            scores["slope"] = float((t * s)[strong].sum() / (t * t)[strong].sum())
+    return scores
 
 
 def _subgroups(
@@ -319,11 +326,11 @@ def _subgroups(
 ) -> dict[str, float]:
     errors, weights = list[Floats](), list[Floats]()
     for (name, x), (in_one, in_two) in itertools.product(one.items(), groups.values()):
-        known = _known(x)
-        spread = float(known.std(ddof=1)) if len(known) > 1 else 0.0
+        values = _drop_nan(x)
+        spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
         rows, true = _means(x, *in_one)
         gap = np.abs(true - _means(two[name], *in_two)[1]) / (spread or 1.0)
-        large = rows >= _LEAST_GROUP
+        large = rows >= _MIN_GROUP
         errors.append(np.where(np.isnan(gap), 1.0, gap)[large])
         weights.append(rows[large])
     weight = np.concatenate([np.zeros(0), *weights])
@@ -334,19 +341,19 @@ def _subgroups(
 
 def _means(values: Floats, codes: NDArray[np.int64], size: int) -> tuple[Floats, Floats]:
     """Return the rows of each group, and the mean of their values."""
-    known = (codes >= 0) & ~np.isnan(values)
-    sums = np.bincount(codes[known], values[known], size)
+    is_present = (codes >= 0) & ~np.isnan(values)
+    sums = np.bincount(codes[is_present], values[is_present], size)
     with np.errstate(invalid="ignore"):
-        means = sums / np.bincount(codes[known], minlength=size)
+        means = sums / np.bincount(codes[is_present], minlength=size)
     return np.bincount(codes[codes >= 0], minlength=size).astype(np.float64), means
 
 
 def _by_chance(truth: NDArray[np.int64], rows: int) -> float:
-    """Mean distance of two samples of a table, with replacement: one of its size, one of another.
+    """Return the mean distance of two samples of a table, drawn with replacement.
 
     A cell of share p counts ``X`` and ``Y`` in samples of n rows each. If they were Poisson with
-    mean λ = np, then ``E|X − Y| = 2λ e^(−2λ) (I0(2λ) + I1(2λ))``; the factor √(1 − p) makes it that
-    of binomials in large samples. For unequal sizes n is their harmonic mean.
+    mean λ = np, then ``E|X − Y| = 2λ e^(−2λ) (I0(2λ) + I1(2λ))``. The factor √(1 − p) makes it the
+    expectation of binomials in large samples. For unequal sizes n is their harmonic mean.
     """
     from scipy.special import ive
 
@@ -380,12 +387,12 @@ def plot_columns(
     truth, synthetic, schema, max_rows
         As for :func:`fidelity`.
     path : str or Path
-        Where to write; the suffix decides the format (``.svg``, ``.png``, ``.pdf``).
+        File to write. The suffix decides the format (``.svg``, ``.png``, ``.pdf``).
     """
     picture_format(path)
 
     declared = schema_of(truth, synthetic, schema=schema)
-    real, made = (_sampled(aligned(d, declared)(), max_rows) for d in (truth, synthetic))
+    real, made = (_sampled(reader(d, declared)(), max_rows) for d in (truth, synthetic))
     wide, high = min(_WIDE, len(declared)), math.ceil(len(declared) / _WIDE)
     figure = new_figure(figsize=(3.2 * wide, 2.4 * high + 0.5), layout="constrained")
     panels = np.ravel(figure.subplots(high, wide, squeeze=False))
@@ -406,9 +413,9 @@ def _draw(panel: Any, attribute: AnyAttribute, tables: dict[str, Table]) -> None
         heights = np.linspace(0, 1, _CURVE)
         for which, table in tables.items():
             values = _values_of(table)[attribute.name]
-            if len(known := values[~np.isnan(values)]):
-                places = np.quantile(known, heights)
-                width = 3 if which == "real" else 1  # seen where the other one covers it
+            if len(present := values[~np.isnan(values)]):
+                places = np.quantile(present, heights)
+                width = 3 if which == "real" else 1  # visible behind the other line
                 panel.plot(places, heights, color=_COLOURS[which], label=which, linewidth=width)
         if isinstance(attribute, Date):
             panel.xaxis.set_major_formatter(lambda value, _: attribute.format_value(value))
@@ -419,7 +426,7 @@ def _draw(panel: Any, attribute: AnyAttribute, tables: dict[str, Table]) -> None
         which: _level_shares(table.codes(attribute.name), attribute.size)
         for which, table in tables.items()
     }
-    shown = np.argsort(-shares["real"], kind="stable")[:_MOST_LEVELS]
+    shown = np.argsort(-shares["real"], kind="stable")[:_MAX_LEVELS]
     for place, (which, share) in enumerate(shares.items()):
         at = np.arange(len(shown)) + 0.4 * place
         panel.bar(at, share[shown], 0.4, color=_COLOURS[which], label=which)

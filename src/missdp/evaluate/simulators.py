@@ -1,10 +1,10 @@
 """Simulators of missing data: completely at random, declared by the user, or fitted to the table.
 
-Those fitted to the table are MAR, MNAR and self-masking (Muzellec et al. 2020). Their weights are
-scaled to the table and their intercepts solved on it, so whether one row loses a value depends on
-the others: no guarantee for the ground truth rests on them (Theorem 5.2 of Mohapatra et al. (2024)
-needs rows that are independent). Use `DeclaredMechanism` for that. Logistic models have one score
-per level: logit = intercept + Σ score[code].
+MAR, MNAR and self-masking are fitted to the table (Muzellec et al. 2020). Their weights are scaled
+to the table, and their intercepts are solved on it. So the loss of a value in one row depends on
+other rows, and no guarantee for the ground truth rests on these simulators. Theorem 5.2 of
+Mohapatra et al. (2024) needs independent rows. Use `DeclaredMechanism` for that. Logistic models
+have one score per level: logit = intercept + Σ score[code].
 """
 
 from __future__ import annotations
@@ -42,57 +42,95 @@ _SHARE = "a share in [0, 1), or one share per column"
 
 
 class MissingMechanism(Record, abstract=True):
-    """Decide which cells of a complete table go missing.
+    """Mechanism that decides the missing cells of a complete table.
 
-    Subclasses say with which probability each cell goes missing; cells are then drawn
-    independently given those probabilities (``rates="expected"``), or so that each column has an
-    exact number of missing cells (``rates="exact"``).
+    Subclasses define the probability that each cell goes missing. With ``rates="expected"`` cells
+    are drawn independently given their probabilities. With ``rates="exact"`` each column has an
+    exact number of missing cells.
 
-    Where an attribute is not applicable there is nothing to lose: such a cell never goes missing,
-    rates are shares of the other cells, and as a driver it weighs 0. A cell that follows by a rule
-    of the schema from what is left of its row is no missing cell either: whoever reads the table
-    knows it.
+    A cell that is not applicable never goes missing. Rates are shares of the other cells, and such
+    a cell weighs 0 as a driver. A cell that follows from the rest of its row by a rule of the
+    schema is not a missing cell, because every reader can compute it.
     """
 
     @property
     def row_independent(self) -> bool:
-        """Whether what a row lacks depends on that row alone (Mohapatra et al. 2024, Theorem 5.2).
+        """Whether the missing cells of a row depend on that row alone.
 
-        True only for mechanisms with declared parameters and independent draws. Weights or
-        intercepts that are fitted to the table, and exact missing cell counts, couple the rows.
+        True only for mechanisms with declared parameters and independent draws (Mohapatra et al.
+        2024, Theorem 5.2). Weights or intercepts that are fitted to the table couple the rows. So
+        do exact missing cell counts.
         """
         return False
 
-    def observed_at_most(self, schema: Schema) -> dict[str, float]:
-        """Bound each attribute's probability of being observed, over all rows of the domain."""
+    def max_observation_rates(self, schema: Schema) -> dict[str, float]:
+        """Bound each attribute's probability of being observed, over all rows of the domain.
+
+        Parameters
+        ----------
+        schema : Schema
+            Public facts about the table.
+
+        Returns
+        -------
+        dict of str to float
+            A probability for each attribute.
+
+        Raises
+        ------
+        UnprovenError
+            If the mechanism is fitted to the table, or couples its rows.
+        """
         raise UnprovenError(
-            f"{type(self).__name__} is fitted to the table or couples its rows: no bound on the "
-            "probability of being observed is known; use MCAR with rates='expected' or "
+            f"{type(self).__name__} is fitted to the table or couples its rows. It has no bound on "
+            "the probability of being observed. Use MCAR with rates='expected' or "
             f"DeclaredMechanism (attributes: {list(schema.names)})"
         )
 
     def assumption(self, schema: Schema) -> Condition:
-        """Return what a guarantee for the ground truth may assume of rows that lose values so.
+        """Return the condition of a guarantee for the ground truth of rows that lose values so.
 
-        Cells go missing independently given their row, each observed with at most the chance that
-        `observed_at_most` states; refused where no bound holds whatever the table is.
+        Cells go missing independently given their row. Each cell is observed with at most the
+        chance of `max_observation_rates`. Raises UnprovenError if no bound holds for all tables.
 
         >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes"), nullable=True),))
         >>> itself = {"smoker": {"smoker": {"yes": 1.0}}}  # smokers answer less often
         >>> known = DeclaredMechanism(intercepts={"smoker": 0.0}, weights=itself)
         >>> known.assumption(schema)
         ObservedAtMost(observed=(('smoker', 0.5),))
+
+        Parameters
+        ----------
+        schema : Schema
+            Public facts about the table.
+
+        Returns
+        -------
+        Condition
+            The probabilities of `max_observation_rates`.
         """
-        return ObservedAtMost(self.observed_at_most(schema))
+        return ObservedAtMost(self.max_observation_rates(schema))
 
     @abstractmethod
     def _probabilities(self, table: Table, rng: np.random.Generator) -> Probabilities:
-        """Probability of a hole per row, for every column that may get holes."""
+        """Return each row's probability of a missing cell, for every column that may get one."""
 
     def probabilities(self, table: Table, *, random_state: RandomState) -> Probabilities:
         """Return each row's probability of a missing cell, by column that may get one: private.
 
         The same seed gives :meth:`apply` the same probabilities.
+
+        Parameters
+        ----------
+        table : Table
+            A complete table. Private.
+        random_state : int, SeedSequence or Generator
+            Seed.
+
+        Returns
+        -------
+        dict of str to ndarray, shape (n_rows,)
+            Private probabilities.
         """
         return self._chances(table, np.random.default_rng(random_state))
 
@@ -100,28 +138,57 @@ class MissingMechanism(Record, abstract=True):
         """Return the probabilities of a complete table, 0 where there is nothing to lose."""
         if table.incomplete_rows().any():
             raise DataError(
-                "missing values are simulated on complete tables, and this one has holes already; "
-                "drop its incomplete rows or fill them first"
+                "missing values are simulated on complete tables, and this table has missing "
+                "cells. Drop its incomplete rows or fill them first"
             )
         chances = self._probabilities(table, rng)
         return {name: np.where(table.mask(name), 0.0, p) for name, p in chances.items()}
 
     def apply(self, table: Table, *, random_state: RandomState) -> Table:
-        """Return the table with missing cells; refuse one that has some already.
+        """Return the table with missing cells. Raise DataError if it has missing cells already.
 
-        Its schema declares every column nullable that may have missing cells, and what follows from
-        one of these by a rule.
+        Its schema declares every column nullable that may have missing cells, and columns that
+        follow from one of these by a rule.
+
+        Parameters
+        ----------
+        table : Table
+            A complete table. Private.
+        random_state : int, SeedSequence or Generator
+            Seed.
+
+        Returns
+        -------
+        Table
+            As private as the complete table.
+
+        Raises
+        ------
+        DataError
+            If the table has missing cells already.
         """
         rng = np.random.default_rng(random_state)
         chances = self._chances(table, rng)
-        return _with_holes(table, {name: self._draw(p, rng) for name, p in chances.items()})
+        return _with_missing(table, {name: self._draw(p, rng) for name, p in chances.items()})
 
     def apply_blocks(
         self, tables: Iterable[Table], *, random_state: RandomState
     ) -> Iterator[Table]:
         """Yield tables with missing cells, each as :meth:`apply` makes it if it is the whole.
 
-        Of mechanisms whose rows lose cells independently that is the same law.
+        For mechanisms with independent rows the distribution is the same.
+
+        Parameters
+        ----------
+        tables : iterable of Table
+            Blocks of a complete table. Private.
+        random_state : int, SeedSequence or Generator
+            Seed.
+
+        Yields
+        ------
+        Table
+            One for each block.
         """
         rng = np.random.default_rng(random_state)
         for place, table in enumerate(tables):
@@ -167,31 +234,53 @@ class MCAR(MissingMechanism):
 
     @property
     def row_independent(self) -> bool:
-        """Whether a row's holes depend on that row alone: yes, unless the hole count is exact."""
+        """Whether a row's missing cells depend on that row alone: not with exact counts."""
         return self.rates == "expected"
 
     def missing_rates(self, schema: Schema) -> dict[str, float]:
-        """Return the rate of every column that gets holes."""
+        """Return the rate of every column that gets missing cells.
+
+        Parameters
+        ----------
+        schema : Schema
+            Public facts about the table.
+
+        Returns
+        -------
+        dict of str to float
+            Rates in [0, 1).
+        """
         if isinstance(self.rate, Mapping):
             return {name: float(self.rate[name]) for name in _check_names(schema, self.rate)}
         names = schema.names if self.columns is None else self.columns
         return dict.fromkeys(_check_names(schema, names), float(self.rate))
 
-    def observed(self, schema: Schema) -> dict[str, float]:
-        """Return each attribute's probability of being observed; refused if counts are exact.
+    def max_observation_rates(self, schema: Schema) -> dict[str, float]:
+        """Return each attribute's probability of being observed. Raise if counts are exact.
 
-        It is 1 for attributes that may be not applicable, or follow from others: they may be
-        known whatever went missing.
+        It is 1 for attributes that may be not applicable, or follow from others, because missing
+        cells do not hide them.
+
+        Parameters
+        ----------
+        schema : Schema
+            Public facts about the table.
+
+        Returns
+        -------
+        dict of str to float
+            Probabilities in (0, 1].
+
+        Raises
+        ------
+        UnprovenError
+            If counts are exact.
         """
         if not self.row_independent:
-            raise UnprovenError("exact hole counts couple the rows; use rates='expected'")
+            raise UnprovenError("exact missing counts couple the rows. Use rates='expected'")
         missing = self.missing_rates(schema)
-        found = {name: 1.0 - missing.get(name, 0.0) for name in schema.names}
-        return found | dict.fromkeys(schema.rule_set.rule_fillable, 1.0)
-
-    def observed_at_most(self, schema: Schema) -> dict[str, float]:
-        """Bound each attribute's probability of being observed; see :meth:`observed`."""
-        return self.observed(schema)
+        rates = {name: 1.0 - missing.get(name, 0.0) for name in schema.names}
+        return rates | dict.fromkeys(schema.rule_set.rule_fillable, 1.0)
 
     def _probabilities(self, table: Table, rng: np.random.Generator) -> Probabilities:
         del rng  # nothing about the mechanism itself is drawn
@@ -209,12 +298,12 @@ class DeclaredMechanism(MissingMechanism):
     Parameters
     ----------
     intercepts : mapping of str to float
-        One per column that gets missing cells; the logit of a row whose weights add up to 0.
+        One per column that gets missing cells: the logit of a row whose weights add up to 0.
     weights : mapping of str to mapping, optional
         Per column that gets missing cells, the weights of its drivers (its own name is allowed:
         self-masking). A number is the slope of an ordinal or numeric driver whose levels or bins
-        are placed evenly on [-1, 1]. A mapping gives a weight per level of a categorical or
-        ordinal driver; levels that are not named weigh 0.
+        are placed evenly on [-1, 1]. A mapping gives a weight per level of a categorical or ordinal
+        driver. Other levels weigh 0.
 
     Examples
     --------
@@ -225,7 +314,7 @@ class DeclaredMechanism(MissingMechanism):
     >>> mechanism = DeclaredMechanism(
     ...     intercepts={"smoker": -2.0}, weights={"smoker": {"sex": {"male": 1.0}}}
     ... )
-    >>> {name: round(p, 3) for name, p in mechanism.observed_at_most(schema).items()}
+    >>> {name: round(p, 3) for name, p in mechanism.max_observation_rates(schema).items()}
     {'sex': 1.0, 'smoker': 0.881}
     >>> mechanism.row_independent
     True
@@ -242,10 +331,10 @@ class DeclaredMechanism(MissingMechanism):
 
     @property
     def row_independent(self) -> bool:
-        """Whether a row's holes depend on that row alone: yes."""
+        """Whether a row's missing cells depend on that row alone: always."""
         return True
 
-    def observed_at_most(self, schema: Schema) -> dict[str, float]:
+    def max_observation_rates(self, schema: Schema) -> dict[str, float]:
         """Bound each attribute's probability of being observed, over all rows of the domain.
 
         It is 1 for attributes that may be not applicable, or follow from others.
@@ -254,10 +343,10 @@ class DeclaredMechanism(MissingMechanism):
 
         bounds = dict.fromkeys(schema.names, 1.0)
         for name, scores in self._scores(schema).items():
-            least = {driver: float(score.min()) for driver, score in scores.items()}
-            none = schema.rule_set.not_everywhere(least)  # what is not applicable weighs 0
-            lowest = sum(min(x, 0.0) if driver in none else x for driver, x in least.items())
-            bounds[name] = float(expit(-(self.intercepts[name] + lowest)))
+            lowest = {driver: float(score.min()) for driver, score in scores.items()}
+            none = schema.rule_set.not_everywhere(lowest)  # "not applicable" weighs 0
+            total = sum(min(x, 0.0) if driver in none else x for driver, x in lowest.items())
+            bounds[name] = float(expit(-(self.intercepts[name] + total)))
         return bounds | dict.fromkeys(schema.rule_set.rule_fillable, 1.0)
 
     def _probabilities(self, table: Table, rng: np.random.Generator) -> Probabilities:
@@ -270,7 +359,7 @@ class DeclaredMechanism(MissingMechanism):
         }
 
     def _scores(self, schema: Schema) -> dict[str, Scores]:
-        """Return the scores of the drivers of each column that gets holes."""
+        """Return the scores of the drivers of each column that gets missing cells."""
         return {
             name: {d: _score(schema[d], weight) for d, weight in self.weights.get(name, {}).items()}
             for name in _check_names(schema, self.intercepts)
@@ -326,7 +415,7 @@ class MAR(_Fitted):
     strength : float, default 1.0
         Standard deviation of the logits in the table.
     rates : {"expected", "exact"}, default "expected"
-        Whether the rate is met on average or by the exact number of missing cells in each column.
+        Whether the rate is the expected share, or the exact share of missing cells in each column.
 
     Examples
     --------
@@ -345,7 +434,7 @@ class MAR(_Fitted):
 
 @dataclass(frozen=True, kw_only=True)
 class MNAR(_Fitted):
-    """Missing not at random: the values that decide what is missing may be missing themselves.
+    """Missing not at random: the deciding values may be missing themselves.
 
     Parameters
     ----------
@@ -438,31 +527,31 @@ def _draw_exact(chance: Floats, rng: np.random.Generator) -> NDArray[np.bool_]:
     Systematic sampling on a random order of the rows (Madow 1949): the inclusion probabilities
     are the given ones whenever their sum is whole.
     """
-    holes = np.zeros(len(chance), dtype=bool)
-    wanted = round(float(chance.sum()))
-    if wanted == 0:
-        return holes
+    is_missing = np.zeros(len(chance), dtype=bool)
+    n_missing = round(float(chance.sum()))
+    if n_missing == 0:
+        return is_missing
     order = rng.permutation(len(chance))
     ends = np.cumsum(chance[order])
-    ends *= wanted / ends[-1]
-    ends[-1] = wanted
+    ends *= n_missing / ends[-1]
+    ends[-1] = n_missing
     steps = np.floor(ends + rng.random())
-    holes[order] = np.diff(steps, prepend=0.0) > 0
-    return holes
+    is_missing[order] = np.diff(steps, prepend=0.0) > 0
+    return is_missing
 
 
 def _check_names(schema: Schema, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names, or refuse unknown, repeated or no attributes."""
-    found = tuple(schema[name].name for name in names)
-    if len(set(found)) != len(found):
-        raise ParameterError(f"attributes are named twice: {found}")
-    if not found:
+    """Return the names, or raise for unknown, repeated or no attributes."""
+    checked = tuple(schema[name].name for name in names)
+    if len(set(checked)) != len(checked):
+        raise ParameterError(f"attributes are named twice: {checked}")
+    if not checked:
         raise ParameterError("name at least one attribute")
-    return found
+    return checked
 
 
 def _target_rate(n_rows: int, rate: float, rates: str) -> float:
-    """Rate that the fitted probabilities must average to: whole number of holes if exact."""
+    """Return the rate to which the fitted probabilities must average."""
     return round(rate * n_rows) / n_rows if rates == "exact" and n_rows else rate
 
 
@@ -482,7 +571,7 @@ def _positions(attribute: AnyAttribute) -> Floats:
 
 
 def _sum_scores(table: Table, scores: Scores) -> Floats:
-    """Add up the scores of each row's levels; what is not applicable has 0."""
+    """Return the sum of the scores of each row's levels, 0 for "not applicable"."""
     total = np.zeros(len(table))
     for name, score in scores.items():
         total += np.append(score, 0.0)[table.codes(name)]
@@ -494,8 +583,8 @@ def _random_scores(
 ) -> Scores:
     """Draw a linear predictor of the drivers whose standard deviation in the table is ``strength``.
 
-    Each driver is standardised in the table (unordered levels are first given standard normal
-    numbers), weighted by a standard normal weight, and the sum is scaled (Muzellec et al. 2020).
+    Each driver is standardised in the table. Unordered levels get standard normal numbers first.
+    Each driver has a standard normal weight, and the sum is scaled (Muzellec et al. 2020).
     """
     scores = {}
     for name in drivers:
@@ -504,12 +593,12 @@ def _random_scores(
         score = rng.standard_normal(attribute.size) if unordered else _positions(attribute)
         weight = rng.standard_normal()
         scores[name] = weight * score / _spread(table, {name: score})
-    whole = _spread(table, scores)
-    return {name: strength * score / whole for name, score in scores.items()}
+    total = _spread(table, scores)
+    return {name: strength * score / total for name, score in scores.items()}
 
 
 def _spread(table: Table, scores: Scores) -> float:
-    """Return the standard deviation that scores have in the table; 1 if they are constant."""
+    """Return the standard deviation of scores in the table, or 1 if they are constant."""
     spread = float(_sum_scores(table, scores).std()) if len(table) else 0.0
     return spread if spread > 1e-12 else 1.0
 
@@ -531,36 +620,36 @@ def _fitted_probability(linear: Floats, rate: float) -> Floats:
     return np.asarray(expit(linear + intercept), dtype=np.float64)
 
 
-def _with_holes(table: Table, holes: Mapping[str, NDArray[np.bool_]]) -> Table:
-    """Return a table with cells removed, but those a rule fills; their columns are nullable."""
-    open_ = _with_open(table.schema, holes)
+def _with_missing(table: Table, missing: Mapping[str, NDArray[np.bool_]]) -> Table:
+    """Return a table without some cells, except cells that a rule fills."""
+    open_ = _with_open(table.schema, missing)
     schema = replace(
         table.schema,
         attributes=tuple(replace(a, nullable=True) if a.name in open_ else a for a in table.schema),
     )
     columns = {name: table.column(name) for name in schema.names}
-    found = Table(schema, columns, kind=table.kind).with_missing(holes)
+    incomplete = Table(schema, columns, kind=table.kind).with_missing(missing)
     if not schema.rules:
-        return found
-    columns = {name: found.column(name) for name in schema.names}
-    followed = follow_rules(schema, columns, holes)
-    restored = {n: _chosen_of(holes[n], followed[n], columns[n]) for n in holes}
+        return incomplete
+    columns = {name: incomplete.column(name) for name in schema.names}
+    followed = follow_rules(schema, columns, missing)
+    restored = {n: _chosen_of(missing[n], followed[n], columns[n]) for n in missing}
     return Table(schema, columns | restored, kind=table.kind)
 
 
 def _with_open(schema: Schema, names: Iterable[str]) -> set[str]:
-    """Return attributes that may have holes, and those that follow from them by a rule."""
-    found = set(names)
+    """Return attributes that may be missing, and attributes that follow from them by a rule."""
+    open_ = set(names)
     while (
-        grown := {name for name, rule in schema.rule_set.derived.items() if found & {*rule.by}}
-        - found
+        grown := {name for name, rule in schema.rule_set.derived.items() if open_ & {*rule.by}}
+        - open_
     ):
-        found |= grown
-    return found
+        open_ |= grown
+    return open_
 
 
 def _chosen_of(chosen: NDArray[np.bool_], one: Column, two: Column) -> Column:
-    """Return the cells of one column where chosen, else those of the other."""
+    """Return the cells of one column where ``chosen`` is True, else the cells of the other."""
     values = None
     if one.values is not None and two.values is not None:
         values = np.where(chosen, one.values, two.values)

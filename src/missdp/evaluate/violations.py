@@ -1,4 +1,4 @@
-"""How many rows of a table break the public rules of its schema."""
+"""Numbers of rows of a table that violate the public rules of its schema."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic.dataclasses import dataclass
 
-from missdp.evaluate.align import blocks_of, in_columns, schema_of
+from missdp.evaluate.align import blocks_of, column_lines, schema_of
 from missdp.schema import Schema
 from missdp.serialization import Record
 from missdp.table.follow import completed_cells
@@ -16,7 +16,7 @@ from missdp.table.follow import completed_cells
 
 @dataclass(frozen=True)
 class RuleViolations(Record):
-    """How many rows of a table break public rules. Private, unless the table is synthetic.
+    """Numbers of rows of a table that violate public rules. Private, unless the table is synthetic.
 
     Parameters
     ----------
@@ -55,10 +55,10 @@ class RuleViolations(Record):
         return {text: count / max(self.rows, 1) for text, count in self.broken.items()}
 
     def __str__(self) -> str:
-        head = f"{self.broken_rows} of {self.rows} rows break a rule ({self.share:.4f})"
+        title = f"{self.broken_rows} of {self.rows} rows break a rule ({self.share:.4f})"
         shares = self.shares
         rows = [(t, f"{count:>4}", f"{shares[t]:.4f}") for t, count in self.broken.items()]
-        return "\n".join([head, *in_columns(rows)])
+        return "\n".join([title, *column_lines(rows)])
 
 
 def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolations:
@@ -71,10 +71,15 @@ def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolation
     Parameters
     ----------
     data : Table, or any table or file that Table.read takes
-        A true table, or a synthetic one. A Table is taken as it is; :meth:`~missdp.Table.read` has
-        applied the rules of its own schema.
+        A true table, or a synthetic one. A Table is used as it is. :meth:`~missdp.Table.read` has
+        applied the rules of its schema.
     schema : Schema, optional
-        The schema with the rules; by default that of the Table.
+        The schema with the rules. By default the schema of the Table.
+
+    Returns
+    -------
+    RuleViolations
+        Exact numbers of rows.
 
     Examples
     --------

@@ -157,9 +157,9 @@ def _compared(
 ) -> tuple[dict[str, Any], _Verdict]:
     """Return what the page shows of both tables, and what is said of it first."""
     from missdp.evaluate import fidelity, missing_fidelity, missing_mask
-    from missdp.evaluate.align import rounded
+    from missdp.evaluate.align import to_text
 
-    text = partial(rounded, rows=min(len(real), len(made)))
+    text = partial(to_text, rows=min(len(real), len(made)))
     complete = real.take(~missing_mask(real).any(axis=1).astype(bool))
     kept, holes = fidelity(real, made, schema=schema), missing_fidelity(real, made, schema=schema)
     sizes = (

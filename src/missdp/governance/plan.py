@@ -118,7 +118,7 @@ class Plan(Record):
     planned: tuple[Planned, ...] = ()
 
     def __str__(self) -> str:
-        from missdp.evaluate.align import in_columns  # its room takes a second to import
+        from missdp.evaluate.align import column_lines  # its room takes a second to import
 
         def line(name: str, form: str, numbers: Iterable[float | None]) -> tuple[str, ...]:
             return name, *("-" if n is None or math.isnan(n) else format(n, form) for n in numbers)
@@ -143,7 +143,7 @@ class Plan(Record):
         if self.missing:
             lines.append(line("epsilon for the ground truth", ".3g", (p.ground_truth for p in of)))
         lines.append(line("seconds", ".1f", (p.seconds for p in of)))
-        return "\n".join([*self._head(), *in_columns(lines), *self._foot()])
+        return "\n".join([*self._head(), *column_lines(lines), *self._foot()])
 
     def _head(self) -> list[str]:
         holes = ", ".join(f"{name} {rate:.0%}" for name, rate in self.missing.items()) or "none"

@@ -297,7 +297,7 @@ class Declared:
         """
         if not self.missing:
             return None
-        observed = MCAR(rate=self.missing).observed(self.schema)
+        observed = MCAR(rate=self.missing).max_observation_rates(self.schema)
         try:
             stated = MissingCompletelyAtRandom(observed=observed)
             if hasattr(model, "guarantee_"):

@@ -1,31 +1,32 @@
 """Preprocessing priced end to end: impute, scale, reduce, and then a private estimator.
 
 Replace one row of a table, and a fitted step moves other rows too: every filled cell depends on a
-mean that moved. Each step here is a scikit-learn transformer with a proven bound on that movement;
-none adds noise, so its output is as private as the table. A private estimator ends the pipeline
-with one query about the rows, which a session answers with noise. Both together give the price of
-the pipeline.
+mean that moved. Each step here is a scikit-learn transformer with a proven bound on this movement.
+No step adds noise, so the output of a step is as private as the table. A private estimator ends the
+pipeline with one query about the rows, which a session answers with noise. Both together give the
+price of the pipeline.
 
 Read the files in this order:
 
 * ``domain``: public facts about private rows, the rows of numbers of a table, and the distance of
   two tables.
-* ``steps``: the base class of steps, with their conditions. ``imputers`` fill missing cells,
-  ``transforms`` scale, reduce and merge rows; ``model_imputer`` fills by a released model.
+* ``steps``: the base class of steps, with their conditions. ``imputers`` fill missing cells, and
+  ``model_imputer`` fills them by a released model. ``transforms`` scale, reduce and merge rows.
 * ``privacy_maps``: bounds on outputs by the distance of two tables, and the best bound.
-* ``questions``: queries for a noisy vector or noisy gradients, and the mechanisms that draw them.
+* ``queries``: queries for a noisy vector or noisy gradients, and the mechanisms that draw them.
 * ``chains``: the distance of neighbours along a chain of steps, and the price of a query after it.
 * ``private_test``: the mechanism of propose-test-release.
 * ``standardised_rows``: the private rows on which a `missdp.session.Session` is opened.
 * ``private_estimator``, ``estimators``, ``pipeline``, ``prices``.
 
-The trusted files are those from ``domain`` to ``pipeline``, together with `missdp.session` and
-`missdp.accounting`: proofs stand with steps, privacy maps, questions, estimators and `plan_test`.
-Rows are read in ``standardised_rows``, which calls queries, steps and ``domain``.
+The trusted files are the files from ``domain`` to ``pipeline``, together with `missdp.session` and
+`missdp.accounting`. Rows are read in ``standardised_rows``, which calls queries, steps and
+``domain``.
 
-All guarantees are under *replace-one* adjacency with a public number of rows, the setting in which
-the stability of preprocessing is proven; they are never converted to add-remove. Proofs stand with
-each step; where they differ from published ones: tests/claims/preprocessing.md.
+All guarantees are under *replace-one* adjacency with a public number of rows. The stability of
+preprocessing is proven in this setting. Guarantees are never converted to add-remove. Proofs are in
+the docstrings of steps, privacy maps, queries, estimators and `plan_test`. Differences from
+published proofs are in tests/claims/preprocessing.md.
 """
 
 from missdp.exports import exported
@@ -51,10 +52,10 @@ from missdp.pricing.imputers import NeighbourImputer as NeighbourImputer
 from missdp.pricing.imputers import RegressionImputer as RegressionImputer
 from missdp.pricing.imputers import TrimmedMeanImputer as TrimmedMeanImputer
 from missdp.pricing.model_imputer import DPImputer as DPImputer
+from missdp.pricing.pipeline import FailedTest as FailedTest
+from missdp.pricing.pipeline import PassedTest as PassedTest
 from missdp.pricing.pipeline import PricedPipeline as PricedPipeline
-from missdp.pricing.pipeline import Refused as Refused
-from missdp.pricing.pipeline import Released as Released
-from missdp.pricing.pipeline import calibrated as calibrated
+from missdp.pricing.pipeline import calibrate as calibrate
 from missdp.pricing.pipeline import plan_test as plan_test
 from missdp.pricing.pipeline import propose_test_release as propose_test_release
 from missdp.pricing.prices import CheaperChange as CheaperChange

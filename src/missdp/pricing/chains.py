@@ -1,7 +1,7 @@
 """Chains of steps: the distance of neighbouring tables along a chain, and public facts at its end.
 
-A chain is followed by public facts alone. `StandardisedFacts` price the queries about the rows that
-leave it.
+Public facts alone decide the distance along a chain. `StandardisedFacts` price the queries about
+the rows that leave it.
 """
 
 from __future__ import annotations
@@ -40,20 +40,42 @@ class Stage:
     conditions: tuple[Condition, ...]
 
     def run(self, table: Floats) -> Floats:
-        """Fit the step on a table, apply it, and forget the fitted step; private."""
+        """Fit the step on a private table, apply it, and forget the fitted step.
+
+        Parameters
+        ----------
+        table : ndarray, shape (n_rows, n_columns)
+            Private rows.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_output_columns)
+            Private rows.
+        """
         fresh: StableTransformer = clone(self.step)
         return np.asarray(fresh.fit_transform(table))
 
     def distance_to_failure(self, table: Floats) -> float:
-        """Return the step's distance to failure of its conditions; private."""
+        """Return the private distance to failure of the step's conditions.
+
+        Parameters
+        ----------
+        table : ndarray, shape (n_rows, n_columns)
+            Private rows that reach the step.
+
+        Returns
+        -------
+        float
+            A number of row replacements. Private.
+        """
         return self.step.distance_to_failure(table, self.distance, self.domain)
 
 
 def trace(steps: Iterable[tuple[str, StableTransformer]], domain: RowDomain) -> tuple[Stage, ...]:
     """Follow a pair of neighbouring tables through a chain of steps.
 
-    Each step's map takes the distance its predecessor leaves: maps are monotone, and two tables
-    of the collection satisfy every step's conditions where they reach it.
+    Each step's map takes the distance after its predecessor. Maps are monotone, and two tables of
+    the collection satisfy the conditions of every step.
 
     Parameters
     ----------
@@ -70,7 +92,7 @@ def trace(steps: Iterable[tuple[str, StableTransformer]], domain: RowDomain) -> 
     Raises
     ------
     UnprovenError
-        If a step has no proven map for the tables that reach it; the message names the step.
+        If a step has no proven map for the tables that reach it. The message names the step.
     ParameterError
         If something is not a transformation of this library, or cannot take its input.
 
@@ -80,7 +102,7 @@ def trace(steps: Iterable[tuple[str, StableTransformer]], domain: RowDomain) -> 
     >>> steps = [("impute", MeanImputer(max_incomplete=10, cells_per_row=1)),
     ...          ("pca", PCARankReducer(n_components=2, min_gap=0.2))]
     >>> last = trace(steps, RowDomain(rows=1000, columns=5, complete=False))[-1]
-    >>> last.distance_after.moved_rows, round(last.distance_after.moved_max, 4)
+    >>> last.distance_after.shifted_rows, round(last.distance_after.max_shift, 4)
     (999, 0.0392)
     """
     stages: list[Stage] = []
@@ -88,7 +110,7 @@ def trace(steps: Iterable[tuple[str, StableTransformer]], domain: RowDomain) -> 
     for name, step in steps:
         if not isinstance(step, StableTransformer):
             raise UnprovenError(
-                f"step {name!r} is a {type(step).__name__}, whose stability is not known; use the "
+                f"step {name!r} is a {type(step).__name__}, whose stability is not proven. Use the "
                 "transformations of missdp.pricing"
             )
         stage = _stage(str(name), clone(step), domain, distance)
@@ -122,7 +144,7 @@ class StandardisedFacts:
     steps : tuple of Stage
         The steps that rows pass before a query reads them.
     assumed : tuple of Condition
-        Conditions of every answer, in addition to those of the steps.
+        Conditions of every answer, in addition to the conditions of the steps.
     """
 
     raw: RowDomain
@@ -135,7 +157,7 @@ class StandardisedFacts:
     def domain(self) -> RowDomain:
         """Public facts about the rows as a query reads them."""
         domain = self.steps[-1].domain_after if self.steps else self.raw
-        require(domain.complete, "the estimator takes complete rows; put an imputation before it")
+        require(domain.complete, "the estimator takes complete rows. Put an imputation before it")
         return domain
 
     @property
@@ -144,19 +166,54 @@ class StandardisedFacts:
         return self.steps[-1].distance_after if self.steps else NEIGHBOURS
 
     def bounds(self, question: Question) -> tuple[Bound, ...]:
-        """Return every bound on the privacy loss of the answer, the best first."""
+        """Return every bound on the privacy loss of the answer, the best first.
+
+        Parameters
+        ----------
+        question : VectorQuery or GradientQuery
+            A query of these rows.
+
+        Returns
+        -------
+        tuple of Bound
+            Public, for ``delta``.
+        """
         same = question.domain == self.domain
         require(same, "the question is about rows of another domain than these")
         return bounds(question.privacy_map, self.distance, self.delta, label=self.label)
 
     def conditions(self, *, tested: bool = False) -> tuple[Condition, ...]:
-        """Return the conditions of every answer, without those on the table if it is tested."""
+        """Return the conditions of every answer, without those on the table if it is tested.
+
+        Parameters
+        ----------
+        tested : bool, default False
+            True if a private test stands in for conditions on the table.
+
+        Returns
+        -------
+        tuple of Condition
+            Public.
+        """
         stated = dict.fromkeys(c for step in self.steps for c in step.conditions)
         steps = [c for c in stated if not (tested and getattr(c, "about_rows", True))]
         return (DeclaredRowCount(self.raw.rows), PublicDomain(), *self.assumed, *steps)
 
     def guarantee(self, event: Event, *, tested: bool = False) -> Guarantee:
-        """Return the guarantee of an answer that is charged with this event."""
+        """Return the guarantee of an answer that is charged with this event.
+
+        Parameters
+        ----------
+        event : Event
+            The charge, under replace-one adjacency.
+        tested : bool, default False
+            As for `conditions`.
+
+        Returns
+        -------
+        Guarantee
+            Public, at ``delta``.
+        """
         return Guarantee.from_events(
             [event],
             delta=self.delta,

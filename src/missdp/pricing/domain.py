@@ -39,14 +39,14 @@ def require(truth: bool, message: str) -> None:
 
 
 class Parameters(BaseEstimator):  # type: ignore[misc]
-    """Base of dataclasses that check parameters when set; unfitted attributes raise an error."""
+    """Base of dataclasses that check parameters when they are set."""
 
     def __getattr__(self, name: str) -> Any:
         stated = getattr(type(self), name, None)
         if isinstance(stated, property):  # whose own refusal led here
             return stated.__get__(self)
         if name.endswith("_") and not name.startswith("_"):
-            raise NotFittedError(f"{type(self).__name__} has no {name} yet; call fit first")
+            raise NotFittedError(f"{type(self).__name__} has no {name} yet. Call fit first")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -57,17 +57,30 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
         super().__setattr__(name, value)
 
 
-def real(default: Any = MISSING, *, least: float = 0.0, most: float = 1e100) -> Any:
-    """Return a field that holds a number within these bounds."""
-    return field(default=default, metadata={"check": partial(number, least=least, most=most)})
+def real(default: Any = MISSING, *, low: float = 0.0, high: float = 1e100) -> Any:
+    """Return a field that holds a number within these bounds.
+
+    Parameters
+    ----------
+    default : float, optional
+        Without a default the field is required.
+    low, high : float
+        Bounds of the number.
+
+    Returns
+    -------
+    dataclasses.Field
+        The field, which checks its value.
+    """
+    return field(default=default, metadata={"check": partial(number, least=low, most=high)})
 
 
-def count(default: Any = MISSING, *, least: int = 1) -> Any:
+def count(default: Any = MISSING, *, low: int = 1) -> Any:
     """Return a field that holds a whole number."""
-    return field(default=default, metadata={"check": partial(whole, least=least)})
+    return field(default=default, metadata={"check": partial(whole, least=low)})
 
 
-def one_of(*values: str) -> Any:
+def word_of(*values: str) -> Any:
     """Return the metadata of a field that holds one of some words."""
 
     def check(name: str, value: Any) -> Any:
@@ -84,12 +97,12 @@ class RowDomain:
     Parameters
     ----------
     rows : int
-        Number of rows, public under replace-one adjacency; at least 2.
+        Number of rows, public under replace-one adjacency, at least 2.
     columns : int
         Number of columns, at least 1.
     radius : float, default 1.0
-        Every row's observed part has Euclidean norm at most this; from 1e-100 to 1e100, so that
-        no product of a few of them overflows.
+        Largest Euclidean norm of the observed part of a row, from 1e-100 to 1e100. Products of a
+        few radii do not overflow.
     complete : bool, default True
         Whether no cell is missing.
 
@@ -121,6 +134,18 @@ class RowDomain:
         ...                  Categorical(name="sex", levels=("f", "m"))))
         >>> RowDomain.of(schema, rows=1000)
         RowDomain(rows=1000, columns=3, radius=1.4142135623730951, complete=False)
+
+        Parameters
+        ----------
+        schema : Schema
+            Public facts about the attributes.
+        rows : int
+            Public number of rows.
+
+        Returns
+        -------
+        RowDomain
+            The columns are those of `column_names`.
         """
         return cls(
             rows=rows,
@@ -137,13 +162,23 @@ class RowDomain:
     def enforce(self, values: Rows) -> Floats:
         """Return the table with every row brought into the domain by itself.
 
-        Longer rows are scaled down to the radius. A cell that is not a finite number is missing; in
-        a complete domain it becomes 0. A table of another shape than the declared one raises an
+        Longer rows are scaled down to the radius. A cell that is not a finite number is missing. It
+        becomes 0 in a complete domain. A table of another shape than the declared one raises an
         error. So does a table with cells that are not applicable, if they would be filled.
 
         >>> RowDomain(rows=2, columns=2).enforce([[3.0, 4.0], [0.0, float("nan")]])
         array([[0.6, 0.8],
                [0. , 0. ]])
+
+        Parameters
+        ----------
+        values : array_like or Table, shape (rows, columns)
+            Private rows.
+
+        Returns
+        -------
+        ndarray, shape (rows, columns)
+            Private rows within the domain.
         """
         table = as_rows(values)
         self.check_shape(table)
@@ -153,7 +188,13 @@ class RowDomain:
         return clip_rows(table, self.radius)
 
     def check_shape(self, values: Any) -> None:
-        """Raise an error for a table of another shape than the declared one; reads no cell."""
+        """Raise an error for a table of another shape than the declared one, reading no cell.
+
+        Parameters
+        ----------
+        values : array_like or Table
+            Only the shape is read, which is public.
+        """
         declared = (self.rows, self.columns)
         if isinstance(values, (list, tuple)):
             values = as_rows(values)  # raises an error if some rows are longer than others
@@ -162,7 +203,7 @@ class RowDomain:
             raise DataError(f"the table must have the declared shape {declared}")
 
 
-# How arrays and tables become rows of numbers
+# Arrays and tables as rows of numbers
 
 
 def column_names(schema: Schema) -> tuple[str, ...]:
@@ -172,12 +213,27 @@ def column_names(schema: Schema) -> tuple[str, ...]:
     >>> column_names(Schema((Ordinal(name="grade", levels=("9", "10", "11")),
     ...                      Categorical(name="sex", levels=("f", "m")))))
     ('grade', 'sex=f', 'sex=m')
+
+    Parameters
+    ----------
+    schema : Schema
+        Public facts about the attributes.
+
+    Returns
+    -------
+    tuple of str
+        One name for each column.
+
+    Raises
+    ------
+    SchemaError
+        If a fact of the schema is not declared public.
     """
     schema.refuse_units("the price of preprocessing")
     if marked := schema.undeclared:
         raise SchemaError(
             "the schema marks facts read from the private data as not yet declared public, for "
-            f"attributes {sorted(marked)}; check them and delete the 'undeclared' marks"
+            f"attributes {sorted(marked)}. Check them and delete the 'undeclared' marks"
         )
     names: list[str] = []
     for a in schema:
@@ -187,7 +243,7 @@ def column_names(schema: Schema) -> tuple[str, ...]:
 
 
 def check_fillable(values: Any) -> None:
-    """Raise an error if an attribute of a table is not applicable to all rows; reads no cell."""
+    """Raise an error if an attribute is not applicable to all rows, without reading a cell."""
     schema = values.schema if isinstance(values, Table) else values
     if isinstance(schema, Schema) and (names := schema.rule_set.not_everywhere(schema.names)):
         raise SchemaError(
@@ -213,12 +269,22 @@ def shape_of(values: Any) -> tuple[int, ...] | None:
 
 
 def rows_of(table: Table) -> Floats:
-    """Return a table as rows of numbers, each from its own cells and public facts alone; private.
+    """Return a private table as rows of numbers, each from its own cells and public facts.
 
-    A numeric attribute becomes one column, [lower, upper] mapped on [-1, 1]; an ordinal one too,
-    its levels evenly spaced; a categorical one a column of 0 and 1 for each level (one-hot). A
-    cell without a value, missing of any kind or not applicable, is NaN in all its columns.
-    Neighbouring tables stay one replaced row apart.
+    A numeric attribute becomes one column, with [lower, upper] mapped to [-1, 1]. An ordinal
+    attribute becomes one column with evenly spaced levels. A categorical attribute becomes a column
+    of 0 and 1 for each level (one-hot). A cell without a value, missing of any kind or not
+    applicable, is NaN in all its columns. Neighbouring tables stay one replaced row apart.
+
+    Parameters
+    ----------
+    table : Table
+        Private rows with values.
+
+    Returns
+    -------
+    ndarray, shape (n_rows, n_columns)
+        Private rows. NaN marks cells without a value.
 
     Raises
     ------
@@ -256,7 +322,7 @@ def _numbers_of(attribute: AnyAttribute, table: Table) -> Floats:
 
 
 def as_rows(values: Rows) -> Floats:
-    """Return a float copy, each cell read by itself; cells that are no finite numbers are NaN."""
+    """Return a float copy, with NaN for cells that are not finite numbers."""
     if isinstance(values, Table):
         return rows_of(values)
     error = DataError("expected a two-dimensional table")
@@ -281,7 +347,7 @@ def _numbers(values: Any) -> Floats:
 
 
 def as_number(cell: Any) -> float:
-    """Return one cell as a number; NaN if it is none."""
+    """Return one cell as a number, or NaN for other cells."""
     try:
         return float(cell)
     except Exception:  # noqa: BLE001 - no error of a cell may stop the reading of a table
@@ -289,40 +355,41 @@ def as_number(cell: Any) -> float:
 
 
 def clip_rows(table: Floats, radius: float) -> Floats:
-    """Return the rows projected on the ball, which is 1-Lipschitz; missing cells count as 0."""
+    """Return the rows projected on the ball. The projection is 1-Lipschitz."""
     filled = np.where(np.isnan(table), 0.0, table)
     # Scale by the largest entry first: squares of huge finite entries would overflow.
     largest = np.maximum(np.abs(filled).max(axis=1, keepdims=True), np.finfo(float).tiny)
     unit = np.sqrt(((filled / largest) ** 2).sum(axis=1, keepdims=True))
-    with no_warnings():  # the norm itself may overflow; a warning would reveal a row
+    with no_warnings():  # the norm may overflow, and a warning would reveal a row
         inside = largest * unit <= radius
     scaled = (filled / largest) * (radius / np.maximum(unit, 1.0))
     return np.where(np.isnan(table), np.nan, np.where(inside, filled, scaled))
 
 
-# How far two tables are apart
+# Distances of tables
 
 
-_MOVEMENT = ("moved_rows", "moved_max", "moved_l12", "moved_frobenius")
+_MOVEMENT = ("shifted_rows", "max_shift", "shift_l12", "shift_frobenius")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableDistance:
     """An upper bound on the distance between two tables with the same number of rows.
 
-    Row i of one table is compared with row i of the other. At most ``replaced`` rows are
-    unrelated; among the rest at most ``moved_rows`` differ, each by at most ``moved_max`` in
-    Euclidean norm, by ``moved_l12`` summed, and by ``moved_frobenius`` in root sum of squares. A
-    row that keeps its values but whose missing cells change counts as replaced.
+    Row i of one table is compared with row i of the other. At most ``replaced`` rows are unrelated.
+    Of the other rows at most ``shifted_rows`` differ. Each moves by at most ``max_shift`` in
+    Euclidean norm. The sum of these norms is at most ``shift_l12``, and the root of the sum of
+    their squares is at most ``shift_frobenius``. A row that keeps its values but whose missing
+    cells change counts as replaced.
 
     Parameters
     ----------
     replaced : int
         Rows replaced outright (h), at least 0.
-    moved_rows : int, default 0
+    shifted_rows : int, default 0
         Other rows that moved.
-    moved_max, moved_l12, moved_frobenius : float, default infinity
-        Norms of the movement; each is tightened to the bound that the others imply. With no row
+    max_shift, shift_l12, shift_frobenius : float, default infinity
+        Norms of the movement. Each is tightened to the bound that the others imply. With no row
         moved all are 0.
 
     Notes
@@ -331,54 +398,70 @@ class TableDistance:
 
     Examples
     --------
-    >>> step = TableDistance(replaced=1, moved_rows=4, moved_max=0.5)
-    >>> step.moved_l12, step.moved_frobenius
+    >>> step = TableDistance(replaced=1, shifted_rows=4, max_shift=0.5)
+    >>> step.shift_l12, step.shift_frobenius
     (2.0, 1.0)
     """
 
     replaced: int
-    moved_rows: int = 0
-    moved_max: float = math.inf
-    moved_l12: float = math.inf
-    moved_frobenius: float = math.inf
+    shifted_rows: int = 0
+    max_shift: float = math.inf
+    shift_l12: float = math.inf
+    shift_frobenius: float = math.inf
 
     def __post_init__(self) -> None:
-        rows, norms = self.moved_rows, (self.moved_max, self.moved_l12, self.moved_frobenius)
+        rows, norms = self.shifted_rows, (self.max_shift, self.shift_l12, self.shift_frobenius)
         valid = self.replaced >= 0 and rows >= 0 and all(v >= 0 for v in norms)
         require(valid, "distances are counts and norms, and cannot be negative or NaN")
         largest = min(norms) if rows else 0.0
         require(largest < math.inf, "rows that move need a finite norm of their movement")
         tight = (0, 0.0, 0.0, 0.0)
         if largest > 0:
-            l12 = min(self.moved_l12, rows * largest, math.sqrt(rows) * self.moved_frobenius)
-            tight = rows, largest, l12, min(self.moved_frobenius, math.sqrt(rows) * largest, l12)
+            l12 = min(self.shift_l12, rows * largest, math.sqrt(rows) * self.shift_frobenius)
+            tight = rows, largest, l12, min(self.shift_frobenius, math.sqrt(rows) * largest, l12)
         for name, value in zip(_MOVEMENT, tight, strict=True):
             object.__setattr__(self, name, value)
 
     def forget_movement(self) -> TableDistance:
         """Return the coarser distance in which every moved row counts as replaced.
 
-        >>> TableDistance(replaced=1, moved_rows=3, moved_max=0.1).forget_movement().replaced
+        >>> TableDistance(replaced=1, shifted_rows=3, max_shift=0.1).forget_movement().replaced
         4
         """
-        return TableDistance(replaced=self.replaced + self.moved_rows)
+        return TableDistance(replaced=self.replaced + self.shifted_rows)
 
     def after(
         self, *, rows: int, lipschitz: float, shift: float, shifted_rows: int, diameter: float
     ) -> TableDistance:
         """Return the distance after a step that moves row i by at most lipschitz * d_i + shift.
 
-        Of the ``rows``, ``shift`` applies to ``shifted_rows``, and no two output rows are farther
-        apart than ``diameter``. By the triangle inequality in each of the three norms.
+        ``shift`` applies to ``shifted_rows`` of the ``rows``, and no two output rows are farther
+        apart than ``diameter``. The triangle inequality holds in each of the three norms.
+
+        Parameters
+        ----------
+        rows : int
+            Public number of rows.
+        lipschitz, shift : float
+            Constants of the step.
+        shifted_rows : int
+            Number of rows with a shift above 0.
+        diameter : float
+            Largest distance of two output rows.
+
+        Returns
+        -------
+        TableDistance
+            The distance of the tables after the step.
         """
         others = max(0, rows - self.replaced)
         shifted_rows = min(shifted_rows, others) if shift > 0 else 0
         return TableDistance(
             replaced=min(self.replaced, rows),
-            moved_rows=min(others, self.moved_rows + shifted_rows),
-            moved_max=min(diameter, lipschitz * self.moved_max + shift * (shifted_rows > 0)),
-            moved_l12=lipschitz * self.moved_l12 + shifted_rows * shift,
-            moved_frobenius=lipschitz * self.moved_frobenius + math.sqrt(shifted_rows) * shift,
+            shifted_rows=min(others, self.shifted_rows + shifted_rows),
+            max_shift=min(diameter, lipschitz * self.max_shift + shift * (shifted_rows > 0)),
+            shift_l12=lipschitz * self.shift_l12 + shifted_rows * shift,
+            shift_frobenius=lipschitz * self.shift_frobenius + math.sqrt(shifted_rows) * shift,
         )
 
 

@@ -17,9 +17,9 @@ from missdp.pricing.domain import (
     check_fillable,
     clip_rows,
     count,
-    one_of,
     real,
     require,
+    word_of,
 )
 from missdp.pricing.privacy_maps import Sensitivity
 from missdp.pricing.private_estimator import PrivateEstimator
@@ -43,7 +43,7 @@ class PrivateMean(PrivateEstimator):
     radius : float, default 1.0
         Rows are scaled down to this norm.
     delta : float, default 1e-6
-        At which ``guarantee_`` is stated; 0 for Laplace noise if pure DP is wanted.
+        The delta of ``guarantee_``. It is 0 for pure DP with Laplace noise.
     budget : Filter, Composition or None
         Charged before anything is computed.
     random_state : int or None
@@ -56,8 +56,8 @@ class PrivateMean(PrivateEstimator):
 
     Notes
     -----
-    One replaced row moves the mean by 2 R / n, rows that move by tau / n; in L1 both times
-    sqrt(d).
+    One replaced row moves the mean by 2 R / n, and rows that move by tau / n. In L1 both are
+    multiplied by sqrt(d).
 
     Examples
     --------
@@ -66,7 +66,7 @@ class PrivateMean(PrivateEstimator):
     (0.2, 0.9)
     """
 
-    mechanism: NoiseKind = field(default="gaussian", metadata=one_of("gaussian", "laplace"))
+    mechanism: NoiseKind = field(default="gaussian", metadata=word_of("gaussian", "laplace"))
 
     def question(self, domain: RowDomain) -> VectorQuery:
         """Return the query for the mean row."""
@@ -90,17 +90,18 @@ class PrivateCovariance(PrivateEstimator):
     Attributes
     ----------
     covariance_ : ndarray of shape (d, d)
-        Released; symmetric, not necessarily positive.
+        Released. Symmetric, not necessarily positive.
 
     Notes
     -----
-    Replacing z by z' beside n - 1 rows of mean m changes the matrix by exactly (b b' - a a') / n,
-    a = z - m, b = z' - m. In Frobenius norm that is at most 4 R^2 / n: the square, |a|^4 + |b|^4 -
-    2 (a.b)^2, is convex in |a|^2 along each ray and in m, so it is largest with z (and z') either
-    at m, where it is at most (2R)^4, or on the sphere, where with m on the sphere too and
-    s = |z + z'|, in units of R, it is at most 16 - s^4. A row that moves by d adds at most
-    4 R d / n. The upper triangle is noised, with off-diagonal
-    entries scaled by sqrt(2) so that its Euclidean norm is the Frobenius norm.
+    Let z' replace z, let m be the mean of the n - 1 other rows, and let a = z - m and b = z' - m.
+    The matrix changes by exactly (b b' - a a') / n. The Frobenius norm of this change is at most 4
+    R^2 / n, for the following reason. Its square times n^2, |a|^4 + |b|^4 - 2 (a.b)^2, is convex in
+    |a|^2 along each ray, and in m. So it is largest with z (and z') either at m or on the sphere.
+    At m it is at most (2R)^4. On the sphere, with m on the sphere too and s = |z + z'|, it is at
+    most 16 - s^4 in units of R^4. A row that moves by d adds at most 4 R d / n. The upper triangle
+    is noised, with off-diagonal entries scaled by sqrt(2) so that its Euclidean norm is the
+    Frobenius norm.
 
     Examples
     --------
@@ -138,7 +139,7 @@ class PrivateHistogram(PrivateEstimator):
     Parameters
     ----------
     edges : sequence of float
-        Bin edges, increasing; public. Values outside count in the first or last bin.
+        Bin edges, increasing. Public. Values outside count in the first or last bin.
     column : int, default 0
         Which column.
     noise_multiplier, mechanism, radius, delta, budget, random_state
@@ -162,8 +163,8 @@ class PrivateHistogram(PrivateEstimator):
     """
 
     edges: Sequence[float]
-    column: int = count(0, least=0)
-    mechanism: NoiseKind = field(default="gaussian", metadata=one_of("gaussian", "laplace"))
+    column: int = count(0, low=0)
+    mechanism: NoiseKind = field(default="gaussian", metadata=word_of("gaussian", "laplace"))
 
     def question(self, domain: RowDomain) -> VectorQuery:
         """Return the query for the counts."""
@@ -179,8 +180,8 @@ class PrivateHistogram(PrivateEstimator):
             sensitivity=Sensitivity(replaced=2.0 if self.mechanism == "laplace" else math.sqrt(2)),
             multiplier=self.noise_multiplier,
             noise=self.mechanism,
-            whole=True,
-            given=(self.column, edges.copy()),
+            integer=True,
+            arguments=(self.column, edges.copy()),
         )
 
     def keep(self, question: Question, answer: NDArray[np.int64]) -> None:
@@ -207,21 +208,21 @@ def _stretch(columns: int) -> Floats:
     return np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
 
 
-STEP_SIZE = 1.5  # over the curvature of the loss; steps are stable below 2
+STEP_SIZE = 1.5  # step size times the curvature of the loss. Steps are stable below 2
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _LinearModel(PrivateEstimator):
     """Projected noisy gradient descent on a linear model."""
 
-    coefficient_norm: float | None = real(1.0, least=1e-100)
-    method: Method = field(default="gd", metadata=one_of("gd", "sgd"))
+    coefficient_norm: float | None = real(1.0, low=1e-100)
+    method: Method = field(default="gd", metadata=word_of("gd", "sgd"))
     n_iter: int = count(100)
     batch_size: int = count(100)
-    learning_rate: float | None = real(1.0, least=1e-30, most=1e30)
+    learning_rate: float | None = real(1.0, low=1e-30, high=1e30)
 
     def loss(self, radius: float) -> Loss:
-        """Return the loss with its constants on rows of this norm; public."""
+        """Return the loss with its public constants on rows of this norm."""
         raise NotImplementedError
 
     def check_target(self, y: ArrayLike | None, rows: int) -> None:
@@ -259,8 +260,8 @@ class _LinearModel(PrivateEstimator):
         point = np.zeros(question.size)
         total, rate = np.zeros_like(point), self._rate(question.loss)
         for _ in range(question.steps):
-            moved = (point - rate * gradient(point))[None, :]
-            point = clip_rows(moved, question.loss.coefficient_norm)[0]
+            step = (point - rate * gradient(point))[None, :]
+            point = clip_rows(step, question.loss.coefficient_norm)[0]
             total = total + point
         return total / question.steps
 
@@ -291,18 +292,18 @@ class PrivateLogisticRegression(_LinearModel):
     noise_multiplier : float
         Noise of one step over its sensitivity 2 L / (rows read), above 0.
     coefficient_norm : float, optional
-        Coefficients are projected on this ball (B); the constants depend on it. By default 4 over
-        the largest norm of a row: scores are then from -4 to 4, and probabilities from 1.8 % to
-        98.2 %. Larger values cost more only where preprocessing moves rows.
+        Radius B of the ball on which coefficients are projected. The constants depend on it. The
+        default is 4 over the largest norm of a row: scores are then from -4 to 4, and probabilities
+        from 1.8 % to 98.2 %. Larger values cost more only where preprocessing moves rows.
     method : {"gd", "sgd"}, default "gd"
-        All rows each step; or a fresh sample without replacement each step.
+        Whether a step reads all rows ("gd"), or a fresh sample without replacement ("sgd").
     n_iter : int, default 100
         Number of steps.
     batch_size : int, default 100
         Rows per step, for "sgd".
     learning_rate : float, optional
-        Step size. By default 1.5 over the curvature of the loss, R^2 / 4 for rows of norm R: steps
-        are stable for rows of any scale.
+        Step size. The default is 1.5 over the curvature of the loss, which is R^2 / 4 for rows of
+        norm R.
     fit_intercept : bool, default True
         Whether the score has a constant term. Every row gets one more entry, 0.7 times the radius,
         so that R^2 grows by half and the noise by a fifth. Without an intercept, scores of rows
@@ -317,14 +318,14 @@ class PrivateLogisticRegression(_LinearModel):
     coef_ : ndarray of shape (d,)
         Released. Scores are for rows as they reached the estimator.
     intercept_ : float
-        Released; 0 without an intercept.
+        Released. It is 0 without an intercept.
 
     Notes
     -----
-    Replacing one row moves a mean gradient by at most 2 L / n, L = R / (1 + exp(-R B)) with R the
+    One replaced row moves a mean gradient by at most 2 L / n with L = R / (1 + exp(-R B)). R is the
     largest norm of a row, its constant entry included. Proofs, also for rows that preprocessing
-    moves, stand at `Loss.logistic`. All defaults follow from the public radius. Use of
-    the noisy gradients is post-processing.
+    moves, stand at `Loss.logistic`. All defaults follow from the public radius. Use of the noisy
+    gradients is post-processing.
 
     Examples
     --------
@@ -334,8 +335,8 @@ class PrivateLogisticRegression(_LinearModel):
     [1, 0]
     """
 
-    coefficient_norm: float | None = real(None, least=1e-100)
-    learning_rate: float | None = real(None, least=1e-30, most=1e30)
+    coefficient_norm: float | None = real(None, low=1e-100)
+    learning_rate: float | None = real(None, low=1e-30, high=1e30)
     fit_intercept: bool = field(default=True, metadata={"check": _yes_or_no})
     classes: Sequence[object] = (0, 1)
 
@@ -349,18 +350,51 @@ class PrivateLogisticRegression(_LinearModel):
         )
 
     def decision_function(self, X: ArrayLike) -> Floats:
-        """Return the scores of rows, positive for the second class."""
+        """Return the scores of rows, positive for the second class.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_columns)
+            Rows as they reach the estimator.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,)
+            Log odds of the second class.
+        """
         return self._predictor(X)
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """Return the probabilities of both classes."""
+        """Return the probabilities of both classes.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_columns)
+            Rows as they reach the estimator.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, 2)
+            Probabilities in the order of ``classes``.
+        """
         from scipy.special import expit
 
         second = expit(self._predictor(X))
         return np.column_stack([1 - second, second])
 
     def predict(self, X: ArrayLike) -> NDArray[np.generic]:
-        """Return the likelier class of each row."""
+        """Return the likelier class of each row.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_columns)
+            Rows as they reach the estimator.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,)
+            Labels of ``classes``.
+        """
         first, second = self._pair()
         return np.where(self._predictor(X) > 0, np.asarray(second), np.asarray(first))
 
@@ -378,8 +412,8 @@ class PrivateLinearRegression(_LinearModel):
     Parameters
     ----------
     target_bound : float, default 1.0
-        Targets are clipped to [-target_bound, target_bound]; public. An entry that is not a number
-        counts as 0.
+        Public bound. Targets are clipped to [-target_bound, target_bound]. An entry that is not a
+        number counts as 0.
     noise_multiplier, coefficient_norm, method, n_iter, batch_size, learning_rate
         See `PrivateLogisticRegression`.
     radius, delta, budget, random_state
@@ -398,8 +432,8 @@ class PrivateLinearRegression(_LinearModel):
     0.4
     """
 
-    target_bound: float = real(1.0, least=1e-100)
-    learning_rate: float = real(0.5, least=1e-30, most=1e30)
+    target_bound: float = real(1.0, low=1e-100)
+    learning_rate: float = real(0.5, low=1e-30, high=1e30)
 
     def loss(self, radius: float) -> Loss:
         """Return the squared loss with its constants."""
@@ -408,5 +442,16 @@ class PrivateLinearRegression(_LinearModel):
         return Loss.squared(radius=radius, coefficient_norm=norm, target_bound=bound)
 
     def predict(self, X: ArrayLike) -> Floats:
-        """Return the predicted targets."""
+        """Return the predicted targets.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_columns)
+            Rows as they reach the estimator.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,)
+            Numbers.
+        """
         return self._predictor(X)

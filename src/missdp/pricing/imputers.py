@@ -32,7 +32,7 @@ class ConstantImputer(StableTransformer):
     Parameters
     ----------
     value : float, default 0.0
-        Public; not read from the data.
+        Public. It is not read from the data.
 
     Notes
     -----
@@ -45,7 +45,7 @@ class ConstantImputer(StableTransformer):
     array([[0.1, 0.5]])
     """
 
-    value: float = real(0.0, least=-1e100)
+    value: float = real(0.0, low=-1e100)
 
     _needs_complete, _fills, _each_by_itself = False, True, True
 
@@ -67,7 +67,7 @@ class Imputer(StableTransformer):
     Parameters
     ----------
     max_incomplete : int
-        Condition: at most this many rows have a missing cell (p); at least 1.
+        Condition: at most this many rows have a missing cell (p). At least 1.
     """
 
     max_incomplete: int = count()
@@ -102,7 +102,7 @@ class ColumnImputer(Imputer):
     Notes
     -----
     At most p rows move, and of each only the imputed cells. The observed cells of a row and its
-    imputed ones are different coordinates, so a row that moved by d before moves by at most
+    imputed cells are different coordinates. So a row that moved by d before moves by at most
     hypot(d, shift) <= d + shift after. Subclasses bound the shift of one row's imputed cells.
     """
 
@@ -113,7 +113,20 @@ class ColumnImputer(Imputer):
         return Response(shift=self.shift(distance, domain), shifted_rows=self._p(domain))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return how far the imputed cells of one row can move."""
+        """Return the largest movement of the imputed cells of one row.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Distance of the tables that reach the step.
+        domain : RowDomain
+            Public facts about these tables.
+
+        Returns
+        -------
+        float
+            A Euclidean norm.
+        """
         raise NotImplementedError
 
     def radius_after(self, domain: RowDomain) -> float:
@@ -145,7 +158,7 @@ class ColumnImputer(Imputer):
         raise NotImplementedError
 
     def _learn(self, table: Floats) -> RowFunction:
-        with no_warnings():  # of a column without a value, which is filled with 0
+        with no_warnings():  # the column may have no value, and is then filled with 0
             fill = np.nan_to_num(self._statistic(table))
         return lambda rows: np.where(np.isnan(rows), fill, rows)
 
@@ -161,28 +174,28 @@ class MeanImputer(ColumnImputer):
     Notes
     -----
     Let m = n - p, a lower bound on the observed values of any column, and R the radius. For a
-    column j, if the table with more observed values has n_j of them, the two means differ by
-    ``u_j / n_j`` with ``u_j = D_j + Z_j - Z'_j -+ c_j mu_j``: D is the summed movement of common
-    rows (norm at most tau), Z and Z' the sums of the replaced rows' observed values, c_j how many
-    more replaced rows are observed on one side, and mu_j the mean on the other side.
+    column j, let the table with more observed values have n_j of them. The two means differ by
+    ``u_j / n_j`` with ``u_j = D_j + Z_j - Z'_j -+ c_j mu_j``. D is the summed movement of common
+    rows (norm at most tau). Z and Z' are the sums of the replaced rows' observed values. c_j is the
+    difference of the numbers of observed replaced rows, and mu_j is the mean on the other side.
 
-    One replaced row: where both rows are observed, u_j = z_j - z'_j; where one is, z_j less the
-    mean of the others. Since (a + b)^2 <= 2 a^2 + 2 b^2, ``|u|^2 <= 2 |z|^2 + 2 |z'|^2 + 2 |mu|^2
-    <= 4 R^2 + 2 M^2`` with M^2 = (n - 1) R^2 / m, as a column's squared mean is at most its mean
-    square. With one missing cell per row only one coordinate counts, and |u_j| <= 2 R.
+    One replaced row: if both rows are observed, u_j = z_j - z'_j. If one row is observed, u_j is
+    z_j less the mean of the others. Since (a + b)^2 <= 2 a^2 + 2 b^2, ``|u|^2 <= 2 |z|^2 + 2 |z'|^2
+    + 2 |mu|^2 <= 4 R^2 + 2 M^2`` with M^2 = (n - 1) R^2 / m, as a column's squared mean is at most
+    its mean square. With one missing cell per row only one coordinate counts, and |u_j| <= 2 R.
 
     Examples
     --------
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
     >>> domain = RowDomain(rows=1000, columns=1, complete=False)
     >>> after = MeanImputer(max_incomplete=10).stability(NEIGHBOURS, domain)
-    >>> after.moved_rows, round(after.moved_l12, 5)
+    >>> after.shifted_rows, round(after.shift_l12, 5)
     (10, 0.0202)
     """
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
         """Return the movement of one row's imputed cells."""
-        n, R, h, tau = domain.rows, domain.radius, distance.replaced, distance.moved_l12
+        n, R, h, tau = domain.rows, domain.radius, distance.replaced, distance.shift_l12
         m = n - self._p(domain)
         if self._cells(domain) == 1:
             replaced = 2 * R * h
@@ -217,24 +230,24 @@ class MedianImputer(ColumnImputer):
         Condition: near the median, consecutive observed values of a column differ by at most
         this much. Without it the median of a bounded column can jump across its whole range.
     central_ranks : int, default 2
-        How many ranks on either side of the middle ``central_gap`` covers; one more than the
-        number of rows that may be replaced before this step.
+        Number of ranks on either side of the middle that ``central_gap`` covers. It must be one
+        more than the number of rows that may be replaced before this step.
     cells_per_row : int or None, default None
         See `ColumnImputer`.
 
     Notes
     -----
     Let a column lose a of its N observed values and gain b others, a and b at most h, the replaced
-    rows. With A(r) the value at rank r (from 0, interpolated halfway), the median m = A((N - 1)/2)
-    becomes a value between A((N - 1)/2 - s) and A((N - 1)/2 + s), s = (a + b)/2 <= h, if these
-    ranks exist: h gaps of at most g, all within h + 1 ranks of the middle. If they do not, and in
-    the other table neither, at most min(a, b) values are common to both. If there is one at all,
-    the smallest common value (rank at most a, at most b) is within (N - 1)/2 gaps of the one
-    median from below and within b - (N' - 1)/2 of the other, or the other way round; together
-    again s gaps. If there is none, the gaps of each table say nothing of the other, however small
-    they are: so unless n - p > h, the median may move by 2 R. Values that move by at most Delta
-    move any order statistic by at most Delta. A row's imputed cells move by at most
-    sqrt(q) (h g + Delta), q the missing cells of a row.
+    rows. Let A(r) be the value at rank r (from 0, interpolated halfway), and s = (a + b)/2 <= h.
+    The median m = A((N - 1)/2) becomes a value between A((N - 1)/2 - s) and A((N - 1)/2 + s), if
+    these ranks exist. These are h gaps of at most g, all within h + 1 ranks of the middle. If they
+    do not, and in the other table neither, at most min(a, b) values are common to both. If there is
+    one at all, the smallest common value has rank at most a, and at most b. It is within (N - 1)/2
+    gaps of one median from below, and within b - (N' - 1)/2 of the other, or the other way round.
+    Together these are s gaps again. If there is none, the gaps of one table do not bound the other
+    table. So unless n - p > h, the median may move by 2 R. Values that move by at most Delta move
+    any order statistic by at most Delta. A row's imputed cells move by at most sqrt(q) (h g +
+    Delta), q the missing cells of a row.
 
     Examples
     --------
@@ -258,7 +271,7 @@ class MedianImputer(ColumnImputer):
         if h > 0 and (h >= self.central_ranks or common < 1):
             # The declared gaps do not reach that far, or lie between values that are all replaced.
             jump = 2 * domain.radius
-        each = min(jump + distance.moved_max, 2 * domain.radius)
+        each = min(jump + distance.max_shift, 2 * domain.radius)
         return math.sqrt(self._cells(domain)) * each
 
     def _statistic(self, table: Floats) -> Floats:
@@ -274,7 +287,7 @@ class TrimmedMeanImputer(ColumnImputer):
     max_incomplete : int
         See `ColumnImputer`.
     trim : int
-        How many observed values to drop at either end (m); at least 1.
+        Number m of observed values to drop at either end, at least 1.
     trimmed_range : float
         Condition: the m-th smallest and m-th largest observed value of a column differ by at
         most this much (r).
@@ -283,13 +296,13 @@ class TrimmedMeanImputer(ColumnImputer):
 
     Notes
     -----
-    Let N be the observed values of a column, N >= n - p. Replacing one value shifts the window of
-    kept order statistics by at most one rank: its sum changes by at most r, the mean by
-    r / (N - 2m). Dropping one of N + 1 values removes one kept value v (or shifts the window by
-    one): the mean changes by |mean - v| / (N - 2m) <= r / (N - 2m). Sorting is a contraction in
-    the summed absolute difference, so moved rows add at most tau / (N - 2m) in Euclidean norm
-    (Minkowski over columns). For several replaced rows r becomes the full range 2 R per row,
-    since tables in between need not satisfy the condition.
+    Let N be the number of observed values of a column, N >= n - p. Replacing one value shifts the
+    window of retained order statistics by at most one rank. Its sum changes by at most r, and the
+    mean by r / (N - 2m). Dropping one of N + 1 values removes one retained value v (or shifts the
+    window by one). The mean changes by |mean - v| / (N - 2m) <= r / (N - 2m). Sorting is a
+    contraction in the summed absolute difference, so moved rows add at most tau / (N - 2m) in
+    Euclidean norm (Minkowski over columns). For several replaced rows r becomes the full range 2 R
+    per row, since tables in between need not satisfy the condition.
 
     Examples
     --------
@@ -308,19 +321,19 @@ class TrimmedMeanImputer(ColumnImputer):
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
         """Return the movement of one row's imputed cells."""
-        kept = domain.rows - self._p(domain) - 2 * self.trim
-        if kept < 1:
-            raise UnprovenError("trimming may leave no observed value: trim less")
+        n_retained = domain.rows - self._p(domain) - 2 * self.trim
+        if n_retained < 1:
+            raise UnprovenError("trimming may leave no observed value. Trim less")
         h, full = distance.replaced, 2 * domain.radius
         span = min(self.trimmed_range, full) if h <= 1 else full
         root = math.sqrt(self._cells(domain))
-        return min((h * root * span + distance.moved_l12) / kept, root * full)
+        return min((h * root * span + distance.shift_l12) / n_retained, root * full)
 
     def _statistic(self, table: Floats) -> Floats:
         ordered, observed = np.sort(table, axis=0), (~np.isnan(table)).sum(axis=0)
         ranks = np.arange(len(table))[:, None]
-        kept = (ranks >= self.trim) & (ranks < observed - self.trim)
-        return np.asarray(np.nanmean(np.where(kept, ordered, np.nan), axis=0))
+        is_retained = (ranks >= self.trim) & (ranks < observed - self.trim)
+        return np.asarray(np.nanmean(np.where(is_retained, ordered, np.nan), axis=0))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -330,27 +343,29 @@ class RegressionImputer(Imputer):
     Parameters
     ----------
     target : int
-        The column to predict. A missing cell of any other column becomes 0: each row is mapped on
-        its own, so the missing cells of one row never stop a fit.
+        The column to predict. A missing cell of any other column becomes 0. Each row is mapped by
+        itself, so the missing cells of one row never stop a fit.
     max_incomplete : int
         Condition: at most this many rows have a missing cell (p).
     regularization : float, default 0.0
         Ridge penalty rho on the mean squared error, at least 0.
     min_eigenvalue : float, default 0.0
         Condition, if above 0: the smallest eigenvalue of X'X / n over the rows with an observed
-        target is at least this (lambda). At least one of the two must be above 0; with
-        ``regularization`` alone the conditioning needs no condition.
+        target is at least this (lambda). At least one of the two must be above 0. With
+        ``regularization`` alone there is no condition.
 
     Notes
     -----
-    With A = X'X + n rho, b = X'y and w = A^-1 b, two tables give ``w' - w = A'^-1 (e - E w)``
-    where E = A' - A, e = b' - b, and A' >= n (lambda + rho). A replaced row contributes twice
-    ``x (y - x'w)``, whose norm on the ball of radius R is at most R^2 (W + sqrt(1 + W^2)) / 2; a
-    row that moves by d contributes at most 2 R sqrt(1 + W^2) d. The norm W of w is at most
-    sqrt((R^2 - (d - 1) lambda) / (lambda + rho)), since |A^-1/2 X'| <= 1 and the targets' squares
-    sum to at most n R^2 less the trace of X'X. An imputed cell x'w then moves by R |w - w'|, and
-    a row's own movement is stretched by at most sqrt(1 + W^2). Only the second table's A' and the
-    first table's w enter, so no table in between matters.
+    Let A = X'X + n rho, b = X'y and w = A^-1 b. Two tables give ``w' - w = A'^-1 (e - E w)`` with
+    E = A' - A, e = b' - b, and A' >= n (lambda + rho). A replaced row contributes twice
+    ``x (y - x'w)``, whose norm on the ball of radius R is at most R^2 (W + sqrt(1 + W^2)) / 2.
+    A row that moves by d contributes at most 2 R sqrt(1 + W^2) d.
+
+    The norm W of w is at most ``sqrt((R^2 - (d - 1) lambda) / (lambda + rho))``. The reasons are
+    |A^-1/2 X'| <= 1, and that the targets' squares sum to at most n R^2 less the trace of X'X.
+    An imputed cell x'w then moves by R |w - w'|. A row's own movement is stretched by at most
+    sqrt(1 + W^2). Only the second table's A' and the first table's w enter, so no table in between
+    matters.
 
     Examples
     --------
@@ -362,7 +377,7 @@ class RegressionImputer(Imputer):
            [0.2, 0.4]])
     """
 
-    target: int = count(least=0)
+    target: int = count(low=0)
     regularization: float = real(0.0)
     min_eigenvalue: float = real(0.0)
 
@@ -376,9 +391,9 @@ class RegressionImputer(Imputer):
         W = self._coefficient_norm(domain)
         R, stretch = domain.radius, math.sqrt(1 + W * W)
         strength = domain.rows * (self.min_eigenvalue + self.regularization)
-        pull = distance.replaced * R**2 * (W + stretch) + 2 * R * stretch * distance.moved_l12
+        pull = distance.replaced * R**2 * (W + stretch) + 2 * R * stretch * distance.shift_l12
         return Response(
-            lipschitz=stretch if distance.moved_rows else 1.0,
+            lipschitz=stretch if distance.shifted_rows else 1.0,
             shift=R * min(pull / strength, 2 * W),
             shifted_rows=self._p(domain),
         )
@@ -403,9 +418,9 @@ class RegressionImputer(Imputer):
     def _learn(self, table: Floats) -> RowFunction:
         require(self.target < table.shape[1], "target must be a column of the table")
         predictors, target = self._parts(table)
-        seen = ~np.isnan(target)
-        X, y, n = predictors[seen], target[seen], table.shape[0]
-        # Off the collection the solution could be huge; on it this floor changes nothing.
+        is_observed = ~np.isnan(target)
+        X, y, n = predictors[is_observed], target[is_observed], table.shape[0]
+        # Without the conditions the solution could be huge. With them this floor changes nothing.
         values, vectors = np.linalg.eigh(X.T @ X)
         strength = np.maximum(values, n * self.min_eigenvalue) + n * self.regularization
         coefficients = (vectors / strength) @ (vectors.T @ (X.T @ y))
@@ -423,14 +438,14 @@ class RegressionImputer(Imputer):
         return np.nan_to_num(predictors, nan=0.0), rows[:, self.target]
 
 
-_BLOCK = 4_000_000  # Distances held in memory at once.
+_BLOCK = 4_000_000  # distances in memory at once
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class NeighbourImputer(Imputer):
     """Fill the missing cells of a row with the mean of its k nearest complete rows.
 
-    Nearness is Euclidean distance on the row's observed cells; ties go to the lower row number.
+    Nearness is Euclidean distance on the row's observed cells. Ties go to the lower row number.
 
     Parameters
     ----------
@@ -443,29 +458,29 @@ class NeighbourImputer(Imputer):
 
     Notes
     -----
-    Replacing a row changes each donor set by at most one swap: if the old row leaves a set,
-    either the new row or the runner-up takes its place; otherwise at most the new row enters.
-    The imputed cells are means of k donors within the ball of radius R, so they move by at most
-    2 R min(h, k) / k for h replaced rows. Rows that move do so only if a replaced row donates to
-    them in one of the two tables: at most min(p, 2 M h) of them. Nearness is not continuous in
-    the values, so rows that moved before this step are counted as replaced.
+    Replacing a row changes each donor set by at most one swap. If the old row leaves a set, the new
+    row or the next nearest row takes its place. Otherwise at most the new row enters. The imputed
+    cells are means of k donors within the ball of radius R. So they move by at most 2 R min(h, k) /
+    k for h replaced rows. Rows that move do so only if a replaced row donates to them in one of the
+    two tables: at most min(p, 2 M h) of them. Nearness is not continuous in the values, so rows
+    that moved before this step are counted as replaced.
 
-    The donors of `missdp.statistics` are chosen by other code: there rows come and go, so that ties
-    cannot go by row number but need an order of all possible rows, which a finite domain has and
-    real vectors have not.
+    The donors of `missdp.statistics` are chosen by other code, because rows are added and removed
+    there. Ties then need an order of all possible rows in place of row numbers. A finite domain has
+    such an order, and real vectors do not.
 
     Examples
     --------
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
     >>> step = NeighbourImputer(n_neighbors=4, max_incomplete=50, max_donations=3)
     >>> after = step.stability(NEIGHBOURS, RowDomain(rows=500, columns=3, complete=False))
-    >>> after.moved_rows, after.moved_max
+    >>> after.shifted_rows, after.max_shift
     (6, 0.5)
     """
 
     n_neighbors: int = count(5)
     # No donation at all means no incomplete row: each takes from k rows.
-    max_donations: int | None = count(None, least=0)
+    max_donations: int | None = count(None, low=0)
 
     _continuous = False
 

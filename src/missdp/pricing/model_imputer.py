@@ -24,9 +24,9 @@ from missdp.pricing.domain import (
     clip_rows,
     column_names,
     count,
-    one_of,
     require,
     rows_of,
+    word_of,
 )
 from missdp.pricing.steps import ModelPaidApart, SeededFilling, StableTransformer
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
@@ -41,8 +41,8 @@ from missdp.table.table import in_sizes, read_columns
 from missdp.threads import in_order, one_blas_thread
 from missdp.types import Floats
 
-_ROWS = 20_000  # of the model, by which laws are fitted
-_SEED = 0  # of these rows: the same laws for the same model, wherever it was loaded
+_ROWS = 20_000  # rows of the model to which conditional distributions are fitted
+_SEED = 0  # seed of these rows, so that one model always has the same distributions
 
 STAYS_PRIVATE = (
     "The filled rows are as private as the rows were: they hold every observed cell. Only the "
@@ -54,14 +54,14 @@ STAYS_PRIVATE = (
 class DPImputer(StableTransformer):
     """Fill missing cells from a released model, each row by itself, at no privacy cost.
 
-    The model was fitted within a privacy budget; all that is used of it is post-processing. Rows
-    that it draws say how each attribute depends on all others (one multinomial logistic regression
-    each, fitted once), and the missing cells of a row are drawn from these laws given its observed
-    cells, by Gibbs sampling. `fit` learns nothing: what is filled in depends on no row but the one
-    that has the missing cell.
+    The model was fitted within a privacy budget, and every use of it is post-processing. Rows drawn
+    from the model show how each attribute depends on all others. One multinomial logistic
+    regression for each attribute is fitted to them once. The missing cells of a row are drawn from
+    these distributions given its observed cells, by Gibbs sampling. `fit` learns nothing: a filled
+    cell depends on no other row.
 
-    **The filled rows are private.** They hold every observed cell, and may be shown to nobody who
-    may not see the rows themselves. Only the model is a release, and `guarantee_` is the model's.
+    **The filled rows are private.** They hold every observed cell. Show them only to people who may
+    see the rows. Only the model is a release, and `guarantee_` is the model's.
 
     Parameters
     ----------
@@ -69,31 +69,31 @@ class DPImputer(StableTransformer):
         Fitted, of any family, or loaded with :func:`missdp.load`. It is shared, not copied, by
         clones.
     filling : {"random", "likely", "mean"}, default "random"
-        ``"random"`` draws from the law of each missing cell, so that margins and dependence come
-        out right; numbers are drawn uniformly inside their bin. ``"likely"`` takes the likeliest
+        ``"random"`` draws each missing cell from its distribution, so that marginals and dependence
+        are right. Numbers are drawn uniformly inside their bin. ``"likely"`` takes the likeliest
         level, or the middle of the likeliest bin: more cells are right, but rare levels get rarer
-        still. ``"mean"`` does the same for levels, and fills in the mean of a number's law: nearest
-        to the true number on average, and with too little spread.
+        still. ``"mean"`` does the same for levels, and fills in the mean of a number's
+        distribution. It is nearest to the true number on average, and has too little spread.
     random_state : int or None
         None draws afresh each time. A number makes fillings repeatable: a row at the same place
-        then becomes the same, whatever the other rows are. It is for tests: a price then states
+        then becomes the same, for all other rows. It is for tests: a price then states
         `SeededFilling`.
 
     Notes
     -----
     Given the model, row i becomes f(row i, random numbers i): rows that are appended, removed or
     changed elsewhere change nothing, and random numbers are independent of the table. So under
-    either adjacency neighbours become neighbours, with as many rows replaced or added as before,
-    and whatever releases the filled rows under differential privacy keeps its guarantee (the proof
-    is that of ``missdp.sources.filling._fill_codes``). If the model was fitted to the same rows, its
-    own guarantee composes with that, as for any two releases: use one budget for both. Filled cells
-    are read although nothing was observed in them, and tell of their row's other cells: of what is
-    fitted to filled rows, no rate at which values were observed amplifies the guarantee for the
-    table before values went missing. A filled `Table` says so itself; of a filled frame nobody
-    knows but you.
+    either adjacency neighbours become neighbours, with as many rows replaced or added as before. A
+    differentially private release of the filled rows keeps its guarantee. The proof is in
+    ``missdp.sources.filling._fill_codes``. If the model was fitted to the same rows, its own
+    guarantee composes with that, as for any two releases: use one budget for both. Filled cells
+    depend on other cells of their row, although nothing was observed in them. So a release from
+    filled rows has no amplification by the rates at which values were observed. This concerns its
+    guarantee for the table before values went missing. A filled `Table` records that it was filled.
+    A filled frame does not.
 
-    What is not applicable stays so, and what follows from other cells is computed. If no filling
-    that obeys the rules of the schema was found in 25 attempts, the missing cells of that row stay.
+    Cells that are not applicable stay so, and derived cells are computed. If no filling that obeys
+    the rules of the schema was found in 25 attempts, the missing cells of that row stay.
 
     Examples
     --------
@@ -112,39 +112,52 @@ class DPImputer(StableTransformer):
     """  # noqa: E501
 
     model: Any
-    filling: Filling = field(default="random", metadata=one_of("random", "likely", "mean"))
-    random_state: int | None = count(None, least=0)
+    filling: Filling = field(default="random", metadata=word_of("random", "likely", "mean"))
+    random_state: int | None = count(None, low=0)
 
     _needs_complete, _fills, _each_by_itself = False, True, True
-    _continuous: ClassVar[bool] = False  # what is drawn may change with a row that moves
+    _continuous: ClassVar[bool] = False  # a draw may change with a row that moves
 
-    # What was released
+    # Released values
 
     @property
     def guarantee_(self) -> Guarantee:
-        """The guarantee of the model; the filled rows have none."""
-        found: Guarantee = self._released().guarantee_
-        return found
+        """The guarantee of the model. The filled rows have no guarantee."""
+        guarantee: Guarantee = self._released().guarantee_
+        return guarantee
 
     @property
     def schema_(self) -> Schema:
         """Public facts about the columns of tables that can be filled."""
-        found: Schema = self._released().schema_
-        return found
+        schema: Schema = self._released().schema_
+        return schema
 
     def in_words(self) -> str:
-        """Return the guarantee of the model in words, and what it does not cover."""
+        """Return the guarantee of the model in words, and the privacy of the filled rows."""
         return f"{self.guarantee_.in_words()}\n\n{STAYS_PRIVATE}"
 
     # Filling
 
     def fit(self, X: Any = None, y: object = None) -> Self:
-        """Check the parameters. Nothing is learned from ``X``: it is not looked at."""
+        """Check the parameters. Nothing is learned from ``X``: it is not looked at.
+
+        Parameters
+        ----------
+        X : optional
+            Ignored, but for the schema of a Table.
+        y : optional
+            Ignored.
+
+        Returns
+        -------
+        DPImputer
+            The imputer itself.
+        """
         del y
         self._released()
         if isinstance(X, Table):
             _with_bins(X, self._released())
-        _laws_of(self._released())
+        _conditionals_of(self._released())
         return self
 
     def transform(
@@ -155,21 +168,21 @@ class DPImputer(StableTransformer):
         Parameters
         ----------
         X : Table, pandas, polars or Arrow table, DuckDB relation, path, or array of floats
-            Rows with the columns of the model's schema; n of them, n may be 0. An array has the
-            columns that :func:`~missdp.pricing.rows_of` makes of a table, NaN in each missing cell.
+            n rows with the columns of the model's schema. n may be 0. An array has the columns that
+            :func:`~missdp.pricing.rows_of` makes of a table, NaN in each missing cell.
         multiple : int, optional
             Fill the missing cells that many times, at least 2, with independent draws from one
             model. Its own error is not in them: pooled intervals do not hold where missing cells
             depend on other answers.
         holes : {"nulls", "codes"}, default "nulls"
-            What cells that are not applicable come back as; see `Table.to_arrow`.
+            Form of cells that are not applicable, as for `Table.to_arrow`.
 
         Returns
         -------
         the kind of frame that came in, or a list of them if ``multiple`` is given
-            As many rows, in the same order; columns and types are those of the schema. A pandas
-            frame keeps its index. The schema of a Table says of what may have been missing that it
-            may have been filled (``settled``).
+            The rows in their order. Columns and types are those of the schema. A pandas frame keeps
+            its index. The schema of a Table marks attributes that may have been filled
+            (``settled``).
         """
         check_missing_form(holes)
         draws = 1 if multiple is None else whole("multiple", multiple, least=2)
@@ -183,14 +196,19 @@ class DPImputer(StableTransformer):
         Parameters
         ----------
         data : DuckDB relation, Rows, str or Path
-            Read once; with a seed, rows are filled as :meth:`transform` fills them.
+            Read once. With a seed, rows are filled as by :meth:`transform`.
         draws : int, default 1
-            How often to fill the missing cells.
+            Number of fillings.
 
         Yields
         ------
         list of Table
-            The next rows, filled that many times; at least one block, perhaps without rows.
+            The next rows, once for each filling. There is at least one block, perhaps without rows.
+
+        Raises
+        ------
+        DataError
+            If the data does not stream.
         """
         fill, schema = self._completed(), self.schema_
         if not is_streamed(data):
@@ -204,14 +222,14 @@ class DPImputer(StableTransformer):
         return in_order(filled, enumerate(blocks), n_jobs=2)
 
     def _completed(self) -> Callable[..., Table]:
-        """Return what completes tables: their number, and the place of the first row, are open."""
+        """Return a function that completes tables, given a draw and the place of the first row."""
         seed = self.random_state
         entropy = secrets.randbits(128) if seed is None else seed
-        laws = _laws_of(self._released())
-        return partial(completed, laws=laws, entropy=entropy, filling=self.filling)
+        conditionals = _conditionals_of(self._released())
+        return partial(completed, laws=conditionals, entropy=entropy, filling=self.filling)
 
     def _filled(self, X: Any, holes: MissingForm) -> Callable[[int], Any]:
-        """Return what fills the rows, by the number of the draw."""
+        """Return a function that fills the rows, given the number of the draw."""
         import pandas as pd
 
         complete, schema = self._completed(), self.schema_
@@ -220,10 +238,10 @@ class DPImputer(StableTransformer):
         table = _with_bins(X, self._released()) if isinstance(X, Table) else Table.read(X, schema)
 
         def fill(draw: int) -> Any:
-            found = complete(table, draw=draw)
+            filled = complete(table, draw=draw)
             if isinstance(X, Table):
-                return _marked(found.coded_as(X.schema))
-            frame = found.to_native(holes=holes)
+                return _marked(filled.coded_as(X.schema))
+            frame = filled.to_native(holes=holes)
             if isinstance(X, pd.DataFrame):
                 frame.index = X.index
             return frame
@@ -238,10 +256,10 @@ class DPImputer(StableTransformer):
     # Stability
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return that the model is paid for apart, and whether fillings are seeded.
+        """Return the conditions that the model is paid for, and whether fillings are seeded.
 
-        Seeded random numbers belong to places: whoever knows the seed sees that a row is removed
-        by the rows after it. So nothing is proven against anyone who knows the seed.
+        Seeded random numbers belong to places. A person who knows the seed can see from later rows
+        that a row was removed. So nothing is proven against anyone who knows the seed.
         """
         del domain
         seeded = () if self.random_state is None else (SeededFilling(),)
@@ -261,7 +279,18 @@ class DPImputer(StableTransformer):
     # Habits
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters; those of the model are released facts, not to be set."""
+        """Return the parameters. The parameters of the model are released facts.
+
+        Parameters
+        ----------
+        deep : bool, default True
+            Ignored.
+
+        Returns
+        -------
+        dict of str to object
+            Values by name.
+        """
         del deep
         return dict(super().get_params(deep=False))
 
@@ -272,34 +301,35 @@ class DPImputer(StableTransformer):
         return True  # there is nothing to learn
 
     def _released(self) -> Any:
-        """Return the model, or refuse what is none or is not fitted."""
+        """Return the model. Raise an error if it is not a fitted synthesizer."""
         model = self.model
         if not callable(getattr(type(model), "sample_table", None)):
             raise ParameterError(
-                "model must be a fitted synthesizer; missdp.load reads a saved one"
+                "model must be a fitted synthesizer. missdp.load reads a saved one"
             )
         if not isinstance(getattr(model, "guarantee_", None), Guarantee):
-            raise NotFittedError("the imputer's model is not fitted yet; fit or load it first")
+            raise NotFittedError("the imputer's model is not fitted yet. Fit or load it first")
         return model
 
 
 def _filled_numbers(X: Rows, schema: Schema, complete: Callable[[Table], Table]) -> Floats:
     """Return rows of numbers with their missing cells filled, each row by itself.
 
-    Observed numbers stay as they are; a filled row longer than any row of a table of this schema is
-    scaled down to that length. A missing cell that could not be filled as rules have it becomes 0.
+    Observed numbers stay as they are. A filled row that is longer than all rows of the schema is
+    scaled down to their largest length. A missing cell that could not be filled as rules have it
+    becomes 0.
     """
     numbers, columns = as_rows(X), len(column_names(schema))
     if numbers.shape[1] != columns:
         raise DataError(f"expected {columns} columns")
-    holes = np.isnan(numbers)
-    some = np.flatnonzero(holes.any(axis=1))
-    if not some.size:
+    empty = np.isnan(numbers)
+    rows = np.flatnonzero(empty.any(axis=1))
+    if not rows.size:
         return numbers
     open_ = replace(schema, attributes=tuple(replace(a, nullable=True) for a in schema))
     # All rows, so that each has the random numbers of its place.
-    encoded = np.nan_to_num(rows_of(complete(_table_of(numbers, open_)))[some], nan=0.0)
-    numbers[some] = clip_rows(np.where(holes[some], encoded, numbers[some]), math.sqrt(len(schema)))
+    encoded = np.nan_to_num(rows_of(complete(_table_of(numbers, open_)))[rows], nan=0.0)
+    numbers[rows] = clip_rows(np.where(empty[rows], encoded, numbers[rows]), math.sqrt(len(schema)))
     return numbers
 
 
@@ -315,57 +345,57 @@ def _table_of(rows: Floats, schema: Schema) -> Table:
 
 
 def _read(attribute: AnyAttribute, numbers: Floats) -> Column:
-    hole = np.asarray(np.isnan(numbers).any(axis=1))
-    known, values = np.where(hole[:, None], 0.0, numbers), None
-    unit = (np.clip(known[:, 0], -1.0, 1.0) + 1) / 2
+    is_missing = np.asarray(np.isnan(numbers).any(axis=1))
+    completed, values = np.where(is_missing[:, None], 0.0, numbers), None
+    unit = (np.clip(completed[:, 0], -1.0, 1.0) + 1) / 2
     if isinstance(attribute, Categorical):
-        codes = known.argmax(axis=1)
+        codes = completed.argmax(axis=1)
     elif isinstance(attribute, Numeric):
         values = attribute.lower + unit * (attribute.upper - attribute.lower)
         values = np.clip(values, attribute.lower, attribute.upper)
         values = np.rint(values) if attribute.integer else values
         codes = attribute.encode_values(values)
-        values = np.where(hole, attribute.lower, values)
+        values = np.where(is_missing, attribute.lower, values)
     else:
         codes = np.rint(unit * (attribute.size - 1)).astype(np.int64)
-    codes = np.where(hole, attribute.missing_code, codes)
+    codes = np.where(is_missing, attribute.missing_code, codes)
     return Column(codes.astype(code_dtype(attribute)), values)
 
 
 def _settled(schema: Schema, filled: Container[str]) -> Schema:
-    """Return a schema that says of these attributes alone that they may have been filled."""
+    """Return a schema in which only these attributes are marked as possibly filled."""
     marked = (replace(a, settled=a.name in filled) for a in schema)
     return replace(schema, attributes=tuple(marked))
 
 
 def _with_bins(table: Table, model: Any) -> Table:
-    """Return rows in the bins of a model, or refuse those of another table."""
+    """Return rows in the bins of a model. Raise DataError for rows of another schema."""
     schema: Schema = model.schema_
-    for known in (schema, model.fitted_.unbinned):
-        if _settled(table.schema, ()) == _settled(known, ()):
+    for accepted in (schema, model.fitted_.unbinned):
+        if _settled(table.schema, ()) == _settled(accepted, ()):
             bins = _settled(schema, {a.name for a in table.schema if a.settled})
             return table.coded_as(replace(bins, ledger=table.schema.ledger))
     raise DataError("the table was read with another schema than the imputer's model was fitted to")
 
 
 def _marked(table: Table) -> Table:
-    """Return filled rows whose schema says that holes may have been filled."""
+    """Return filled rows whose schema marks the attributes that may have been filled."""
     filled = {a.name for a in table.schema if a.nullable or a.settled}
     columns = {name: table.column(name) for name in table.schema.names}
     return Table(_settled(table.schema, filled), columns, kind=table.kind)
 
 
-_BLOCK_ROWS = 16 * ROWS_AT_ONCE
-_LAWS: WeakKeyDictionary[Any, tuple[Guarantee, Conditionals]] = WeakKeyDictionary()
+_BLOCK_ROWS = 16 * ROWS_AT_ONCE  # rows of a block
+_CONDITIONALS: WeakKeyDictionary[Any, tuple[Guarantee, Conditionals]] = WeakKeyDictionary()
 
 
 @one_blas_thread()
-def _laws_of(model: Any) -> Conditionals:
-    """Return the law of each attribute given all others, fitted to rows of the model, once."""
-    kept = isinstance(model, Hashable)
-    known = _LAWS.get(model) if kept else None
-    if known is not None and known[0] is model.guarantee_:  # not fitted again since
-        return known[1]
+def _conditionals_of(model: Any) -> Conditionals:
+    """Return the distribution of each attribute given all others, fitted once."""
+    is_cached = isinstance(model, Hashable)
+    cached = _CONDITIONALS.get(model) if is_cached else None
+    if cached is not None and cached[0] is model.guarantee_:  # not fitted again since
+        return cached[1]
     modelled = Modelled(model.schema_)
     sizes = [attribute.size for attribute in modelled.schema]
     drawn = model.sample_table(_ROWS, random_state=_SEED).coded_as(model.schema_)
@@ -373,7 +403,7 @@ def _laws_of(model: Any) -> Conditionals:
     rows = rows[(rows < np.array(sizes, dtype=np.int64)).all(axis=1)]
     place, completed_cells = modelled.schema.names.index, modelled.impossible.items()
     impossible = {(place(p[0]), place(p[1])): cells for p, cells in completed_cells if len(p) == 2}
-    laws = fit_conditionals(rows, sizes, impossible=impossible)
-    if kept:
-        _LAWS[model] = (model.guarantee_, laws)
-    return laws
+    conditionals = fit_conditionals(rows, sizes, impossible=impossible)
+    if is_cached:
+        _CONDITIONALS[model] = (model.guarantee_, conditionals)
+    return conditionals

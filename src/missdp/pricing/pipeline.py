@@ -31,7 +31,7 @@ from missdp.pricing.steps import StableTransformer
 
 # The tail of the discrete distribution exceeds the continuous tail by less than this factor, on a
 # grid of 2^20 cells per scale.
-_TAIL_ROOM = 2.0**-18
+_TAIL_SLACK = 2.0**-18
 
 
 @dataclass(eq=False, repr=False)
@@ -41,18 +41,18 @@ class PricedPipeline(Parameters):
     Parameters
     ----------
     steps : sequence of (str, StableTransformer)
-        Preprocessing, in order; may be empty. Fitted on the private table, without noise.
+        Preprocessing, in order. It may be empty. Fitted on the private table, without noise.
     estimator : PrivateEstimator
-        The estimator that is released. Its radius, delta and random_state are not used; it must
+        The estimator that is released. Its radius, delta and random_state are not used. It must
         have no budget of its own.
     rows, columns : int
-        Shape of the table; public.
+        Public shape of the table.
     radius : float, default 1.0
         Rows are scaled down to this norm first.
     complete : bool, default True
-        Whether no cell is missing; if True, a missing cell counts as 0.
+        Whether no cell is missing. If True, a missing cell counts as 0.
     delta : float, default 1e-6
-        At which the guarantee is stated.
+        The delta of the guarantee.
     budget, random_state
         See `PrivateMean`.
 
@@ -65,9 +65,9 @@ class PricedPipeline(Parameters):
 
     Notes
     -----
-    The fitted steps are private, and are thrown away. After the charge no table of the declared
-    shape raises an error: cells that are not finite numbers are missing, and rows outside the
-    radius are scaled down. After Hu, Sanyal & Schölkopf 2024, Theorem 2.
+    The fitted steps are private, and are discarded. After the charge no table of the declared shape
+    raises an error. Cells that are not finite numbers are missing, and rows outside the radius are
+    scaled down. After Hu, Sanyal & Schölkopf 2024, Theorem 2.
 
     Examples
     --------
@@ -107,12 +107,12 @@ class PricedPipeline(Parameters):
         return facts, self.estimator.question(facts.domain)
 
     def bounds(self) -> tuple[Bound, ...]:
-        """Return every bound on the whole pipeline at ``delta``, the best first; public."""
+        """Return every public bound on the whole pipeline at ``delta``, the best first."""
         facts, question = self.facts_and_query()
         return facts.bounds(question)
 
     def guarantee(self) -> Guarantee:
-        """Return the guarantee a `fit` with secure noise will have; reads no data."""
+        """Return the guarantee of a `fit` with secure noise, from public facts only."""
         facts, question = self.facts_and_query()
         return facts.guarantee(facts.bounds(question)[0].event)
 
@@ -122,16 +122,21 @@ class PricedPipeline(Parameters):
         Parameters
         ----------
         X : array_like of shape (rows, columns), or Table
-            NaN is a missing cell. A table is read by `rows_of`; see `RowDomain.of`.
+            NaN is a missing cell. A table is read by `rows_of`, see `RowDomain.of`.
         y : array_like of shape (rows,), optional
-            Target; not preprocessed.
+            Target. It is not preprocessed.
+
+        Returns
+        -------
+        PricedPipeline
+            The pipeline itself, with released attributes.
 
         Raises
         ------
         BudgetExceededError
-            If the budget cannot afford the release; nothing was computed.
+            If the budget cannot afford the release. Nothing was computed.
         DataError
-            If X or y has another shape than declared; nothing was charged.
+            If X or y has another shape than declared. Nothing was charged.
         UnprovenError
             If no bound is known for this chain.
         """
@@ -153,26 +158,37 @@ class PricedPipeline(Parameters):
         return estimator, release(estimator, facts, question, data, *paid, test)
 
     def with_noise(self, multiplier: float) -> PricedPipeline:
-        """Return a clone whose estimator has this ``noise_multiplier``."""
+        """Return a clone whose estimator has this ``noise_multiplier``.
+
+        Parameters
+        ----------
+        multiplier : float
+            Noise scale over sensitivity.
+
+        Returns
+        -------
+        PricedPipeline
+            Not fitted.
+        """
         fresh: PricedPipeline = clone(self)
         fresh.estimator.noise_multiplier = multiplier
         return fresh
 
 
-def calibrated(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
-    """Return the pipeline with the least noise whose whole guarantee is within ``epsilon``.
+def calibrate(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
+    """Return the pipeline with the least noise whose guarantee is within ``epsilon``.
 
     Parameters
     ----------
     pipeline : PricedPipeline
-        Its estimator's ``noise_multiplier`` is replaced; its delta is kept.
+        Its estimator's ``noise_multiplier`` is replaced. Its delta stays.
     epsilon : float
         Target for the whole pipeline at its delta, finite and above 0.
 
     Returns
     -------
     PricedPipeline
-        A clone; the noise exceeds the least by a relative 1e-3 at most.
+        A clone whose noise exceeds the smallest noise by a relative 1e-3 at most.
 
     Raises
     ------
@@ -181,11 +197,11 @@ def calibrated(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
 
     Examples
     --------
-    >>> from missdp.pricing import PricedPipeline, PrivateMean, calibrated, MeanImputer
+    >>> from missdp.pricing import PricedPipeline, PrivateMean, calibrate, MeanImputer
     >>> pipeline = PricedPipeline(
     ...     [("impute", MeanImputer(max_incomplete=20, cells_per_row=1))],
     ...     PrivateMean(noise_multiplier=1.0), rows=1000, columns=2, complete=False)
-    >>> round(calibrated(pipeline, 1.0).estimator.noise_multiplier, 2)
+    >>> round(calibrate(pipeline, 1.0).estimator.noise_multiplier, 2)
     4.6
     """
     epsilon = number("epsilon", epsilon, least=1e-9)
@@ -207,21 +223,21 @@ def calibrated(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
 
 
 @dataclass(frozen=True)
-class Released:
-    """Outcome of propose-test-release: the test passed, and this is the release."""
+class PassedTest:
+    """Outcome of propose-test-release with a passed test: the released estimator."""
 
     estimator: PrivateEstimator
     guarantee: Guarantee
 
 
 @dataclass(frozen=True)
-class Refused:
-    """Outcome of propose-test-release: the test did not pass, which is all that is released.
+class FailedTest:
+    """Outcome of propose-test-release with a failed test, and no other release.
 
     Parameters
     ----------
     guarantee : Guarantee
-        The same as for a release: that the test did not pass is an output too.
+        The guarantee of test and release together, because a failed test is an output too.
     """
 
     guarantee: Guarantee
@@ -230,7 +246,7 @@ class Refused:
 def plan_test(
     pipeline: PricedPipeline, *, test_epsilon: float, failure_delta: float | None = None
 ) -> TestPlan:
-    """Return the test and the total guarantee of `propose_test_release`; reads no data.
+    """Return the test and the total guarantee of `propose_test_release`, reading no data.
 
     Parameters
     ----------
@@ -242,16 +258,28 @@ def plan_test(
         At most the pipeline's delta. None: half of it, so that a budget with the same delta can
         account for the whole as a composition.
 
+    Returns
+    -------
+    TestPlan
+        Public.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range.
+    UnprovenError
+        If a step has no distance to failure, or no bound is finite.
+
     Notes
     -----
-    Let J be the smallest of the steps' distances to failure; each is 1-Lipschitz where the steps
-    before it meet their conditions and 0 where its own fail, so J is 1-Lipschitz, and 0 where any
-    condition fails. The test passes if J + Lap(1/e) > t = 1 + log(1 / (2 d)) / e.
+    Let J be the smallest of the steps' distances to failure. Each distance is 1-Lipschitz if the
+    steps before it meet their conditions, and 0 if its own conditions fail. So J is 1-Lipschitz,
+    and 0 if any condition fails. The test passes if J + Lap(1/e) > t = 1 + log(1 / (2 d)) / e.
 
-    *Neighbours one of which fails*: J <= 1 on both, so either passes with probability at most d,
-    and the test is e-DP: (e, d)-DP. *Both in the collection*: the e-DP test composed with the
-    pipeline, whose bound applies. A pair is of one kind or the other, so the total is the larger
-    of both at the same delta, not their sum.
+    *Neighbours one of which fails*: J <= 1 on both tables. So either passes with probability at
+    most d, and the test is e-DP. Together that is (e, d)-DP. *Both in the collection*: the e-DP
+    test is composed with the pipeline, whose bound applies. A pair is of one kind or the other. So
+    the total is the larger bound of the two at the same delta, not their sum.
     """
     return _plan(*pipeline.facts_and_query(), test_epsilon, failure_delta)
 
@@ -271,7 +299,7 @@ def _plan(
     spent = epsilon + noise_of_test(epsilon).slack(1)
     test = PureEvent(epsilon=spent, label="test", adjacency="replace-one")
     composed = proven_epsilon([test, best.event], delta, "replace-one")
-    whole = ApproximateEvent(
+    total = ApproximateEvent(
         epsilon=max(spent, min(spent + best.epsilon, composed)),
         delta=delta,
         label="propose-test-release",
@@ -280,9 +308,9 @@ def _plan(
     charged = ApproximateEvent(epsilon=spent, delta=failure, label="test", adjacency="replace-one")
     return TestPlan(
         test_epsilon=epsilon,
-        threshold=1 + (math.log(1 / (2 * failure)) + _TAIL_ROOM) / epsilon,
+        threshold=1 + (math.log(1 / (2 * failure)) + _TAIL_SLACK) / epsilon,
         failure_delta=failure,
-        guarantee=facts.guarantee(whole, tested=True),
+        guarantee=facts.guarantee(total, tested=True),
         charges=(best.event, charged),
     )
 
@@ -294,11 +322,11 @@ def propose_test_release(
     *,
     test_epsilon: float,
     failure_delta: float | None = None,
-) -> Released | Refused:
-    """Test the pipeline's conditions privately; release only if they hold by a margin.
+) -> PassedTest | FailedTest:
+    """Test the pipeline's conditions privately, and release only if they hold with a margin.
 
-    The pipeline's budget is charged for test and release before anything is computed, whether or
-    not the test will pass.
+    The pipeline's budget is charged for test and release before anything is computed, whatever the
+    outcome of the test.
 
     Parameters
     ----------
@@ -312,8 +340,8 @@ def propose_test_release(
 
     Returns
     -------
-    Released or Refused
-        The fitted estimator with its guarantee; or, if the test did not pass, the guarantee alone.
+    PassedTest or FailedTest
+        The fitted estimator with its guarantee, or the guarantee alone if the test did not pass.
 
     Raises
     ------
@@ -330,13 +358,13 @@ def propose_test_release(
     ...     PrivateMean(noise_multiplier=9.0), rows=4000, columns=1, random_state=0)
     >>> wide, narrow = np.resize([-0.9, 0.9], (4000, 1)), np.zeros((4000, 1))
     >>> type(propose_test_release(pipeline, wide, test_epsilon=0.5)).__name__
-    'Released'
+    'PassedTest'
     >>> type(propose_test_release(pipeline, narrow, test_epsilon=0.5)).__name__
-    'Refused'
+    'FailedTest'
     """
-    asked = pipeline.facts_and_query()
-    test = _plan(*asked, test_epsilon, failure_delta)
-    estimator, guarantee = pipeline._released((X, y), *asked, test)
+    planned = pipeline.facts_and_query()
+    test = _plan(*planned, test_epsilon, failure_delta)
+    estimator, guarantee = pipeline._released((X, y), *planned, test)
     if hasattr(estimator, "guarantee_"):
-        return Released(estimator, guarantee)
-    return Refused(guarantee)
+        return PassedTest(estimator, guarantee)
+    return FailedTest(guarantee)

@@ -28,11 +28,11 @@ class PriceStep(Record):
     ----------
     name, transformer : str
         The step's name and class.
-    rows_moved : int
-        How many other rows the step moves when one row is replaced (Delta infinity).
+    shifted_rows : int
+        Number of other rows that the step moves when one row is replaced (Delta infinity).
     movement : float
-        By how much each at most (Delta 2).
-    rows_moved_so_far, summed_so_far, frobenius_so_far : int, float, float
+        Largest movement of each of these rows (Delta 2).
+    shifted_rows_so_far, summed_so_far, frobenius_so_far : int, float, float
         Movement of the whole chain up to and including this step.
     radius : float
         Bound on the norm of a row after the step.
@@ -42,9 +42,9 @@ class PriceStep(Record):
 
     name: str
     transformer: str
-    rows_moved: int
+    shifted_rows: int
     movement: float
-    rows_moved_so_far: int
+    shifted_rows_so_far: int
     summed_so_far: float
     frobenius_so_far: float
     radius: float
@@ -60,7 +60,7 @@ class CheaperChange(Record):
     change : str
         The change, in words.
     epsilon : float
-        Of the whole pipeline after the change.
+        Epsilon of the whole pipeline after the change.
     """
 
     change: str
@@ -78,21 +78,21 @@ class Price(Record):
     mechanism : str
         The private estimator.
     delta : float
-        At which every epsilon is stated.
+        The delta of every epsilon.
     naive_epsilon : float
-        Of the estimator, had the rows reached it raw: not a guarantee of this pipeline.
+        Epsilon of the estimator on raw rows, which is not a guarantee of this pipeline.
     epsilon : float
-        Of the whole pipeline: the best bound.
+        Epsilon of the whole pipeline: the best bound.
     bound : str
-        Which bound that is.
+        Name of the best bound.
     alternatives : tuple of (str, float)
         Every bound that applies, the best first.
     guarantee : Guarantee
         The whole guarantee with its conditions, under replace-one adjacency.
     cheapest_change : CheaperChange or None
-        Of all single changes that were tried, the one after which epsilon is least. Each step is
-        left out or replaced by a step that learns less. Where no such change lowers the price, it
-        is twice the noise. None if nothing lowers it.
+        The single change with the smallest epsilon among those that were tried. Each step is left
+        out or replaced by a step that learns less. If no change of a step lowers the price, the
+        change is to double the noise. None if nothing lowers it.
 
     Examples
     --------
@@ -122,8 +122,8 @@ class Price(Record):
 
     @property
     def group_epsilon(self) -> float:
-        """Epsilon by group privacy alone; infinite if even that has no finite bound."""
-        if not self.steps or self.steps[-1].rows_moved_so_far == 0:
+        """Epsilon by group privacy alone, or infinity if it has no finite bound."""
+        if not self.steps or self.steps[-1].shifted_rows_so_far == 0:
             return self.epsilon
         return dict(self.alternatives).get("group privacy", math.inf)
 
@@ -149,9 +149,9 @@ class Price(Record):
 _SHOWN = {
     "step": "{0.name}",
     "kind": "{0.transformer}",
-    "rows moved": "{0.rows_moved}",
+    "rows moved": "{0.shifted_rows}",
     "each by": "{0.movement:.4g}",
-    "chain: rows": "{0.rows_moved_so_far}",
+    "chain: rows": "{0.shifted_rows_so_far}",
     "summed": "{0.summed_so_far:.4g}",
     "Frobenius": "{0.frobenius_so_far:.4g}",
 }
@@ -164,7 +164,7 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def price(pipeline: PricedPipeline, *, delta: float | None = None, suggest: bool = True) -> Price:
-    """Return the privacy price of a pipeline; reads public facts only.
+    """Return the privacy price of a pipeline, from public facts only.
 
     Parameters
     ----------
@@ -173,12 +173,12 @@ def price(pipeline: PricedPipeline, *, delta: float | None = None, suggest: bool
     delta : float or None
         The delta at which epsilon is stated. None: the delta of the pipeline.
     suggest : bool, default True
-        Whether to look for the cheapest change, which prices a few more pipelines.
+        Whether to search for the cheapest change, which prices a few more pipelines.
 
     Returns
     -------
     Price
-        Of the chain as a whole and of each step, with the cheapest change if there is one.
+        The price of the chain and of each step, with the cheapest change if there is one.
 
     Raises
     ------
@@ -191,7 +191,7 @@ def price(pipeline: PricedPipeline, *, delta: float | None = None, suggest: bool
     >>> steps = [("pca", PCARankReducer(n_components=2, min_gap=0.2))]
     >>> end = PrivateMean(noise_multiplier=5.0)
     >>> result = price(PricedPipeline(steps, end, rows=1000, columns=9))
-    >>> result.bound, result.steps[0].rows_moved, round(result.steps[0].movement, 3)
+    >>> result.bound, result.steps[0].shifted_rows, round(result.steps[0].movement, 3)
     ('direct', 999, 0.013)
     """
     require(isinstance(pipeline, PricedPipeline), "only a PricedPipeline has a price")
@@ -214,11 +214,11 @@ def price(pipeline: PricedPipeline, *, delta: float | None = None, suggest: bool
     )
 
 
-_LOWER = 0.99  # of the price: a change that saves less is not named
+_LOWER = 0.99  # largest ratio of prices at which a change is named
 
 
 def _cheapest_change(priced: PricedPipeline, epsilon: float) -> CheaperChange | None:
-    """Return the change after which a pipeline costs least; reads public facts only."""
+    """Return the change with the smallest price, from public facts only."""
     noise = float(priced.estimator.noise_multiplier)
     louder = [(f"use noise_multiplier = {2 * noise:g}", priced.with_noise(2 * noise))]
     for tried in (_changed_steps(priced), louder):
@@ -235,12 +235,12 @@ def _cheapest_change(priced: PricedPipeline, epsilon: float) -> CheaperChange | 
 
 def _changed_steps(priced: PricedPipeline) -> Iterator[tuple[str, PricedPipeline]]:
     """Yield changes in words, each with the pipeline in which a step is replaced or left out."""
-    own = priced.get_params(deep=False)
+    parameters = priced.get_params(deep=False)
     for place, (name, step) in enumerate(priced.steps):
         before, after = priced.steps[:place], priced.steps[place + 1 :]
         for change, others in (*_replacements(name, step), (f"leave out step {name!r}", None)):
             chain = [*before, *([] if others is None else [(name, others)]), *after]
-            yield change, PricedPipeline(**own | {"steps": chain})
+            yield change, PricedPipeline(**parameters | {"steps": chain})
 
 
 def _replacements(name: str, step: Any) -> Iterator[tuple[str, Any]]:
@@ -259,11 +259,11 @@ def _step(stage: Stage) -> PriceStep:
     return PriceStep(
         name=stage.name,
         transformer=type(stage.step).__name__,
-        rows_moved=single.moved_rows,
-        movement=single.moved_max,
-        rows_moved_so_far=chain.moved_rows,
-        summed_so_far=chain.moved_l12,
-        frobenius_so_far=chain.moved_frobenius,
+        shifted_rows=single.shifted_rows,
+        movement=single.max_shift,
+        shifted_rows_so_far=chain.shifted_rows,
+        summed_so_far=chain.shift_l12,
+        frobenius_so_far=chain.shift_frobenius,
         radius=stage.domain_after.radius,
         conditions=tuple(condition.statement() for condition in stage.conditions),
     )

@@ -1,4 +1,4 @@
-"""Privacy maps: bounds on outputs by the distance of two tables; and the best bound."""
+"""Privacy maps: bounds on outputs by the distance of two tables, and the best bound."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from missdp.types import Floats
 
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity:
-    """How far a query moves, in the norm its noise is calibrated to.
+    """Sensitivity of a query, in the norm of its noise.
 
     Parameters
     ----------
     replaced : float
-        For each replaced row; above 0.
+        Movement of the query for each replaced row, above 0.
     l12 : float, default infinity
         Lipschitz constant in the summed movement of rows.
     frobenius : float, default infinity
@@ -33,7 +33,7 @@ class Sensitivity:
 
     Examples
     --------
-    >>> moved = TableDistance(replaced=1, moved_rows=100, moved_max=0.01)
+    >>> moved = TableDistance(replaced=1, shifted_rows=100, max_shift=0.01)
     >>> Sensitivity(replaced=1.0, l12=1.0, frobenius=1.0).shift(moved)
     1.1
     """
@@ -47,14 +47,36 @@ class Sensitivity:
         require(valid, "sensitivities must be above 0, Lipschitz constants at least 0")
 
     def shift(self, distance: TableDistance) -> float:
-        """Return the bound for replaced and moved rows together."""
-        moved = 0.0
-        if distance.moved_rows:
-            moved = min(self.l12 * distance.moved_l12, self.frobenius * distance.moved_frobenius)
-        return self.replaced * distance.replaced + moved
+        """Return the bound for replaced and moved rows together.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Distance of two tables.
+
+        Returns
+        -------
+        float
+            In the norm of the sensitivity.
+        """
+        movement = 0.0
+        if distance.shifted_rows:
+            movement = min(self.l12 * distance.shift_l12, self.frobenius * distance.shift_frobenius)
+        return self.replaced * distance.replaced + movement
 
     def largest_shift(self, distance: TableDistance) -> float:
-        """Return the smaller of `shift` and the bound that counts moved rows as replaced."""
+        """Return the smaller of `shift` and the bound that counts moved rows as replaced.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Distance of two tables.
+
+        Returns
+        -------
+        float
+            In the norm of the sensitivity.
+        """
         return min(self.shift(distance), self.shift(distance.forget_movement()))
 
 
@@ -64,14 +86,14 @@ def _unproven(_: TableDistance) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyMap:
-    """Bounds on how far a mechanism's outputs on two tables are apart, by the tables' distance.
+    """Bounds on the distance of a mechanism's outputs on two tables, by the tables' distance.
 
     They treat replaced and moved rows at once, and are infinite where nothing is proven. They hold
     for every pair of tables whose rows lie in the domain that the map was built for. The Rényi
-    curve of rows that are only replaced is the mechanism's RDP, that of rows that only move its
-    smooth RDP; `_theorem_two` combines these. After Hu, Sanyal & Schölkopf 2024, Definition 3 and
-    Table 1. ``renyi`` bounds the divergence of an order; by default it follows from ``rho`` (zCDP)
-    and ``pure`` (pure DP).
+    curve of rows that are only replaced is the mechanism's RDP. The curve of rows that only move is
+    its smooth RDP. `_theorem_two` combines these. After Hu, Sanyal & Schölkopf 2024, Definition 3
+    and Table 1. ``renyi`` bounds the divergence of an order. By default it follows from ``rho``
+    (zCDP) and ``pure`` (pure DP).
     """
 
     rho: Callable[[TableDistance], float] = _unproven
@@ -94,11 +116,11 @@ class PrivacyMap:
     ) -> PrivacyMap:
         """Return the map of Gaussian noise on one query, or on adaptively chosen ones.
 
-        Each of ``steps`` queries has this sensitivity in Euclidean norm; ``slack`` is added to
+        Each of ``steps`` queries has this sensitivity in Euclidean norm. ``slack`` is added to
         shift / sigma for rounding to a grid. Two Gaussians of equal variance have D_alpha = alpha
-        shift^2 / (2 sigma^2), and the shift is at most h Delta + min(L12 tau, LF phi): direct,
-        tighter than the triangle inequality (Theorem 2 of Hu, Sanyal & Schölkopf 2024). The
-        discrete Gaussian obeys the same bound (Canonne et al. 2020).
+        shift^2 / (2 sigma^2). The shift is at most h Delta + min(L12 tau, LF phi). This direct
+        bound is tighter than the triangle inequality (Theorem 2 of Hu, Sanyal & Schölkopf 2024).
+        The discrete Gaussian obeys the same bound (Canonne et al. 2020).
 
         >>> from missdp.pricing import NEIGHBOURS
         >>> PrivacyMap.gaussian(sensitivity=Sensitivity(replaced=1.0), sigma=2.0).rho(NEIGHBOURS)
@@ -116,8 +138,8 @@ class PrivacyMap:
         """Return the map of Laplace noise on every coordinate of one query.
 
         The sensitivity is in summed absolute value (L1). Pure DP of shift / scale, and the Rényi
-        curve of any mechanism with that guarantee: the curve of continuous Laplace noise is
-        lower, but not proven for the discrete one.
+        curve of any mechanism with this guarantee. The curve of continuous Laplace noise is lower,
+        but it is not proven for discrete noise.
         """
 
         def pure(distance: TableDistance) -> float:
@@ -134,15 +156,15 @@ class PrivacyMap:
         """Return the map of DP-SGD: a step averages gradients of a sample of ``batch`` rows.
 
         Samples are fresh, uniform and without replacement. The loss has ``lipschitz`` L and
-        ``smoothness`` mu; ``sigma`` is the noise on each coordinate of the sample's mean gradient.
+        ``smoothness`` mu. ``sigma`` is the noise on each coordinate of the sample's mean gradient.
 
         *Replaced rows*: subsampled Rényi DP for replace-one (Wang, Balle & Kasiviswanathan 2019,
-        Theorem 9), which bounds the base mechanism only through its Rényi curve.
-        *Moved rows*: couple the two runs by the same sample J. The function p^alpha q^(1 - alpha)
-        is jointly convex, so exp((alpha - 1) D) of the mixtures is at most the mean over J of
-        exp((alpha - 1) D_J), and D_J = alpha s_J^2 / (2 sigma^2) with s_J = mu Delta H_J / b, where
-        H_J, the number of moved rows in the sample, is hypergeometric. The same coupling with a
-        replaced row in the sample is the direct bound. No order is excluded.
+        Theorem 9), which bounds the base mechanism only through its Rényi curve. *Moved rows*:
+        couple the two runs by the same sample J. The function p^alpha q^(1 - alpha) is jointly
+        convex. So exp((alpha - 1) D) of the mixtures is at most the mean over J of exp((alpha - 1)
+        D_J). Here D_J = alpha s_J^2 / (2 sigma^2) with s_J = mu Delta H_J / b, and H_J, the number
+        of moved rows in the sample, is hypergeometric. The same coupling with a replaced row in the
+        sample is the direct bound. No order is excluded.
 
         >>> from missdp.pricing import NEIGHBOURS
         >>> sgd = PrivacyMap.subsampled(
@@ -157,10 +179,10 @@ class PrivacyMap:
             from scipy.special import logsumexp
 
             replaced = min(distance.replaced, rows)
-            moved = min(distance.moved_rows, rows - replaced)
-            a, h, log_weight = _sample_counts(rows, replaced, moved, batch)
+            shifted = min(distance.shifted_rows, rows - replaced)
+            a, h, log_weight = _sample_counts(rows, replaced, shifted, batch)
             # The summed movement of any sample is at most tau.
-            movement = np.minimum(distance.moved_max * h, distance.moved_l12)
+            movement = np.minimum(distance.max_shift * h, distance.shift_l12)
             shift = (2 * lipschitz * a + smoothness * movement) / (batch * sigma)
             shift = np.where(shift > 0, shift + slack, 0.0)
             exponent = alpha * (alpha - 1) * shift**2 / 2
@@ -168,7 +190,7 @@ class PrivacyMap:
 
         def curve(alpha: float, distance: TableDistance) -> float:
             bound = coupled(alpha, distance)
-            if distance.moved_rows == 0 and distance.replaced == 1:
+            if distance.shifted_rows == 0 and distance.replaced == 1:
                 amplified = _subsampled_gaussian_curve(alpha, batch / rows, 1 / one_row)
                 bound = min(bound, amplified)
             return steps * bound
@@ -178,12 +200,12 @@ class PrivacyMap:
 
 @lru_cache(maxsize=64)
 def _sample_counts(
-    rows: int, replaced: int, moved: int, batch: int
+    rows: int, replaced: int, shifted: int, batch: int
 ) -> tuple[Floats, Floats, Floats]:
     """Numbers of replaced and of moved rows in a sample, with the logarithm of their mass."""
     parts = []
     for a, log_a in zip(*_hypergeometric(rows, replaced, batch), strict=True):
-        h, log_h = _hypergeometric(rows - replaced, moved, batch - int(a))
+        h, log_h = _hypergeometric(rows - replaced, shifted, batch - int(a))
         parts.append((np.full(h.size, a), h, log_a + log_h))
     in_sample, others, weights = (np.concatenate(part) for part in zip(*parts, strict=True))
     return in_sample, others, weights + 1e-9  # a guard far above rounding in the masses
@@ -203,8 +225,8 @@ def _hypergeometric(rows: int, marked: int, drawn: int) -> tuple[Floats, Floats]
         (here + 1) * (rows - marked - drawn + here + 1)
     )
     mode = int(np.count_nonzero(up > 0))
-    left, right = -np.cumsum(up[:mode][::-1])[::-1], np.cumsum(up[mode:])
-    log_mass = np.concatenate([left, [0.0], right])
+    below, above = -np.cumsum(up[:mode][::-1])[::-1], np.cumsum(up[mode:])
+    log_mass = np.concatenate([below, [0.0], above])
     return k, log_mass - float(logsumexp(log_mass))
 
 
@@ -213,8 +235,9 @@ def _subsampled_gaussian_curve(alpha: float, rate: float, multiplier: float) -> 
     """Return the RDP of a Gaussian mechanism on a sample without replacement, replace-one.
 
     Theorem 9 of Wang, Balle & Kasiviswanathan 2019, or no amplification, whichever is less. The
-    order is rounded up to the next integer; above 512 the bound is that of no sampling. ``rate`` is
-    the sample size over the number of rows, ``multiplier`` the noise over replace-one sensitivity.
+    order is rounded up to the next integer. Above 512 the bound is the one without sampling.
+    ``rate`` is the sample size over the number of rows, ``multiplier`` the noise over replace-one
+    sensitivity.
     """
     from scipy.special import gammaln, logsumexp
 
@@ -239,7 +262,7 @@ _GRID: list[float] = sorted(
 
 
 def _tabulated(curve: Curve) -> Curve:
-    """Return the curve with orders rounded up to a grid, which it grows with; infinite beyond."""
+    """Return the curve with orders rounded up to a grid, infinite beyond. The curve is monotone."""
 
     @cache
     def at(place: int) -> float:
@@ -253,15 +276,15 @@ ORDERS: list[float] = np.unique(
 ).tolist()
 
 
-def _theorem_two(alpha: float, replaced: Curve, moved: Curve) -> float:
+def _theorem_two(alpha: float, replaced: Curve, shifted: Curve) -> float:
     """Combine RDP and smooth RDP by the weak triangle inequality, with the best split.
 
     D_alpha(1 | 2) <= (c alpha - 1) / (c (alpha - 1)) D_{c alpha}(1 | 3)
     + D_{(c alpha - 1) / (c - 1)}(3 | 2) for every c > 1 and every distribution 3 (Mironov 2017).
     The table in between may have the replaced rows of one side and the moved rows of the other, or
-    the other way about, in *either* direction: the better of the two counts.
+    the other way about, in *either* direction. The better bound counts.
     """
-    split = partial(_split, alpha, replaced, moved)
+    split = partial(_split, alpha, replaced, shifted)
     grid = 1 + np.exp(np.linspace(-7.0, 7.0, 57))
     values = [split(float(c)) for c in grid]
     best = int(np.argmin(values))
@@ -269,23 +292,23 @@ def _theorem_two(alpha: float, replaced: Curve, moved: Curve) -> float:
     return min(values[best], *(split(float(c)) for c in np.linspace(low, high, 33)))
 
 
-def _split(alpha: float, replaced: Curve, moved: Curve, c: float) -> float:
+def _split(alpha: float, replaced: Curve, shifted: Curve, c: float) -> float:
     """Return the bound of `_theorem_two` at one split."""
     first, second = c * alpha, (c * alpha - 1) / (c - 1)
-    weight = (c * alpha - 1) / (c * (alpha - 1))
-    return min(weight * replaced(first) + moved(second), weight * moved(first) + replaced(second))
+    w = (c * alpha - 1) / (c * (alpha - 1))
+    return min(w * replaced(first) + shifted(second), w * shifted(first) + replaced(second))
 
 
 @dataclass(frozen=True)
 class Bound:
-    """One bound on the privacy of a whole pipeline.
+    """One bound on the privacy loss of a pipeline.
 
     Parameters
     ----------
     name : {"direct", "theorem 2", "group privacy"}
-        How it was derived.
+        Name of the derivation.
     epsilon : float
-        At the delta asked for; possibly infinite.
+        Epsilon at the requested delta, possibly infinite.
     event : Event
         The event to charge, under replace-one adjacency.
 
@@ -303,16 +326,16 @@ class Bound:
 def bounds(
     mechanism: PrivacyMap, distance: TableDistance, delta: float, *, label: str = ""
 ) -> tuple[Bound, ...]:
-    """Return every bound that applies, the best first.
+    """Return every bound on the privacy loss after preprocessing, the best bound first.
 
     Parameters
     ----------
     mechanism : PrivacyMap
-        Of the mechanism that ends the pipeline.
+        The privacy map of the mechanism that ends the pipeline.
     distance : TableDistance
         Distance of two neighbouring tables after preprocessing.
     delta : float
-        In [0, 1); at 0 only pure DP counts.
+        The delta, in [0, 1). At 0 only pure DP counts.
     label : str, default ""
         Public name for the events.
 
@@ -326,17 +349,17 @@ def bounds(
     Raises
     ------
     UnprovenError
-        If none of them is finite.
+        If no bound is finite.
 
     Examples
     --------
     >>> laplace = PrivacyMap.laplace(sensitivity=Sensitivity(replaced=1.0, l12=1.0), scale=1.0)
-    >>> moved = TableDistance(replaced=1, moved_rows=10, moved_max=0.05)
+    >>> moved = TableDistance(replaced=1, shifted_rows=10, max_shift=0.05)
     >>> [(bound.name, bound.epsilon) for bound in bounds(laplace, moved, 0.0)]
     [('direct', 1.5), ('group privacy', 11.0)]
     """
     derived = {"direct": _direct_events(mechanism, distance, label)}
-    if distance.moved_rows:
+    if distance.shifted_rows:
         derived["theorem 2"] = _theorem_events(mechanism, distance, label)
         coarse = distance.forget_movement()
         derived["group privacy"] = _direct_events(mechanism, coarse, label)
@@ -356,8 +379,8 @@ def bounds(
 
 def _curves(mechanism: PrivacyMap, distance: TableDistance) -> tuple[Curve, Curve]:
     """Return the curves of rows that are replaced only, and of rows that move only."""
-    replaced, moved = TableDistance(replaced=distance.replaced), replace(distance, replaced=0)
-    return lambda a: mechanism.curve(a, replaced), lambda a: mechanism.curve(a, moved)
+    replaced, shifted = TableDistance(replaced=distance.replaced), replace(distance, replaced=0)
+    return lambda a: mechanism.curve(a, replaced), lambda a: mechanism.curve(a, shifted)
 
 
 def _direct_events(mechanism: PrivacyMap, distance: TableDistance, label: str) -> list[Event]:
@@ -369,10 +392,10 @@ def _direct_events(mechanism: PrivacyMap, distance: TableDistance, label: str) -
 
 
 def _theorem_events(mechanism: PrivacyMap, distance: TableDistance, label: str) -> list[Event]:
-    replaced, moved = map(_tabulated, _curves(mechanism, distance))
-    if math.isinf(moved(2.0)):
+    replaced, shifted = map(_tabulated, _curves(mechanism, distance))
+    if math.isinf(shifted(2.0)):
         return []
-    return _rdp_events(lambda a: _theorem_two(a, replaced, moved), label)
+    return _rdp_events(lambda a: _theorem_two(a, replaced, shifted), label)
 
 
 def _rdp_events(curve: Curve, label: str) -> list[Event]:

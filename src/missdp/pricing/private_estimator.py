@@ -29,13 +29,13 @@ class PrivateEstimator(Parameters):
     """Base class of mechanisms that end a pipeline.
 
     Adjacency is *replace-one*: the number of rows is public. An estimator never holds rows or
-    noise, and charges nothing itself: a subclass states one `question` about rows, from public
-    facts, and turns the answer into released attributes (`keep`). A session charges, reads, and
-    adds the noise; ``noise_multiplier`` is the noise in units of the sensitivity to one replaced
-    row, so the guarantee for raw rows depends on it alone.
+    noise, and never charges a budget. A subclass states one `question` about rows, from public
+    facts. It turns the answer into released attributes (`keep`). A session charges, reads, and adds
+    the noise. ``noise_multiplier`` is the noise in units of the sensitivity to one replaced row. So
+    the guarantee for raw rows depends on it alone.
 
-    Fitted on its own, an estimator assumes that nothing upstream was fitted on the same table
-    (condition `NotFittedOnThisTable`); `PricedPipeline` accounts for steps that were.
+    An estimator that is fitted outside a pipeline assumes that no step was fitted on the same table
+    (condition `NotFittedOnThisTable`). `PricedPipeline` accounts for fitted steps.
 
     Attributes
     ----------
@@ -50,24 +50,48 @@ class PrivateEstimator(Parameters):
     random_state: int | None = None
 
     def question(self, domain: RowDomain) -> Question:
-        """Return the query about rows of ``domain``; public facts only."""
+        """Return the query about rows of ``domain``, from public facts only.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the rows.
+
+        Returns
+        -------
+        VectorQuery or GradientQuery
+            The query that a session answers.
+        """
         raise NotImplementedError
 
     def keep(self, question: Question, answer: Any) -> None:
-        """Set the released attributes; may raise for no answer, which was charged for.
+        """Set the released attributes.
 
         Parameters
         ----------
         question : VectorQuery or GradientQuery
             The query of this estimator.
         answer : ndarray or callable
-            The noisy vector; or, for a `GradientQuery`, a function that releases the next noisy
+            The noisy vector. For a `GradientQuery` it is a function that releases the next noisy
             gradient at given coefficients. It raises an error after ``question.steps`` calls.
         """
         raise NotImplementedError
 
     def check_target(self, y: ArrayLike | None, rows: int) -> None:
-        """Raise an error for a missing target or one of the wrong length, before any charge."""
+        """Raise an error for a missing target or one of the wrong length, before any charge.
+
+        Parameters
+        ----------
+        y : array_like or None
+            Private target. Only its length is read.
+        rows : int
+            Public number of rows.
+
+        Raises
+        ------
+        DataError
+            If the target is missing or has another length.
+        """
         del y, rows
 
     def fit(self, X: Rows, y: ArrayLike | None = None) -> Self:
@@ -76,9 +100,14 @@ class PrivateEstimator(Parameters):
         Parameters
         ----------
         X : array_like of shape (n, d), or Table
-            Rows are scaled down to norm ``radius``; a missing cell counts as 0.
+            Rows are scaled down to norm ``radius``. A missing cell counts as 0.
         y : array_like of shape (n,), optional
             Target, for estimators that need one.
+
+        Returns
+        -------
+        PrivateEstimator
+            The estimator itself, with released attributes.
         """
         label = type(self).__name__
         # `release` checks it, too, but the shape of an array is not known before it is read.
@@ -102,12 +131,12 @@ def release(
     random_state: int | None,
     test: TestPlan | None = None,
 ) -> Guarantee:
-    """Let an estimator keep the answer to its query, and forget the rows.
+    """Fit an estimator to the answer of its query, and forget the rows.
 
     Parameters
     ----------
     estimator : PrivateEstimator
-        It keeps nothing if the rows are tested first, and the test does not pass.
+        It has no released attributes if a test does not pass.
     facts : StandardisedFacts
         Public facts about the rows.
     question : VectorQuery or GradientQuery
@@ -117,7 +146,7 @@ def release(
     budget : Filter, Composition or None
         Charged before anything is computed. None: a budget of this answer alone.
     random_state : int or None
-        Seed of the noise; None for secure noise.
+        Seed of the noise. None for secure noise.
     test : TestPlan, optional
         If given, the steps' conditions are tested before the answer.
 
@@ -157,7 +186,7 @@ class _TestNotPassedError(Exception):
 
 
 def _answer(session: Session, question: Question, label: str) -> Any:
-    """Charge for a query, and return its answer; None if a test did not pass."""
+    """Charge for a query, and return its answer, or None if a test did not pass."""
     named = f"{label} cannot be charged to this budget"
     with replacing(UnprovenError, by=lambda error: UnprovenError(f"{named}: {error}")):
         if isinstance(question, GradientQuery):

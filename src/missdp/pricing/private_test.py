@@ -15,22 +15,22 @@ from missdp.session.noise import NoiseSource
 
 @dataclass(frozen=True)
 class TestPlan:
-    """A private test of a pipeline's conditions, with its price; public.
+    """A private test of a pipeline's conditions, with its price. Public.
 
     Parameters
     ----------
     test_epsilon : float
-        Of the noisy distance to failure.
+        Epsilon of the noisy distance to failure.
     threshold : float
         The test passes if the noisy distance exceeds this.
     failure_delta : float
         Bound on the chance of passing where the conditions fail, or fail after one replacement.
     guarantee : Guarantee
-        The guarantee of test and release together, for every table: none of the tested conditions
-        is left. Its one event states the bound that `plan_test` proves.
+        The guarantee of test and release together, for every table. It has no tested condition. Its
+        one event states the bound that `plan_test` proves.
     charges : tuple of Event
-        The events that a budget is charged: release and test one by one, which costs a little more
-        at the same delta and composes better with other releases.
+        The events that a budget is charged: release and test one by one. They cost a little more at
+        the same delta, and compose better with other releases.
 
     Examples
     --------
@@ -57,18 +57,18 @@ def noise_of_test(epsilon: float) -> VectorNoise:
 
 
 @dataclass(frozen=True)
-class MarginAndAnswer:
-    """The exact numbers behind a tested answer; private.
+class ConditionalAnswer:
+    """The exact private numbers of a tested answer.
 
     Attributes
     ----------
-    margin : float
+    distance_to_failure : float
         The distance to failure of all conditions.
     answer : callable
         Returns the exact numbers of the answer itself. Called only if the test passes.
     """
 
-    margin: float
+    distance_to_failure: float
     answer: Callable[[], Any]
 
 
@@ -92,12 +92,12 @@ class TestedNoise:
     mechanism: VectorNoise | SampledNoise
     outcome: OncePerRun = field(default_factory=OncePerRun, repr=False, compare=False)
 
-    def draw(self, exact: MarginAndAnswer, source: NoiseSource) -> Any:
-        """Return a noisy answer; None if the noisy distance does not exceed the threshold."""
-        passed: bool = self.outcome.value(lambda: self._passes(exact.margin, source))
+    def draw(self, exact: ConditionalAnswer, source: NoiseSource) -> Any:
+        """Return a noisy answer, or None if the noisy distance does not exceed the threshold."""
+        passed: bool = self.outcome.value(lambda: self._passes(exact.distance_to_failure, source))
         return self.mechanism.draw(exact.answer(), source) if passed else None
 
-    def _passes(self, margin: float, source: NoiseSource) -> bool:
+    def _passes(self, distance_to_failure: float, source: NoiseSource) -> bool:
         noise = noise_of_test(self.plan.test_epsilon)
-        (noisy,) = noise.draw(np.array([margin]), source)
+        (noisy,) = noise.draw(np.array([distance_to_failure]), source)
         return bool(noisy > self.plan.threshold)

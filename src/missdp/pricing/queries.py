@@ -1,4 +1,4 @@
-"""Queries of rows whose number is public: a noisy vector, or noisy gradients; and their noise.
+"""Queries of rows with a public number of rows: a noisy vector, or noisy gradients.
 
 A query is public. It states which rows it reads, the function that it computes, and the
 sensitivity of that function to one replaced row. Noise is added to whole numbers: to counts as they
@@ -34,7 +34,7 @@ from missdp.types import Floats
 NoiseKind = Literal["gaussian", "laplace"]
 """The noise of a private estimator."""
 Sample: TypeAlias = NDArray[np.int64] | None
-"""The numbers of the rows that are read; None if all rows are read."""
+"""The numbers of the rows that are read, or None for all rows."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,23 +46,23 @@ class VectorQuery:
     domain : RowDomain
         Public facts about the rows, enforced before the function sees them.
     function : callable
-        ``function(rows, *given)`` returns ``size`` finite numbers. The rows are read-only. The
+        ``function(rows, *arguments)`` returns ``size`` finite numbers. The rows are read-only. The
         function must depend on its arguments alone.
     size : int
-        Number of entries of the vector; public.
+        Public number of entries of the vector.
     sensitivity : Sensitivity
-        How far the vector moves: the author's proof, in Euclidean norm for Gaussian noise, in L1
-        norm for Laplace noise. `mean` knows its own.
+        Sensitivity of the vector, which the author proves: in Euclidean norm for Gaussian noise, in
+        L1 norm for Laplace noise. `mean` knows its own.
     multiplier : float
         Noise scale over ``sensitivity.replaced``, from 1e-9 to 1e10.
     noise : {"gaussian", "laplace"}, default "gaussian"
-    whole : bool, default False
-        Whether the vector holds whole numbers, which get whole noise.
-    given : tuple, default ()
+    integer : bool, default False
+        Whether the entries are whole numbers, which get discrete noise.
+    arguments : tuple, default ()
         Public or released arrays, numbers and text for the function. They are copied.
     averages : bool, default False
-        Whether the function averages a term of each row in floating point, of a norm of at most
-        ``rows * sensitivity.replaced / 2`` on average: the price then includes rounding.
+        Whether the function averages a term of each row in floating point. The norm of the terms is
+        at most ``rows * sensitivity.replaced / 2`` on average. Then the price includes rounding.
         Otherwise the author's proof has to include it.
 
     Examples
@@ -82,8 +82,8 @@ class VectorQuery:
     sensitivity: Sensitivity
     multiplier: float
     noise: NoiseKind = "gaussian"
-    whole: bool = False
-    given: tuple[Any, ...] = ()
+    integer: bool = False
+    arguments: tuple[Any, ...] = ()
     averages: bool = False
 
     steps: ClassVar[int] = 1
@@ -91,7 +91,7 @@ class VectorQuery:
 
     def __post_init__(self) -> None:
         # Copies: a later change by the caller is neither charged for nor handed to the function.
-        object.__setattr__(self, "given", _frozen(tuple(self.given)))
+        object.__setattr__(self, "arguments", _frozen(tuple(self.arguments)))
         require(self.noise in get_args(NoiseKind), "mechanism must be 'gaussian' or 'laplace'")
         _check_multiplier(self.multiplier)
         whole("size", self.size)
@@ -100,10 +100,25 @@ class VectorQuery:
     def mean(
         cls, domain: RowDomain, *, multiplier: float, noise: NoiseKind = "gaussian"
     ) -> VectorQuery:
-        """Return the query for the mean row; times the public number of rows it is the sum.
+        """Return the query for the mean row.
 
-        One replaced row moves it by at most the diameter over n, since rows are scaled down to
-        the radius first; rows that move, by their mean movement. In L1 norm both times sqrt(d).
+        One replaced row moves it by at most the diameter over n, since rows are scaled down to the
+        radius first. Rows that move change it by their mean movement. In L1 norm both are
+        multiplied by sqrt(d).
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the rows.
+        multiplier : float
+            Noise scale over sensitivity.
+        noise : {"gaussian", "laplace"}, default "gaussian"
+            The noise.
+
+        Returns
+        -------
+        VectorQuery
+            A query with one entry per column.
         """
         n, spread = domain.rows, math.sqrt(domain.columns) if noise == "laplace" else 1.0
         unit = Sensitivity(
@@ -135,16 +150,43 @@ class VectorQuery:
         return PrivacyMap.gaussian(sensitivity=self.sensitivity, sigma=self.scale, slack=slack)
 
     def noise_for(self, distance: TableDistance) -> VectorNoise:
-        """Return the noise of the answer, for neighbours at this distance where it reads."""
+        """Return the noise of the answer, for neighbours at this distance where it reads.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Distance of neighbouring tables as the query reads them.
+
+        Returns
+        -------
+        VectorNoise
+            With the sensitivity at this distance.
+        """
         shift = self.sensitivity.largest_shift(distance)
-        return VectorNoise(self.noise, self.scale, sensitivity=shift, whole=self.whole)
+        return VectorNoise(self.noise, self.scale, sensitivity=shift, integer=self.integer)
 
     def exact(self, rows: Floats) -> NDArray[Any]:
-        """Return the vector without noise; private."""
+        """Return the private vector without noise.
+
+        Parameters
+        ----------
+        rows : ndarray, shape (n_rows, n_columns)
+            Private rows.
+
+        Returns
+        -------
+        ndarray, shape (size,)
+            Private.
+
+        Raises
+        ------
+        DataError
+            If the function fails, or returns another shape.
+        """
         failed = DataError("the function of a query failed")  # its own error may quote a cell
         with replacing(Exception, by=failed):
-            result = self.function(rows, *self.given)
-            vector = np.asarray(result, dtype=None if self.whole else np.float64)
+            result = self.function(rows, *self.arguments)
+            vector = np.asarray(result, dtype=None if self.integer else np.float64)
         if vector.shape != (self.size,) or not np.isfinite(vector).all():
             raise DataError(f"the function of a query must return {self.size} finite numbers")
         return vector
@@ -173,7 +215,7 @@ def _check_multiplier(value: float) -> None:
 class Loss:
     """A convex loss of a linear model on bounded rows and coefficients, with its target.
 
-    The loss of a row x depends on its score, theta'x, and its target; so its gradient is the slope
+    The loss of a row x depends on its score, theta'x, and its target. So its gradient is the slope
     in the score, times x. `logistic` and `squared` know their constants.
 
     Parameters
@@ -184,14 +226,14 @@ class Loss:
     lipschitz : float
         Largest norm of one row's gradient.
     smoothness : float
-        How much one row's gradient stretches a movement of the row (target fixed).
+        Lipschitz constant of one row's gradient in the row (target fixed).
     curvature : float
-        How much one row's gradient stretches a movement of the coefficients.
+        Lipschitz constant of one row's gradient in the coefficients.
     slope : callable
         ``slope(scores, target)``, the derivative in the score, row by row. It must depend on its
         arguments alone.
     target_bound : float, default 1.0
-        The target is read as numbers, clipped to this absolute value; other entries count as 0.
+        The target is read as numbers, clipped to this absolute value. Other entries count as 0.
     positive : tuple, default ()
         If not empty, the target is read as labels instead: these count as 1, all others as -1.
     constant : float, default 0.0
@@ -233,17 +275,33 @@ class Loss:
     ) -> Loss:
         """Return log(1 + exp(-y theta'x)), for labels that are read as -1 and 1.
 
-        ``radius`` bounds the norm R of x, the constant included; B is the coefficient norm.
+        ``radius`` bounds the norm R of x, the constant included. B is the coefficient norm.
 
-        With t = y theta'x in [-RB, RB] and s = 1 / (1 + e^t) <= S = 1 / (1 + e^(-RB)), the gradient
-        is -y s x: norm at most S R. Its derivative in x is -y s I + s (1 - s) x theta', of norm at
-        most s + s (1 - s) R B, maximised over s in [0, S]. Its derivative in theta is at most
-        R^2 / 4.
+        Let t = y theta'x in [-RB, RB] and s = 1 / (1 + e^t) <= S = 1 / (1 + e^(-RB)). The gradient
+        is -y s x, with norm at most S R. Its derivative in x is -y s I + s (1 - s) x theta'. The
+        norm of this derivative is at most s + s (1 - s) R B, maximised over s in [0, S]. Its
+        derivative in theta is at most R^2 / 4.
 
         *Intercept.* A row z is read as x = (z, c), c the public constant, so R^2 is the largest
-        |z|^2 plus c^2. All of the above holds for x. Where z moves by dz, x moves by (dz, 0), which
-        is as long: the constant never moves, so the derivative in z is a part of that in x and has
-        no larger norm. The intercept is c times the last coefficient.
+        |z|^2 plus c^2. All of the above holds for x. If z moves by dz, x moves by (dz, 0), which is
+        as long. The constant never moves. So the derivative in z is a part of the derivative in x,
+        and has no larger norm. The intercept is c times the last coefficient.
+
+        Parameters
+        ----------
+        radius : float
+            Largest norm of a row, the constant included.
+        coefficient_norm : float
+            Largest norm of the coefficients.
+        positive : tuple, default (1,)
+            Labels that count as 1.
+        constant : float, default 0.0
+            Public constant of every row, for an intercept.
+
+        Returns
+        -------
+        Loss
+            The loss with its constants.
         """
         a = radius * coefficient_norm
         require(a > 0, "radius and coefficient_norm must be finite and above 0")
@@ -264,8 +322,22 @@ class Loss:
     def squared(cls, *, radius: float, coefficient_norm: float, target_bound: float) -> Loss:
         """Return (theta'x - y)^2 / 2, for targets in [-Y, Y].
 
-        The gradient (theta'x - y) x has norm at most R (R B + Y); its derivative in x,
-        (theta'x - y) I + x theta', at most 2 R B + Y; in theta at most R^2.
+        The gradient (theta'x - y) x has norm at most R (R B + Y). Its derivative in x, (theta'x -
+        y) I + x theta', has norm at most 2 R B + Y. Its derivative in theta has norm at most R^2.
+
+        Parameters
+        ----------
+        radius : float
+            Largest norm of a row.
+        coefficient_norm : float
+            Largest norm of the coefficients.
+        target_bound : float
+            Largest absolute value Y of a target.
+
+        Returns
+        -------
+        Loss
+            The loss with its constants.
         """
         a = radius * coefficient_norm
         return cls(
@@ -279,15 +351,27 @@ class Loss:
         )
 
     def read(self, y: Any) -> Floats:
-        """Return the target as numbers, each entry by itself."""
+        """Return the target as numbers, each entry by itself.
+
+        Parameters
+        ----------
+        y : array_like, shape (n_rows,)
+            Private target.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,)
+            Private numbers.
+        """
         if not self.positive:
             return _bounded_numbers(y, self.target_bound)
         return _each(lambda label: 1.0 if _among(label, self.positive) else -1.0, y)
 
     def exact(self, rows: Floats, target: Floats) -> Callable[[Floats, Sample], Floats]:
-        """Return the mean gradient of a sample of rows (None: of all) as a function; private.
+        """Return the private mean gradient of a sample of rows (None: of all) as a function.
 
-        Of the coefficients. The gradient of each row is scaled down to ``lipschitz``.
+        The argument of the function is the coefficients. The gradient of each row is scaled down to
+        ``lipschitz``.
         """
         if self.constant:
             rows = np.column_stack([rows, np.full(len(rows), self.constant)])
@@ -326,16 +410,16 @@ def _bounded_numbers(y: Any, bound: float) -> Floats:
     return np.asarray(np.clip(np.nan_to_num(_each(as_number, y), nan=0.0), -bound, bound))
 
 
-def _among(label: Any, wanted: tuple[object, ...]) -> bool:
+def _among(label: Any, labels: tuple[object, ...]) -> bool:
     try:
-        return any(bool(label == one) for one in wanted)
+        return any(bool(label == one) for one in labels)
     except Exception:  # noqa: BLE001 - pandas' NA, an array, or another object that cannot be compared
         return False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GradientQuery:
-    """Noisy mean gradients of a linear model, ``steps`` of them, each at a point of one's choice.
+    """Noisy mean gradients of a linear model, ``steps`` of them, at points that the caller chooses.
 
     Parameters
     ----------
@@ -377,7 +461,23 @@ class GradientQuery:
         return self.domain.columns + bool(self.loss.constant)
 
     def point(self, at: ArrayLike) -> Floats:
-        """Return a copy of coefficients, or raise if they lie outside the ball of the loss."""
+        """Return a copy of coefficients, or raise if they lie outside the ball of the loss.
+
+        Parameters
+        ----------
+        at : array_like, shape (size,)
+            Coefficients.
+
+        Returns
+        -------
+        ndarray, shape (size,)
+            A copy.
+
+        Raises
+        ------
+        ParameterError
+            If the coefficients have another shape, or a larger norm than the loss allows.
+        """
         point = np.array(at, dtype=np.float64)
         max_norm = self.loss.coefficient_norm * (1 + 1e-9)
         if point.shape != (self.size,) or not np.linalg.norm(point) <= max_norm:
@@ -390,7 +490,7 @@ class GradientQuery:
 
     @property
     def _unit(self) -> Sensitivity:
-        """How far the mean gradient of the rows that a step reads moves, at every coefficient."""
+        """Sensitivity of the mean gradient of the rows of a step, at every coefficient vector."""
         n, each, mu = self._read, 2 * self.loss.lipschitz, self.loss.smoothness
         return Sensitivity(replaced=each / n, l12=mu / n, frobenius=mu / math.sqrt(n))
 
@@ -403,9 +503,9 @@ class GradientQuery:
     def privacy_map(self) -> PrivacyMap:
         """Bounds on the privacy loss of all steps together.
 
-        A replaced row moves the mean gradient of all rows by at most 2 L / n, rows that move by mu
-        tau / n, at every coefficient vector; the iterates are post-processing, and the steps
-        compose adaptively.
+        A replaced row moves the mean gradient of all rows by at most 2 L / n at every coefficient
+        vector. Rows that move change it by mu tau / n. The iterates are post-processing, and the
+        steps compose adaptively.
         """
         slack = self.noise_for(NEIGHBOURS).slack(self.size)
         slack += _sum_slack(self._read, self.multiplier)
@@ -419,16 +519,38 @@ class GradientQuery:
         """Return the noise of one step, for neighbours at this distance where it reads.
 
         Its sensitivity is for one and the same sample of rows.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Distance of neighbouring tables as the query reads them.
+
+        Returns
+        -------
+        VectorNoise
+            With the sensitivity at this distance.
         """
         n, unit = self._read, self._unit
-        replaced, moved = min(distance.replaced, n), min(distance.moved_rows, n)
-        shift = unit.largest_shift(replace(distance, replaced=replaced, moved_rows=moved))
+        replaced, shifted = min(distance.replaced, n), min(distance.shifted_rows, n)
+        shift = unit.largest_shift(replace(distance, replaced=replaced, shifted_rows=shifted))
         return VectorNoise("gaussian", self.sigma, sensitivity=min(shift, n * unit.replaced))
 
     def exact(self, rows: Floats, target: Any) -> Callable[[ArrayLike], Any]:
-        """Return the mean gradient without noise, as a function of the coefficients; private.
+        """Return the private mean gradient without noise, as a function of the coefficients.
 
         With a ``batch`` its value is a function of the sample of rows.
+
+        Parameters
+        ----------
+        rows : ndarray, shape (n_rows, n_columns)
+            Private rows.
+        target : array_like, shape (n_rows,)
+            Private target.
+
+        Returns
+        -------
+        callable
+            A private function of coefficients.
         """
         with replacing(Exception, by=DataError("the target cannot be read")):
             numbers = self.loss.read(target)
@@ -446,11 +568,11 @@ Question: TypeAlias = VectorQuery | GradientQuery
 
 # Noise
 
-_FINENESS = 2**20  # Grid cells per standard deviation (or scale) of the noise.
-# Rounding two values to the grid moves their difference by at most one cell per coordinate; the
-# rest is room for the floating-point error of a few operations (of sums: see `_sum_slack`).
+_FINENESS = 2**20  # grid cells per standard deviation (or scale) of the noise
+# Rounding two values to the grid moves their difference by at most one cell per coordinate. The
+# rest covers the floating-point error of a few operations. For sums see `_sum_slack`.
 _CELLS = 1 + 2**-10
-_LARGEST = 2.0**61
+_LARGEST = 2.0**61  # largest absolute number of grid cells
 
 
 @dataclass(frozen=True)
@@ -459,14 +581,14 @@ class VectorNoise:
 
     ``scale`` is the standard deviation, or the Laplace scale, of the noise on each coordinate.
     ``sensitivity`` bounds the distance of the exact vectors of two neighbouring tables, all steps
-    included: in Euclidean norm for Gaussian noise, in L1 norm for Laplace noise.
-    ``whole`` numbers get whole noise, others are rounded to a grid of scale / 2**20 first.
+    included. The distance is in Euclidean norm for Gaussian noise, and in L1 norm for Laplace
+    noise. ``integer`` numbers get whole noise, others are rounded to a grid of scale / 2**20 first.
     """
 
     kind: NoiseKind
     scale: float
     sensitivity: float
-    whole: bool = False
+    integer: bool = False
 
     def __post_init__(self) -> None:
         valid = 0 < self.scale < math.inf and 0 <= self.sensitivity < math.inf
@@ -475,7 +597,7 @@ class VectorNoise:
     def slack(self, dimension: int) -> float:
         """Return the increase of sensitivity / scale by rounding a vector to the grid."""
         norm = math.sqrt(dimension) if self.kind == "gaussian" else dimension
-        return 0.0 if self.whole else norm * _CELLS / _FINENESS
+        return 0.0 if self.integer else norm * _CELLS / _FINENESS
 
     def draw(self, exact: NDArray[Any], source: NoiseSource) -> NDArray[Any]:
         """Return the vector plus noise.
@@ -484,22 +606,22 @@ class VectorNoise:
         survives. Guarantee: as `PrivacyMap.gaussian` or `PrivacyMap.laplace` with this slack.
         """
         noisy = self._in_cells.draw(self._cells(exact), source)
-        return noisy if self.whole else noisy * self._cell
+        return noisy if self.integer else noisy * self._cell
 
     @property
     def _cell(self) -> float:
-        return 1.0 if self.whole else self.scale / _FINENESS
+        return 1.0 if self.integer else self.scale / _FINENESS
 
     @property
     def _in_cells(self) -> Noise:
         return Noise(self.kind, self.scale / self._cell)
 
     def _cells(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """Return the values as whole numbers of cells; the sum with the noise is then exact."""
-        if self.whole:
+        """Return the values as integer numbers of cells. Their sum with the noise is exact."""
+        if self.integer:
             return values
         cells = np.rint(np.asarray(values, dtype=np.float64) / self._cell)
-        # Clipping is a contraction; only noise of 1e-12 of the values could get here.
+        # Clipping is a contraction. Only noise of 1e-12 of the values could reach this bound.
         return np.clip(cells, -_LARGEST, _LARGEST).astype(np.int64)
 
 
@@ -562,8 +684,8 @@ def _sum_slack(rows: int, multiplier: float) -> float:
     """Return the increase of shift / scale by floating-point sums, for a mean over ``rows`` rows.
 
     Neighbours' sums are rounded differently, behind the row that was replaced too (Casacuberta et
-    al. 2022). Add up m vectors of norm at most L in any order. Their mean is off by at most
-    m 2^-53 L in Euclidean norm, but for a relative m 2^-53; in L1 norm by sqrt(d) times that bound.
+    al. 2022). Add up m vectors of norm at most L in any order. Their mean is off by at most m 2^-53
+    L in Euclidean norm, up to a relative m 2^-53. In L1 norm it is off by sqrt(d) times this bound.
     The noise is ``multiplier`` times the sensitivity, 2 L / m (or sqrt(d) times that).
     """
     return rows * (rows + 16) * 2.0**-53 / multiplier

@@ -1,7 +1,7 @@
 """Standardised rows: rows of numbers, their count public, that passed a chain of steps.
 
 They are one of the three kinds of private rows of `missdp.session`. A session on them charges,
-computes and draws. This module computes exact answers: it brings rows into their domain, fits the
+computes and draws. This module computes exact answers. It brings rows into their domain, fits the
 steps on them, forgets the fitted steps, and evaluates a query without noise.
 """
 
@@ -20,7 +20,7 @@ from missdp.errors import DataError, ParameterError, replacing
 from missdp.pricing.chains import StandardisedFacts
 from missdp.pricing.domain import Rows, check_fillable, require
 from missdp.pricing.privacy_maps import Bound, Sensitivity
-from missdp.pricing.private_test import MarginAndAnswer, TestedNoise, TestPlan
+from missdp.pricing.private_test import ConditionalAnswer, TestedNoise, TestPlan
 from missdp.pricing.queries import GradientQuery, Loss, Question, SampledNoise, VectorQuery
 from missdp.session.noise import NoiseSource
 from missdp.session.session import Release, Session
@@ -42,7 +42,7 @@ class StandardisedRows:
     facts : StandardisedFacts
         Public facts, the steps among them.
     target : array_like, optional
-        Private; not preprocessed.
+        Private. It is not preprocessed.
     test : TestPlan, optional
         If given, every answer is preceded by this test of the steps' conditions.
     """
@@ -65,7 +65,7 @@ class StandardisedRows:
         self._values: Any = values
         self._target: Any = target
         self._open = True
-        self._made: dict[object, Any] = {}  # results computed from the rows; private
+        self._made: dict[object, Any] = {}  # private results computed from the rows
         self._priced: tuple[Question, Bound] | None = None
 
     @property
@@ -75,7 +75,7 @@ class StandardisedRows:
 
     @property
     def ledger(self) -> str:
-        """The budget in a ledger without which nothing may be read; empty if there is none."""
+        """The budget in a ledger that must pay for every read. Empty without a ledger."""
         return ledger_of(self._values)
 
     @property
@@ -86,30 +86,75 @@ class StandardisedRows:
     # Queries
 
     def price(self, question: Question) -> Bound:
-        """Return the best bound on the privacy loss of an answer: its event is charged."""
-        priced = self._priced  # read once: another thread may ask something else meanwhile
+        """Return the best bound on the privacy loss of an answer: its event is charged.
+
+        Parameters
+        ----------
+        question : VectorQuery or GradientQuery
+            A query of these rows.
+
+        Returns
+        -------
+        Bound
+            Public.
+        """
+        priced = self._priced  # read once, since another thread may replace it
         if priced is None or priced[0] is not question:
             self._priced = priced = (question, self._facts.bounds(question)[0])
         return priced[1]
 
     def charges(self, question: Question) -> tuple[Event, ...]:
-        """Return all that a budget is charged, the event of the answer first."""
+        """Return all that a budget is charged, the event of the answer first.
+
+        Parameters
+        ----------
+        question : VectorQuery or GradientQuery
+            A query of these rows.
+
+        Returns
+        -------
+        tuple of Event
+            Public.
+        """
         return (self.price(question).event,) if self._test is None else self._test.charges
 
     def guarantee(self, question: Question) -> Guarantee:
-        """Return the guarantee of an answer with secure noise; public."""
+        """Return the public guarantee of an answer with secure noise.
+
+        Parameters
+        ----------
+        question : VectorQuery or GradientQuery
+            A query of these rows.
+
+        Returns
+        -------
+        Guarantee
+            At the delta of the facts.
+        """
         if self._test is not None:
             return self._test.guarantee
         return self._facts.guarantee(self.price(question).event)
 
     def plan(self, query: Any, mechanism: Any = None) -> Release:
-        """Return how a query is answered, and its price, or raise by public facts alone.
+        """Return the release of a query with its price, from public facts alone.
 
         A query states its own noise, so ``mechanism`` is None. With a test the answer is None if
         the test does not pass. Events of test and answer are charged together.
+
+        Parameters
+        ----------
+        query : VectorQuery or GradientQuery
+            A query of these rows.
+        mechanism : None
+            A query states its own noise.
+
+        Returns
+        -------
+        Release
+            Price and noise are public. ``exact`` computes private numbers.
         """
         self._check(query, mechanism)
-        event, *beside = self.charges(query)
+        event, *additional_charges = self.charges(query)
         noise: Any = query.noise_for(self._facts.distance)
         if query.batch is not None:
             noise = SampledNoise(noise, query.domain.rows, query.batch)
@@ -117,7 +162,7 @@ class StandardisedRows:
         exact: Callable[..., Any] = partial(self._gradient if gradient else self._vector, query)
         if self._test is not None:
             noise, exact = TestedNoise(self._test, noise), partial(self._tested, exact)
-        return Release(event, noise, exact, tuple(beside), steps=query.steps)
+        return Release(event, noise, exact, tuple(additional_charges), steps=query.steps)
 
     def _check(self, query: Any, mechanism: Any) -> None:
         """Raise an error unless all types are exact: a subclass could state other bounds."""
@@ -136,12 +181,12 @@ class StandardisedRows:
     def changed(self, change: Any, rng: Any) -> NoReturn:
         """Raise an error: the steps that rows pass are public facts, and are priced."""
         del change, rng
-        raise ParameterError("standardised rows are not changed; add a step to their chain instead")
+        raise ParameterError("standardised rows are not changed. Add a step to their chain instead")
 
     def expect(self, queries: Iterable[Any]) -> None:
         """Note nothing: rows are prepared once, for all queries."""
 
-    # Results computed from the rows; private
+    # Private results computed from the rows
 
     def _vector(self, query: VectorQuery) -> Any:
         """Return the exact vector."""
@@ -154,25 +199,28 @@ class StandardisedRows:
             self._made[query] = query.exact(self._prepared(), self._target)
         return self._made[query](at[0])
 
-    def _tested(self, exact: Callable[..., Any], *at: Any) -> MarginAndAnswer:
+    def _tested(self, exact: Callable[..., Any], *at: Any) -> ConditionalAnswer:
         """Return the distance to failure, and the function that computes the answer."""
         self._prepared()
-        return MarginAndAnswer(self._made["margin"], partial(exact, *at))
+        return ConditionalAnswer(self._made["distance"], partial(exact, *at))
 
     def _prepared(self) -> Floats:
         """Return the rows as they leave the steps, which are fitted once and forgotten."""
-        require(self._open, "the rows are forgotten: ask before the end of the with block")
+        require(self._open, "the rows are forgotten. Use them before the end of the with block")
         if "rows" not in self._made:
             facts, table = self._facts, self._facts.raw.enforce(self._values)
-            margin = float(facts.raw.rows)
+            distance = float(facts.raw.rows)
             for step in facts.steps:
                 failed = DataError(f"step {step.name!r} failed")  # its own error may quote a cell
                 with replacing(Exception, by=failed):
-                    margin = min(margin, step.distance_to_failure(table)) if self._test else margin
+                    if self._test:
+                        distance = min(distance, step.distance_to_failure(table))
                     table = step.run(table)
-            # The bound on row norms after the steps is proven; this guards against rounding only.
+            # The bound on row norms after the steps is proven. This step removes rounding errors
+            # only.
             table = facts.domain.enforce(table) if facts.steps else table
-            self._made |= {"margin": margin, "rows": _read_only(table)}
+            table.flags.writeable = False
+            self._made |= {"distance": distance, "rows": table}
         rows: Floats = self._made["rows"]
         return rows
 
@@ -205,15 +253,8 @@ def _require_exact_type(kind: type, value: Any) -> None:
         )
 
 
-def _read_only(array: Any) -> Any:
-    """Return an array after making it read-only; None stays None."""
-    if array is not None:
-        array.flags.writeable = False
-    return array
-
-
 def ledger_of(values: Any) -> str:
-    """Return the budget that the schema of a table names; empty if there is none. Public."""
+    """Return the public name of the budget in a table's schema, or an empty text."""
     return values.schema.ledger if isinstance(values, Table) else ""
 
 

@@ -36,7 +36,7 @@ except ImportError:
 
 @pydantic.dataclasses.dataclass(frozen=True)
 class StepCondition(Condition, abstract=True):
-    """A condition of a stability map on every table; its ``sentence`` names its fields.
+    """A condition of a stability map on every table.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class StepCondition(Condition, abstract=True):
 
 
 def _condition(name: str, sentence: str) -> Any:
-    """Return the class of an assumption; fields with a format are numbers, others whole ones."""
+    """Return the class of a condition. Fields with a format are floats, and others integers."""
     named = {at[2:]: form for _, at, form, _ in Formatter().parse(sentence) if at}
     fields = [(at, float if form else int) for at, form in named.items()]
     docstring = re.sub(r"\{0\.(\w+)[^}]*\}", r"``\1``", sentence)
@@ -98,7 +98,7 @@ MinEigenvalue = _condition(
 BoundedDonations = _condition(
     "BoundedDonations", "No row is a donor of more than {0.at_most} incomplete rows."
 )
-# A packing bound of the dimension says how many clusters meet, unless it is declared.
+# The number of clusters that meet has a packing bound, unless it is declared.
 LargestCluster = _condition(
     "LargestCluster",
     "No good cluster of radius {0.radius:.6g} has more than {0.at_most} rows, and no point is "
@@ -132,11 +132,11 @@ RowFunction: TypeAlias = Callable[[Floats], Floats]
 
 
 class Response(NamedTuple):
-    """How far a step can move rows whose fellow rows have changed.
+    """Largest movement of rows after a step, when other rows of the table change.
 
-    Fitted on two tables, a step maps a row x by f and its counterpart x' by f'; then
-    |f(x) - f'(x')| <= lipschitz |x - x'| + shift. The shift is 0 for all rows but ``shifted_rows``.
-    No two output rows are farther apart than ``diameter``.
+    A step that is fitted on two tables maps a row x by f, and its counterpart x' by f'. Then |f(x)
+    - f'(x')| <= lipschitz |x - x'| + shift. The shift is 0 for all rows but ``shifted_rows``. No
+    two output rows are farther apart than ``diameter``.
     """
 
     lipschitz: float = 1.0
@@ -146,7 +146,7 @@ class Response(NamedTuple):
 
 
 class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
-    """Base class: row functions fitted on a table, with a proven bound on how neighbours part.
+    """Base class of steps: row functions fitted on a table, with a proven bound on neighbours.
 
     A step is fitted without noise, so the fitted step is as private as the table. It is kept
     out of the object's public attributes, its repr and its pickle, and the *transformed table is
@@ -175,8 +175,25 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
     def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
         """Return a bound on the distance of the transformed tables.
 
-        Of two tables in ``domain`` that satisfy `conditions` and are at most ``distance`` apart;
-        raises `UnprovenError` if no bound is proven.
+        The two tables are in ``domain``, satisfy `conditions`, and are at most ``distance`` apart.
+        Raises `UnprovenError` if no bound is proven.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Distance of the tables that reach the step.
+        domain : RowDomain
+            Public facts about these tables.
+
+        Returns
+        -------
+        TableDistance
+            Distance of the tables after the step.
+
+        Raises
+        ------
+        UnprovenError
+            If no bound is proven.
         """
         if self._fills and domain.complete:
             return distance
@@ -185,36 +202,98 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         if not self._continuous and start.replaced >= domain.rows:
             raise UnprovenError(
                 f"{type(self).__name__} is not continuous in the values: after a step that moves "
-                "every row, no bound is proven; put it first"
+                "every row, no bound is proven. Put it first"
             )
         widest = min(response.diameter, self.output_domain(domain).diameter)
         return start.after(rows=domain.rows, **response._replace(diameter=widest)._asdict())
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:  # noqa: ARG002
-        """Return how the rows of two tables at ``distance`` respond."""
+        """Return the movement of the rows of two tables at ``distance``.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Distance of the tables that reach the step.
+        domain : RowDomain
+            Public facts about these tables.
+
+        Returns
+        -------
+        Response
+            The bound of a subclass.
+        """
         if self._each_by_itself:
             return Response()
         raise NotImplementedError
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return public facts about the transformed table, or raise if the step cannot take it."""
+        """Return public facts about the transformed table, or raise if the step cannot take it.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step.
+
+        Returns
+        -------
+        RowDomain
+            Public.
+
+        Raises
+        ------
+        ParameterError
+            If the step cannot take such tables.
+        """
         if self._fills and domain.complete:
             return domain
-        takes = f"{type(self).__name__} takes complete rows; put an imputation before it"
+        takes = f"{type(self).__name__} takes complete rows. Put an imputation before it"
         require(domain.complete or not self._needs_complete, takes)
         complete = domain.complete or self._fills
         return replace(domain, radius=self.radius_after(domain), complete=complete)
 
     def radius_after(self, domain: RowDomain) -> float:
-        """Return a bound on the norm of a transformed row."""
+        """Return a bound on the norm of a transformed row.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step.
+
+        Returns
+        -------
+        float
+            A Euclidean norm.
+        """
         return domain.radius
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the conditions of `stability` on both tables."""
+        """Return the conditions of `stability` on both tables.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step.
+
+        Returns
+        -------
+        tuple of Condition
+            Empty if the step changes nothing.
+        """
         return () if self._fills and domain.complete else self.assumed(domain)
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
-        """Return the conditions where the step does anything."""
+        """Return the conditions where the step does anything.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step.
+
+        Returns
+        -------
+        tuple of Condition
+            The conditions of a subclass.
+        """
         if self._each_by_itself:
             return ()
         raise NotImplementedError
@@ -222,10 +301,24 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
     def distance_to_failure(
         self, values: Floats, incoming: TableDistance, domain: RowDomain
     ) -> float:
-        """Return a lower bound on the row replacements before `conditions` fail; private.
+        """Return a private lower bound on the row replacements before `conditions` fail.
 
         It changes by at most 1 between tables at distance ``incoming``, and is 0 where the
         conditions fail. Raises `UnprovenError` if no such bound is known.
+
+        Parameters
+        ----------
+        values : ndarray, shape (n_rows, n_columns)
+            Private rows that reach the step.
+        incoming : TableDistance
+            Distance of the tables that reach the step.
+        domain : RowDomain
+            Public facts about these tables.
+
+        Returns
+        -------
+        float
+            A number of row replacements. Private.
         """
         del values, incoming
         if not any(getattr(c, "about_rows", True) for c in self.conditions(domain)):
@@ -244,13 +337,19 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
             A cell that is not a finite number is missing.
         y : ignored
 
+        Returns
+        -------
+        StableTransformer
+            The step itself.
+
         Raises
         ------
         ParameterError
-            If a parameter is out of range; public facts only.
+            If a parameter is out of range. Only public facts are checked.
         DataError
-            If the input is no table with a row, or has missing cells where the step takes complete
-            rows (`PricedPipeline` fills them before; on its own a step releases nothing).
+            If the input is not a table with a row, or has missing cells although the step takes
+            complete rows. A `PricedPipeline` fills them before, and a step on its own releases
+            nothing.
         SchemaError
             If the step fills a table with an attribute that is not applicable to some rows.
         """
@@ -260,7 +359,23 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return self
 
     def transform(self, X: Rows) -> Floats:
-        """Apply the fitted row function to the rows of a table. The result is private."""
+        """Apply the fitted row function to the rows of a table. The result is private.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_columns), or Table
+            Private rows.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_output_columns)
+            Private rows.
+
+        Raises
+        ------
+        DataError
+            If the table has another number of columns than the fitted table.
+        """
         columns, table = self.n_features_in_, self._checked(X)
         if table.shape[1] != columns:
             raise DataError(f"expected {columns} columns")
@@ -289,7 +404,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         if not len(table):
             raise DataError("expected a table with at least one row")
         if self._needs_complete and np.isnan(table).any():
-            raise DataError(f"{type(self).__name__} takes complete rows; impute first")
+            raise DataError(f"{type(self).__name__} takes complete rows. Impute first")
         return table
 
     def _learn(self, table: Floats) -> RowFunction:
@@ -304,7 +419,7 @@ class RowClipper(StableTransformer):
     Parameters
     ----------
     radius : float, default 1.0
-        Largest Euclidean norm of a row's observed part; public, not read from the data.
+        Largest Euclidean norm of a row's observed part. Public, not read from the data.
 
     Notes
     -----
@@ -318,7 +433,7 @@ class RowClipper(StableTransformer):
            [0. , 0.5]])
     """
 
-    radius: float = real(1.0, least=1e-100)
+    radius: float = real(1.0, low=1e-100)
 
     _needs_complete, _each_by_itself = False, True
 

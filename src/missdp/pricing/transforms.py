@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from missdp.accounting import Condition, EigenGap
 from missdp.errors import ParameterError, UnprovenError, replacing
-from missdp.pricing.domain import RowDomain, TableDistance, count, one_of, real, require
+from missdp.pricing.domain import RowDomain, TableDistance, count, real, require, word_of
 from missdp.pricing.steps import (
     CovarianceGap,
     ExtremeGaps,
@@ -35,18 +35,18 @@ class StandardScaler(StableTransformer):
     min_std : float
         Lower bound s on the standard deviation of every column.
     below : {"assume", "floor"}, default "assume"
-        The meaning of ``min_std``. ``"assume"``: a condition of the guarantee. ``"floor"``: no
-        condition; smaller standard deviations are raised to it, so the bound holds for every
-        table, for a slightly larger constant.
+        The meaning of ``min_std``. ``"assume"``: a condition of the guarantee. With ``"floor"``
+        there is no condition: smaller standard deviations are raised to it. Then the bound holds
+        for every table, with a slightly larger constant.
 
     Notes
     -----
-    Write R for the radius, h for replaced rows and tau for the summed movement. Means differ by
-    at most (2 R h + tau) / n in norm. For one column, v' - v is at most the mean change of
-    (x - mu)^2, because subtracting (mu' - mu)^2 only lowers it (and the same with the tables
-    exchanged); each replaced row contributes at most w^2 and each moved row 2 w d, so
-    |v - v'| <= (h w^2 + 2 w tau) / n, where w bounds |x_j - mu_j|. With |1/sigma - 1/sigma'| <=
-    |v - v'| / (2 s^3), a row x moves by
+    Write R for the radius, h for replaced rows and tau for the summed movement. Means differ by at
+    most (2 R h + tau) / n in norm. For one column, v' - v is at most the mean change of (x - mu)^2,
+    because subtracting (mu' - mu)^2 only lowers it. This also holds with the tables exchanged. Each
+    replaced row contributes at most w^2, and each moved row 2 w d. So |v - v'| <= (h w^2 + 2 w tau)
+    / n, where w bounds |x_j - mu_j|. With |1/sigma - 1/sigma'| <= |v - v'| / (2 s^3), a row x moves
+    by
 
         |x - mu| (h w^2 + 2 w tau) / (2 n s^3) + (2 R h + tau) / (n s).
 
@@ -59,12 +59,12 @@ class StandardScaler(StableTransformer):
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
     >>> step = StandardScaler(min_std=0.5)
     >>> after = step.stability(NEIGHBOURS, RowDomain(rows=1000, columns=1))
-    >>> after.moved_rows, round(after.moved_max, 4)
+    >>> after.shifted_rows, round(after.max_shift, 4)
     (999, 0.03)
     """
 
-    min_std: float = real(least=1e-100)
-    below: Literal["assume", "floor"] = field(default="assume", metadata=one_of("assume", "floor"))
+    min_std: float = real(low=1e-100)
+    below: Literal["assume", "floor"] = field(default="assume", metadata=word_of("assume", "floor"))
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
         """Return the bound on standard deviations, or nothing with a floor."""
@@ -74,7 +74,7 @@ class StandardScaler(StableTransformer):
         """Return the bound: every other row moves."""
         n, R, s = domain.rows, domain.radius, self.min_std
         width, norm = self._reach(domain)
-        h, tau = distance.replaced, distance.moved_l12
+        h, tau = distance.replaced, distance.shift_l12
         variance = min((h * width**2 + 2 * width * tau) / n, width**2)
         mean = min((2 * R * h + tau) / n, 2 * R)
         shift = norm * variance / (2 * s**3) + mean / s
@@ -87,7 +87,7 @@ class StandardScaler(StableTransformer):
     def distance_to_failure(
         self, values: Floats, incoming: TableDistance, domain: RowDomain
     ) -> float:
-        """Return how many replacements the smallest variance is from the bound.
+        """Return the number of replacements by which the smallest variance exceeds the bound.
 
         A variance moves by at most (4 R^2 h + 4 R tau) / n (the argument above with w = 2 R).
         """
@@ -95,7 +95,7 @@ class StandardScaler(StableTransformer):
             return math.inf
         variance = float(values.var(axis=0).min())
         R, n = domain.radius, domain.rows
-        step = (4 * R**2 * incoming.replaced + 4 * R * incoming.moved_l12) / n
+        step = (4 * R**2 * incoming.replaced + 4 * R * incoming.shift_l12) / n
         return max(0.0, (variance - self.min_std**2) / max(step, 1e-300))
 
     def _reach(self, domain: RowDomain) -> tuple[float, float]:
@@ -108,7 +108,7 @@ class StandardScaler(StableTransformer):
         return R + math.sqrt(R**2 - s**2), R + math.sqrt(spare)
 
     def _learn(self, table: Floats) -> RowFunction:
-        # Off the collection a column could be constant; on it the floor changes nothing.
+        # Without the conditions a column could be constant. With them the floor changes nothing.
         mean, spread = table.mean(axis=0), np.maximum(table.std(axis=0), self.min_std)
         return lambda rows: (rows - mean) / spread
 
@@ -124,25 +124,25 @@ class MinMaxScaler(StableTransformer):
     extreme_gap : float
         Condition: consecutive values at either end of a column differ by at most this (g).
     extreme_ranks : int, default 1
-        How many of the outermost gaps ``extreme_gap`` covers; at least the number of rows that
-        may be replaced before this step.
+        Number of the outermost gaps that ``extreme_gap`` covers. It must be at least the number of
+        rows that may be replaced before this step.
 
     Notes
     -----
-    Let m be a column's minimum without the replaced rows. In either table the minimum lies in
-    [m - h g, m], because the condition bounds its h outermost gaps; moved rows move m by at most
-    Delta. So minimum and maximum move by at most delta = h g + Delta. For y = (x - a) / (b - a)
-    in [0, 1], ``y' - y = ((1 - y)(a - a') + y (b - b')) / (b' - a')``, at most delta / r.
+    Let m be a column's minimum without the replaced rows. In either table the minimum lies in [m -
+    h g, m], because the condition bounds its h outermost gaps. Moved rows move m by at most Delta.
+    So minimum and maximum move by at most delta = h g + Delta. For y = (x - a) / (b - a) in [0, 1],
+    ``y' - y = ((1 - y)(a - a') + y (b - b')) / (b' - a')``, at most delta / r.
 
     Examples
     --------
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
     >>> step = MinMaxScaler(min_range=1.0, extreme_gap=0.01)
-    >>> round(step.stability(NEIGHBOURS, RowDomain(rows=100, columns=4)).moved_max, 6)
+    >>> round(step.stability(NEIGHBOURS, RowDomain(rows=100, columns=4)).max_shift, 6)
     0.02
     """
 
-    min_range: float = real(least=1e-100)
+    min_range: float = real(low=1e-100)
     extreme_gap: float = real()
     extreme_ranks: int = count(1)
 
@@ -155,9 +155,9 @@ class MinMaxScaler(StableTransformer):
         if distance.replaced > self.extreme_ranks:
             raise UnprovenError(
                 f"extreme_gap covers {self.extreme_ranks} gaps, but {distance.replaced} rows may "
-                "be replaced before min-max scaling; declare more extreme_ranks"
+                "be replaced before min-max scaling. Declare more extreme_ranks"
             )
-        r, delta = self.min_range, distance.replaced * self.extreme_gap + distance.moved_max
+        r, delta = self.min_range, distance.replaced * self.extreme_gap + distance.max_shift
         side = math.sqrt(domain.columns)
         return Response(
             lipschitz=1 / r, shift=side * delta / r, shifted_rows=domain.rows, diameter=side
@@ -185,44 +185,44 @@ class PCARankReducer(StableTransformer):
     Parameters
     ----------
     n_components : int
-        Rank k of the projection; at least 1 and below the number of columns.
+        Rank k of the projection, at least 1 and below the number of columns.
     min_gap : float
         Condition: eigenvalues k and k + 1 differ by at least this (beta).
     moment : {"covariance", "second"}, default "covariance"
-        Which matrix: the covariance with divisor n - 1, or the second moment X'X / n, whose
-        eigenvectors one row can turn by less. Rows are projected without centring.
+        The matrix: the covariance with divisor n - 1, or the second moment X'X / n. One row can
+        turn eigenvectors of the second moment by less. Rows are projected without centring.
 
     Notes
     -----
     *How far the matrix moves.* Let the spread of a symmetric matrix be its largest less its
-    smallest eigenvalue; the spread of a sum is at most the sum of spreads. Covariance: replacing z
-    by z' beside n - 1 rows of mean m changes it by exactly (b b' - a a') / n, a = z - m,
-    b = z' - m, whose eigenvalues other than 0 have the sum (|b|^2 - |a|^2) / n and the product
-    ((a.b)^2 - |a|^2 |b|^2) / n^2, so that the spread is |a - b| |a + b| / n. With s = |z + z'|,
-    |a - b| <= sqrt(4 R^2 - s^2) and |a + b| <= s + 2 R; the product is largest at s = R:
-    3 sqrt(3) R^2 / n. Second moment: m = 0, and |z - z'| |z + z'| <= 2 R^2. A row that moves by d
-    adds at most 4 R d / n (covariance) or 2 R d / n.
+    smallest eigenvalue. The spread of a sum is at most the sum of spreads. Covariance: let z'
+    replace z, let m be the mean of the n - 1 other rows, and let a = z - m and b = z' - m. The
+    matrix changes by exactly (b b' - a a') / n. The eigenvalues other than 0 have the sum (|b|^2 -
+    |a|^2) / n and the product ((a.b)^2 - |a|^2 |b|^2) / n^2. So the spread is |a - b| |a + b| / n.
+    With s = |z + z'|, |a - b| <= sqrt(4 R^2 - s^2) and |a + b| <= s + 2 R. The product is largest
+    at s = R: 3 sqrt(3) R^2 / n. Second moment: m = 0, and |z - z'| |z + z'| <= 2 R^2. A row that
+    moves by d adds at most 4 R d / n (covariance) or 2 R d / n.
 
     *How far the projection moves.* P and P' are also the top-k projections of A and of A' - c I,
     for any c. Both gaps are at least beta, so (lambda_k - lambda'_{k+1} + c) + (lambda'_k - c -
     lambda_{k+1}) >= 2 beta and one of the two is at least beta. The sin-theta theorem of Davis &
-    Kahan (1970) for spectra separated by beta, from that side, gives |P - P'| = |sin theta| <=
-    |A' - A - c I| / beta, with constant 1 and no side condition; the best c, midway between the
-    extreme eigenvalues of A' - A, leaves half its spread. So |P - P'| <= (3 sqrt(3) / 2 R^2 h +
-    2 R tau) / (n beta) for the covariance, (R^2 h + R tau) / (n beta) for the second moment, which
-    adversarial tables attain. A row moves by R |P - P'|.
+    Kahan (1970) holds for spectra separated by beta. From that side it gives |P - P'| = |sin theta|
+    <= |A' - A - c I| / beta, with constant 1 and no side condition. The best c is midway between
+    the extreme eigenvalues of A' - A, and leaves half its spread. So |P - P'| <= (3 sqrt(3) / 2 R^2
+    h + 2 R tau) / (n beta) for the covariance. For the second moment it is at most (R^2 h + R tau)
+    / (n beta). Adversarial tables attain this bound. A row moves by R |P - P'|.
 
     Examples
     --------
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
     >>> step = PCARankReducer(n_components=2, min_gap=0.1)
-    >>> round(step.stability(NEIGHBOURS, RowDomain(rows=1000, columns=9)).moved_max, 6)
+    >>> round(step.stability(NEIGHBOURS, RowDomain(rows=1000, columns=9)).max_shift, 6)
     0.025981
     """
 
     n_components: int = count()
-    min_gap: float = real(least=1e-100)
-    moment: Moment = field(default="covariance", metadata=one_of("covariance", "second"))
+    min_gap: float = real(low=1e-100)
+    moment: Moment = field(default="covariance", metadata=word_of("covariance", "second"))
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
         """Return the bound on the eigen-gap."""
@@ -235,14 +235,27 @@ class PCARankReducer(StableTransformer):
         return Response(shift=shift, shifted_rows=domain.rows)
 
     def subspace_shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the bound on the operator norm of the change of the projection, at most 1."""
+        """Return the bound on the operator norm of the change of the projection, at most 1.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Distance of the tables that reach the step.
+        domain : RowDomain
+            Public facts about these tables.
+
+        Returns
+        -------
+        float
+            An operator norm in [0, 1].
+        """
         return min(1.0, self._spread(distance, domain) / (2 * self.min_gap))
 
     def _spread(self, distance: TableDistance, domain: RowDomain) -> float:
         """Bound on the spread of the change of the matrix."""
         per_row, per_move = _SPREAD[self.moment]
-        moved = per_row * domain.radius * distance.replaced + per_move * distance.moved_l12
-        return moved * domain.radius / domain.rows
+        change = per_row * domain.radius * distance.replaced + per_move * distance.shift_l12
+        return change * domain.radius / domain.rows
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain unchanged: projections do not lengthen rows."""
@@ -253,10 +266,11 @@ class PCARankReducer(StableTransformer):
     def distance_to_failure(
         self, values: Floats, incoming: TableDistance, domain: RowDomain
     ) -> float:
-        """Return how many replacements the eigen-gap is from the bound.
+        """Return the number of replacements by which the eigen-gap exceeds the bound.
 
         By Weyl's inequality the gap changes by at most the spread of the matrix's change (see
-        `PCARankReducer`): 3 sqrt(3) R^2 / n for the covariance, 2 R^2 / n for the second moment.
+        `PCARankReducer`). It is 3 sqrt(3) R^2 / n for the covariance, and 2 R^2 / n for the second
+        moment.
         """
         gap = _top(values, self.n_components, self.moment)[1]
         step = max(self._spread(incoming, domain), 1e-300)
@@ -276,9 +290,9 @@ class PCARankReducer(StableTransformer):
 class PCADimensionReducer(PCARankReducer):
     """Project every row on the top k principal components, in k coordinates.
 
-    Eigenvectors are defined up to signs, and up to rotations where eigenvalues meet, so their own
-    coordinates can jump when one row changes, however wide the k-th gap. Here coordinates come from
-    a public frame G of k orthonormal directions: with P the projection, rows are mapped by the
+    Eigenvectors are defined up to signs, and up to rotations if eigenvalues are equal. So their own
+    coordinates can jump when one row changes, for any width of the k-th gap. Here coordinates come
+    from a public frame G of k orthonormal directions. With P the projection, rows are mapped by the
     polar factor U = P G (G'P G)^(-1/2).
 
     Parameters
@@ -288,12 +302,12 @@ class PCADimensionReducer(PCARankReducer):
     min_overlap : float
         Condition: the smallest singular value of P G is at least this (rho), in (0, 1].
     frame : array_like of shape (d, k) or None, default None
-        Public; orthonormalised. None: the first k coordinate axes.
+        Public. It is orthonormalised. None: the first k coordinate axes.
 
     Notes
     -----
-    With s = |P - P'| and H = (G'PG)^(1/2) >= rho: |H - H'| <= s / (2 rho), and
-    U - U' = (P - P') G H^-1 + U' (H' - H) H^-1, so |U - U'| <= s / rho + s / (2 rho^2).
+    Let s = |P - P'| and H = (G'PG)^(1/2) >= rho. Then |H - H'| <= s / (2 rho), and U - U' = (P -
+    P') G H^-1 + U' (H' - H) H^-1. So |U - U'| <= s / rho + s / (2 rho^2).
 
     Examples
     --------
@@ -303,7 +317,7 @@ class PCADimensionReducer(PCARankReducer):
     2
     """
 
-    min_overlap: float = real(least=1e-30, most=1.0)
+    min_overlap: float = real(low=1e-30, high=1.0)
     frame: ArrayLike | None = None
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
@@ -329,8 +343,8 @@ class PCADimensionReducer(PCARankReducer):
 
     def _learn(self, table: Floats) -> RowFunction:
         basis = self._basis(table)
-        left, _, right = np.linalg.svd(basis.T @ self._frame(table.shape[1]))
-        framed = basis @ (left @ right)
+        first, _, second = np.linalg.svd(basis.T @ self._frame(table.shape[1]))
+        framed = basis @ (first @ second)
         return lambda rows: rows @ framed
 
     def _frame(self, columns: int) -> Floats:
@@ -357,19 +371,30 @@ def _top(table: Floats, k: int, moment: Moment) -> tuple[Floats, float]:
 
 
 # Directions pairwise more than 60 degrees apart: at most the kissing number, and 5 in the plane.
-# Known upper bounds (Levenshtein 1979; Musin 2008; Mittelmann & Vallentin 2010).
+# Published upper bounds of Levenshtein (1979), Musin (2008), and Mittelmann & Vallentin (2010).
 _KISSING = {1: 2, 2: 5, 3: 12, 4: 24, 5: 44, 6: 78, 7: 134, 8: 240}
 
 
 def packing_number(columns: int) -> int:
-    """Return how many good clusters can have their centres within 3 eta of one point.
+    """Return the largest number of good clusters with centres within 3 eta of one point.
 
-    Centres of different good clusters are more than 3 eta apart, so the directions to any two of
-    them are more than 60 degrees apart, which kissing numbers bound; beyond eight dimensions,
-    balls of radius 1.5 eta around the centres are disjoint and fit in one of radius 4.5 eta.
+    Centres of different good clusters are more than 3 eta apart. So the directions to any two of
+    them are more than 60 degrees apart, and kissing numbers bound their number. Beyond eight
+    dimensions, balls of radius 1.5 eta around the centres are disjoint and fit in one of radius 4.5
+    eta.
 
     >>> [packing_number(d) for d in (1, 2, 3, 9)]
     [2, 5, 12, 19683]
+
+    Parameters
+    ----------
+    columns : int
+        Public number of columns.
+
+    Returns
+    -------
+    int
+        The bound K.
     """
     return _KISSING.get(columns, int(3 ** min(columns, 30)))
 
@@ -390,15 +415,15 @@ class Quantizer(StableTransformer):
 
     Notes
     -----
-    A row c is a good centre if no row is between eta and 3 eta away from it; its good cluster are
+    A row c is a good centre if no row is between eta and 3 eta away from it. Its good cluster are
     the rows within eta. Two good clusters that meet are equal, and centres of different ones are
     more than 3 eta apart. The centre with the lowest row number represents its cluster.
 
-    Take away the h replaced rows. A further row z can only spoil good centres within 3 eta of it,
-    at most K clusters, or be the centre of one cluster of its own, whose centres are then all
-    within eta. So a common row is treated differently in the two tables only if its cluster (of
-    at most b rows, in one of the tables) is among the K around one of the 2 h replaced points: at
-    most 2 h K b rows.
+    Take away the h replaced rows. One more row z can only spoil good centres within 3 eta of it, at
+    most K clusters. It can also be the centre of one cluster of its own, whose centres are then all
+    within eta. So a common row is treated differently in the two tables only for some clusters. Its
+    cluster must be among the K clusters around one of the 2 h replaced points. Its cluster has at
+    most b rows, in one of the tables. These are at most 2 h K b rows.
 
     Being within a radius is not continuous, so rows that moved before count as replaced.
 
@@ -412,7 +437,7 @@ class Quantizer(StableTransformer):
            [-0.5]])
     """
 
-    eta: float = real(least=1e-100)
+    eta: float = real(low=1e-100)
     max_cluster: int = count()
     max_neighbours: int | None = count(None)
 
@@ -432,14 +457,14 @@ class Quantizer(StableTransformer):
     ) -> float:
         """Return b + 1 less an upper bound on the cluster size, per row that changes.
 
-        The largest good cluster itself can jump when one row changes (a row between two radii
-        hides it). Any cluster lies in an interval of length 2 eta of each coordinate, and the
-        largest number of rows in *any* such interval changes by at most one per row; so does the
-        smallest of these over the coordinates.
+        The largest good cluster itself can jump when one row changes (a row between two radii hides
+        it). Any cluster lies in an interval of length 2 eta of each coordinate. The largest number
+        of rows in *any* such interval changes by at most one per row. So does the smallest of these
+        over the coordinates.
         """
         if self.max_neighbours is not None:
             raise UnprovenError(
-                "a declared max_neighbours has no known distance to failure; leave it unset to "
+                "a declared max_neighbours has no known distance to failure. Leave it unset to "
                 "use the packing bound"
             )
         # A little wider, so that rounding cannot lose a row at the edge.
@@ -448,21 +473,21 @@ class Quantizer(StableTransformer):
         for column in np.sort(values, axis=0).T:
             last = np.searchsorted(column, column + width, side="right")
             crowd = min(crowd, int((last - np.arange(column.size)).max()))
-        changes = incoming.replaced + incoming.moved_rows
+        changes = incoming.replaced + incoming.shifted_rows
         return max(0.0, (self.max_cluster + 1 - crowd) / max(1, changes))
 
     def transform(self, X: Any) -> Floats:
         """Raise an error: only the table that the step was fitted on has clusters.
 
-        Use `fit_transform`; a good cluster is a fact about one table.
+        Use `fit_transform`. A good cluster is a fact about one table.
         """
         del X
         raise UnprovenError(
-            f"{type(self).__name__} rewrites the table it is fitted on; use fit_transform"
+            f"{type(self).__name__} rewrites the table it is fitted on. Use fit_transform"
         )
 
     def fit_transform(self, X: Any, y: object = None, **params: object) -> Floats:  # noqa: ARG002
-        """Fit on the table and return it with its good clusters rewritten; private."""
+        """Fit on the table and return it with its good clusters rewritten. Private."""
         return np.asarray(self.fit(X)._private(np.empty(0)))
 
     def _neighbours(self, domain: RowDomain) -> int:
@@ -475,7 +500,7 @@ class Quantizer(StableTransformer):
 
 
 class Deduplicator(Quantizer):
-    """Keep one row of every good cluster; the others become empty (all zero) rows.
+    """Keep one row of every good cluster, and empty the others (all zero).
 
     The number of rows stays the public n: an empty row adds nothing to sums, moments or the
     gradient of a model without intercept. Movement of a row is at most the radius.
@@ -483,12 +508,13 @@ class Deduplicator(Quantizer):
     Parameters
     ----------
     eta, max_cluster, max_neighbours
-        Radius of a good cluster; conditions on its size and on how many meet at one point.
+        Radius of a good cluster, and conditions on its size and on the number of clusters at a
+        point.
 
     Notes
     -----
-    Stability: at most 2 h K b rows move, from themselves to 0 or back, by at most R; see
-    `Quantizer` for the proof.
+    Stability: at most 2 h K b rows move, from themselves to 0 or back, by at most R. The proof is
+    in `Quantizer`.
 
     Examples
     --------
@@ -504,20 +530,20 @@ class Deduplicator(Quantizer):
         return super().response(distance, domain)._replace(shift=domain.radius)
 
     def _learn(self, table: Floats) -> RowFunction:
-        kept = _centres(table, self.eta) == np.arange(len(table))
-        rewritten = np.where(kept[:, None], table, 0.0)
+        is_representative = _centres(table, self.eta) == np.arange(len(table))
+        rewritten = np.where(is_representative[:, None], table, 0.0)
         return lambda _: rewritten
 
 
 def _centres(table: Floats, eta: float) -> Ints:
-    """Return for each row the number of its cluster's representative; its own outside clusters."""
+    """Return for each row the number of its cluster's representative, or its own number."""
     from scipy.spatial import cKDTree
 
     tree = cKDTree(table)
     near = tree.query_ball_point(table, eta, return_length=True)
     wide = tree.query_ball_point(table, 3 * eta, return_length=True)
     centre_of = np.arange(len(table))
-    # Every good centre claims its rows; the lowest number is written last and wins.
+    # Every good centre marks its rows. The lowest number is written last, and stays.
     for centre in np.flatnonzero(near == wide)[::-1]:
         centre_of[tree.query_ball_point(table[centre], eta)] = centre
     return centre_of

@@ -1,10 +1,11 @@
 """Statistics of private rows, with missing values filled from nearest neighbours, and their noise.
 
-* `asking`: what can be asked; `answers`: how each is answered; `statistics`: what users call.
-* `imputation`, `donors`: who is filled from whom, and how far that moves an answer (smooth
-  sensitivity; Clifton et al. 2022, corrected).
-* `table_rows`, `row_queries`, `imputed_rows`: the private rows of a session on a table, and what is
-  asked of them. `smooth`, `groups`: noise that follows a private bound, and groups in parallel.
+* `statistics`: the class that users call. `tasks`: one question. `answers`: how it is answered.
+* `imputation`, `donors`: donors and recipients, and the smooth sensitivity of imputed tables
+  (Clifton et al. 2022, corrected).
+* `table_rows`, `row_queries`, `imputed_rows`: the private rows of a session on a table, and their
+  queries. `smooth_sensitivity`, `groups`: noise that follows a private bound, and groups in
+  parallel.
 * `estimates`, `worst_case`: noise, sampling and missing cells in an interval.
 
 Estimates that need no private rows, from a released model, are in `missdp.estimate`.
@@ -12,9 +13,8 @@ Estimates that need no private rows, from a released model, are in `missdp.estim
 
 from missdp.exports import exported
 from missdp.schema.expressions import parse_where as parse_where
-from missdp.statistics.asking import Statistic as Statistic
 from missdp.statistics.estimates import Estimate as Estimate
-from missdp.statistics.estimates import Histogram as Histogram
+from missdp.statistics.estimates import LevelEstimates as LevelEstimates
 from missdp.statistics.imputation import KNNImputation as KNNImputation
 from missdp.statistics.row_queries import CustomQuery as CustomQuery
 from missdp.statistics.row_queries import RowCounts as RowCounts
@@ -31,5 +31,6 @@ from missdp.statistics.table_rows import ObservedOn as ObservedOn
 from missdp.statistics.table_rows import TableFacts as TableFacts
 from missdp.statistics.table_rows import TableRows as TableRows
 from missdp.statistics.table_rows import open_table as open_table
+from missdp.statistics.tasks import Statistic as Statistic
 
 __all__ = exported(globals())

@@ -1,17 +1,19 @@
-"""How far rows are apart, and the k nearest donors of every incomplete row.
+"""Distances of rows, and the k nearest donors of every incomplete row.
 
-*Distances* are sums of terms, one for each matching attribute: range-normalised differences of
-ordinal and numeric ones, mismatch of categorical ones (Gower); or their squares (Euclidean), which
-give the same order as the root. Scales are public, from the schema. Terms are whole multiples of
-2**-16, so that sums are exact and ties are ties whatever the order of summation. A cell without a
-value is a level of its own, at the largest distance from every other: one level for what is
-missing, one for what is not applicable.
+*Distances* are sums of one term for each matching attribute. The term of an ordinal or numeric
+attribute is the range-normalised difference. The term of a categorical attribute is 1 for a
+mismatch (Gower). The Euclidean metric takes the squares of terms, and has the same order as its
+root. Scales are public, from the schema. Terms are multiples of 2**-16, so that sums are exact, and
+ties do not depend on the order of summation. A cell without a value has a level of its own, at the
+largest distance from every other level. Missing cells have one level, and cells that are not
+applicable have another.
 
-*Ties.* A recipient with N strictly nearer donors and T donors at the distance at which there are k
-takes the N, and k - N of the T. Nobody chooses: a recipient counts as the average over T choices,
-each of k - N donors that follow each other in the order of the table, around a circle. So each of
-the T donors counts for (k - N) / T; with k = 1 the recipient is filled from each of its nearest
-donors once. No label is drawn, and recipients of one matching cell have the same ways to be filled.
+*Ties.* Let a recipient have N strictly nearer donors, and T donors at the distance of the k-th
+donor. It takes all N donors, and k - N of the T donors. A recipient counts as the average over T
+choices. Each choice has k - N donors that follow each other in the order of the table, around a
+circle. So each of the T donors counts for (k - N) / T. With k = 1 the recipient is filled from each
+of its nearest donors once. Nothing is drawn at random, and recipients of one matching cell have the
+same ways to be filled.
 """
 
 from __future__ import annotations
@@ -26,24 +28,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.errors import ParameterError, UnprovenError, number, one_of
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.statistics.blocks import blocks, in_portions, runs
-from missdp.statistics.imputed_rows import Rows
+from missdp.statistics.blocks import portions, runs, slices
+from missdp.statistics.imputed_rows import RowView
 
 MetricName = Literal["gower", "euclidean"]
-_UNIT = 1 << 16
-# A mismatch in a grouping attribute: beyond any sum of matching terms, yet far from overflow.
+_UNIT = 1 << 16  # integer steps of a distance of 1
+# Distance of a mismatch in a grouping attribute, larger than any sum of matching terms.
 FAR = 1 << 26
-_MAX_SITES = 1 << 20
-_MAX_MATCH, _MAX_GROUP = 128, 8
-_MAX_KEYS = 1 << 62
+_MAX_SITES = 1 << 20  # largest number of cells in which a donor may be
+_MAX_MATCH, _MAX_GROUP = 128, 8  # largest numbers of matching and grouping attributes
+_MAX_KEYS = 1 << 62  # largest number of matching cells, so that keys are 64-bit integers
 
 
 @dataclass(frozen=True, eq=False)
 class Metric:
     """Integer distance tables of the matching attributes, all public.
 
-    A donor must have attributes of ``together`` that apply to the recipient, and must not have
-    those that do not (`_state`). Their tables come first, then those of ``names``.
+    An attribute of ``together`` must apply to the donor exactly if it applies to the recipient
+    (`_state`). Tables of ``together`` come first, then tables of ``names``.
     """
 
     names: tuple[str, ...]  # grouping attributes, then matching ones
@@ -57,7 +59,7 @@ class Metric:
 
     @property
     def site_tables(self) -> tuple[NDArray[np.int32], ...]:
-        """From a recipient's code to a donor's, where donors can be: none is in an open state."""
+        """Tables from a recipient's code to a donor's. No donor is in an open state."""
         states, others = self.tables[: len(self.together)], self.tables[len(self.together) :]
         return (*(table[:, :_OPEN] for table in states), *others)
 
@@ -71,11 +73,11 @@ class Metric:
         """Number of sites where a hypothetical donor can be."""
         return int(np.prod(self.site_shape, dtype=np.int64))
 
-    def distances(self, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int32]:
+    def distances(self, rows: NDArray[np.int64], donors: NDArray[np.int64]) -> NDArray[np.int32]:
         """Distances between cells, shapes (a, m) and (b, m) to (a, b)."""
-        total = np.zeros((len(left), len(right)), dtype=np.int32)
+        total = np.zeros((len(rows), len(donors)), dtype=np.int32)
         for column, table in enumerate(self.tables):
-            total += np.take(table[left[:, column]], right[:, column], axis=1)
+            total += np.take(table[rows[:, column]], donors[:, column], axis=1)
         return total
 
 
@@ -87,7 +89,7 @@ def build_metric(
     metric: MetricName,
     together: tuple[str, ...] = (),
 ) -> Metric:
-    """Build the tables from public facts; refuse what the exact sensitivity bound cannot take.
+    """Return the distance tables of matching attributes, from public facts.
 
     Parameters
     ----------
@@ -136,22 +138,22 @@ def build_metric(
         table.flags.writeable = False
     built = Metric((*group, *match_on), tuple(tables), together)
     if np.prod(np.array(built.shape, dtype=object)) >= _MAX_KEYS:
-        raise UnprovenError("the domain of the matching attributes is too large; match on fewer")
+        raise UnprovenError("the domain of the matching attributes is too large. Match on fewer")
     if np.prod(np.array(built.site_shape, dtype=object)) > _MAX_SITES:
         raise UnprovenError(
             f"the public domain of the matching attributes has more than {_MAX_SITES} cells, too "
-            "many for the exact sensitivity bound; match on fewer attributes, or use coarser bins"
+            "many for the exact sensitivity bound. Match on fewer attributes, or use coarser bins"
         )
     return built
 
 
-_ABSENT, _OPEN = 1, 2
-# Donees of whom it is open whether an attribute applies take what else they lack from anybody.
+_ABSENT, _OPEN = 1, 2  # codes of `_state`
+# Recipients for which it is open whether an attribute applies accept all donors.
 _STATES = np.array([[0, FAR, FAR], [FAR, 0, FAR], [0, 0, FAR]], dtype=np.int32)
 
 
-def _state(rows: Rows, name: str) -> NDArray[np.int64]:
-    """Tell of each row whether an attribute applies (0), does not (1), or may (2)."""
+def _state(rows: RowView, name: str) -> NDArray[np.int64]:
+    """Return for each row 0 if an attribute applies, 1 if it does not, and 2 if it may apply."""
     applies = rows.applies(name)
     return np.where(applies.is_true, 0, np.where(applies.is_false, _ABSENT, _OPEN))
 
@@ -178,15 +180,15 @@ def _table(attribute: AnyAttribute, weight: float, metric: MetricName) -> NDArra
 
 
 IntArray: TypeAlias = NDArray[np.int64]
-_CHUNK = 1 << 22  # distances at once
-_ROWS = 1 << 20  # at once
+_CHUNK = 1 << 22  # distances in memory at once
+_ROWS = 1 << 20  # rows in memory at once
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Side:
-    """Donors, or donees, sorted by cell. Private."""
+    """Donors, or recipients, sorted by cell. Private."""
 
-    rows: IntArray  # numbers in the table; increasing within a cell
+    rows: IntArray  # numbers in the table, increasing within a cell
     start: IntArray  # where each cell begins, and the last one ends
 
     @property
@@ -196,52 +198,53 @@ class _Side:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Layout:
-    """A private table as the search for donors sees it."""
+class DonorLayout:
+    """A private table, grouped by matching cell for the search of donors."""
 
     metric: Metric  # public
     codes: IntArray  # of the distinct matching cells that occur, shape (cells, attributes)
     donors: _Side  # complete rows
-    donees: _Side  # incomplete rows
+    recipients: _Side  # incomplete rows
 
     @classmethod
-    def of(cls, rows: Rows, names: Sequence[str], metric: Metric) -> Layout:
-        """Group rows by matching cell, and tell who gives and who lacks some attributes.
+    def of(cls, rows: RowView, names: Sequence[str], metric: Metric) -> DonorLayout:
+        """Group rows by matching cell, and find donors and recipients of some attributes.
 
-        They are filled together. A donor has no missing cell in any of them, and a value in one at
-        least. A recipient lacks one that surely applies to it. Others, to whom none applies or of
-        whom that is open, are neither. Each row's own cells decide.
+        The attributes are filled together. A donor has no missing cell in any of the attributes,
+        and a value in at least one. A recipient lacks an attribute that surely applies to it. Other
+        rows are neither. Either no attribute applies to them, or this is open. The cells of each
+        row decide.
         """
         give, take = (np.empty(len(rows), bool) for _ in range(2))
         for where, part in rows.parts():
-            lacks, valued, whole = (np.full(len(part), start) for start in (False, False, True))
+            lacking, valued, complete = (np.full(len(part), x) for x in (False, False, True))
             for name in names:
-                hole = part.holes(name)
-                lacks |= hole & part.applies(name).is_true
+                missing = part.is_missing(name)
+                lacking |= missing & part.applies(name).is_true
                 valued |= ~part.mask(name)
-                whole &= ~hole
-            give[where], take[where] = whole & valued, lacks
-        found, cell = _cells(rows, metric)
-        codes = np.stack(np.unravel_index(found, metric.shape), axis=1).astype(np.int64)
-        donors, donees = (_side(np.flatnonzero(keep), cell, len(found)) for keep in (give, take))
-        return cls(metric, codes, donors, donees)
+                complete &= ~missing
+            give[where], take[where] = complete & valued, lacking
+        occupied, cell = _cells(rows, metric)
+        codes = np.stack(np.unravel_index(occupied, metric.shape), axis=1).astype(np.int64)
+        sides = (_side(np.flatnonzero(keep), cell, len(occupied)) for keep in (give, take))
+        return cls(metric, codes, *sides)
 
-    def near(self, wanted: int) -> NearCells:
-        """Find, for every cell with recipients, its donor cells up to ``wanted`` donors and ties.
+    def near(self, n_donors: int) -> NearbyCells:
+        """Find, for every cell with recipients, its donor cells up to ``n_donors`` donors and ties.
 
-        A cell with that many donors of its own has itself as its only neighbour; the matrix of
-        distances from the others to the donor cells is built in chunks.
+        A cell with ``n_donors`` donors has itself as its only neighbour. The matrix of distances
+        from other cells to the donor cells is built in chunks.
         """
         counts = self.donors.counts
-        cells = np.flatnonzero(self.donees.counts > 0)
+        cells = np.flatnonzero(self.recipients.counts > 0)
         donor_cells = np.flatnonzero(counts > 0)
         dense, sparse = (
-            np.flatnonzero(some) for some in (counts[cells] >= wanted, counts[cells] < wanted)
+            np.flatnonzero(some) for some in (counts[cells] >= n_donors, counts[cells] < n_donors)
         )
         parts = [(dense, cells[dense], np.zeros(len(dense), dtype=np.int64))]
-        for where in blocks(len(sparse), max(1, _CHUNK // max(1, len(donor_cells)))):
+        for where in slices(len(sparse), max(1, _CHUNK // max(1, len(donor_cells)))):
             chunk = sparse[where]
-            index, cell, distance = _nearest(self, cells[chunk], donor_cells, counts, wanted)
+            index, cell, distance = _nearest(self, cells[chunk], donor_cells, counts, n_donors)
             parts.append((chunk[index], cell, distance))
         owner, cell, distance = (np.concatenate(part) for part in zip(*parts, strict=True))
         order = np.argsort(owner, kind="stable")
@@ -251,18 +254,18 @@ class Layout:
         shell_start, shell_pair = np.searchsorted(shell_owner, starts), np.append(first, len(owner))
         before = np.concatenate([[0], np.cumsum(counts[cell])])[shell_pair]
         radius = np.full(len(cells), FAR - 1, dtype=np.int64)
-        last = before[1:] - before[shell_start[shell_owner]] >= wanted
+        last = before[1:] - before[shell_start[shell_owner]] >= n_donors
         radius[shell_owner[last]] = shell_distance[last]
-        return NearCells(
+        return NearbyCells(
             cells, np.searchsorted(owner, starts), cell, distance, shell_start,
             shell_owner * (2 * FAR) + shell_distance, shell_pair, before, radius,
         )  # fmt: skip
 
     def ways(self, k: int) -> tuple[IntArray, IntArray]:
-        """Return the donors of all ways to fill recipients, and where the ways of each cell begin.
+        """Return the donors of all ways to fill recipients, and the start of the ways of each cell.
 
-        The cells are those with recipients; a way has the row numbers of k donors, the nearest
-        first, and -1 where there are fewer. Those of one distance stand in the table's order.
+        The cells are cells with recipients. A way has the row numbers of k donors, the nearest
+        first, and -1 in place of absent donors. Donors of one distance are in the table's order.
         """
         near = self.near(k)
         counts = self.donors.counts[near.pair_cell]
@@ -277,7 +280,7 @@ class Layout:
         ways = np.where(total > k, tied, 1)
         stops = np.concatenate([[0], np.cumsum(ways)])
         chosen = np.empty(int(stops[-1]) * k, np.int64).reshape(-1, k)
-        for part in in_portions(ways * k, _ROWS):
+        for part in portions(ways * k, _ROWS):
             cell, turn = runs(ways[part])
             cell += part.start
             all_, nearer = total[cell, None], (total - tied)[cell, None]
@@ -299,7 +302,7 @@ def _side(rows: IntArray, cell: NDArray[np.integer], cells: int) -> _Side:
     return _Side(by_cell, start)
 
 
-def _cells(rows: Rows, metric: Metric) -> tuple[IntArray, NDArray[np.integer]]:
+def _cells(rows: RowView, metric: Metric) -> tuple[IntArray, NDArray[np.integer]]:
     """Return the matching cells that occur, and which of them each row is in."""
     keys = np.empty(len(rows), np.int64)
     for where, part in rows.parts():
@@ -308,34 +311,34 @@ def _cells(rows: Rows, metric: Metric) -> tuple[IntArray, NDArray[np.integer]]:
         for codes, levels in zip(columns, metric.shape, strict=True):
             key = key * levels + codes
         keys[where] = key
-    found = np.zeros(0, dtype=np.int64)
-    for where in blocks(len(keys), _ROWS):
-        found = np.union1d(found, keys[where])
-    for where in blocks(len(keys), _ROWS):
-        keys[where] = np.searchsorted(found, keys[where])
-    return found, keys
+    occupied = np.zeros(0, dtype=np.int64)
+    for where in slices(len(keys), _ROWS):
+        occupied = np.union1d(occupied, keys[where])
+    for where in slices(len(keys), _ROWS):
+        keys[where] = np.searchsorted(occupied, keys[where])
+    return occupied, keys
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NearCells:
+class NearbyCells:
     """Donor cells around recipient cells, nearest first, in shells of equal distance. Private.
 
-    ``radius`` is the distance within which donors are complete: the last shell's if it reaches
-    the wanted number of donors, else all that the group allows.
+    ``radius`` is the distance within which donors are complete. It is the distance of the last
+    shell if this shell reaches the number of donors. Otherwise it includes the whole group.
     """
 
-    cells: IntArray  # the donee cells, shape (x,)
-    pair_start: IntArray  # where the donor cells of each donee cell begin, shape (x + 1,)
+    cells: IntArray  # the recipient cells, shape (x,)
+    pair_start: IntArray  # where the donor cells of each recipient cell begin, shape (x + 1,)
     pair_cell: IntArray  # donor cells, by distance
     pair_distance: IntArray
-    shell_start: IntArray  # where the shells of each donee cell begin, shape (x + 1,)
-    shell_key: IntArray  # the donee cell and the distance of each shell, as one number
+    shell_start: IntArray  # where the shells of each recipient cell begin, shape (x + 1,)
+    shell_key: IntArray  # the recipient cell and the distance of each shell, as one number
     shell_pair: IntArray  # where the donor cells of each shell begin, shape (shells + 1,)
-    shell_donors: IntArray  # donors in all shells before, of all donee cells, shape (shells + 1,)
+    shell_donors: IntArray  # number of donors in all shells before, shape (shells + 1,)
     radius: IntArray
 
     def nearer(self, index: IntArray, distance: IntArray) -> tuple[IntArray, IntArray]:
-        """Return how many donors are strictly nearer than a distance, and how many up to it."""
+        """Return the number of donors strictly nearer than a distance, and the number up to it."""
         keys = index * (2 * FAR) + distance
         at, start = np.searchsorted(self.shell_key, keys), self.shell_start[index]
         hit = np.append(self.shell_key, -1)[at] == keys
@@ -346,14 +349,14 @@ class NearCells:
 
 
 def _nearest(
-    layout: Layout, cells: IntArray, donor_cells: IntArray, counts: IntArray, wanted: int
+    layout: DonorLayout, cells: IntArray, donor_cells: IntArray, counts: IntArray, n_donors: int
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Return positions in ``cells``, donor cells, and distances, up to ``wanted`` donors."""
+    """Return positions in ``cells``, donor cells, and distances, up to ``n_donors`` donors."""
     matrix = layout.metric.distances(layout.codes[cells], layout.codes[donor_cells])
     limit = np.full(len(cells), FAR - 1, dtype=np.int64)
-    if wanted < matrix.shape[1]:
+    if n_donors < matrix.shape[1]:
         # Every donor cell holds at least one donor, so this many cells hold enough of them.
-        kth = np.partition(matrix, wanted - 1, axis=1)[:, wanted - 1]
+        kth = np.partition(matrix, n_donors - 1, axis=1)[:, n_donors - 1]
         limit = np.minimum(limit, kth)
     owner, column = np.nonzero(matrix <= limit[:, None])
     distance = matrix[owner, column].astype(np.int64)
@@ -363,10 +366,10 @@ def _nearest(
     before = through[:-1] - through[np.searchsorted(owner, owner)]
     # Keep whole shells: a pair stays if fewer than ``wanted`` donors are strictly nearer.
     shell = np.maximum.accumulate(np.where(_begins(owner, distance), np.arange(len(owner)), 0))
-    keep = before[shell] < wanted
+    keep = before[shell] < n_donors
     return owner[keep], donor_cells[column[keep]], distance[keep]
 
 
 def _begins(owner: IntArray, distance: IntArray) -> NDArray[np.bool_]:
-    """Tell which pairs are the first of their shell, of the same owner and distance."""
+    """Return True for pairs that are the first of their shell, with one owner and distance."""
     return np.asarray(np.diff(owner, prepend=-1) | np.diff(distance, prepend=-1), dtype=bool)

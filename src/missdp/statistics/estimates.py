@@ -1,4 +1,4 @@
-"""What an answer is: released numbers, their intervals, and what they promise; all public."""
+"""Answers of statistics: released numbers, their intervals and their guarantees. All are public."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from missdp.statistics.worst_case import Interval, Names
 
 class _Answer(Record, abstract=True):
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON values; ``applicable`` and ``note`` only where they say something."""
+        """Return JSON values, without ``applicable`` and ``note`` if they are empty."""
         return {k: v for k, v in super().to_dict().items() if v or k not in ("applicable", "note")}
 
 
-def _in_words(answer: Estimate | Histogram) -> Iterator[str]:
-    """Yield what is said of any answer below its numbers: for whom it holds, and a note."""
+def _in_words(answer: Estimate | LevelEstimates) -> Iterator[str]:
+    """Yield the sentences below the numbers of an answer: its rows, and its note."""
     if answer.applicable:
         verb = "is" if len(answer.applicable) == 1 else "are"
         yield (
@@ -48,7 +48,7 @@ def _bar(interval: Interval) -> str:
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True)
 class Estimate(_Answer):
-    """A released statistic.
+    """A released statistic with its interval and its guarantee.
 
     Parameters
     ----------
@@ -57,34 +57,34 @@ class Estimate(_Answer):
     value : float
         The answer, within its public bounds.
     interval : (float, float)
-        Where the noiseless answer on the imputed table, averaged over equally near donors, lies
-        with probability at least ``confidence`` over the noise. It costs nothing: the scale of the
-        noise is public, or it is released with the answer. It covers neither sampling nor the
-        uncertainty of the imputed values.
+        Interval that holds the noiseless answer on the imputed table with probability at least
+        ``confidence`` over the noise. The answer is averaged over equally near donors. It has no
+        cost, because the scale of the noise is public or released with the answer. It covers
+        neither sampling nor the uncertainty of the imputed values.
     confidence : float
-        Of the interval, and of ``imputation_interval``; each alone, not both at once.
+        Probability that ``interval`` holds, and that ``imputation_interval`` holds, each by itself.
     guarantee : Guarantee
-        What this answer promises. The budget holds the total.
+        Guarantee of this answer. The budget has the total.
     total_interval : (float, float) or None
-        Where the value of the population that the rows were sampled from lies with probability
-        about ``confidence``, if values are missing at random given what is matched on: over noise,
-        sampling and imputation. By estimates of their sizes, not by bounds: an approximation,
-        as usual for means of many rows. None for variances, correlations and groups, and with
-        ``uncertainty="noise"``.
+        Interval that holds the value of the population with probability about ``confidence`` over
+        noise, sampling and imputation. The rows are a sample of this population. It assumes values
+        that are missing at random given the matching attributes. The interval is an approximation,
+        as usual for means of many rows. It uses estimates of errors and not bounds. None for
+        variances, correlations and groups, and with ``uncertainty="noise"``.
     imputation_interval : (float, float) or None
-        Where the statistic of the complete table lies with probability at least ``confidence``
-        over the noise: the same rows, every missing cell that the question reads holding *some*
-        value of its public domain (or none, where a rule leaves open whether its attribute
-        applies), whatever the reason that it is missing. It relies neither on
-        the imputation nor on ``interval``, always holds ``value``, and does not cover sampling.
-        For means and proportions it speaks of complete tables whose subpopulation has a row. None
-        unless paid for with ``uncertainty="worst-case"``.
+        Interval that holds the statistic of the complete table with probability at least
+        ``confidence`` over the noise. Each missing cell that the question reads may hold any value
+        of its public domain, whatever the reason that it is missing. It may also be not applicable,
+        where a rule leaves this open. It relies neither on the imputation nor on ``interval``,
+        always includes ``value``, and does not cover sampling. For means and proportions it holds
+        for complete tables whose subpopulation has a row. None without
+        ``uncertainty="worst-case"``.
     applicable : tuple of str
-        Attributes that the question is of and that do not apply to everybody: it is answered for
-        the rows to which they surely apply. Public.
+        Attributes of the question that do not apply to all rows. The answer is for the rows to
+        which they surely apply. Public.
     note : str
-        A line on why the noise interval is the whole range, and about which epsilon would help,
-        from public facts and released numbers only. Empty if the interval is of use.
+        The reason if the noise interval is the whole range, and the epsilon that would halve it.
+        Empty otherwise.
     """
 
     name: str
@@ -101,7 +101,18 @@ class Estimate(_Answer):
         return self.value
 
     def in_words(self, *, details: bool = False) -> str:
-        """Return the answer as text, with its widest interval or, in ``details``, each of them."""
+        """Return the answer as text, with its widest interval or, in ``details``, each of them.
+
+        Parameters
+        ----------
+        details : bool, default False
+            If True, the text has every interval.
+
+        Returns
+        -------
+        str
+            Released values only.
+        """
         best = self.interval if self.total_interval is None else self.total_interval
         of = " noise alone" if self.total_interval is None else ""
         lines = [f"{self.name}: {self.value:.6g}{_bar(best)}{of}", *_in_words(self)]
@@ -129,10 +140,11 @@ class Estimate(_Answer):
 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True)
-class Histogram(_Answer):
-    """Released counts per level; ``intervals`` hold all at once with probability ``confidence``.
+class LevelEstimates(_Answer):
+    """Released counts or statistics of all levels of an attribute.
 
-    ``applicable`` and ``note`` as in `Estimate`.
+    ``intervals`` hold all at once with probability ``confidence``. ``applicable`` and ``note`` as
+    in `Estimate`.
     """
 
     name: str
@@ -145,7 +157,18 @@ class Histogram(_Answer):
     note: str = ""
 
     def in_words(self, *, details: bool = False) -> str:
-        """Return the counts as text, one in a line; there are no further ``details``."""
+        """Return the values as text, one in each line. There are no more ``details``.
+
+        Parameters
+        ----------
+        details : bool, default False
+            Ignored.
+
+        Returns
+        -------
+        str
+            Released values only.
+        """
         del details
         lines = [f"{self.name}  [noise alone]"]
         lines += [
@@ -163,11 +186,11 @@ def corners(
     Parameters
     ----------
     function : callable
-        Of as many numbers as there are intervals.
+        A function of as many numbers as there are intervals. It is monotone in each.
     intervals : iterable of (float, float)
         The sides of the box.
     bounds : (float, float)
-        Public bounds, into which both values are moved.
+        Public bounds, to which both values are clipped.
 
     Returns
     -------
@@ -180,7 +203,7 @@ def corners(
     return clip(min(values), bounds), clip(max(values), bounds)
 
 
-def within(interval: Interval, bounds: Interval) -> Interval:
+def clip_interval(interval: Interval, bounds: Interval) -> Interval:
     """Move the ends of an interval into public bounds."""
     return clip(interval[0], bounds), clip(interval[1], bounds)
 
@@ -192,43 +215,44 @@ def clip(value: float, bounds: Interval) -> float:
     return min(max(value, bounds[0]), bounds[1])
 
 
-_UNEVEN = 1.5  # donors are scarcer around recipients than on average
-_MOST_FILLED = 0.95
-_ONE_DEVIATION = 0.6827
-# Probabilities beyond levels at which noise is looked at, in falling order.
-_BEYOND = np.geomspace(1.0, 1e-7, 301)
+_UNEVEN = 1.5  # excess of recipients per donor around recipients, relative to the average
+_MAX_FILLED_SHARE = 0.95  # largest share of filled rows that the variance allows
+_ONE_DEVIATION = 0.6827  # probability of one standard deviation on either side
+# Tail probabilities at which the noise is evaluated, in falling order.
+_TAILS = np.geomspace(1.0, 1e-7, 301)
 
 
 def _of_mean(rows: float, filled: float, variance: float) -> float:
     """Return the variance of a mean over rows, some filled, as an estimate of the population's.
 
-    Under MAR given what is matched on, about ``variance / n * (1 + r / n * (1 + 3/2 * r / (n -
-    r)))`` for n rows, r of them filled: sampling, and filling. A donor that stands for 1 + w rows
-    counts (1 + w)^2 times, which adds w + w^2 for each donor; w is r / (n - r) on average over
-    donors, and larger over recipients, who are many where donors are few: by half is allowed for.
-    That donors resemble recipients is not used, so it is rather too large.
+    If values are missing at random given the matching attributes, the variance is about ``variance
+    / n * (1 + r / n * (1 + 3/2 * r / (n - r)))`` for n rows of which r are filled. A donor that
+    stands for 1 + w rows counts (1 + w)^2 times, which adds w + w^2 for each donor. The average of
+    w over donors is r / (n - r). It is larger over recipients, because many recipients have few
+    donors. A factor of 1.5 allows for this. The estimate ignores that donors resemble recipients,
+    so it is rather too large.
     """
     rows = max(rows, 1.0)
-    share = min(max(filled / rows, 0.0), _MOST_FILLED)
+    share = min(max(filled / rows, 0.0), _MAX_FILLED_SHARE)
     lost = share * (1 + _UNEVEN * share / (1 - share))
     return max(variance, 0.0) / rows * (1 + lost)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beside:
-    """What was released beside an answer, so that it can be compared with the population.
+class TotalError:
+    """Error of an answer as an estimate of the value of the population.
 
-    ``known`` are released numbers of rows, and sums of squares around the middle of the bounds of
-    values; ``divisor`` is what the answer's main release was divided by.
+    ``released`` has released numbers of rows, and released sums of squares around the middle of the
+    bounds. ``divisor`` is the released divisor of the answer's main release.
     """
 
     kind: str
     bounds: Interval
-    known: Mapping[str, float]
+    released: Mapping[str, float]
     divisor: Noisy | None
 
     def interval(self, value: float, main: Noisy, confidence: float) -> Interval:
-        """Return where the population's value is."""
+        """Return an interval for the value of the population."""
         radius, scale, std = main.radius, 1.0, math.sqrt(self._variance(value))
         if self.divisor is not None:
             scale = 1 / self._rows
@@ -240,39 +264,40 @@ class Beside:
     @property
     def _rows(self) -> float:
         """Rows that the answer is about."""
-        rows = self.known.get("rows in question", 1.0)
+        rows = self.released.get("rows in question", 1.0)
         return max(rows if self.divisor is None else self.divisor.value, 1.0)
 
     def _variance(self, value: float) -> float:
         """Variance of the answer without noise as an estimate of the population's."""
-        rows, filled = self._rows, self.known.get("rows filled", 0.0)
-        everyone = max(self.known.get("all rows", 1.0), 1.0)
+        rows, filled = self._rows, self.released.get("rows filled", 0.0)
+        everyone = max(self.released.get("all rows", 1.0), 1.0)
         if self.kind == "count":
             part = min(value / everyone, 1.0)
             return everyone**2 * _of_mean(everyone, filled, part * (1 - part))
-        # Of the rows that may be in question, as many are filled as of those that are.
-        filled *= rows / max(self.known.get("rows in question", rows), 1.0)
+        # The share of filled rows is assumed equal among possible and certain rows.
+        filled *= rows / max(self.released.get("rows in question", rows), 1.0)
         if self.kind == "proportion":
             return _of_mean(rows, filled, value * (1 - value))
         mean = value if self.kind == "mean" else value / rows
         of_mean = _of_mean(rows, filled, self._spread(mean, rows - filled))
         if self.kind == "mean":
             return of_mean
-        # How many rows are in question varies from sample to sample, too.
+        # The number of rows of the subpopulation varies from sample to sample, too.
         return rows**2 * of_mean + mean**2 * rows * max(0.0, 1 - rows / everyone)
 
     def _spread(self, mean: float, observed: float) -> float:
         """Variance of the observed values."""
         lower, upper = self.bounds
         mean, largest = min(max(mean, lower), upper), ((upper - lower) / 2) ** 2
-        squares = self.known["squares as observed"] / max(observed, 1.0)
+        squares = self.released["squares as observed"] / max(observed, 1.0)
         return max(0.0, min(squares, largest) - (mean - (lower + upper) / 2) ** 2)
 
 
 def _half_width(radius: Callable[[float], float], std: float, level: float) -> float:
-    """Return what holds a noise plus an independent normal error with a probability.
+    """Return the half-width that holds a noise plus an independent normal error.
 
-    Rounded up: the noise is taken to be as large as it is at the far end of each of 300 steps.
+    The result is rounded up: the noise in each of 300 steps is as large as at the far end of the
+    step.
 
     >>> wide = _half_width(lambda level: -math.log1p(-level), 1.0, 0.95)
     >>> 3.4 < wide < 3.8
@@ -282,14 +307,14 @@ def _half_width(radius: Callable[[float], float], std: float, level: float) -> f
         return radius(level)
     from scipy.special import ndtr
 
-    weights = np.append(-np.diff(_BEYOND), _BEYOND[-1]) / 2
-    noise = np.array([radius(1 - beyond) for beyond in np.append(_BEYOND[1:], _BEYOND[-1] / 2)])
+    weights = np.append(-np.diff(_TAILS), _TAILS[-1]) / 2
+    noise = np.array([radius(1 - tail) for tail in np.append(_TAILS[1:], _TAILS[-1] / 2)])
 
     def outside(width: float) -> float:
         past = ndtr((noise - width) / std) + ndtr((-noise - width) / std)
         return float(2 * (weights * past).sum())
 
-    low, high = 0.0, radius(1 - _BEYOND[-1]) + 8 * std
+    low, high = 0.0, radius(1 - _TAILS[-1]) + 8 * std
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if outside(middle) > 1 - level else (low, middle)

@@ -12,15 +12,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class OfEachGroup:
-    """The same mechanism for each group of a public partition, paid for once.
+class ParallelGroups:
+    """The same mechanism for each group of a public partition, with the cost of one group.
 
-    *Theorem* (parallel composition). Let each row be in at most one group, by its own cells. Let
-    group g be answered by a mechanism that is epsilon-DP (or rho-zCDP, or mu-GDP) on the rows of g
-    alone, with noise of its own. Then all answers together are epsilon-DP (or rho-zCDP, or mu-GDP).
+    *Theorem* (parallel composition). Let each row be in at most one group, by its own cells. Let a
+    mechanism with independent noise answer group g. Let it be epsilon-DP (or rho-zCDP, or mu-GDP)
+    on the rows of g alone. Then all answers together are epsilon-DP (or rho-zCDP, or mu-GDP).
     *Proof.* Tables that differ by one row differ in the rows of one group at most. The answers of
-    all other groups have one law under both tables and are independent of that group's answer.
-    So the law of all answers changes by as much as that of the one group does. ∎
+    all other groups have the same distribution for both tables, and are independent of that group's
+    answer. So the distribution of all answers changes by as much as the distribution of the one
+    group.
 
     The mechanism may read its group in any way. With smooth sensitivity, the private bound of a
     group is that of the group's own rows: no row of another group moves it.

@@ -1,7 +1,8 @@
-"""Missing values filled from the k nearest complete rows, and how far that lets one row go.
+"""Missing values filled from the k nearest complete rows, and the sensitivity of the filled table.
 
 The parameters are public and hold no rows. `NearestNeighbours` is the change of rows that a session
-takes. The profile of filled rows is private: how many recipients one donor could ever serve.
+takes. The profile of filled rows is private: the number of recipients that one donor could ever
+serve.
 """
 
 from __future__ import annotations
@@ -16,51 +17,51 @@ from numpy.typing import NDArray
 
 from missdp.errors import ParameterError, SchemaError, names_of, number, one_of
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
-from missdp.statistics.blocks import blocks
+from missdp.statistics.blocks import slices
 from missdp.statistics.donors import (
+    DonorLayout,
     IntArray,
-    Layout,
     Metric,
     MetricName,
-    NearCells,
+    NearbyCells,
     build_metric,
 )
-from missdp.statistics.imputed_rows import ImputedCells, Rows, Ways
-from missdp.statistics.row_queries import frozen
+from missdp.statistics.imputed_rows import ImputedCells, RowView, Ways
+from missdp.statistics.row_queries import freeze
 
 Aggregate = Literal["nearest", "mean", "majority"]
 Fill: TypeAlias = tuple[str, str, float]
-"""An attribute to fill, how k values become one, and what stands in for absent donors."""
-_CLOSEST = 1e-150
-_AT_ONCE = 1 << 20  # values
+"""An attribute to fill, the aggregation of k values, and the value in place of absent donors."""
+_CLOSEST = 1e-150  # smallest width of bounds, so that its square is above 0
+_AT_ONCE = 1 << 20  # values in memory at once
 
 
 def check_range(attribute: AnyAttribute) -> None:
-    """Refuse bounds whose squares floating point cannot hold; a public fact."""
+    """Raise SchemaError if the bounds are too close for squares in floating point."""
     if isinstance(attribute, Numeric) and attribute.upper - attribute.lower < _CLOSEST:
         raise SchemaError(
-            f"the bounds of {attribute.name!r} are too close for statistics; use another unit"
+            f"the bounds of {attribute.name!r} are too close for statistics. Use another unit"
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class KNNImputation:
-    """k-nearest-neighbour imputation of one or several attributes; public parameters only.
+    """k-nearest-neighbour imputation of one or several attributes, with public parameters only.
 
     A row is *complete* (a possible donor) if all of ``impute`` is observed in it. Every other row
-    keeps what it has and takes what it lacks from its k nearest donors. Where more donors are as
-    near as the k-th, it counts as the average over ways to choose among them, in each of which as
-    many that follow each other in the table are taken; each of them counts alike.
+    keeps its values, and takes missing values from its k nearest donors. If more donors are as near
+    as the k-th, the row counts as an average over ways to choose among them. In each way the chosen
+    donors follow each other in the table. All donors count equally.
 
-    What is not applicable is never filled, and rows to which nothing of ``impute`` applies neither
-    give nor take. A missing cell in a routed attribute is filled where the rule's condition surely
-    holds in its row; where the condition itself is missing it stays a missing cell. Attributes
-    filled together come from donors to which the same of them apply.
+    Cells that are not applicable are never filled. Rows to which no attribute of ``impute`` applies
+    are neither donors nor recipients. A missing cell of an attribute with a rule is filled if the
+    rule's condition surely holds in its row. If the condition itself is missing, the cell stays
+    missing. Attributes filled together come from donors to which the same of them apply.
 
     Parameters
     ----------
     impute : str or sequence of str
-        Attributes to fill; they share donors.
+        Attributes to fill. They share donors.
     match_on : sequence of str, or mapping of str to float
         Attributes that donors are matched on, with weights (default 1). Numeric attributes are
         matched by the bins of the schema. A missing cell is one more level, at the largest distance
@@ -73,12 +74,12 @@ class KNNImputation:
     group : sequence of str, default ()
         Attributes on which a donor must agree exactly.
     aggregate : {"nearest", "mean", "majority"} or mapping, optional
-        How k values become one, for all attributes or each. Default: the nearest donor's value if
-        k is 1, else the mean of a numeric attribute and the majority of others (ties go to the
-        nearest).
+        Aggregation of k values, for all attributes or for each. The default with k = 1 is the
+        nearest donor's value. With larger k it is the mean of a numeric attribute and the majority
+        of other attributes. Ties go to the nearest donor.
     default : mapping of str to a level or number, default {}
-        Public value that stands in for donors that do not exist (default: the middle of the
-        bounds, or the first level).
+        Public value in place of absent donors. The default is the middle of the bounds, or the
+        first level.
 
     Raises
     ------
@@ -92,9 +93,9 @@ class KNNImputation:
     Notes
     -----
     *Fewer than k donors.* Behind all real donors, at infinite distance, every incomplete row has k
-    virtual donors that hold the public default. So a donor set always has exactly k members, one
-    donor more or less exchanges exactly one of them, and the sensitivity theorem holds unchanged:
-    the mean divides by k, never by the number of donors found.
+    virtual donors that hold the public default. So a donor set always has exactly k members. One
+    donor more or less exchanges exactly one member, and the sensitivity theorem holds unchanged.
+    The mean divides by k, and never by the number of donors.
 
     Examples
     --------
@@ -141,7 +142,7 @@ class KNNImputation:
         for how in self._aggregates().values():
             one_of("aggregate", how, get_args(Aggregate))
             if how == "nearest" and self.k > 1:
-                raise ParameterError("aggregate 'nearest' copies one donor: use k = 1")
+                raise ParameterError("aggregate 'nearest' copies one donor. Use k = 1")
 
     def _aggregates(self) -> Mapping[str, Aggregate]:
         if isinstance(self.aggregate, Mapping):
@@ -149,34 +150,93 @@ class KNNImputation:
         return {} if self.aggregate is None else dict.fromkeys(self.impute, self.aggregate)
 
     def aggregate_of(self, name: str, schema: Schema) -> Aggregate:
-        """Return how the values of k donors become one."""
+        """Return the aggregation of the values of k donors.
+
+        Parameters
+        ----------
+        name : str
+            An attribute that is imputed.
+        schema : Schema
+            Public facts about the rows.
+
+        Returns
+        -------
+        {"nearest", "mean", "majority"}
+            The aggregation.
+
+        Raises
+        ------
+        SchemaError
+            If the aggregation does not suit the kind of the attribute.
+        """
         numeric = isinstance(schema[name], Numeric)
         usual: Aggregate = "mean" if numeric else "majority"
         how = self._aggregates().get(name, "nearest" if self.k == 1 else usual)
         if how == "mean" and not numeric:
-            raise SchemaError(f"{name!r} is not numeric: impute it by 'majority'")
+            raise SchemaError(f"{name!r} is not numeric. Impute it by 'majority'")
         if how == "majority" and numeric:
-            raise SchemaError(f"{name!r} is numeric: impute it by 'mean', or declare it ordinal")
+            raise SchemaError(f"{name!r} is numeric. Impute it by 'mean', or declare it ordinal")
         return how
 
     def default_of(self, name: str, schema: Schema) -> float:
-        """Return the public stand-in for absent donors: a value (numeric) or a code."""
-        attribute, given = schema[name], self.default or {}
+        """Return the public value in place of absent donors: a number, or the code of a level.
+
+        Parameters
+        ----------
+        name : str
+            An attribute that is imputed.
+        schema : Schema
+            Public facts about the rows.
+
+        Returns
+        -------
+        float
+            The value of a numeric attribute, or the code of a level. Public.
+
+        Raises
+        ------
+        ParameterError
+            If the default is outside of the bounds, or is not a level.
+        """
+        attribute, defaults = schema[name], self.default or {}
         if isinstance(attribute, Numeric):
-            value = given.get(name, (attribute.lower + attribute.upper) / 2)
-            what = f"the default of {name!r}"
-            return number(what, value, least=attribute.lower, most=attribute.upper)
-        level = given.get(name, next(iter(attribute.levels), None))
+            value = defaults.get(name, (attribute.lower + attribute.upper) / 2)
+            label = f"the default of {name!r}"
+            return number(label, value, least=attribute.lower, most=attribute.upper)
+        level = defaults.get(name, next(iter(attribute.levels), None))
         if level not in attribute.levels:
             raise ParameterError(f"default of {name!r} must be one of its levels")
         return float(attribute.levels.index(level))
 
     def step(self, name: str, schema: Schema) -> float:
-        """Return the largest move of a filled value per exchanged donor, a share of its range."""
+        """Return the largest change of a filled value per exchanged donor, over its range.
+
+        Parameters
+        ----------
+        name : str
+            An attribute that is imputed.
+        schema : Schema
+            Public facts about the rows.
+
+        Returns
+        -------
+        float
+            A share of the range, in (0, 1].
+        """
         return 1 / self.k if self.aggregate_of(name, schema) == "mean" else 1.0
 
     def change(self, schema: Schema) -> NearestNeighbours:
-        """Return the change that imputes rows of a schema; see `Session.on`.
+        """Return the change of rows that imputes a table of a schema, for `Session.on`.
+
+        Parameters
+        ----------
+        schema : Schema
+            Public facts about the rows.
+
+        Returns
+        -------
+        NearestNeighbours
+            The change, with public parameters only.
 
         Raises
         ------
@@ -201,9 +261,10 @@ class KNNImputation:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NearestNeighbours:
-    """Fill rows from their k nearest donors, in all ways. Public parameters only.
+    """Imputation of rows from their k nearest donors, in all ways. Public parameters only.
 
-    Trusted: `_Profile` bounds how many rows one row moves; see docs/referees/donor-noise.md.
+    Trusted: `_Profile` bounds the number of rows that one row changes, with proofs in
+    docs/referees/donor-noise.md.
 
     Attributes
     ----------
@@ -212,7 +273,7 @@ class NearestNeighbours:
     k : int
         Donors of each row.
     metric : Metric
-        How far rows are from each other; it depends on the domain alone.
+        The distance of rows. It depends on the domain alone.
     """
 
     fills: tuple[Fill, ...]
@@ -220,11 +281,11 @@ class NearestNeighbours:
     metric: Metric
 
     def __post_init__(self) -> None:
-        frozen((self.fills, self.k, self.metric))  # refuses what can be changed after the charge
+        freeze((self.fills, self.k, self.metric))  # raises for values that could change later
 
     @property
     def imputed(self) -> frozenset[str]:
-        """The attributes of which it fills cells."""
+        """The attributes whose cells are filled."""
         return frozenset(name for name, _, _ in self.fills)
 
     @property
@@ -232,28 +293,28 @@ class NearestNeighbours:
         """The attributes that it reads."""
         return self.imputed | frozenset(self.metric.names)
 
-    def fill(self, rows: Rows) -> Ways:
+    def fill(self, rows: RowView) -> Ways:
         """Return all ways to fill the rows, and how many rows one row moves. Private."""
-        layout = Layout.of(rows, [name for name, _, _ in self.fills], self.metric)
+        layout = DonorLayout.of(rows, [name for name, _, _ in self.fills], self.metric)
         donors, start = layout.ways(self.k)
-        order, counts = np.argsort(layout.donees.rows), layout.donees.counts
+        order, counts = np.argsort(layout.recipients.rows), layout.recipients.counts
         filled, lists = (np.empty(len(order), np.int64) for _ in range(2))
-        filled[:] = layout.donees.rows[order]
+        filled[:] = layout.recipients.rows[order]
         lists[:] = np.repeat(np.arange(np.count_nonzero(counts)), counts[counts > 0])[order]
         columns = {fill[0]: _fill(rows, fill, donors) for fill in self.fills}
         return Ways(filled, lists, start, columns, _Profile(layout, self.k))
 
 
-def _fill(table: Rows, fill: Fill, donors: IntArray) -> ImputedCells:
-    """Return one attribute in all ways, from the donors of each; donor -1 holds the default."""
+def _fill(table: RowView, fill: Fill, donors: IntArray) -> ImputedCells:
+    """Return one attribute in all ways, from the donors of each way."""
     name, how, default = fill
-    attribute, given = table.schema[name], np.empty(len(table) + 1, np.float64)
+    attribute, cells = table.schema[name], np.empty(len(table) + 1, np.float64)
     for where, part in table.parts():
-        given[where] = part.values(name) if isinstance(attribute, Numeric) else part.codes(name)
-    given[-1] = default
+        cells[where] = part.values(name) if isinstance(attribute, Numeric) else part.codes(name)
+    cells[-1] = default
     codes, values = np.empty(len(donors), np.int64), np.empty(len(donors), np.float64)
-    for where in blocks(len(donors), max(1, _AT_ONCE // donors.shape[1])):
-        some = given[donors[where]]
+    for where in slices(len(donors), max(1, _AT_ONCE // donors.shape[1])):
+        some = cells[donors[where]]
         if isinstance(attribute, Numeric):
             ones = some.mean(axis=1) if how == "mean" else some[:, 0]
             values[where] = np.clip(ones, attribute.lower, attribute.upper)
@@ -265,40 +326,40 @@ def _fill(table: Rows, fill: Fill, donors: IntArray) -> ImputedCells:
 
 
 def _majority(votes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the most frequent vote of each row; ties go to the vote that comes first."""
+    """Return the most frequent vote of each row, and the first of equally frequent votes."""
     support = np.zeros_like(votes)
     for column in range(votes.shape[1]):
         support += votes == votes[:, [column]]
     return np.asarray(votes[np.arange(len(votes)), support.argmax(axis=1)])
 
 
-_CELLS = 1 << 26
-_PAIRS = 1 << 22
-_FIRST_TERMS = 32
-_UNIT = 1 << 20
-# Above the rounding of exp and of the products, and far below the slack left in the noise.
+_CELLS = 1 << 26  # entries of the profile in memory at once
+_PAIRS = 1 << 22  # pairs of recipient cells and sites in memory at once
+_FIRST_TERMS = 32  # terms of the profile that are computed first
+_UNIT = 1 << 20  # integer steps of a share of 1
+# Larger than the rounding error of exp and of the products, and far below the slack of the noise.
 _ROUND_UP = 1 + 2.0**-42
 
 
 class _Profile:
-    """How many recipients one donor could ever serve, the bound of imputed questions. Private.
+    """Bound on the recipients that one donor could ever serve. Private.
 
-    A donor t would find N(x) donors strictly nearer to a recipient x than itself, and T(x) others
-    as near; it would count for the share min(1, (k - N)^+ / (T + 1)) of a donor of x. If up to j
-    donors could have gone before, that is for how many recipients in all
+    Let t be a possible donor. N(x) donors are strictly nearer to a recipient x than t, and T(x)
+    other donors are as near. Then t would count for the share min(1, (k - N)^+ / (T + 1)) of a
+    donor of x. If up to j donors are removed first, the sum over all recipients is at most
 
         h_j(N, T) = max over r + q <= j, r <= N, q <= T of min(1, (k - N + r)^+ / (T - q + 1))
         M_j(D)    = max_t sum over x in I of h_j(N(x), T(x))
 
-    where t ranges over every cell of the public domain, and T leaves out one donor that stands
-    there if there is one: t may be this donor, that goes. h_j takes r first, then q:
-    (m + 1) / D >= m / (D - 1) for m < D. It is rounded up to multiples of 2**-20, so that all sums
-    are of whole numbers.
+    where t ranges over every cell of the public domain. T leaves out one donor at this cell, if
+    there is one, because t may be this donor. The maximum of h_j takes r first, then q:
+    ``(m + 1) / D >= m / (D - 1)`` for m < D. It is rounded up to multiples of 2**-20, so that all
+    sums are sums of integers.
 
-    ``M_j(D) <= M_{j+1}(D')`` if D' has one donor more or less, ``|M_j(D) - M_j(D')| <= 1`` if one
-    recipient more or less; rows that are neither move nothing. So, for every beta above 0,
+    ``M_j(D) <= M_{j+1}(D')`` if D' has one donor more or less. ``|M_j(D) - M_j(D')| <= 1`` if D'
+    has one recipient more or less. Other rows have no effect. So, for every beta above 0,
 
-        U_j(D) = own + donee * A_j(D),   A_j(D) = max_{a + b = j} (a + M_b(D))
+        U_j(D) = row_weight + recipient_weight * A_j(D),  A_j(D) = max_{a + b = j} (a + M_b(D))
         S_beta(D) = max_j exp(-beta j) U_j(D)
 
     is a smooth bound: U_0 bounds the local sensitivity, and U_j(D) <= U_{j+1}(D') for neighbours.
@@ -306,7 +367,7 @@ class _Profile:
     M_b is the number of recipients |I|, which moves by at most 1 with an incomplete row, too.
     """
 
-    def __init__(self, layout: Layout, k: int) -> None:
+    def __init__(self, layout: DonorLayout, k: int) -> None:
         self._layout, self._k = layout, k
         # Public: depends on the domain alone.
         self.max_terms = int(min(2048, max(_FIRST_TERMS, _CELLS // layout.metric.sites)))
@@ -316,26 +377,28 @@ class _Profile:
         return "Profile(private)"
 
     def served(self, terms: int) -> NDArray[np.float64]:
-        """Return M_0 .. M_{terms - 1}, multiples of 2**-20; ``terms <= max_terms``."""
+        """Return M_0 .. M_{terms - 1}, multiples of 2**-20, for ``terms <= max_terms``."""
         if terms > len(self._served):
             self._served = _served(self._layout, self._k, terms)
         return self._served[:terms]
 
-    def smooth_bound(self, *, own: float, donee: float, beta: float) -> float:
+    def smooth_bound(self, *, row_weight: float, recipient_weight: float, beta: float) -> float:
         """Return S_beta, rounded up by a factor of at most 1 + 2**-40. Private.
 
-        ``own`` and ``donee`` say how far a row's own contribution, and one recipient that exchanges
-        one donor, move the query. Later terms are skipped once |I| could not beat the maximum.
+        ``row_weight`` bounds the change by a row's own contribution, ``recipient_weight`` the
+        change by one recipient that exchanges one donor. Later terms are skipped once |I| cannot
+        exceed the maximum.
         """
-        if not (beta > 0 and own >= 0 and donee >= 0):
+        if not (beta > 0 and row_weight >= 0 and recipient_weight >= 0):
             raise ParameterError("beta must be above 0 and the weights at least 0")
-        if donee == 0:
-            return own * _ROUND_UP
+        if recipient_weight == 0:
+            return row_weight * _ROUND_UP
         terms = min(_FIRST_TERMS, self.max_terms)
         while True:
             changed = _change_bounds(self.served(terms))
-            best = float(np.max(np.exp(-beta * np.arange(terms)) * (own + donee * changed)))
-            tail = _tail(own + donee * len(self._layout.donees.rows), donee, beta, terms)
+            bounds = np.exp(-beta * np.arange(terms)) * (row_weight + recipient_weight * changed)
+            best, recipients = float(bounds.max()), len(self._layout.recipients.rows)
+            tail = _tail(row_weight + recipient_weight * recipients, recipient_weight, beta, terms)
             if tail <= best or terms >= self.max_terms:
                 return max(best, tail if tail > best else 0.0) * _ROUND_UP
             terms = min(4 * terms, self.max_terms)
@@ -353,18 +416,18 @@ def _tail(height: float, slope: float, beta: float, start: int) -> float:
     return math.exp(-beta * j) * (height + slope * j)
 
 
-def _served(layout: Layout, k: int, terms: int) -> NDArray[np.float64]:
+def _served(layout: DonorLayout, k: int, terms: int) -> NDArray[np.float64]:
     """Return M_0 .. M_{terms - 1}."""
     near, sites = layout.near(k + terms), layout.metric.sites
-    taken = _taken(layout)
+    occupied = _occupied_sites(layout)
     served = np.zeros((terms, sites))  # whole numbers of 2**-20, far below 2**53
     for rows in _chunks(near, sites):
         index, site, distance = _within_reach(layout, near, rows)
         before, through = near.nearer(index, distance)
         order = np.argsort(before, kind="stable")
         site, before, index = site[order], before[order], index[order]
-        others = np.maximum(through[order] - before - taken[site], 0)
-        weights = layout.donees.counts[near.cells[index]]
+        others = np.maximum(through[order] - before - occupied[site], 0)
+        weights = layout.recipients.counts[near.cells[index]]
         for j, ends in enumerate(np.searchsorted(before, k + np.arange(terms))):
             shares = _share(before[:ends], others[:ends], k, j) * weights[:ends]
             served[j] += np.bincount(site[:ends], weights=shares, minlength=sites)
@@ -383,25 +446,25 @@ def _share(nearer: IntArray, tied: IntArray, k: int, j: int) -> IntArray:
     return np.asarray(np.minimum(-(-places * _UNIT // among), _UNIT))
 
 
-def _taken(layout: Layout) -> IntArray:
+def _occupied_sites(layout: DonorLayout) -> IntArray:
     """Return 1 for the sites where a donor stands, 0 for the others."""
     metric = layout.metric
-    taken = np.zeros(metric.sites, dtype=np.int64)
+    occupied = np.zeros(metric.sites, dtype=np.int64)
     codes = layout.codes[layout.donors.counts > 0]
-    taken[np.ravel_multi_index(tuple(codes.T), metric.site_shape)] = 1
-    return taken
+    occupied[np.ravel_multi_index(tuple(codes.T), metric.site_shape)] = 1
+    return occupied
 
 
-def _chunks(near: NearCells, sites: int) -> Iterator[IntArray]:
-    """Yield donee cells in portions whose reach fits in memory."""
+def _chunks(near: NearbyCells, sites: int) -> Iterator[IntArray]:
+    """Yield recipient cells in portions whose reach fits in memory."""
     for far, step in ((False, _PAIRS), (True, max(1, _PAIRS // sites))):
         rows = np.flatnonzero((near.radius > 0) == far)
-        for part in blocks(len(rows), step):
+        for part in slices(len(rows), step):
             yield rows[part]
 
 
 def _within_reach(
-    layout: Layout, near: NearCells, rows: IntArray
+    layout: DonorLayout, near: NearbyCells, rows: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Triples (recipient cell, site, distance) up to the cell's radius, built by attribute."""
     metric = layout.metric

@@ -1,8 +1,8 @@
-"""Cells of single rows: as they came, or with imputed cells in the place of missing ones. Private.
+"""Cells of single rows, with imputed cells in the place of missing cells. Private.
 
 An imputation fills each row in equally likely ways (`Ways`). `ImputedRows` holds the table as it
-came, or rows of it with filled cells beside them. `Rows` is the view that a query's function is
-given: read-only, and of the attributes that the query names.
+was read, or rows of it with filled cells. `RowView` is the view that a query's function is given:
+read-only, and of the attributes that the query names.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from numpy.typing import NDArray
 from missdp.errors import DataError, ParameterError
 from missdp.schema import Schema
 from missdp.schema.logic import Cells, Truth
-from missdp.statistics.blocks import blocks, in_portions, runs
+from missdp.statistics.blocks import portions, runs, slices
 from missdp.table import Table
 from missdp.table.encode import Column
 from missdp.types import Flags, Floats, Ints
 
 PART_ROWS = 2**20
-"""Most rows that a function of each row by itself is shown at once."""
+"""Largest number of rows in one call of a function of single rows."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImputedCells:
-    """Cells of one attribute that an imputation filled: of which rows, and with what. Private.
+    """Cells of one attribute that an imputation filled, with their rows. Private.
 
-    Only these are kept, beside the table as it came: a copy of every column would not fit into the
-    memory that a large table leaves.
+    Only filled cells are kept, in addition to the original table. A copy of every column would not
+    fit into memory for a large table.
 
     Parameters
     ----------
@@ -65,14 +65,15 @@ class Ways:
     lists : ndarray of int, shape (n_rows,)
         The number of the list of ways that each row has, from 0.
     start : ndarray of int, shape (n_lists + 1,)
-        Where each list begins among all ways, and at the end the number of all ways. No list is
-        empty.
+        Position of the first way of each list among all ways, and the number of all ways at the
+        end. No list is empty.
     columns : mapping of str to ImputedCells
         For each attribute, its filled cells. A row of ``ImputedCells`` is a way here.
     profile : object
-        How many rows one row can move. Its ``smooth_bound(own=, donee=, beta=)`` is a beta-smooth
-        bound of ``own + donee * (rows that one row can move)``, rounded up by a factor of at most
-        1 + 2**-40. A row that is moved in a part of its ways only counts as that part.
+        Bound on the rows that one row can change. Its ``smooth_bound(row_weight=,
+        recipient_weight=, beta=)`` is a beta-smooth bound of
+        ``row_weight + recipient_weight * (rows that one row can change)``, rounded up by a factor
+        of at most 1 + 2**-40. A row that changes in a part of its ways only counts as this part.
     """
 
     rows: NDArray[np.integer]
@@ -89,13 +90,13 @@ def _view(array: Any) -> Any:
     return view
 
 
-class Rows:
+class RowView:
     """The view of private rows that a function gets: read-only, and of the attributes it named."""
 
     def __init__(
-        self, cells: ImputedRows, reads: frozenset[str], asks: frozenset[str] = frozenset()
+        self, cells: ImputedRows, reads: frozenset[str], applicability: frozenset[str] = frozenset()
     ) -> None:
-        self._cells, self._reads, self._asks = cells, reads, asks
+        self._cells, self._reads, self._applicability = cells, reads, applicability
 
     def __len__(self) -> int:
         return len(self._cells)
@@ -103,12 +104,12 @@ class Rows:
     def __repr__(self) -> str:
         return "Rows(private)"
 
-    def parts(self) -> Iterator[tuple[slice, Rows]]:
+    def parts(self) -> Iterator[tuple[slice, RowView]]:
         """Yield slices of the rows, each with its view, for functions of each row by itself."""
-        for where in blocks(len(self), PART_ROWS):
-            whole = where.stop - where.start == len(self)
-            cells = self._cells if whole else self._cells.part(where.start, where.stop)
-            yield where, Rows(cells, self._reads, self._asks)
+        for where in slices(len(self), PART_ROWS):
+            is_complete = where.stop - where.start == len(self)
+            cells = self._cells if is_complete else self._cells.part(where.start, where.stop)
+            yield where, RowView(cells, self._reads, self._applicability)
 
     @property
     def schema(self) -> Schema:
@@ -116,7 +117,7 @@ class Rows:
         return self._cells.schema
 
     def codes(self, name: str) -> Ints:
-        """Codes of an attribute; missing cells have the attribute's missing code."""
+        """Codes of an attribute. Missing cells have the attribute's missing code."""
         codes = self._cells.codes(self._readable(name))
         return np.asarray(_view(codes.astype(np.int64, copy=False)))
 
@@ -124,29 +125,28 @@ class Rows:
         """Return True where the cell has no value: it is missing, or not applicable."""
         return np.asarray(self.codes(name) >= self.schema[name].size)
 
-    def holes(self, name: str) -> Flags:
+    def is_missing(self, name: str) -> Flags:
         """Return True where the cell is missing. A cell that is not applicable is not missing."""
         return np.asarray(self.codes(name) >= self.schema[name].missing_code)
 
     def applies(self, name: str) -> Truth:
-        """Tell to which rows an attribute applies: neither true nor false where that is open.
+        """Return to which rows an attribute applies, neither true nor false if that is open.
 
-        By each row's cells as they came: other rows have no say in it, however missing cells are
-        filled. Where a value is there it applies; where a cell is missing, the schema's rules
-        decide.
+        The cells of each row as they were read decide, and not the cells of other rows. An
+        attribute with a value applies. For a missing cell the schema's rules decide.
         """
-        if name not in self._reads | self._asks:
-            raise ParameterError("a function reads only the attributes that it named")
+        if name not in self._reads | self._applicability:
+            raise ParameterError("a function reads only the attributes that its query names")
         applies = self._cells.applies(name)
         return Truth(_view(applies.is_true), _view(applies.is_false))
 
     def values(self, name: str) -> Floats:
-        """Values of a numeric attribute; its lower bound where missing."""
+        """Values of a numeric attribute, and its lower bound for missing cells."""
         return np.asarray(_view(self._cells.values(self._readable(name))))
 
     def _readable(self, name: str) -> str:
         if name not in self._reads:
-            raise ParameterError("a function reads only the attributes that it named")
+            raise ParameterError("a function reads only the attributes that its query names")
         return name
 
 
@@ -158,7 +158,7 @@ class ImputedRows:
     """
 
     def __init__(self, table: Table, filled: Mapping[str, ImputedCells] | None = None) -> None:
-        self.table, self._known = table, dict[str, Cells]()
+        self.table, self._original_cells = table, dict[str, Cells]()
         self._filled = {name: self._only_missing(name, c) for name, c in (filled or {}).items()}
 
     def __len__(self) -> int:
@@ -172,7 +172,7 @@ class ImputedRows:
     def part(self, start: int, stop: int) -> ImputedRows:
         """Return some of the rows."""
 
-        def cut(column: Column) -> Column:
+        def sliced(column: Column) -> Column:
             values = None if column.values is None else column.values[start:stop]
             return Column(column.codes[start:stop], values)
 
@@ -180,17 +180,17 @@ class ImputedRows:
         for name, cells in self._filled.items():
             some = cells.where((cells.rows >= start) & (cells.rows < stop))
             filled[name] = replace(some, rows=some.rows - start)
-        columns = {name: cut(self.table.column(name)) for name in self.schema.names}
+        columns = {name: sliced(self.table.column(name)) for name in self.schema.names}
         return ImputedRows(Table(self.schema, columns), filled)
 
     def in_all_ways(
         self, ways: Ways, names: frozenset[str]
     ) -> Iterator[tuple[ImputedRows, NDArray[np.float64]]]:
-        """Yield rows filled in each way, alike ones once, and how many each stands for."""
+        """Yield rows filled in each way, equal rows once, with the number of equal rows."""
         first, alike = self._alike(ways, names)
         some, lists = ways.rows[first], ways.lists[first]
         many = np.diff(ways.start)[lists]
-        for part in in_portions(many, PART_ROWS):
+        for part in portions(many, PART_ROWS):
             owner, step = runs(many[part])
             way, table = ways.start[lists[part]][owner] + step, self.table.take(some[part][owner])
             filled = {}
@@ -200,22 +200,22 @@ class ImputedRows:
             yield ImputedRows(table, filled), (alike[part] / many[part])[owner]
 
     def _alike(self, ways: Ways, names: frozenset[str]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return one of each kind of rows that are filled, and how many there are of it."""
+        """Return one row of each kind of equal filled rows, and the number of equal rows."""
         kind = np.asarray(ways.lists, dtype=np.int64)
-        # Whether an attribute applies follows from the attributes that rules are about.
+        # The attributes that rules read decide to which rows an attribute applies.
         for name in sorted(names.union(*(rule.names for rule in self.schema.rule_set.bound))):
             column = self.table.column(name)
             for array in (column.codes, column.values):
                 if array is not None:
                     cells = array[ways.rows]
                     bits = cells.view(np.int64) if cells.dtype.kind == "f" else cells
-                    found, place = np.unique(bits, return_inverse=True)
-                    kind = np.unique(kind * len(found) + place, return_inverse=True)[1]
+                    distinct, place = np.unique(bits, return_inverse=True)
+                    kind = np.unique(kind * len(distinct) + place, return_inverse=True)[1]
         _, first, alike = np.unique(kind, return_index=True, return_counts=True)
         return first, alike
 
     def codes(self, name: str) -> NDArray[np.integer]:
-        """Codes of an attribute; cells that are still missing have its missing code."""
+        """Codes of an attribute. Cells that are still missing have its missing code."""
         codes = self.table.codes(name)
         if name in self._filled:
             codes = codes.copy()
@@ -223,7 +223,7 @@ class ImputedRows:
         return codes
 
     def values(self, name: str) -> Floats:
-        """Values of a numeric attribute; its lower bound where still missing."""
+        """Values of a numeric attribute, and its lower bound for cells that are still missing."""
         values = self.table.values(name)
         if name in self._filled:
             values = values.copy()
@@ -231,25 +231,25 @@ class ImputedRows:
         return values
 
     def applies(self, name: str) -> Truth:
-        """Tell to which rows, as they came, an attribute applies."""
-        return self.schema.rule_set.applies(self._known_cells, name)
+        """Return to which rows, as they were read, an attribute applies."""
+        return self.schema.rule_set.applies(self._cells_as_read, name)
 
-    def _known_cells(self, name: str) -> Cells:
-        if name not in self._known:
+    def _cells_as_read(self, name: str) -> Cells:
+        if name not in self._original_cells:
             column = self.table.column(name)
             codes = column.codes.astype(np.int64)
-            self._known[name] = Cells.of(self.schema[name], codes, column.values)
-        return self._known[name]
+            self._original_cells[name] = Cells.of(self.schema[name], codes, column.values)
+        return self._original_cells[name]
 
     def _only_missing(self, name: str, filled: ImputedCells) -> ImputedCells:
-        """Take back what was filled where the attribute does not apply, or may not."""
+        """Remove filled cells to which the attribute does not surely apply."""
         if self.schema[name].not_applicable is None:
             return filled
         return filled.where(self.applies(name).is_true[filled.rows])
 
 
 def with_one_kind_of_missing(table: Table) -> Table:
-    """Return the table with all missing cells plainly missing; what is not applicable stays so."""
+    """Return the table with one kind of missing cell. Cells that are not applicable stay so."""
     merged = [a for a in table.schema if set(a.kinds) - {"not_applicable", "missing"}]
     if not merged:
         return table
@@ -259,17 +259,17 @@ def with_one_kind_of_missing(table: Table) -> Table:
         column = columns[a.name]
         codes = np.empty(len(table), column.codes.dtype)
         plainly = column.codes.dtype.type(a.missing_code)
-        for where in blocks(len(table), PART_ROWS):
+        for where in slices(len(table), PART_ROWS):
             codes[where] = np.minimum(column.codes[where], plainly)
         columns[a.name] = Column(codes, column.values)
     return Table(schema, columns, kind=table.kind)
 
 
 def valued_attributes(table: Table) -> frozenset[str]:
-    """Return the numeric attributes of which the table has values, and not bins alone; public."""
-    found = set()
+    """Return the numeric attributes that have values, and not only bins. Public."""
+    names = set()
     for attribute in table.schema:
         with contextlib.suppress(DataError):
             table.values(attribute.name)
-            found.add(attribute.name)
-    return frozenset(found)
+            names.add(attribute.name)
+    return frozenset(names)

@@ -10,22 +10,22 @@ from missdp.session.measurement import Measurement, Radius
 
 @dataclass(frozen=True)
 class Noisy:
-    """A released number, and what is publicly known of its error.
+    """A released number with its error bar.
 
-    ``radius`` is from a level to the half-width that holds the noise with that probability.
+    ``radius(level)`` is the half-width that holds the noise with probability ``level``.
     """
 
     value: float
     radius: Radius
 
     def within(self, level: float, *, times: float = 1.0) -> tuple[float, float]:
-        """Interval of the noiseless number, or what it were if noise were that many times less."""
+        """Return an interval of the noiseless number, with ``times`` times less noise."""
         width = self.radius(level) / times
         return self.value - width, self.value + width
 
 
 def noisy_numbers(measurement: Measurement) -> list[Noisy]:
-    """Return the numbers of a measurement one by one.
+    """Return the numbers of a measurement one by one, each with its error bar.
 
     Raises
     ------

@@ -1,18 +1,18 @@
-"""What can be asked of single rows: pure functions of rows, with proven sensitivities.
+"""Queries of single rows: pure functions of rows, with proven sensitivities.
 
-A query holds a function that the session runs on a read-only view of the rows (`Rows`), after the
-charge, and public facts that say how far one row can move its result. Where it can, the session
-makes those facts true by itself:
+A query holds a function, and public facts that bound the effect of one row on its result. The
+session runs the function after the charge, on a read-only view of the rows (`RowView`). The session
+enforces the bound where it can:
 
-* `RowCounts`: the function returns the cell in which a row is counted; the session counts.
-* `RowSums`: the function returns a number for each row, or a few; the session clips them to a
+* `RowCounts`: the function returns the cell in which a row is counted. The session counts.
+* `RowSums`: the function returns one or a few numbers for each row. The session clips them to a
   public bound, rounds them to public units and adds them up.
-* `CustomQuery`: the function returns whole numbers of a public shape; how far one row moves them is
-  the author's proof.
+* `CustomQuery`: the function returns whole numbers of a public shape. The author proves the
+  sensitivity.
 
-For the first two the author promises one thing: what the function returns for a row depends on that
-row alone. All results are whole numbers, so that no rounding of floating point can move them
-further.
+For the first two the author makes one promise: the result of the function for a row depends on that
+row alone. All results are whole numbers, so that rounding of floating-point numbers cannot increase
+a sensitivity.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from missdp.errors import DataError, ParameterError, number, replacing
 from missdp.session.redaction import no_warnings
 from missdp.statistics import imputed_rows
-from missdp.statistics.imputed_rows import ImputedRows, Rows, Ways
+from missdp.statistics.imputed_rows import ImputedRows, RowView, Ways
 from missdp.types import Floats, Ints
 
 QUANTA = 1 << 20
@@ -39,38 +39,38 @@ QUANTA = 1 << 20
 _LARGEST = np.uint64(2**62)
 
 
-def plain_function(function: Any) -> None:
-    """Refuse what could hold rows or change between charge and answer: closures, objects."""
+def require_plain_function(function: Any) -> None:
+    """Raise ParameterError for closures and objects, which could hold rows or change later."""
     if not isinstance(function, FunctionType) or (
         function.__closure__ or function.__defaults__ or function.__kwdefaults__
     ):
         raise ParameterError(
-            "a query takes a plain function, without a closure or defaults: hand released values "
-            "over with 'given'"
+            "a query takes a plain function, without a closure or defaults. Pass released values "
+            "in 'arguments'"
         )
 
 
-def frozen(value: Any) -> Any:
-    """Return a copy of a public value that nobody can change after the charge.
+def freeze(value: Any) -> Any:
+    """Return an immutable copy of a public value.
 
-    Numbers, text, arrays, and tuples, sets and frozen objects made of those, in which arrays must
-    be read-only already.
+    Values are numbers, text, arrays, and tuples, sets and frozen objects of these. Arrays inside of
+    tuples, sets and objects must be read-only already.
     """
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         copy = value.copy()
         copy.flags.writeable = False
         return copy
     if isinstance(value, tuple):
-        return tuple(map(frozen, value))
+        return tuple(map(freeze, value))
     if not _is_frozen(value):
-        raise ParameterError("only arrays, numbers, text and frozen objects of those can be given")
+        raise ParameterError("arguments are arrays, numbers, text and frozen objects of these")
     return value
 
 
 def _is_frozen(value: Any) -> bool:
-    """Whether a value cannot be written to, nor anything that it holds."""
+    """Return whether a value and all its parts are immutable."""
     if value is None or isinstance(value, (bool, int, float, str, Fraction, np.generic)):
-        return not hasattr(value, "__dict__")  # in which a type of others could keep rows
+        return not hasattr(value, "__dict__")  # a subclass could keep rows in it
     if isinstance(value, np.ndarray):
         return not (value.flags.writeable or value.dtype.hasobject)
     if isinstance(value, (tuple, frozenset)):
@@ -90,94 +90,93 @@ class RowQuery:
     Parameters
     ----------
     function : callable
-        ``function(rows, *given)``; a plain function without a closure or defaults, so that nothing
-        but its arguments decides the result: it sees ``Rows``, the given values, and no index.
+        ``function(rows, *arguments)``, a plain function without a closure or defaults. Its
+        arguments alone decide the result: a ``RowView``, the values of ``arguments``, and no index.
     reads : frozenset of str
-        Attributes that it reads; it is shown no others.
-    given : tuple
-        Public or released values: arrays, numbers, text, and frozen objects made of those. They
+        Attributes that it reads. The view hides all others.
+    arguments : tuple
+        Public or released values: arrays, numbers, text, and frozen objects made of these. They
         are copied.
     applies : frozenset of str
-        Attributes of which it reads no more than to which rows they apply (``Rows.applies``).
+        Attributes of which it reads only to which rows they apply (``RowView.applies``).
     label : str
         Public name.
 
     Attributes
     ----------
-    own_sensitivity : float
-        How far one row that comes or goes moves the result, in units of ``unit``; the same in L1
-        and L2.
+    row_sensitivity : float
+        Largest change of the result when one row is added or removed, in units of ``unit``. L1 and
+        L2 norm are equal.
     recipient_sensitivity : float
-        How far a row whose filled cells change moves it, in L1; infinite if that has no bound.
+        Largest change of the result when the filled cells of a row change, in L1 norm. Infinite if
+        the change has no bound.
     dimension : int
-        How many numbers the result has.
+        Number of entries of the result.
     """
 
     function: Callable[..., Any]
     reads: frozenset[str] = frozenset()
-    given: tuple[Any, ...] = ()
+    arguments: tuple[Any, ...] = ()
     applies: frozenset[str] = frozenset()
     label: str = "query"
 
     unit = Fraction(1)
-    own_sensitivity: float = field(init=False)
+    row_sensitivity: float = field(init=False)
     recipient_sensitivity: float = field(init=False)
     dimension: int = field(init=False)
 
     def __post_init__(self) -> None:
-        plain_function(self.function)
-        given = tuple(map(frozen, self.given))
-        self._state(reads=frozenset(self.reads), applies=frozenset(self.applies), given=given)
+        require_plain_function(self.function)
+        self._state(reads=frozenset(self.reads), applies=frozenset(self.applies))
+        self._state(arguments=tuple(map(freeze, self.arguments)))
 
     def _state(self, **facts: Any) -> None:
         for name, value in facts.items():
             object.__setattr__(self, name, value)
 
     def exact(self, cells: ImputedRows) -> Ints:
-        """Return the result, shape ``(dimension,)``; private, as is why a function fails."""
+        """Return the exact result, an array of shape ``(dimension,)``. Private."""
         failed = DataError("the function of a query failed")
         # Neither an error nor a warning may quote rows.
         with replacing(Exception, by=failed), no_warnings():
-            rows = Rows(cells, self.reads, self.applies)
+            rows = RowView(cells, self.reads, self.applies)
             in_parts = self._adds_up and len(rows) > imputed_rows.PART_ROWS
             parts = [part for _, part in rows.parts()] if in_parts else [rows]
-            return sum(map(self._integers, parts), np.zeros(1, dtype=np.int64))
+            totals = (np.asarray(self._totals(part), dtype=np.int64) for part in parts)
+            return sum(totals, np.zeros(1, dtype=np.int64))
 
     @property
     def fine(self) -> int:
-        """How many units an average has for each one: a row moves it by about ``QUANTA``."""
-        return max(1, int(QUANTA // self.own_sensitivity))
+        """Units of an average per unit of a sum, so that one row adds about ``QUANTA``."""
+        return max(1, int(QUANTA // self.row_sensitivity))
 
     def average(self, cells: ImputedRows, ways: Ways) -> Ints:
-        """Return the result on average over all ways to fill rows, in `fine` units; private.
+        """Return the average result over all ways to fill rows, in `fine` units. Private.
 
-        The sums of floating-point numbers are rounded once, each weight is off by less than 2**-52
-        of itself: that is less than half a unit for 2**30 rows that are filled. Rounding to units
-        is half a unit more. So neighbours differ by two units more than averages do.
+        The sums of floating-point numbers are rounded once. Each weight has a relative error below
+        2**-52, which is less than half a unit for 2**30 filled rows. Rounding to units adds half a
+        unit. So results of neighbours differ by two units more than averages do.
         """
         failed = DataError("the function of a query failed")
         # Neither an error nor a warning may quote rows.
         with replacing(Exception, by=failed), no_warnings():
             fixed = np.ones(len(cells))
             fixed[ways.rows] = 0.0
-            came = Rows(cells, self.reads, self.applies)
+            came = RowView(cells, self.reads, self.applies)
             parts: list[Any] = [[0.0] * self.dimension]
             parts += [self._totals(rows, fixed[where]) for where, rows in came.parts()]
             for some, weights in cells.in_all_ways(ways, self.reads | self.applies):
-                parts.append(self._totals(Rows(some, self.reads, self.applies), weights))
+                parts.append(self._totals(RowView(some, self.reads, self.applies), weights))
             totals = np.array([math.fsum(column) for column in zip(*parts, strict=True)])
             return np.asarray(np.rint(totals * self.fine), dtype=np.int64)
 
-    _adds_up = False  # whether the result of all rows is the sum of the results of some and others
+    _adds_up = False  # whether the result of a table is the sum of the results of its parts
 
-    def _integers(self, rows: Rows) -> Ints:
-        return np.asarray(self._totals(rows), dtype=np.int64)
+    def _returned(self, rows: RowView) -> NDArray[Any]:
+        return np.asarray(self.function(rows, *self.arguments))
 
-    def _returned(self, rows: Rows) -> NDArray[Any]:
-        return np.asarray(self.function(rows, *self.given))
-
-    def _totals(self, rows: Rows, weights: Floats | None = None) -> Any:
-        """Return the result of some rows; with weights, if each row stands for so many rows.
+    def _totals(self, rows: RowView, weights: Floats | None = None) -> Any:
+        """Return the result of some rows, each with the weight of so many rows.
 
         Numbers with weights are rounded once.
         """
@@ -186,17 +185,19 @@ class RowQuery:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowCounts(RowQuery):
-    """How many rows each cell has. The function returns the cell of each row, from it alone.
+    """Numbers of rows in each cell.
+
+    The function returns the cell of each row, which depends on this row alone.
 
     Parameters
     ----------
-    function, reads, given
-        See `RowQuery`. The function returns whole numbers, shape ``(n,)``; rows below 0 or from
-        ``cells`` on are not counted. With one cell it may say True or False instead.
+    function, reads, arguments
+        See `RowQuery`. The function returns whole numbers, shape ``(n,)``. Rows below 0 or from
+        ``cells`` on are not counted. With one cell it may return True or False instead.
     cells : int, default 1
         Public number of cells.
     stays : bool, default False
-        The author's promise that filled cells decide only whether a row counts, not where.
+        The author's promise that filled cells decide only whether a row counts, and not its cell.
     """
 
     cells: int = 1
@@ -205,11 +206,11 @@ class RowCounts(RowQuery):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # A row is in one cell, or in none; changed, it can come, go, or change its cell.
+        # A row is in one cell or in none. A change can add, remove or move it.
         recipient = 1 if self.stays or self.cells == 1 else 2
-        self._state(own_sensitivity=1, recipient_sensitivity=recipient, dimension=self.cells)
+        self._state(row_sensitivity=1, recipient_sensitivity=recipient, dimension=self.cells)
 
-    def _totals(self, rows: Rows, weights: Floats | None = None) -> Any:
+    def _totals(self, rows: RowView, weights: Floats | None = None) -> Any:
         cell = self._cell(rows)
         if weights is None:
             return np.bincount(cell[(cell >= 0) & (cell < self.cells)], minlength=self.cells)
@@ -217,31 +218,31 @@ class RowCounts(RowQuery):
         ends = np.searchsorted(cell[order], np.arange(self.cells + 1))
         return [math.fsum(weights[order[a:b]].tolist()) for a, b in pairwise(ends)]
 
-    def _cell(self, rows: Rows) -> Ints:
-        found, kinds = self._returned(rows), "biu" if self.cells == 1 else "iu"
-        if found.shape != (len(rows),) or found.dtype.kind not in kinds:
-            raise DataError("not a cell for each row")
-        return found if found.dtype.kind != "b" else np.where(found, 0, -1)
+    def _cell(self, rows: RowView) -> Ints:
+        cells, kinds = self._returned(rows), "biu" if self.cells == 1 else "iu"
+        if cells.shape != (len(rows),) or cells.dtype.kind not in kinds:
+            raise DataError("the function of a query must return one cell for each row")
+        return cells if cells.dtype.kind != "b" else np.where(cells, 0, -1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowSums(RowQuery):
-    """Sums over rows of one or a few bounded numbers each, in units of ``bound / QUANTA``.
+    """Sums over rows of one or a few bounded numbers, in units of ``bound / QUANTA``.
 
-    What the function returns for a row comes from this row alone.
+    The result of the function for a row depends on this row alone.
 
     Parameters
     ----------
-    function, reads, given
+    function, reads, arguments
         See `RowQuery`. The function returns numbers, shape ``(n,)``, or ``(n, numbers)``.
     bound : float
-        Public, above 0. Each row's number is clipped to it (the absolute values of several numbers
-        together: the last ones first).
+        Public, above 0. Each row's number is clipped to it. The absolute values of several numbers
+        are clipped together, the last numbers first.
     numbers : int, default 1
         Numbers per row.
     change : float, optional
-        The author's promise how far a row's numbers move, in L1, when one of the rows that it was
-        filled from is exchanged. By default anything within the bound, which needs no promise.
+        The author's promise on the largest change of a row's numbers in L1 norm, when one of its
+        donors is exchanged. The default is any change within the bound, which needs no promise.
     """
 
     bound: float
@@ -254,35 +255,36 @@ class RowSums(RowQuery):
         number("the bound", self.bound, most=math.inf, open_end=True)
         self._state(
             unit=Fraction(self.bound) / QUANTA,
-            own_sensitivity=QUANTA,
-            recipient_sensitivity=self._moved(),
+            row_sensitivity=QUANTA,
+            recipient_sensitivity=self._change_in_units(),
             dimension=self.numbers,
         )
 
-    def _moved(self) -> float:
-        """Return the change in units; both ends of each number are rounded, by one unit together.
+    def _change_in_units(self) -> float:
+        """Return the change in units, with one unit for the rounding of each number.
 
-        Of several numbers, where one that grows leaves later ones less of the bound, twice that.
+        The change of several numbers counts twice, because a larger number leaves less of the
+        bound.
         """
         if self.change is None:
             return 2 * QUANTA
         if self.change <= 0:
             return 0
-        moved = math.ceil(self.change / self.bound * QUANTA) + self.numbers
-        return min(moved if self.numbers == 1 else 2 * moved, 2 * QUANTA)
+        change = math.ceil(self.change / self.bound * QUANTA) + self.numbers
+        return min(change if self.numbers == 1 else 2 * change, 2 * QUANTA)
 
-    def _totals(self, rows: Rows, weights: Floats | None = None) -> Any:
+    def _totals(self, rows: RowView, weights: Floats | None = None) -> Any:
         steps = self._steps(rows)
         if weights is None:
             return steps.sum(axis=0)
         return [math.fsum((column * weights).tolist()) for column in steps.T]
 
-    def _steps(self, rows: Rows) -> Ints:
+    def _steps(self, rows: RowView) -> Ints:
         """Return each row's numbers in units, within the bound together."""
-        found, size = self._returned(rows), len(rows)
-        if found.shape != ((size,) if self.numbers == 1 else (size, self.numbers)):
-            raise DataError("not the right numbers for each row")
-        shares = np.nan_to_num(found.astype(np.float64, copy=False) / self.bound)
+        numbers, size = self._returned(rows), len(rows)
+        if numbers.shape != ((size,) if self.numbers == 1 else (size, self.numbers)):
+            raise DataError("the function of a query must return the stated numbers for each row")
+        shares = np.nan_to_num(numbers.astype(np.float64, copy=False) / self.bound)
         steps = np.rint(np.clip(shares, -1.0, 1.0) * QUANTA).astype(np.int64)
         if self.numbers == 1:
             return steps[:, None]
@@ -292,16 +294,16 @@ class RowSums(RowQuery):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CustomQuery(RowQuery):
-    """Whole numbers of a public shape, of which the author proves how far one row moves them.
+    """Whole numbers of a public shape, with a sensitivity that the author proves.
 
     Parameters
     ----------
-    function, reads, given
+    function, reads, arguments
         See `RowQuery`. The function returns whole numbers of the shape.
     sensitivity : float
-        How far one row that is added or removed moves the numbers together, at least 1. This is the
-        author's proof, for add-remove neighbours. It is the L2 norm for Gaussian noise, which is
-        paid for in rho. Otherwise it is the L1 norm. The query cannot read cells that are filled
+        Largest change of the numbers together when one row is added or removed, at least 1. This is
+        the author's proof, for add-remove neighbours. It is the L2 norm for Gaussian noise, which
+        is paid for in rho. Otherwise it is the L1 norm. The query cannot read cells that are filled
         from other rows.
     shape : tuple of int, default ()
         Public.
@@ -315,16 +317,16 @@ class CustomQuery(RowQuery):
         number("how far a row moves a query", self.sensitivity, least=1, most=math.inf)
         self._state(
             shape=tuple(self.shape),
-            own_sensitivity=self.sensitivity,
+            row_sensitivity=self.sensitivity,
             recipient_sensitivity=math.inf,  # only sums over rows have exact averages over ways
             dimension=math.prod(self.shape),
         )
 
-    def _totals(self, rows: Rows, weights: Floats | None = None) -> Any:
+    def _totals(self, rows: RowView, weights: Floats | None = None) -> Any:
         del weights
-        found = self._returned(rows)
-        if found.shape != tuple(self.shape) or found.dtype.kind not in "biu":
-            raise DataError("not whole numbers of the stated shape")
-        if found.dtype.kind == "u":  # clipped: wrapped around, neighbours could be far apart
-            found = np.minimum(found.astype(np.uint64), _LARGEST)
-        return found.ravel()
+        result = self._returned(rows)
+        if result.shape != tuple(self.shape) or result.dtype.kind not in "biu":
+            raise DataError("the function of a query must return whole numbers of the stated shape")
+        if result.dtype.kind == "u":  # clipped: wrapped around, neighbours could be far apart
+            result = np.minimum(result.astype(np.uint64), _LARGEST)
+        return result.ravel()

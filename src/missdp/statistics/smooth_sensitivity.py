@@ -8,24 +8,24 @@ released scale gives the error bar.
 
 **Distance.** Points are (answer, scale): an answer of d numbers and a scale above 0. The distance
 of two points is the least time of a path from one point to the other. On the path the answer moves
-at a speed of at most the current scale, in L1, and the logarithm of the scale moves at a speed of
-at most 1. This is a metric. Distances do not change if all points are shifted and dilated,
-(answer, scale) -> (b + c * answer, c * scale). The measure
-``d(answer) d(scale) / scale ** (d + 1)`` does not change either.
+at a speed of at most the current scale, in L1. The logarithm of the scale moves at a speed of at
+most 1. This is a metric. Distances do not change if all points are shifted and dilated, (answer,
+scale) -> (b + c * answer, c * scale). The measure ``d(answer) d(scale) / scale ** (d + 1)`` does
+not change either.
 
 **Distribution.** The released point has a density proportional to ``exp(-shape * distance)`` by
 this measure, where the distance is the one from (exact answer, S / alpha).
 
-*Theorem.* If one row moves the exact answer by at most S, the smaller bound of the two neighbours,
-and the logarithm of the bound by at most beta, then the release is
-``shape * max(alpha, beta)``-DP. *Proof.* The normalising constant does not depend on the exact
-answer or on S, because shifts and dilations change neither the measure nor the distance. By the
-triangle inequality the log-ratio of the two densities is at most shape times the distance from
+*Theorem.* Let one row move the exact answer by at most S, the smaller bound of the two neighbours.
+Let it move the logarithm of the bound by at most beta. Then the release is ``shape * max(alpha,
+beta)``-DP. *Proof.* The normalising constant does not depend on the exact answer or on S, because
+shifts and dilations change neither the measure nor the distance. By the triangle inequality the
+log-ratio of the two densities is at most shape times a distance. The distance is the one from
 (exact answer, S / alpha) to (exact answer', S' / alpha). The following path connects these points
-within the time max(alpha, beta). The logarithm of the scale moves from log(S / alpha) to
-log(S' / alpha) at a constant speed, which is at most 1. The answer moves on a straight line at a
-constant speed. The scale on the path is never below min(S, S') / alpha, so at this speed the
-answer covers at least min(S, S') in the time alpha. ∎
+within the time max(alpha, beta). The logarithm of the scale moves from log(S / alpha) to log(S' /
+alpha) at a constant speed, which is at most 1. The answer moves on a straight line at a constant
+speed. The scale on the path is never below min(S, S') / alpha, so at this speed the answer covers
+at least min(S, S') in the time alpha. ∎
 
 **The distance in closed form.** From (0, 1) to (x, scale), with ``reach = |x|_1``, the distance is
 ``2 log(peak) - log(scale)`` with ``peak = (1 + scale + max(reach, |scale - 1|)) / 2``. *Proof.* A
@@ -87,15 +87,15 @@ _REFERENCE_LEVEL = 1.25
 
 @dataclass(frozen=True, repr=False)
 class Bounded:
-    """Exact numbers and how far a neighbour can move them. Private."""
+    """Exact numbers and a bound on their change between neighbours. Private. Private."""
 
     totals: tuple[int, ...]
     bound: float
 
 
-# Real numbers of which as many bits are drawn as are asked for
+# Real numbers whose bits are drawn on demand
 
-_WORD = 64
+_WORD = 64  # random bits that are drawn at once
 _Interval: TypeAlias = tuple[Fraction, Fraction]
 
 
@@ -105,7 +105,7 @@ def _bits(words: Words, count: int) -> int:
     return int.from_bytes(words(drawn).tobytes(), "little") >> (64 * drawn - count)
 
 
-def _settled(value: Fraction, scale: Fraction, bounds: _Interval, sign: int) -> int | None:
+def _unique_rounding(value: Fraction, scale: Fraction, bounds: _Interval, sign: int) -> int | None:
     """Nearest integer to ``value + sign * scale * noise`` if ``bounds`` on the noise decide it."""
     half = Fraction(1, 2)
     ends = {math.floor(value + sign * scale * bound + half) for bound in bounds}
@@ -144,21 +144,22 @@ class _LazyUniform:
 class SmoothNoise:
     """Noise in proportion to a smooth bound, released together with its own scale.
 
-    The bound says how far one row moves the numbers: ``own + donee * (rows that one row can
-    move)``. The release is epsilon-DP by construction. The parameters are public. The private bound
-    comes with the exact numbers, and the last exact number is 0: its place is taken by the scale.
+    The bound is on the change of the numbers by one row: ``row_weight + recipient_weight * (rows
+    that one row can move)``. The release is epsilon-DP by construction. The parameters are public.
+    The private bound comes with the exact numbers, and the last exact number is 0: its place is
+    taken by the scale.
 
     Parameters
     ----------
     epsilon : float
         Privacy loss of the numbers and the scale together.
     shape : int
-        How fast the density falls, above ``dimension``.
+        Rate at which the density falls, above ``dimension``.
     alpha, beta : float
         The scale is the bound over alpha. One row moves the logarithm of the bound by at most beta.
     dimension : int, default 1
         Number of exact numbers, without the scale.
-    own, donee : float, default 1
+    row_weight, recipient_weight : float, default 1
         Public weights of the bound.
 
     Raises
@@ -174,8 +175,8 @@ class SmoothNoise:
     alpha: float
     beta: float
     dimension: int = 1
-    own: float = 1.0
-    donee: float = 1.0
+    row_weight: float = 1.0
+    recipient_weight: float = 1.0
 
     def __post_init__(self) -> None:
         if not (0 < self.epsilon < math.inf and self.alpha > 0 and self.beta > 0):
@@ -206,14 +207,14 @@ class SmoothNoise:
     @property
     def expected_radius(self) -> float:
         """Half-width that holds one number's noise with 95 %, on the reference profile."""
-        typical = reference_bound(self.beta, self.own, self.donee)
+        typical = reference_bound(self.beta, self.row_weight, self.recipient_weight)
         return self.quantile(0.95) * typical / self.alpha
 
     @property
     def grid(self) -> Fraction:
         """Public spacing of the answers: a power of two, far finer than any noise there can be."""
-        exponent = math.floor(math.log2(max(self.own, self.donee) / self.epsilon)) - 8
-        return Fraction(2) ** exponent
+        weight = max(self.row_weight, self.recipient_weight)
+        return Fraction(2) ** (math.floor(math.log2(weight / self.epsilon)) - 8)
 
     def draw(self, exact: Bounded, source: NoiseSource) -> tuple[Fraction, ...]:
         """Return the numbers plus noise, and the scale of the noise.
@@ -242,15 +243,15 @@ class SmoothNoise:
 
 
 def reference_bound(
-    beta: float, own: float, donee: float, level: float = _REFERENCE_LEVEL
+    beta: float, row_weight: float, recipient_weight: float, level: float = _REFERENCE_LEVEL
 ) -> float:
-    """Return S_beta of the profile M_j = level + j: max of exp(-beta j)(own + donee M_j).
+    """Return S_beta of the profile M_j = level + j: max of exp(-beta j)(row + recipient * M_j).
 
     Parameters
     ----------
     beta : float
         Smoothness.
-    own, donee : float
+    row_weight, recipient_weight : float
         Public weights of the bound, see `SmoothNoise`.
     level : float
         Rows that one row moves, at the start of the profile.
@@ -259,23 +260,23 @@ def reference_bound(
     -------
     float
     """
-    start = own + donee * level
-    if donee <= 0 or beta * start >= donee:
+    start = row_weight + recipient_weight * level
+    if recipient_weight <= 0 or beta * start >= recipient_weight:
         return start
-    return donee / beta * math.exp(beta * start / donee - 1)
+    return recipient_weight / beta * math.exp(beta * start / recipient_weight - 1)
 
 
 @lru_cache(maxsize=512)
 def calibrate_smooth_noise(
-    epsilon: float, *, own: float = 1.0, donee: float = 1.0, dimension: int = 1
+    epsilon: float, *, row_weight: float = 1.0, recipient_weight: float = 1.0, dimension: int = 1
 ) -> SmoothNoise:
-    """Choose the smooth noise with the shortest expected error bar, by public facts alone.
+    """Return the smooth noise with the shortest expected error bar, from public facts only.
 
     Parameters
     ----------
     epsilon : float
         Privacy loss of the whole release.
-    own, donee : float, default 1
+    row_weight, recipient_weight : float, default 1
         Public weights of the bound, see `SmoothNoise`.
     dimension : int, default 1
         Number of exact numbers.
@@ -293,18 +294,19 @@ def calibrate_smooth_noise(
     """
     if not 0 < epsilon < math.inf:
         raise ParameterError("epsilon must be finite and above 0")
-    if not (own >= 0 and donee >= 0 and own + donee > 0):
+    weights = float(row_weight), float(recipient_weight)
+    if not (min(weights) >= 0 and sum(weights) > 0):
         raise ParameterError("weights must be at least 0 and not both 0")
-    plans = list(_plans(epsilon, own=float(own), donee=float(donee), dimension=dimension))
+    plans = list(_plans(epsilon, *weights, dimension))
     if not plans:
         raise UnprovenError(
-            f"no noise is proven for {dimension} numbers at once at epsilon {epsilon:g}: it takes "
-            f"about {(dimension + 1) * _MIN_BETA / (1 - _SLACK):.2g}"
+            f"no noise is proven for {dimension} numbers at once at epsilon {epsilon:g}. They need "
+            f"about epsilon {(dimension + 1) * _MIN_BETA / (1 - _SLACK):.2g}"
         )
     return min(plans, key=lambda noise: noise.expected_radius)
 
 
-def _plans(epsilon: float, *, own: float, donee: float, dimension: int) -> Iterator[SmoothNoise]:
+def _plans(epsilon: float, row: float, recipient: float, dimension: int) -> Iterator[SmoothNoise]:
     """Yield one proven noise for each of about sixty shapes."""
     shapes = np.geomspace(dimension + 1, max(64, 8 * dimension), 60).round().astype(int)
     for shape in np.unique(shapes).tolist():
@@ -312,7 +314,7 @@ def _plans(epsilon: float, *, own: float, donee: float, dimension: int) -> Itera
         if beta > _MIN_BETA:
             yield SmoothNoise(
                 epsilon=epsilon, shape=shape, alpha=beta, beta=beta, dimension=dimension,
-                own=own, donee=donee,
+                row_weight=row, recipient_weight=recipient,
             )  # fmt: skip
 
 
@@ -336,9 +338,9 @@ def _quantile(level: float, shape: int, dimension: int) -> float:
 def _log_tail(multiple: float, shape: int, dimension: int) -> float:
     """Return the log of the mass of |x_1| > multiple * scale, in units of B(shape - d, d).
 
-    Of the reach to the power d - 1, the gaps between uniform variables leave
-    (reach - multiple * scale) to the power d - 1. The end of the path is then integrated in closed
-    form, and its start by quadrature.
+    The gaps between uniform variables turn the reach to the power d - 1 into (reach - multiple *
+    scale) to the power d - 1. The end of the path is then integrated in closed form, and its start
+    by quadrature.
     """
     from scipy.special import betainc, betaln
 
@@ -375,11 +377,11 @@ _BetaParameters: TypeAlias = tuple[int, int] | None  # None: the number is the c
 
 @lru_cache(maxsize=128)
 def _components(shape: int, dimension: int) -> tuple[tuple[int, tuple[_BetaParameters, ...]], ...]:
-    """Return the mixture of Beta distributions: integer weights, and laws of start, end and share.
+    """Return the mixture of Beta distributions: integer weights, and parameters of three numbers.
 
-    The first component is the case of a scale below 1 and a small reach, and the second the case of
-    a scale above 1 and a small reach. Where the reach is above |scale - 1|, it is
-    (peak - 1) + (peak - scale), and the binomial theorem gives one component for each power of
+    The first component is the case of a scale below 1 and a small reach. The second component is
+    the case of a scale above 1 and a small reach. If the reach is above |scale - 1|, it is
+    ``(peak - 1) + (peak - scale)``. The binomial theorem then gives one component for each power of
     peak - 1.
     """
     low_shape = shape - dimension
@@ -395,7 +397,7 @@ def _components(shape: int, dimension: int) -> tuple[tuple[int, tuple[_BetaParam
         mass *= _beta(low_shape, dimension - i)
         parts.append((mass, ((shape, i + 1), (low_shape, dimension - i), None)))
     common = math.lcm(*(mass.denominator for mass, _ in parts))
-    return tuple((int(mass * common), laws) for mass, laws in parts)
+    return tuple((int(mass * common), distributions) for mass, distributions in parts)
 
 
 def _beta(p: int, q: int) -> Fraction:
@@ -425,36 +427,36 @@ class _LazyPoint:
     """A point (x, scale) of the distribution around (0, 1), without signs, refined on demand."""
 
     def __init__(self, shape: int, dimension: int, words: Words) -> None:
-        weights, laws = zip(*_components(shape, dimension), strict=True)
+        weights, distributions = zip(*_components(shape, dimension), strict=True)
         ends = list(accumulate(weights))
-        chosen = laws[bisect_right(ends, _below(words, ends[-1]))]
+        chosen = distributions[bisect_right(ends, _below(words, ends[-1]))]
         # The p-th smallest of p + q - 1 uniform numbers is a Beta(p, q) variable.
         self._start, self._end, self._share = (
-            None if law is None else _in_order(law[0] + law[1] - 1, words)[law[0] - 1]
-            for law in chosen
+            None if pair is None else _in_order(pair[0] + pair[1] - 1, words)[pair[0] - 1]
+            for pair in chosen
         )
-        self._cuts = [None, *_in_order(dimension - 1, words), None]
+        self._breaks = [None, *_in_order(dimension - 1, words), None]
         self._dimension = dimension
 
     def rounded(self, place: int, value: Fraction, scale: Fraction, sign: int) -> int:
-        """Return ``value + sign * scale * number``, rounded; the last number is the scale."""
+        """Return ``value + sign * scale * number``, rounded. The last number is the scale."""
         precision = _WORD
         while True:
             bounds = self._bounds(place, precision)
-            if bounds and (point := _settled(value, scale, bounds, sign)) is not None:
+            if bounds and (point := _unique_rounding(value, scale, bounds, sign)) is not None:
                 return point
             precision += _WORD
 
     def _bounds(self, place: int, precision: int) -> _Interval | None:
-        """Return an interval that holds |x_i|, or the scale; None if too few bits are known."""
+        """Return an interval that holds |x_i|, or the scale. None if too few bits are drawn."""
         start, end, share = (
-            _known(part, precision) for part in (self._start, self._end, self._share)
+            _interval_of(part, precision) for part in (self._start, self._end, self._share)
         )
         if start[0] == 0:
             return None
         if place == self._dimension:
             return end[0] / start[1], end[1] / start[0]
-        low, high = (_known(cut, precision) for cut in self._cuts[place : place + 2])
+        low, high = (_interval_of(x, precision) for x in self._breaks[place : place + 2])
         if place == 0:
             low = (Fraction(0), Fraction(0))
         gap = max(high[0] - low[1], Fraction(0)), high[1] - low[0]
@@ -464,7 +466,7 @@ class _LazyPoint:
         )
 
 
-def _known(number: _LazyUniform | None, precision: int) -> _Interval:
+def _interval_of(number: _LazyUniform | None, precision: int) -> _Interval:
     """Return an interval that holds a uniform number, or 1 for None."""
     if number is None:
         return _ONE, _ONE

@@ -1,4 +1,4 @@
-"""Statistics of a table with missing values: the public class, and questions asked in text."""
+"""Statistics of a table with missing values: the public class, and questions in text."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from missdp.schema import Numeric, OpenCategorical, Schema
 from missdp.schema.expressions import parse_names
 from missdp.schema.open_categorical import check_levels_known
 from missdp.schema.question_text import OF_ROWS, Question, parse_question
-from missdp.statistics.answers import answered, check_width
-from missdp.statistics.asking import BOUNDED, WRITTEN, Asking, Statistic, Uncertainty
-from missdp.statistics.estimates import Estimate, Histogram
+from missdp.statistics.answers import answer_question, check_width
+from missdp.statistics.estimates import Estimate, LevelEstimates
 from missdp.statistics.imputation import KNNImputation
 from missdp.statistics.table_rows import open_table
+from missdp.statistics.tasks import BOUNDED, QUESTION_NAMES, Statistic, StatisticTask, Uncertainty
 
 if TYPE_CHECKING:
     from missdp.table import Table
 
 
 class _Options(TypedDict, total=False):
-    """How a question is asked: of whom, by which groups, for what, and how sure one is to be."""
+    """Options of a question: subpopulation, groups, cost and interval."""
 
     where: str | None
     by: str | None
@@ -38,41 +38,42 @@ class ImputedStatistics:
     """Differentially private statistics on an imputed table, sharing one profile and one budget.
 
     Every query charges the budget before it computes, and answers with an `Estimate` (or a
-    `Histogram`): value, error bar, guarantee.
+    `LevelEstimates`): value, error bar, guarantee.
 
     Parameters
     ----------
     table : Table
         Private rows.
     imputation : KNNImputation or None
-        How missing cells are filled. With None they stay: a row in which what is asked about is
-        missing has no part in the answer, which is biased unless values are missing completely at
-        random.
+        Imputation of missing cells. With None they stay missing, and the answer leaves out rows in
+        which an attribute of the question is missing. This answer is biased unless values are
+        missing completely at random.
     budget : Filter
-        What may be spent, shared with whatever else uses it.
+        Charged for all questions. Other releases may share it.
     confidence : float, default 0.95
-        Of the error bars.
+        Confidence of the intervals.
     undeclared : {"refuse", "accept"}, default "refuse"
-        What to do with a schema some of whose facts nobody has declared public.
+        Whether a schema with facts that were not declared public raises an error.
     random_state : int or None
         None (the default) for releases. A seed is for tests and becomes a condition.
     may_refuse : bool, default False
-        Whether what the table was read from may be refused for what is in a row, as CSV files
-        are. The guarantee then states that refusals are not private.
+        Whether the source of the table may raise an error because of a row, as CSV files may. Then
+        the guarantee states that errors are not private.
 
     Notes
     -----
     Guarantee: add-remove, for the incomplete table. The number of rows is private: proportions and
-    means divide by a released count. Weights (own, donee) of a sum of a row function f in [-L,
-    L]: own = L; donee = 0 if f reads no imputed value, at most the range of f otherwise, and
-    range / k if f is the k-NN mean itself on a subpopulation fixed by other attributes. Means use
-    values centred at the middle of their bounds, which halves the own weight. Rows in which what is
-    asked about is not applicable are left out.
+    means divide by a released count. The weights (row, recipient) of a sum of a row function f with
+    values in [-L, L] are as follows. The row weight is L. The recipient weight is 0 if f reads no
+    imputed value, and otherwise at most the range of f. It is range / k if f is the k-NN mean
+    itself, on a subpopulation that other attributes decide. Means use values centred at the middle
+    of their bounds, which halves the own weight. Rows in which an attribute of the question is not
+    applicable are left out.
 
-    Every question takes a subpopulation ``where`` (see `parse_where`; everyone by default), and
-    what to spend: ``epsilon`` (pure DP) or ``rho`` (zCDP). Counts, proportions, means and sums
-    take ``uncertainty="worst-case"``: a tenth of their cost then pays for
-    `Estimate.imputation_interval`, which holds whatever the missing cells are. `answer` takes a
+    Every question takes a subpopulation ``where`` (see `parse_where`), by default all rows. Every
+    question takes a cost: ``epsilon`` (pure DP) or ``rho`` (zCDP). Counts, proportions, means and
+    sums take ``uncertainty="worst-case"``. A tenth of their cost then pays for
+    `Estimate.imputation_interval`, which holds for all values of missing cells. `answer` takes a
     question as an object, a `Statistic`.
 
     Source: Clifton et al. (2022).
@@ -138,42 +139,47 @@ class ImputedStatistics:
         """The shared budget."""
         return self._budget
 
-    def answer(self, question: Statistic, cost: Cost) -> Estimate | Histogram:
+    def answer(self, question: Statistic, cost: Cost) -> Estimate | LevelEstimates:
         """Charge for a question and answer it.
 
         Parameters
         ----------
         question : Statistic
-            What is asked.
+            The question.
         cost : Cost
-            What to spend, in pure epsilon or zCDP's rho.
+            The cost, in pure epsilon or zCDP's rho.
+
+        Returns
+        -------
+        Estimate or LevelEstimates
+            Released. Levels for a histogram, or with ``by``.
         """
-        return answered(self._asking(question, cost))
+        return answer_question(self._task(question, cost))
 
     def check(self, question: Statistic, cost: Cost) -> None:
-        """Raise an error if public facts refuse a question.
+        """Check a question by public facts.
 
         Reads no row and charges nothing.
 
         Parameters
         ----------
         question : Statistic
-            What is asked.
+            The question.
         cost : Cost
-            What it would spend, in pure epsilon or zCDP's rho.
+            The cost of the question, in pure epsilon or zCDP's rho.
 
         Raises
         ------
         ParameterError
             If the question does not fit the schema, or noise is expected to hide large groups.
         """
-        check_width(self._asking(question, cost))
+        check_width(self._task(question, cost))
 
-    def _asking(self, question: Statistic, cost: Cost) -> Asking:
+    def _task(self, question: Statistic, cost: Cost) -> StatisticTask:
         imputation = (self.imputation, self._change)
-        return Asking(self._session, *imputation, self._confidence, question, cost)
+        return StatisticTask(self._session, *imputation, self._confidence, question, cost)
 
-    def _asked(self, kind: str, *of: str, **how: Unpack[_Options]) -> Estimate:
+    def _answer_kind(self, kind: str, *of: str, **how: Unpack[_Options]) -> Estimate:
         cost = _cost_of(how.get("epsilon"), how.get("rho"))
         question = Statistic(
             kind, of, how.get("where"), how.get("uncertainty", "total"), how.get("by")
@@ -181,40 +187,142 @@ class ImputedStatistics:
         return cast("Estimate", self.answer(question, cost))
 
     def count(self, **how: Unpack[_Options]) -> Estimate:
-        """Count the rows of a subpopulation."""
-        return self._asked("count", **how)
+        """Count the rows of a subpopulation.
+
+        Parameters
+        ----------
+        **how
+            ``where``, ``by``, ``uncertainty`` and a cost: ``epsilon`` or ``rho``. See `Statistic`.
+
+        Returns
+        -------
+        Estimate
+            Released number of rows.
+        """
+        return self._answer_kind("count", **how)
 
     def proportion(self, of: str, **how: Unpack[_Options]) -> Estimate:
-        """Proportion of a subpopulation that satisfies ``of``: two released counts divided."""
-        return self._asked("proportion", of, **how)
+        """Proportion of a subpopulation that satisfies ``of``: two released counts divided.
+
+        Parameters
+        ----------
+        of : str
+            The condition, see `parse_where`.
+        **how
+            As for `count`.
+
+        Returns
+        -------
+        Estimate
+            Released share in [0, 1].
+        """
+        return self._answer_kind("proportion", of, **how)
 
     def mean(self, name: str, **how: Unpack[_Options]) -> Estimate:
-        """Mean of a numeric attribute over a subpopulation, of the rows where it is known."""
-        return self._asked("mean", name, **how)
+        """Mean of a numeric attribute over a subpopulation, of the rows where it is known.
+
+        Parameters
+        ----------
+        name : str
+            A numeric attribute.
+        **how
+            As for `count`.
+
+        Returns
+        -------
+        Estimate
+            Released mean within the bounds of the attribute.
+        """
+        return self._answer_kind("mean", name, **how)
 
     def sum(self, name: str, **how: Unpack[_Options]) -> Estimate:
-        """Sum of a numeric attribute over a subpopulation."""
-        return self._asked("sum", name, **how)
+        """Sum of a numeric attribute over a subpopulation.
+
+        Parameters
+        ----------
+        name : str
+            A numeric attribute.
+        **how
+            As for `count`.
+
+        Returns
+        -------
+        Estimate
+            Released sum.
+        """
+        return self._answer_kind("sum", name, **how)
 
     def variance(self, name: str, **how: Unpack[_Options]) -> Estimate:
-        """Sample variance of a numeric attribute, around a released mean."""
-        return self._asked("variance", name, **how)
+        """Sample variance of a numeric attribute, around a released mean.
+
+        Parameters
+        ----------
+        name : str
+            A numeric attribute.
+        **how
+            As for `count`, without ``by``.
+
+        Returns
+        -------
+        Estimate
+            Released variance, with the divisor n - 1.
+        """
+        return self._answer_kind("variance", name, **how)
 
     def standard_deviation(self, name: str, **how: Unpack[_Options]) -> Estimate:
-        """Square root of the released variance."""
-        return self._asked("standard_deviation", name, **how)
+        """Square root of the released variance.
+
+        Parameters
+        ----------
+        name : str
+            A numeric attribute.
+        **how
+            As for `count`, without ``by``.
+
+        Returns
+        -------
+        Estimate
+            Released standard deviation, with the divisor n - 1.
+        """
+        return self._answer_kind("standard_deviation", name, **how)
 
     def correlation(self, first: str, second: str, **how: Unpack[_Options]) -> Estimate:
-        """Pearson correlation of two numeric attributes, from released means and moments."""
-        return self._asked("correlation", first, second, **how)
+        """Pearson correlation of two numeric attributes, from released means and moments.
 
-    def histogram(self, name: str, **how: Unpack[_Options]) -> Histogram:
-        """Counts per level (or bin) of an attribute; rows where it is missing are not counted."""
-        return cast("Histogram", self._asked("histogram", name, **how))
+        Parameters
+        ----------
+        first, second : str
+            Numeric attributes.
+        **how
+            As for `count`, without ``by``.
+
+        Returns
+        -------
+        Estimate
+            Released correlation in [-1, 1].
+        """
+        return self._answer_kind("correlation", first, second, **how)
+
+    def histogram(self, name: str, **how: Unpack[_Options]) -> LevelEstimates:
+        """Count the rows of each level (or bin) of an attribute, without missing rows.
+
+        Parameters
+        ----------
+        name : str
+            An attribute.
+        **how
+            As for `count`, without ``by``.
+
+        Returns
+        -------
+        LevelEstimates
+            Released number of rows of each level.
+        """
+        return cast("LevelEstimates", self._answer_kind("histogram", name, **how))
 
 
 def _cost_of(epsilon: float | None, rho: float | None) -> Cost:
-    """Return what a question may spend: pure DP ``epsilon``, or zCDP ``rho``."""
+    """Return the cost of a question: pure DP ``epsilon``, or zCDP ``rho``."""
     if (epsilon is None) == (rho is None):
         raise ParameterError("give epsilon, or rho, and not both")
     amount = number("epsilon or rho", epsilon if rho is None else rho, most=1e9, open_end=True)
@@ -230,7 +338,7 @@ def run_queries(
     budget: Filter,
     undeclared: str = "refuse",
     may_refuse: bool = False,
-) -> list[Estimate | Histogram]:
+) -> list[Estimate | LevelEstimates]:
     """Answer questions about rows that are imputed in one way.
 
     Parameters
@@ -238,7 +346,7 @@ def run_queries(
     table : Table
         Private rows.
     imputation : KNNImputation or None
-        How missing cells are filled. None if no cell that a question reads may be missing.
+        Imputation of missing cells. None if no cell that a question reads may be missing.
     questions : sequence of Statistic
         The questions, at least one.
     epsilon : float
@@ -252,7 +360,7 @@ def run_queries(
 
     Returns
     -------
-    list of Estimate or Histogram
+    list of Estimate or LevelEstimates
         One for each question.
 
     Raises
@@ -261,9 +369,9 @@ def run_queries(
         If the questions together do not fit into the budget. Nothing is charged then, and nothing
         is read.
     ParameterError
-        If public facts refuse a question. The question may not fit the schema, or read a cell that
-        may be missing and is not filled. Or the groups of ``by`` are imputed, and noise is expected
-        to hide a group of 10,000 rows.
+        If public facts rule a question out. The question may not fit the schema, or read a cell
+        that may be missing and is not filled. Or the groups of ``by`` are imputed, and noise is
+        expected to hide a group of 10,000 rows.
 
     Examples
     --------
@@ -280,11 +388,10 @@ def run_queries(
     (True, ('female', 'male'), 0.0)
     """
     cost = _part_of(epsilon, questions)
-    # All of it is affordable before the first part of it is charged.
+    # The whole cost must be affordable before the first part is charged.
     if not budget.can_afford(PureEvent(epsilon=math.fsum(cost.amount for _ in questions))):
         raise BudgetExceededError(
-            "the question does not fit into what is left of the budget; nothing was computed or "
-            "charged"
+            "the question costs more than the remaining budget. Nothing was computed or charged"
         )
     statistics = ImputedStatistics(
         table, imputation, budget=budget, undeclared=undeclared, may_refuse=may_refuse
@@ -300,15 +407,15 @@ def check_queries(
     *,
     epsilon: float,
 ) -> None:
-    """Raise an error if public facts refuse one of several questions.
+    """Check several questions by public facts, before any charge.
 
-    Nothing is charged, and no row is read. So a table without rows does, before the private one is
-    opened.
+    Nothing is charged, and no row is read. So the check may use a table without rows, before the
+    private table is opened. So a table without rows does, before the private one is opened.
 
     Parameters
     ----------
     table : Table
-        Of the schema that is asked about, which no ledger pays for; rows are not needed.
+        A table of the schema. Its rows are not needed, and no ledger is charged.
     imputation, questions, epsilon
         As `run_queries` takes them.
 
@@ -326,14 +433,14 @@ def _part_of(epsilon: float, questions: Sequence[Statistic]) -> Cost:
     """Return the cost of each of several questions that together have an epsilon."""
     if not questions:
         raise ParameterError("ask at least one question")
-    whole = _cost_of(epsilon, None)
-    # A little less of each, so that together they are no more than what is spent.
-    part = whole.amount / len(questions) * (1 - 2.0**-40 * (len(questions) > 1))
-    return replace(whole, amount=part)
+    total = _cost_of(epsilon, None)
+    # Each part is a little less, so that all parts together are at most the total.
+    part = total.amount / len(questions) * (1 - 2.0**-40 * (len(questions) > 1))
+    return replace(total, amount=part)
 
 
 def _check_all(statistics: ImputedStatistics, questions: Sequence[Statistic], cost: Cost) -> None:
-    """Raise an error if public facts refuse one of several questions."""
+    """Check several questions by public facts."""
     for question in questions:
         if statistics.imputation is None:
             _check_complete(question, statistics.schema)
@@ -356,7 +463,7 @@ def read_questions(
     where: str | None = None,
     uncertainty: Uncertainty | None = None,
 ) -> list[Statistic]:
-    """Return what questions such as ``mean(income) by region`` ask.
+    """Return the statistics of questions such as ``mean(income) by region``.
 
     Parameters
     ----------
@@ -367,7 +474,7 @@ def read_questions(
     where : str, optional
         The subpopulation of all questions.
     uncertainty : {"total", "noise", "worst-case"}, optional
-        See `Statistic`; by default "total".
+        See `Statistic`. By default "total".
 
     Returns
     -------
@@ -377,7 +484,7 @@ def read_questions(
     Raises
     ------
     ParameterError
-        If a question cannot be read, or if "total" is asked for where it has no meaning.
+        If a question cannot be read, or if "total" is requested where it is not defined.
 
     Examples
     --------
@@ -386,46 +493,46 @@ def read_questions(
     >>> asked.kind, asked.of
     ('proportion', ("gender = 'female'",))
     """
-    found = []
-    kept = "total" if uncertainty is None else uncertainty
+    questions = []
+    interval_kind = "total" if uncertainty is None else uncertainty
     for text in texts:
         kind, of, by = _read(text, parse_question(text, schema, available=OF_ROWS))
-        found.append(Statistic(kind, of, where, kept, by))
-    if uncertainty == "total" and not all(one.kind in BOUNDED and not one.by for one in found):
+        questions.append(Statistic(kind, of, where, interval_kind, by))
+    if uncertainty == "total" and not all(one.kind in BOUNDED and not one.by for one in questions):
         raise ParameterError(
-            "uncertainty='total' is for counts, shares, means and sums, each without by; the "
-            "intervals of others are of noise alone"
+            "uncertainty='total' is for counts, shares, means and sums, each without by. "
+            "Intervals of other questions are of noise alone"
         )
-    return found
+    return questions
 
 
 def _read(text: str, question: Question) -> tuple[str, tuple[str, ...], str | None]:
-    """Return the statistic of a question, what it is of, and its groups."""
+    """Return the statistic of a question, its attributes and its groups."""
     if question.what == "missing":
         raise ParameterError(
             "share(x is missing) is answered by `missdp estimate`, from a model. Missing cells of "
             "private rows are filled here."
         )
     if len(question.by) > 1:
-        raise ParameterError("by names one attribute here: answers are for each of its levels")
+        raise ParameterError("by names one attribute here. Answers are for each of its levels")
     of = question.of
     if question.what == "share":
         of = (text[text.index("(") + 1 : text.rindex(")")].strip(),)
-    kinds = {name: kind for kind, name in WRITTEN.items()}
+    kinds = {name: kind for kind, name in QUESTION_NAMES.items()}
     return kinds.get(question.what, question.what), of, next(iter(question.by), None)
 
 
 def read_imputation(
     schema: Schema, *, impute: str = "", match: str = "", group: str = "", k: int = 1
 ) -> KNNImputation | None:
-    """Return how missing cells are filled, from names that are separated by commas.
+    """Return the imputation of missing cells, from names that are separated by commas.
 
     Parameters
     ----------
     schema : Schema
         Attributes that are named. A name that holds a comma stands in backticks.
     impute, match, group : str
-        The attributes to fill, those that donors are matched on, and those on which donors agree
+        The attributes to fill, the matching attributes, and the attributes on which donors agree
         exactly. If all are blank, nothing is filled.
     k : int, default 1
         Donors per incomplete row.
@@ -454,11 +561,12 @@ def read_imputation(
 def needed_attributes(
     imputation: KNNImputation | None, questions: Sequence[Statistic], schema: Schema
 ) -> tuple[Schema, set[str] | None]:
-    """Return what questions need, by public facts alone: attributes, and of which values.
+    """Return the attributes that questions need, and the attributes whose values they need.
 
-    None means that all is needed. That is so for a question that makes no sense and will be
-    refused, and where facts are open, which is a condition. It is also so where the facts about
-    some attributes alone would be refused: among many rules, a contradiction may be overlooked.
+    Public facts decide. None means that all attributes and values are needed. This is the case for
+    a question that public facts rule out, and if facts are not declared public. It is also the case
+    if the facts about some attributes alone would be rejected: among many rules, a contradiction
+    may go unnoticed.
 
     Parameters
     ----------
@@ -470,9 +578,9 @@ def needed_attributes(
     Returns
     -------
     schema : Schema
-        Of the attributes that are read.
+        The schema of the attributes that are read.
     valued : set of str or None
-        Attributes of which values are needed. Of the others, levels or bins are enough.
+        Attributes whose values are needed. Levels or bins of other attributes are enough.
 
     Examples
     --------
@@ -490,8 +598,8 @@ def needed_attributes(
             valued |= {*imputation.impute}
             matched = {*imputation.match_on, *imputation.group}
         if valued | matched <= {*schema.names} and not schema.undeclared:
-            wanted = schema.rule_set.connected_by_rules(valued | matched)
-            some = schema.subset(name for name in schema.names if name in wanted)
+            needed = schema.rule_set.connected_by_rules(valued | matched)
+            some = schema.subset(name for name in schema.names if name in needed)
             return some, {*some.names} if some.rules else valued
     return schema, None
 
@@ -499,7 +607,7 @@ def needed_attributes(
 def close_levels(
     imputation: KNNImputation | None, questions: Sequence[Statistic], schema: Schema
 ) -> Schema:
-    """Return a schema that ignores open attributes, of which questions need none.
+    """Return a schema without open attributes, if no question needs them.
 
     Parameters
     ----------

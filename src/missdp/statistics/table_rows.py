@@ -1,14 +1,13 @@
-"""Single rows, with imputed cells where a change asked for them: one of the kinds of private rows.
+"""Single rows of a table, with imputed cells after an imputation: one kind of private rows.
 
-Statistics are asked of them (`missdp.statistics.row_queries`). A query that reads imputed cells
-gets noise in proportion to a private smooth bound, and the scale of this noise is released with the
-answer. All other queries read the rows as they came, and get plain noise. `TableRows.plan` decides
-which, by public facts, before anything is charged.
+Queries of single rows are in `missdp.statistics.row_queries`. A query that reads imputed cells gets
+noise in proportion to a private smooth bound. The scale of this noise is released with the answer.
+All other queries read the original rows, and get plain noise. `TableRows.plan` chooses the noise by
+public facts, before anything is charged.
 
-Rows are changed by the frozen types below alone. `ObservedOn` chooses rows by their own cells.
-`EachLevel` divides them into groups by a cell of their own. `NearestNeighbours` fills cells of a
-row from other rows. So it does not keep neighbours apart by one row, and states a bound on the rows
-that one row moves.
+Only the frozen types below change rows. `ObservedOn` chooses rows by their own cells. `EachLevel`
+divides them into groups by a cell of their own. `NearestNeighbours` fills cells of a row from other
+rows. So a changed row may change other rows, and the imputation states a bound on their number.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from missdp.session.mechanisms import Noise
 from missdp.session.noise import NoiseSource
 from missdp.session.redaction import no_warnings
 from missdp.session.session import Release, Session
-from missdp.statistics.groups import OfEachGroup
+from missdp.statistics.groups import ParallelGroups
 from missdp.statistics.imputation import NearestNeighbours
 from missdp.statistics.imputed_rows import (
     ImputedRows,
-    Rows,
+    RowView,
     Ways,
     valued_attributes,
     with_one_kind_of_missing,
@@ -48,7 +47,7 @@ from missdp.statistics.smooth_sensitivity import Bounded, SmoothNoise, calibrate
 from missdp.table import Table
 
 QUERIES = (RowCounts, RowSums, CustomQuery)
-"""The types of queries that are proven for single rows; no subclass is."""
+"""The types of queries that are proven for single rows, without their subclasses."""
 
 
 # Changes
@@ -56,7 +55,7 @@ QUERIES = (RowCounts, RowSums, CustomQuery)
 
 @dataclass(frozen=True)
 class ObservedOn:
-    """Read only the rows that have a value in all of some attributes, as they came."""
+    """Selection of the rows that have a value in all of some attributes, as they were read."""
 
     names: frozenset[str]
 
@@ -66,10 +65,10 @@ class ObservedOn:
 
 @dataclass(frozen=True)
 class EachLevel:
-    """Answer each query for each level of an attribute, from the rows of that level alone.
+    """Division of rows into the levels of an attribute. Each query is answered for each level.
 
-    A row is in one group at most, by its own cell, so all groups together cost what one costs. The
-    value of a measurement is a tuple with one `Measurement` for each level.
+    A row is in at most one group, by its own cell. So all groups together cost as much as one
+    group. The value of a measurement is a tuple with one `Measurement` for each level.
     """
 
     name: str
@@ -80,20 +79,20 @@ class EachLevel:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What is publicly known of single rows.
+    """Public facts about single rows.
 
     Attributes
     ----------
     schema : Schema
         The schema, in which all missing cells are plainly missing.
     valued : frozenset of str
-        The numeric attributes that have values, and not bins alone.
+        The numeric attributes that have values, and not only bins.
     imputed : frozenset of str
         The attributes whose missing cells are filled from other rows.
     observed : frozenset of str
         Only rows that have a value in all of these attributes are read.
     groups : str
-        The attribute for each of whose levels queries are answered; empty if there is none.
+        The attribute whose levels are the groups. Empty if there are no groups.
     """
 
     schema: Schema
@@ -127,7 +126,7 @@ class ChosenRows:
     def ways(self, imputation: NearestNeighbours) -> Ways:
         """Return all ways to fill the rows, computed once."""
         if imputation not in self._ways:
-            came = Rows(self.cells, imputation.reads)
+            came = RowView(self.cells, imputation.reads)
             failed = DataError("the imputation of the rows failed")
             # Neither an error nor a warning may quote rows.
             with replacing(Exception, by=failed), no_warnings():
@@ -139,15 +138,15 @@ class ChosenRows:
 
         def choose() -> Table:
             sizes = {name: self.table.schema[name].size for name in names}
-            known = [self.table.codes(name) < size for name, size in sizes.items()]
-            return self.table.take(np.all(known, axis=0))
+            is_observed = [self.table.codes(name) < size for name, size in sizes.items()]
+            return self.table.take(np.all(is_observed, axis=0))
 
         return ChosenRows(choose)
 
     def groups(self, name: str) -> tuple[ChosenRows, ...]:
-        """Return the rows of each level of an attribute; a row without a level is in no group.
+        """Return the rows of each level of an attribute. A row without a level is in no group.
 
-        No row is in two groups. So what is imputed in a group depends on the rows of the group.
+        No row is in two groups. So the imputed cells of a group depend on the rows of the group.
         """
 
         def choose(code: int) -> Table:
@@ -188,9 +187,19 @@ class TableRows:
         ----------
         table : Table
             The private rows, each of them protected by itself.
+
+        Returns
+        -------
+        TableRows
+            Private rows.
+
+        Raises
+        ------
+        DataError
+            If the argument is not a Table.
         """
         if not isinstance(table, Table):
-            raise DataError("statistics are asked of a Table: use Table.read(data, schema)")
+            raise DataError("statistics need a Table. Use Table.read(data, schema)")
         table.schema.refuse_units("a statistic")
         table = with_one_kind_of_missing(table)
         facts = TableFacts(table.schema, valued_attributes(table))
@@ -201,7 +210,7 @@ class TableRows:
 
     @property
     def ledger(self) -> str:
-        """The budget in a ledger without which nothing may be read; empty if there is none."""
+        """The budget in a ledger that must pay for every read. Empty without a ledger."""
         return self.facts.schema.ledger
 
     def expect(self, queries: Any) -> None:
@@ -210,16 +219,36 @@ class TableRows:
     # Changes
 
     def changed(self, change: Any, rng: Any) -> TableRows:  # noqa: ARG002
-        """Return the rows after one of the changes of this file; they are computed when needed."""
-        known: dict[type, Callable[[Any], TableRows]] = {
+        """Return the rows after one of the changes of this file. They are computed when needed.
+
+        Parameters
+        ----------
+        change : NearestNeighbours, ObservedOn or EachLevel
+            Public parameters of the change.
+        rng
+            Ignored: changes of single rows draw nothing.
+
+        Returns
+        -------
+        TableRows
+            Private rows.
+
+        Raises
+        ------
+        ParameterError
+            If public facts rule the change out.
+        UnprovenError
+            If a grouping attribute is imputed.
+        """
+        changes: dict[type, Callable[[Any], TableRows]] = {
             NearestNeighbours: self._imputed,
             ObservedOn: self._observed,
             EachLevel: self._grouped,
         }
-        if type(change) not in known:
-            names = ", ".join(kind.__name__ for kind in known)
-            raise ParameterError(f"single rows are changed by {names} alone")
-        return known[type(change)](change)
+        if type(change) not in changes:
+            names = ", ".join(kind.__name__ for kind in changes)
+            raise ParameterError(f"only {names} change single rows")
+        return changes[type(change)](change)
 
     def _imputed(self, change: NearestNeighbours) -> TableRows:
         facts = self.facts
@@ -232,7 +261,7 @@ class TableRows:
     def _observed(self, change: ObservedOn) -> TableRows:
         facts = self.facts
         if facts.imputed or facts.groups:
-            raise ParameterError("rows are chosen as they came, before they are divided")
+            raise ParameterError("rows are chosen before they are imputed or divided")
         if not change.names or not change.names <= {*facts.schema.names}:
             raise ParameterError("ObservedOn names attributes of the rows")
         facts = replace(facts, observed=facts.observed | change.names)
@@ -244,8 +273,8 @@ class TableRows:
             raise ParameterError("rows are divided into groups once")
         if name not in facts.schema.names or name in facts.imputed:
             raise UnprovenError(
-                f"{name!r} does not divide the rows into groups by their own cells: no row may "
-                "depend on other rows for its group"
+                f"{name!r} does not divide the rows into groups by their own cells. The group of "
+                "a row must not depend on other rows"
             )
         if not facts.schema[name].size:
             raise ParameterError(f"{name!r} has no levels, so it makes no groups")
@@ -254,10 +283,30 @@ class TableRows:
     # Queries
 
     def plan(self, query: Any, mechanism: Any) -> Release:
-        """Return how a query is answered, and its price; refuse it, by public facts alone."""
+        """Return the release of a query with its price. It depends on public facts only.
+
+        Parameters
+        ----------
+        query : RowCounts, RowSums or CustomQuery
+            The query, of exactly one of these types.
+        mechanism : Cost or Noise
+            The cost of the answer, or its noise.
+
+        Returns
+        -------
+        Release
+            Price, noise and radius are public. ``exact`` computes private numbers.
+
+        Raises
+        ------
+        ParameterError
+            If the query or the mechanism has another type.
+        UnprovenError
+            If the query reads imputed cells and has no bound.
+        """
         if type(query) not in QUERIES:  # a subclass could state another sensitivity
-            known = ", ".join(kind.__name__ for kind in QUERIES)
-            raise ParameterError(f"single rows answer queries of the types {known}")
+            names = ", ".join(kind.__name__ for kind in QUERIES)
+            raise ParameterError(f"single rows answer queries of the types {names}")
         if type(mechanism) not in (Cost, Noise):
             raise ParameterError("a query of single rows is answered with Noise, or for a Cost")
         facts, rows = self.facts, self.rows
@@ -269,12 +318,12 @@ class TableRows:
         return replace(planned, exact=partial(planned.exact, rows))
 
     def _plain_release(self, query: RowQuery, mechanism: Cost | Noise, label: str) -> Release:
-        # The exact answer of a release is of the rows that are handed over.
+        # The exact answer takes the rows as an argument.
         noise, unit = _plain_noise(query, mechanism), float(query.unit)
-        # Nothing is claimed of cells that rules may have filled.
+        # Cells that rules may have filled are not required.
         required = self.facts.observed - self.facts.schema.rule_set.filled
         return Release(
-            noise.event(query.own_sensitivity, required=required or None, label=label),
+            noise.event(query.row_sensitivity, required=required or None, label=label),
             noise,
             lambda rows: query.exact(rows.cells),
             read=lambda released: np.asarray(released * unit, dtype=np.float64),
@@ -287,10 +336,11 @@ class TableRows:
         noise, unit = _smooth_noise(query, mechanism), query.unit / query.fine
 
         def exact(rows: ChosenRows) -> Bounded:
-            assert self.imputation is not None  # it names the attributes that are imputed
+            assert self.imputation is not None  # plan() checked that attributes are imputed
             ways = rows.ways(self.imputation)
             totals = query.average(rows.cells, ways).tolist()
-            bound = ways.profile.smooth_bound(own=noise.own, donee=noise.donee, beta=noise.beta)
+            weights = {"row_weight": noise.row_weight, "recipient_weight": noise.recipient_weight}
+            bound = ways.profile.smooth_bound(**weights, beta=noise.beta)
             # The last number is 0: the released scale takes its place.
             return Bounded((*totals, 0), float(bound))
 
@@ -319,7 +369,7 @@ def _of_each_group(release: Release, rows: ChosenRows, facts: TableFacts) -> Rel
 
     return replace(
         release,
-        mechanism=OfEachGroup(release.mechanism, facts.schema[facts.groups].size),
+        mechanism=ParallelGroups(release.mechanism, facts.schema[facts.groups].size),
         exact=lambda: tuple(map(release.exact, rows.groups(facts.groups))),
         read=read,
         radius=lambda _: None,
@@ -345,10 +395,9 @@ def open_table(
     random_state : int or None
         A seed, for tests and examples. None: noise from the operating system.
     undeclared : {"refuse", "accept"}
-        What to do about facts of the schema that nobody has declared public.
+        Whether a schema with facts that were not declared public raises an error.
     may_refuse : bool, default False
-        Whether what the table was read from may be refused for what is in a row, as CSV files
-        are.
+        Whether the source of the table may raise an error because of a row, as CSV files may.
 
     Returns
     -------
@@ -363,7 +412,7 @@ def open_table(
     >>> def female(rows, code):
     ...     return rows.codes("gender") == code
     >>> session = open_table(yrbss().table(), budget=Filter(1.0))
-    >>> query = RowCounts(function=female, reads={"gender"}, given=(0,), label="female")
+    >>> query = RowCounts(function=female, reads={"gender"}, arguments=(0,), label="female")
     >>> answer = session.measure(query, Cost(privacy_measure="pure", amount=0.5))
     >>> bool(abs(answer.values[0] - 6600) < 200), session.left.amount
     (True, 0.5)
@@ -396,20 +445,19 @@ def smooth_epsilon(cost: Cost) -> float:
 
 
 def _smooth_noise(query: RowQuery, mechanism: Cost | Noise) -> SmoothNoise:
-    """Return noise for cells filled from other rows; refuse a query that has no bound."""
+    """Return the noise of a query that reads cells filled from other rows."""
     if not isinstance(mechanism, Cost):
         raise UnprovenError("a noise scale cannot be chosen where a private bound sets it")
     if not query.recipient_sensitivity < math.inf:
         raise UnprovenError(
-            "a CustomQuery cannot read cells that are filled from other rows, equally near ones "
-            "averaged over: ask RowCounts or RowSums instead"
+            "a CustomQuery cannot read cells that are filled from other rows, "
+            "because it has no average over equally near donors. Use RowCounts or RowSums"
         )
-    # An average is rounded: neighbours differ by two units more.
-    rounding = 2.0 * query.dimension
+    # An average is rounded, so that neighbours differ by two units more.
     return calibrate_smooth_noise(
         smooth_epsilon(mechanism),
-        own=rounding + query.fine * query.own_sensitivity,
-        donee=query.fine * query.recipient_sensitivity,
+        row_weight=2.0 * query.dimension + query.fine * query.row_sensitivity,
+        recipient_weight=query.fine * query.recipient_sensitivity,
         dimension=query.dimension,
     )
 
@@ -425,5 +473,5 @@ def _plain_noise(query: RowQuery, mechanism: Cost | Noise) -> Noise:
     )
     with replacing(ParameterError, by=ParameterError(little)):
         if mechanism.privacy_measure == "pure":
-            return Noise("laplace", scale_for(query.own_sensitivity, mechanism.amount))
-        return Noise.worth(mechanism, sensitivity=query.own_sensitivity)
+            return Noise("laplace", scale_for(query.row_sensitivity, mechanism.amount))
+        return Noise.worth(mechanism, sensitivity=query.row_sensitivity)

@@ -1,28 +1,28 @@
 """Worst-case bounds of a statistic over all values that the missing cells could hold.
 
-They are the paid, optional part of a question: how far missing cells could move the answer.
+They are an optional part of a question with a cost of its own: the effect of missing cells.
 
 The imputed table is one completion of the table among many. Independently of it, numbers of rows
-are released: they have public sensitivity 1 whatever the imputation, because a row adds to them by
-its own observed cells alone. They bound the statistic over all completions, so no assumption on why
-cells are missing is needed.
+are released. They have public sensitivity 1 for every imputation, because a row adds to them by its
+own observed cells. They bound the statistic over all completions. So no assumption is needed on the
+reason why cells are missing.
 
 A row adds a portion in [0, 1] to a statistic: 1 or 0 for a condition, ``(y - lower) / (upper -
 lower)`` for a number. A row of known portion e splits into a high part e and a low part 1 - e. It
 is counted in exactly one of four places:
 
-* ``in_high``, ``in_low``: surely in the subpopulation, portion known;
-* ``may_high``, ``may_low``: in it for some values of its missing cells only, portion known;
-* ``in_unknown``: surely in it, portion unknown;
+* ``in_high``, ``in_low``: surely in the subpopulation, portion known.
+* ``may_high``, ``may_low``: in it for some values of its missing cells only, portion known.
+* ``in_unknown``: surely in it, portion unknown.
 * ``may_unknown``: perhaps in it, portion unknown.
 
-Rows to which what is asked about does not apply are counted nowhere; where a rule leaves that open
-they are perhaps in the subpopulation, portion unknown.
+A row to which the attributes of the question do not apply is counted nowhere. If a rule leaves this
+open, the row is perhaps in the subpopulation, with an unknown portion.
 
 So a row adds one in all: the six numbers together have L1 sensitivity 1 when a row comes or goes.
-They read no imputed value. For every completion the average portion T / (T + R) has
-``in_high <= T <= in_high + may_high + in_unknown + may_unknown``, the same for R and the low parts,
-and it grows with T and falls with R; sums are linear. Bounds of that kind are Manski's (2003).
+They read no imputed value. For every completion the average portion T / (T + R) has ``in_high <= T
+<= in_high + may_high + in_unknown + may_unknown``. R and the low parts satisfy the same bounds. The
+average grows with T and falls with R, and sums are linear. Bounds of that kind are Manski's (2003).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from missdp.schema import Numeric, Schema
 from missdp.schema.logic import Cells, Predicate, Truth
-from missdp.statistics.imputed_rows import Rows
+from missdp.statistics.imputed_rows import RowView
 from missdp.statistics.row_queries import QUANTA, RowSums
 
 Interval: TypeAlias = tuple[float, float]
@@ -47,10 +47,10 @@ PLACES: Names = ("in_high", "in_low", "may_high", "may_low", "in_unknown", "may_
 
 @dataclass(frozen=True)
 class MissingCells:
-    """Which cells of a question may be missing, and how far they could move its answer: public.
+    """The cells of a question that may be missing, and their effect on its answer. Public.
 
-    ``of`` is what is added up over the rows of ``where``: values, rows that satisfy a condition,
-    or all rows; ``mean`` says whether it is divided by their number.
+    ``of`` is the summand over the rows of ``where``: values, rows that satisfy a condition, or all
+    rows. ``mean`` is True if the sum is divided by the number of rows.
     """
 
     schema: Schema
@@ -60,7 +60,7 @@ class MissingCells:
 
     @property
     def places(self) -> Names:
-        """The places that public facts leave open; the others hold no row."""
+        """The places that may have rows by public facts."""
         nullable, portions = set(self.schema.nullable), self._portions
         shut = set() if self.of is not None else {"low"}  # all portions of a count are 1
         if not (self.schema.rule_set.may_be_open(portions) or nullable & self.where.names):
@@ -71,16 +71,16 @@ class MissingCells:
 
     @property
     def query(self) -> RowSums:
-        """What is asked of the rows as they came."""
+        """The query of the original rows."""
         about = self.schema.rule_set.not_everywhere(sorted(self._portions))
         return RowSums(
             label="missing cells", function=_tally, reads=self.where.names | self._portions,
-            given=(self.where, self.of, about, self.places), numbers=len(self.places),
+            arguments=(self.where, self.of, about, self.places), numbers=len(self.places),
             bound=1.0, change=0.0,
         )  # fmt: skip
 
     def interval(self, box: Mapping[str, Interval]) -> Interval:
-        """Return where the answer may lie, from intervals of the numbers of rows."""
+        """Return an interval of the answer, from intervals of the numbers of rows."""
         lower, upper = (0.0 if self.mean else 1.0), 1.0
         if isinstance(self.of, Numeric):
             lower, upper = self.of.lower, self.of.upper
@@ -91,35 +91,35 @@ class MissingCells:
 
     @property
     def _portions(self) -> frozenset[str]:
-        """Attributes that decide what a row adds."""
+        """Attributes that decide the portion of a row."""
         if self.of is None:
             return frozenset()
         return frozenset({self.of.name}) if isinstance(self.of, Numeric) else self.of.names
 
 
 def _tally(
-    rows: Rows,
+    rows: RowView,
     where: Predicate,
     of: Numeric | Predicate | None,
     about: Names,
     names: Names,
 ) -> NDArray[np.float64]:
-    """Return how much of each row, in 1 / `QUANTA`, is in each of some places, by what it lacks."""
+    """Return the portion of each row, in 1 / `QUANTA`, at each of some places."""
     truth = decide(where, rows)
     for name in about:
         truth &= rows.applies(name)
-    portion, known = _portions(rows, of)
-    high = np.where(known, np.rint(np.clip(portion, 0.0, 1.0) * QUANTA) / QUANTA, 0.0)
-    parts = {"high": high, "low": np.where(known, 1 - high, 0.0), "unknown": np.where(known, 0, 1)}
+    portion, is_decided = _portions(rows, of)
+    high = np.where(is_decided, np.rint(np.clip(portion, 0.0, 1.0) * QUANTA) / QUANTA, 0.0)
+    parts = {"high": high, "low": np.where(is_decided, 1 - high, 0.0), "unknown": 1 - is_decided}
     inside = {"in": truth.is_true, "may": ~(truth.is_true | truth.is_false)}
     columns = [parts[part] * inside[place] for place, part in (name.split("_") for name in names)]
     return columns[0] if len(names) == 1 else np.stack(columns, axis=1)
 
 
 def _portions(
-    rows: Rows, of: Numeric | Predicate | None
+    rows: RowView, of: Numeric | Predicate | None
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Share of each row, and where its observed cells decide it."""
+    """Return the share of each row, and whether its observed cells decide it."""
     if of is None:
         return np.ones(len(rows)), np.ones(len(rows), dtype=bool)
     if isinstance(of, Numeric):
@@ -128,8 +128,8 @@ def _portions(
     return truth.is_true.astype(np.float64), truth.is_true | truth.is_false
 
 
-def decide(predicate: Predicate, rows: Rows) -> Truth:
-    """Tell which rows belong; where missing cells leave it open, it is neither true nor false."""
+def decide(predicate: Predicate, rows: RowView) -> Truth:
+    """Return the truth of a predicate in each row, neither true nor false if it is open."""
     read = [rows.schema[name] for name in sorted(predicate.names)]
     values = {a.name: rows.values(a.name) if isinstance(a, Numeric) else None for a in read}
     cells = {a.name: Cells.of(a, rows.codes(a.name), values[a.name]) for a in read}
@@ -139,7 +139,7 @@ def decide(predicate: Predicate, rows: Rows) -> Truth:
 def _average_bounds(box: Mapping[str, Interval]) -> Interval:
     """Return bounds of the average portion over all completions whose subpopulation has a row.
 
-    ``box`` has an interval of the rows in each place; places left out hold nothing.
+    ``box`` has an interval of the rows in each place. Places that it lacks have no rows.
 
     >>> box = {"in_high": (30, 30), "in_low": (50, 50), "in_unknown": (20, 20)}
     >>> low, high = _average_bounds(box)
@@ -148,10 +148,10 @@ def _average_bounds(box: Mapping[str, Interval]) -> Interval:
     """
     box = _rows(box)
     open_rows = box["in_unknown"][1] + box["may_unknown"][1]
-    most_high = box["in_high"][1] + box["may_high"][1] + open_rows
-    most_low = box["in_low"][1] + box["may_low"][1] + open_rows
-    low = _quotient(box["in_high"][0], most_low, empty=0.0)
-    high = _quotient(most_high, box["in_low"][0], empty=1.0)
+    max_high = box["in_high"][1] + box["may_high"][1] + open_rows
+    max_low = box["in_low"][1] + box["may_low"][1] + open_rows
+    low = _quotient(box["in_high"][0], max_low, empty=0.0)
+    high = _quotient(max_high, box["in_low"][0], empty=1.0)
     # Known portions are rounded to whole quanta: half a quantum either way.
     return max(low - 0.5 / QUANTA, 0.0), min(high + 0.5 / QUANTA, 1.0)
 
@@ -159,24 +159,24 @@ def _average_bounds(box: Mapping[str, Interval]) -> Interval:
 def _total_bounds(box: Mapping[str, Interval], lower: float, upper: float) -> Interval:
     """Return bounds of a sum of ``lower + portion * (upper - lower)`` over completions."""
     box = _rows(box)
-    known = [box[name] for name in ("in_high", "in_low", "may_high", "may_low")]
+    decided = [box[name] for name in ("in_high", "in_low", "may_high", "may_low")]
     # A value of a known row is off by half a quantum of the range at most.
-    slack = (upper - lower) / 2 / QUANTA * sum(interval[1] for interval in known)
-    worth = {"high": (upper, upper), "low": (lower, lower), "unknown": (lower, upper)}
+    slack = (upper - lower) / 2 / QUANTA * sum(interval[1] for interval in decided)
+    values = {"high": (upper, upper), "low": (lower, lower), "unknown": (lower, upper)}
     low, high = -slack, slack
-    for name, (fewest, most) in box.items():
+    for name, (min_rows, max_rows) in box.items():
         place, part = name.split("_")
-        least, best = worth[part]
-        fewest = 0.0 if place == "may" else fewest
-        low += min(fewest * least, most * least)
-        high += max(fewest * best, most * best)
+        lowest, highest = values[part]
+        min_rows = 0.0 if place == "may" else min_rows
+        low += min(min_rows * lowest, max_rows * lowest)
+        high += max(min_rows * highest, max_rows * highest)
     return low, high
 
 
 def _rows(box: Mapping[str, Interval]) -> dict[str, Interval]:
-    """All six places; numbers of rows are never below 0."""
-    found = {name: box.get(name, (0.0, 0.0)) for name in PLACES}
-    return {name: (max(low, 0.0), max(high, 0.0)) for name, (low, high) in found.items()}
+    """Return intervals for all six places, with numbers of rows of at least 0."""
+    intervals = {name: box.get(name, (0.0, 0.0)) for name in PLACES}
+    return {name: (max(low, 0.0), max(high, 0.0)) for name, (low, high) in intervals.items()}
 
 
 def _quotient(part: float, rest: float, *, empty: float) -> float:

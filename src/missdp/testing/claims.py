@@ -1,7 +1,7 @@
-"""Audits: how well an attacker tells two neighbours apart, and what a claim allows.
+"""Audits: the power of an attacker who distinguishes two neighbours, and the bound of a claim.
 
-A claim bounds the share of hits for a given share of false alarms. No test tells two tables apart
-better than the ratio of the likelihoods of what was seen (Neyman and Pearson 1933). The exact
+A claim bounds the share of hits for a given share of false alarms. No test distinguishes two tables
+better than the likelihood ratio of the observed answers (Neyman and Pearson 1933). The exact
 numbers behind each answer of a session are known for both tables, since the answers on one table
 are repeated on the other. So the ratio is the product of the ratios of the mechanisms.
 """
@@ -39,19 +39,25 @@ from missdp.profiles import delta_of
 from missdp.serialization import Record
 from missdp.synth import Synthesizer
 from missdp.table import Table
-from missdp.testing.findings import Run, Subject, subjects
-from missdp.testing.made_up import TINY, canary
-from missdp.testing.recording import Differs, Enough, RecordingNoise, ReplayedNoise, fitted_inside
+from missdp.testing.example_tables import TINY, canary
+from missdp.testing.findings import Run, Subject, list_subjects
+from missdp.testing.recording import (
+    QuestionDiffersError,
+    RecordingNoise,
+    ReplayedNoise,
+    StopRecording,
+    fitted_inside,
+)
 from missdp.testing.undercharges import UnknownMechanismError, log_ratio
 
-_POINTS = 50  # epsilons at which a claim is read
-_MOST_EPSILON = 50.0
-_SIGMAS = 9.0  # thresholds further out happen less than once in 10^18 trials
+_POINTS = 50  # number of epsilons at which a claim is evaluated
+_MAX_EPSILON = 50.0  # largest epsilon at which a claim is evaluated
+_SIGMAS = 9.0  # largest threshold in SDs, exceeded less than once in 10^18 trials
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Bounds on a test that tells two neighbours apart.
+    """Bounds on a test that distinguishes two neighbours.
 
     Parameters
     ----------
@@ -62,21 +68,32 @@ class Claim:
 
     Notes
     -----
-    With ``alarms`` the chance of a false alarm, each (epsilon, delta) allows at most
-    ``exp(epsilon) * alarms + delta`` hits and ``1 - exp(-epsilon) * (1 - alarms - delta)``, and
-    mu-GDP allows ``Phi(mu + Phi^-1(alarms))`` (Dong, Roth & Su 2022).
+    Let ``alarms`` be the chance of a false alarm. Each (epsilon, delta) allows at most
+    ``exp(epsilon) * alarms + delta`` hits, and at most ``1 - exp(-epsilon) * (1 - alarms -
+    delta)``. mu-GDP allows ``Phi(mu + Phi^-1(alarms))`` (Dong, Roth & Su 2022).
 
     Examples
     --------
-    >>> Claim(((1.0, 0.0),)).most_hits(0.1) == 0.1 * math.e
+    >>> Claim(((1.0, 0.0),)).max_hits(0.1) == 0.1 * math.e
     True
     """
 
     pairs: tuple[tuple[float, float], ...]
     mu: float = math.inf
 
-    def most_hits(self, alarms: float) -> float:
-        """Return the largest chance of a hit that is allowed."""
+    def max_hits(self, alarms: float) -> float:
+        """Return the largest chance of a hit that is allowed.
+
+        Parameters
+        ----------
+        alarms : float
+            Chance of a false alarm, in [0, 1].
+
+        Returns
+        -------
+        float
+            A chance in [alarms, 1].
+        """
         bounds = [1.0, float(ndtr(self.mu + ndtri(alarms)))]
         for epsilon, delta in self.pairs:
             bounds.append(math.exp(epsilon) * alarms + delta)
@@ -84,18 +101,51 @@ class Claim:
         return max(alarms, min(bounds))
 
     def mu_at(self, alarms: float) -> float:
-        """Return the mu of the largest chance of a hit that is allowed."""
+        """Return the mu of the largest chance of a hit that is allowed.
+
+        Parameters
+        ----------
+        alarms : float
+            Chance of a false alarm, in [0, 1].
+
+        Returns
+        -------
+        float
+            The mu of a Gaussian mechanism with these chances.
+        """
         if not 0 < alarms < 1:
             return self.mu
-        return float(ndtri(self.most_hits(alarms)) - ndtri(alarms))
+        return float(ndtri(self.max_hits(alarms)) - ndtri(alarms))
 
     def and_also(self, other: Claim) -> Claim:
-        """Return both claims at once."""
+        """Return both claims at once.
+
+        Parameters
+        ----------
+        other : Claim
+            Another claim.
+
+        Returns
+        -------
+        Claim
+            Both claims must hold.
+        """
         return Claim((*self.pairs, *other.pairs), min(self.mu, other.mu))
 
     @classmethod
     def of(cls, events: Claim | Guarantee | Iterable[Event]) -> Claim:
-        """Return what a guarantee claims, or what events that were fixed in advance do."""
+        """Return the claim of a guarantee, or of events that were fixed in advance.
+
+        Parameters
+        ----------
+        events : Claim, Guarantee or iterable of Event
+            Events are a fixed composition.
+
+        Returns
+        -------
+        Claim
+            The strongest claim that is known.
+        """
         if isinstance(events, Claim):
             return events
         if isinstance(events, Guarantee):
@@ -107,8 +157,8 @@ class Claim:
 def _gaussian_of(events: Iterable[Event]) -> float:
     """Return the mu of a composition: mus add up in squares.
 
-    That holds for adaptively chosen events too, as long as the sum stays below it on every path
-    (Smith & Thakurta 2022).
+    It also holds for adaptively chosen events, if the sum stays below it on every path (Smith &
+    Thakurta 2022).
     """
     return math.sqrt(sum(mu_of(event) ** 2 for event in events))
 
@@ -117,22 +167,32 @@ def _pairs(events: tuple[Event, ...]) -> tuple[tuple[float, float], ...]:
     """Return claims at a grid of epsilons, and the one at delta 0 if there is one."""
     try:
         widest = epsilon_of(events, 1e-6)
-        grid = np.linspace(0.0, min(widest, _MOST_EPSILON), _POINTS)
-        found = [(float(e), delta_of(events, float(e))) for e in grid]
+        grid = np.linspace(0.0, min(widest, _MAX_EPSILON), _POINTS)
+        claims = [(float(e), delta_of(events, float(e))) for e in grid]
     except UnprovenError:
         return ()
     if all(map(is_pure, events)):
-        found.append((sum(map(pure_epsilon, events)), 0.0))
-    return tuple(pair for pair in found if pair[0] <= _MOST_EPSILON)
+        claims.append((sum(map(pure_epsilon, events)), 0.0))
+    return tuple(pair for pair in claims if pair[0] <= _MAX_EPSILON)
 
 
 def mu_of(event: Event) -> float:
-    """Return the smallest mu of Gaussian DP that is known to cover an event; infinite if none.
+    """Return the smallest proven mu of Gaussian DP that covers an event, or infinity.
 
     For discrete Gaussian noise on counts the largest mu of all corners of its trade-off curve is
-    found numerically, for false alarms above 10^-18: the curve of the Gaussian is convex, so that
-    it lies below the rest. Steps that read every row are Gaussian; for those that sample rows no mu
-    is known here. Everything else is what `missdp.accounting.measures` proves.
+    found numerically, for false alarms above 10^-18. The curve of the Gaussian is convex, so it
+    lies below the rest. Steps that read every row are Gaussian. For steps that sample rows no mu is
+    proven here. For all other events `missdp.accounting.measures` proves the mu.
+
+    Parameters
+    ----------
+    event : Event
+        A charge.
+
+    Returns
+    -------
+    float
+        A mu, or infinity if no mu is proven.
     """
     if isinstance(event, GaussianEvent) and event.discrete and event.sensitivity < 2 - 1e-9:
         return _discrete_gaussian_mu(event.sigma)
@@ -148,7 +208,7 @@ def _discrete_gaussian_mu(sigma: float) -> float:
     reach = math.ceil(sigma * (_SIGMAS + 4)) + 2
     mass = -(np.arange(-reach, reach + 1, dtype=np.float64) ** 2) / (2 * sigma**2)
     tails: NDArray[np.float64] = np.logaddexp.accumulate(mass[::-1])[::-1]
-    # Corners with more than half false alarms mirror those with less; 0 is the first of these.
+    # Corners with more than half false alarms mirror the other corners. 0 is the first of these.
     tails = tails[reach:] - tails[0]
     tails = tails[: max(2, int((tails > log_ndtr(-_SIGMAS)).sum()))]
     return float((ndtri_exp(tails[:-1]) - ndtri_exp(tails[1:])).max())
@@ -156,12 +216,12 @@ def _discrete_gaussian_mu(sigma: float) -> float:
 
 @pydantic.dataclasses.dataclass(frozen=True)
 class Audit(Record):
-    """What an attacker achieved, beside what the claim allows.
+    """The result of an attacker, beside the bound of the claim.
 
     Parameters
     ----------
     trials : int
-        Runs on each of the two tables; a quarter of them chose the threshold.
+        Runs on each of the two tables. A quarter of them chose the threshold.
     hits, alarms : float
         Share of runs on the table with the row, and on the one without, that passed the threshold.
     mu_emp : float
@@ -171,8 +231,8 @@ class Audit(Record):
     mu_claim : float
         The largest mu that the claim allows at a share of false alarms within its bounds.
     flagged : bool
-        Whether the claim is refuted, with the confidence: the lower bound on the hits is more than
-        the claim allows at the upper bound on the false alarms.
+        True if the claim is refuted with the confidence. Then the lower bound on the hits exceeds
+        the allowed hits at the upper bound on the false alarms.
     blind : tuple of str
         Mechanisms that could not be used, since no `log_ratio` is registered for them.
     """
@@ -192,7 +252,7 @@ class Audit(Record):
 
     @property
     def ratio(self) -> float:
-        """How near to the claim the attacker came: ``mu_emp / mu_claim``."""
+        """Ratio of the attacker's mu and the claim: ``mu_emp / mu_claim``."""
         return self.mu_emp / self.mu_claim if self.mu_claim else math.inf
 
     def __str__(self) -> str:
@@ -213,26 +273,42 @@ def judge(
 ) -> Audit:
     """Return the verdict on a statistic that tends to be larger where a row is present.
 
-    Values are of independent runs. The first quarter of them chooses a threshold; the others count
-    hits and false alarms. Their shares have Clopper-Pearson bounds, each at half of what the
-    confidence leaves.
+    Values are of independent runs. The first quarter of them chooses a threshold. The others count
+    hits and false alarms. Their shares have Clopper-Pearson bounds, each with half of the remaining
+    probability.
+
+    Parameters
+    ----------
+    present, absent : ndarray, shape (n_runs,)
+        The statistic in runs on the table with the row, and without it.
+    claim : Claim
+        The claim that is tested.
+    confidence : float, default 0.95
+        Confidence of the lower bound.
+    subject : str, default "audit"
+        Name of the audited code.
+
+    Returns
+    -------
+    Audit
+        The shares of hits and false alarms, and the verdict.
     """
     quarter = max(1, len(present) // 4)
     threshold = _best_threshold(present[:quarter], absent[:quarter], len(present), confidence)
     rest = [np.asarray(v[quarter:]) >= threshold for v in (present, absent)]
-    (hits, most), (alarms, runs) = ((int(r.sum()), len(r)) for r in rest)
-    low, high = (float(bound) for bound in _bounds(hits, most, alarms, runs, confidence))
-    shares = [(count + 0.5) / (size + 1) for count, size in ((hits, most), (alarms, runs))]
-    least = min(shares[1], float(_bounds(alarms, runs, 0, runs, confidence)[0]) or shares[1])
+    (hits, n), (alarms, m) = ((int(r.sum()), len(r)) for r in rest)
+    low, high = (float(bound) for bound in _bounds(hits, n, alarms, m, confidence))
+    shares = [(count + 0.5) / (size + 1) for count, size in ((hits, n), (alarms, m))]
+    min_alarms = min(shares[1], float(_bounds(alarms, m, 0, m, confidence)[0]) or shares[1])
     return Audit(
         subject=subject,
         trials=len(present),
-        hits=hits / most,
-        alarms=alarms / runs,
+        hits=hits / n,
+        alarms=alarms / m,
         mu_emp=max(0.0, float(ndtri(shares[0]) - ndtri(shares[1]))),
         mu_low=max(0.0, float(ndtri(low) - ndtri(high))),
-        mu_claim=max(claim.mu_at(float(a)) for a in np.linspace(least, high, 33)),
-        flagged=low > claim.most_hits(high),
+        mu_claim=max(claim.mu_at(float(a)) for a in np.linspace(min_alarms, high, 33)),
+        flagged=low > claim.max_hits(high),
         confidence=confidence,
     )
 
@@ -240,7 +316,7 @@ def judge(
 def _best_threshold(
     present: NDArray[np.float64], absent: NDArray[np.float64], trials: int, confidence: float
 ) -> float:
-    """The threshold with the largest lower bound, by shares smoothed with those of a normal law."""
+    """Return the threshold with the largest lower bound, by shares that normal shares smooth."""
     both = np.concatenate([present, absent])
     finite = np.abs(both[np.isfinite(both)])
     far = 2 * float(finite.max(initial=0.0)) + 1
@@ -256,16 +332,16 @@ def _best_threshold(
     return float(values[int(np.argmax(bound))])
 
 
-def _bounds(hits: Any, most: int, alarms: Any, runs: int, confidence: float) -> tuple[Any, Any]:
+def _bounds(hits: Any, n: int, alarms: Any, m: int, confidence: float) -> tuple[Any, Any]:
     """Clopper-Pearson: hits are at least, and alarms at most, so likely."""
     part = (1 - confidence) / 2
     with np.errstate(invalid="ignore"):
-        low = np.where(np.equal(hits, 0), 0.0, beta.ppf(part, hits, most - hits + 1))
-        high = np.where(np.equal(alarms, runs), 1.0, beta.ppf(1 - part, alarms + 1, runs - alarms))
+        low = np.where(np.equal(hits, 0), 0.0, beta.ppf(part, hits, n - hits + 1))
+        high = np.where(np.equal(alarms, m), 1.0, beta.ppf(1 - part, alarms + 1, m - alarms))
     return low, high
 
 
-_PILOTS = 2
+_PILOTS = 2  # runs on each table that count the answers
 
 
 def audit(
@@ -280,27 +356,27 @@ def audit(
     seed: int = 0,
     subject: str = "audit",
 ) -> Audit:
-    """Return how well an attacker who sees every answer tells two neighbours apart.
+    """Return the power of an attacker who receives every answer of a run on one of two tables.
 
     Parameters
     ----------
     run : callable
-        ``run(table)`` does whatever is audited: a fit, a statistic, a private estimator. It opens
-        its sessions itself, so that they have the noise of the audit, whatever their
-        ``random_state``. It is stopped after its last answer.
+        ``run(table)`` runs the audited code: a fit, a statistic, a private estimator. It opens its
+        sessions itself, so that they have the noise of the audit, for any ``random_state``. It is
+        stopped after its last answer.
     table, neighbour
         Two neighbouring inputs.
     claim : Claim, Guarantee or events, optional
-        What was claimed. By default what was charged for the answers: as a fixed composition if all
-        runs were charged the same, and by the squares of mus otherwise.
+        The claim. The default is the sum of the charges of the answers. It is a fixed composition
+        if all runs have the same charges, and a sum of squared mus otherwise.
     trials : int, default 400
-        Runs on each table. Each takes two: one to be answered, one to learn what the answers would
-        have been drawn from on the other table.
+        Runs on each table. Each takes two: one that is answered, and one that computes the exact
+        numbers of the other table.
     scale : float, default 1.0
         Draw noise with so many times its scale. An audit of a sound ``run`` with 0.7 shows that the
         audit has power: it should be flagged.
     confidence : float, default 0.95
-        Of the lower bound.
+        Confidence of the lower bound.
 
     Returns
     -------
@@ -319,8 +395,8 @@ def audit(
     attacker = _Attacker(lambda _noise, rows: run(rows), (table, neighbour), scale, seed)
     present, absent = attacker.ratios(trials)
     claimed = attacker.charged() if claim is None else Claim.of(claim)
-    found = judge(present, absent, claimed, confidence=confidence, subject=subject)
-    return replace(found, blind=tuple(sorted(attacker.blind)))
+    verdict = judge(present, absent, claimed, confidence=confidence, subject=subject)
+    return replace(verdict, blind=tuple(sorted(attacker.blind)))
 
 
 @dataclass
@@ -338,7 +414,7 @@ class _Attacker:
     def ratios(self, trials: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the ratios of runs on the table with the row, and on the one without."""
         pilots = [self.recorded(side, -1 - k) for side in (0, 1) for k in range(_PILOTS)]
-        # An attacker may look at the first answers only; where all runs have as many, at all.
+        # An attacker may use the first answers only. All runs then have the same number of answers.
         self.stop_after = max(len(recording.answers) for recording in pilots)
         absent, present = (
             np.array([self.ratio(side, number) for number in range(trials)]) for side in (0, 1)
@@ -357,7 +433,7 @@ class _Attacker:
 
     def _answered(self, noise: RecordingNoise, side: int) -> None:
         # Warnings about small tables and large epsilons do not matter here.
-        with warnings.catch_warnings(action="ignore"), contextlib.suppress(Enough), noise:
+        with warnings.catch_warnings(action="ignore"), contextlib.suppress(StopRecording), noise:
             self.run(noise, self.tables[side])
 
     def ratio(self, side: int, number: int) -> float:
@@ -367,21 +443,21 @@ class _Attacker:
         try:
             self._answered(again, 1 - side)
             alike = len(again.answers) == len(recording.answers)
-        except Differs:
+        except QuestionDiffersError:
             alike = False
-        if not alike:  # the other table asks something else: it cannot have been that one
+        if not alike:  # the other table leads to another question, so it cannot be the source
             return sign * math.inf
         total = 0.0
         for here, there in zip(recording.answers, again.answers, strict=True):
             try:
-                total += log_ratio(here.law, here.released, here.exact, there.exact)
+                total += log_ratio(here.mechanism, here.released, here.exact, there.exact)
             except UnknownMechanismError:
-                self.blind.add(type(here.law).__name__)
+                self.blind.add(type(here.mechanism).__name__)
         return sign * total
 
     def charged(self) -> Claim:
-        """What was charged for the answers."""
-        lists = [list(Counter(dict(found)).elements()) for found in self.compositions]
+        """Return the claim of the charges of all answers."""
+        lists = [list(Counter(dict(counts)).elements()) for counts in self.compositions]
         if len(lists) == 1:
             return Claim.of(lists[0])
         return Claim((), max(map(_gaussian_of, lists)))
@@ -403,26 +479,27 @@ def audit_synthesizer(
     Parameters
     ----------
     family, strategies
-        By default, all strategies that the family lists.
+        A family, and strategies of it. By default, all its strategies.
     parameters : mapping, optional
-        Of the family. Without an epsilon among them one is chosen at which audits have most power,
-        mu near 2; it does not matter to what is audited.
+        Parameters of the family. Without an epsilon the audit chooses one with mu near 2, where
+        audits have most power. The audited code does not depend on it.
     tables : pair of Table, optional
-        Two neighbours, the larger second. By default twelve equal rows, and a row that differs. If
-        their schema declares a unit, of rows as `canary` or `Table.read` choose them.
+        Two neighbours, the larger second. The default is twelve equal rows, and the same rows with
+        one that differs. If their schema declares a unit, of rows as `canary` or `Table.read`
+        choose them.
     trials, scale, confidence, seed
         See `audit`.
 
     Returns
     -------
     dict of str to Audit
-        By strategy. What is claimed is what was charged for the answers, or the guarantee if that
+        By strategy. The claim is the sum of the charges of the answers, or the guarantee if it
         claims less.
     """
     _check(trials, confidence, scale)
     return {
         on.strategy: audit_subject(on, tables, trials, scale, confidence, seed)
-        for on in subjects(family, parameters, strategies, TINY)
+        for on in list_subjects(family, parameters, strategies, TINY)
     }
 
 
@@ -434,23 +511,39 @@ def audit_subject(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Audit:
-    """Return the audit of one strategy."""
+    """Return the audit of one strategy of a family.
+
+    Parameters
+    ----------
+    on : Subject
+        A family with one strategy.
+    tables : pair of Table or None
+        Two neighbours, the larger second. None: see `canary`.
+    trials : int
+        Runs on each table.
+    scale, confidence, seed
+        See `audit`.
+
+    Returns
+    -------
+    Audit
+        The shares of hits and false alarms, and the verdict.
+    """
     if "epsilon" not in on.parameters:
-        on = replace(on, parameters={**on.parameters, "epsilon": _telling_epsilon(on.delta)})
+        on = replace(on, parameters={**on.parameters, "epsilon": _audit_epsilon(on.delta)})
     both = tables or canary(TINY, 12)
     attacker = _Attacker(functools.partial(fitted_inside, on), both, scale, seed)
     present, absent = attacker.ratios(trials)
     stated = _stated(on, both[0])
-    # What was charged for an answer is a fact about rows; what that is to units, only the guarantee
-    # says.
+    # A charge of an answer is about rows. Only the guarantee is about units.
     claim = stated if both[0].schema.unit else attacker.charged().and_also(stated)
     subject = f"{on.family.__name__}, {on.strategy}"
-    found = judge(present, absent, claim, confidence=confidence, subject=subject)
-    return replace(found, blind=tuple(sorted(attacker.blind)))
+    verdict = judge(present, absent, claim, confidence=confidence, subject=subject)
+    return replace(verdict, blind=tuple(sorted(attacker.blind)))
 
 
 def _stated(on: Subject, table: Table) -> Claim:
-    """What the guarantee of a fit states, and, in case answers were not paid for, what was paid."""
+    """Return the claim of a guarantee, and of its charges if some answers have no charge."""
     noise = RecordingNoise(0)
     with warnings.catch_warnings(action="ignore"), noise:
         guarantee = fitted_inside(on, noise, table).guarantee_
@@ -459,7 +552,7 @@ def _stated(on: Subject, table: Table) -> Claim:
     return stated.and_also(Claim.of(charged)) if unpaid else stated
 
 
-def _telling_epsilon(delta: float) -> float:
+def _audit_epsilon(delta: float) -> float:
     """The epsilon at which mu is near 2, and few runs refute noise that is too small."""
     return 3.0 if delta == 0 else epsilon_of(ZCDPEvent(rho=2.0), delta)
 

@@ -1,4 +1,4 @@
-"""What is checked and what was found: subjects, promises, reports."""
+"""Subjects of checks, promises, findings and reports."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from missdp.sources import MemorySource
 from missdp.synth import Synthesizer
 from missdp.synth.parameters import chosen_delta
 from missdp.table import Table
-from missdp.testing.made_up import SCHEMA, has_kinds_or_rules, made_up
+from missdp.testing.example_tables import SCHEMA, example_table, has_kinds_or_rules
 
 Run: TypeAlias = Callable[[Any], Any]
-"""Whatever opens a session on a table and lets it answer: ``run(table)``."""
+"""A function ``run(table)`` that opens a session on a table and lets it answer."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A family with one strategy, on made-up tables."""
+    """A family with one strategy, on example tables."""
 
     family: type[Synthesizer]
     strategy: str
@@ -35,7 +35,7 @@ class Subject:
 
     @property
     def case(self) -> str:
-        """What findings call it."""
+        """Name of the subject in findings."""
         return f"{self.strategy}, with rules" if has_kinds_or_rules(self.schema) else self.strategy
 
     @property
@@ -50,22 +50,22 @@ class Subject:
         return float(self.parameters.get("epsilon", 1.0))
 
     def build(self, **more: Any) -> Synthesizer:
-        """Return an unfitted model; seeded, unless told otherwise."""
-        given = {"epsilon": self.epsilon, "missing": self.strategy, "random_state": 0}
-        return self.family(**{**given, **self.parameters, **more})
+        """Return an unfitted model, with a seed by default."""
+        defaults = {"epsilon": self.epsilon, "missing": self.strategy, "random_state": 0}
+        return self.family(**{**defaults, **self.parameters, **more})
 
     def table(self, n: int = 300, seed: int = 0) -> Table:
-        """Return a made-up table."""
-        return made_up(self.schema, n, seed)
+        """Return an example table."""
+        return example_table(self.schema, n, seed)
 
 
 def is_run(subject: Any, **more: Any) -> bool:
-    """Whether the subject is a function of a table; such take none of the options."""
+    """Return whether the subject is a function of a table. Raise if it has options of families."""
     if isinstance(subject, type) or not callable(subject) or isinstance(subject, Synthesizer):
         return False
-    given = [name for name, value in more.items() if value is not None]
-    if given:
-        raise ParameterError(f"{', '.join(given)} are for families: a function takes no such thing")
+    named = [name for name, value in more.items() if value is not None]
+    if named:
+        raise ParameterError(f"{', '.join(named)} are options of families, and not of functions")
     return True
 
 
@@ -74,16 +74,38 @@ def name_of(run: Callable[..., Any]) -> str:
     return str(getattr(run, "__name__", type(run).__name__))
 
 
-def subjects(
+def list_subjects(
     family: type[Synthesizer],
     parameters: Mapping[str, Any] | None,
     strategies: Iterable[str] | None,
     schema: Schema | None = None,
 ) -> list[Subject]:
-    """Return the family with each of its strategies, or with those that are named."""
+    """Return the family with each of its strategies, or with the named strategies.
+
+    Parameters
+    ----------
+    family : type of Synthesizer
+        The family.
+    parameters : mapping, optional
+        Parameters of the family except the strategy.
+    strategies : iterable of str, optional
+        By default all strategies of the family.
+    schema : Schema, optional
+        Schema of the example tables.
+
+    Returns
+    -------
+    list of Subject
+        One for each strategy.
+
+    Raises
+    ------
+    ParameterError
+        If the family is not a class of synthesizers, or lacks a strategy.
+    """
     if not (isinstance(family, type) and issubclass(family, Synthesizer)):
         raise ParameterError(
-            "a family is a class that inherits from missdp.synth.Synthesizer; for anything else "
+            "a family is a class that inherits from missdp.synth.Synthesizer. For other code "
             "give the check a function, run(table)"
         )
     named = tuple(family.family.strategies if strategies is None else strategies)
@@ -92,11 +114,11 @@ def subjects(
     return [Subject(family, name, dict(parameters or {}), schema or SCHEMA) for name in named]
 
 
-class Broken(AssertionError):  # noqa: N818 - a promise, not a program, is broken
-    """A promise is not kept; the kit turns it into a finding."""
+class BrokenPromise(AssertionError):  # noqa: N818 - a promise, not a program, is broken
+    """A promise is not kept. The checks turn this error into a finding."""
 
 
-class Unchecked(Exception):  # noqa: N818 - neither kept nor broken
+class UncheckedPromise(Exception):  # noqa: N818 - neither kept nor broken
     """A promise cannot be checked here, for the reason given."""
 
 
@@ -107,16 +129,16 @@ class Finding(Record):
     Parameters
     ----------
     check : str
-        Group of promises: "sensitivity", say.
+        Group of promises, such as "sensitivity".
     what : str
         The promise.
     case : str
-        What it was checked on: a strategy, a pair of tables.
+        The case of the check: a strategy, a pair of tables.
     passed : bool
     detail : str
-        What was seen; what to do, if it failed.
+        The observation, and the remedy after a failure.
     checked : bool, default True
-        False if it could not be checked, and why is in ``detail``: neither kept nor broken.
+        False if the promise could not be checked, for the reason in ``detail``.
 
     Examples
     --------
@@ -140,7 +162,7 @@ class Finding(Record):
 
 @pydantic.dataclasses.dataclass(frozen=True)
 class Report(Record):
-    """Everything that was checked on one subject; prints as a table.
+    """Findings of all checks of one subject, which print as a table.
 
     >>> paid = Finding("sensitivity", "each charge pays for one read", "joint", True)
     >>> report = Report("MyFamily", (paid,))
@@ -157,39 +179,50 @@ class Report(Record):
     @property
     def failures(self) -> tuple[Finding, ...]:
         """Promises that are not kept."""
-        return tuple(found for found in self.findings if found.checked and not found.passed)
+        return tuple(finding for finding in self.findings if finding.checked and not finding.passed)
 
     @property
     def unchecked(self) -> tuple[Finding, ...]:
         """Promises that could not be checked: prove them otherwise."""
-        return tuple(found for found in self.findings if not found.checked)
+        return tuple(finding for finding in self.findings if not finding.checked)
 
     @property
     def passed(self) -> bool:
-        """Whether every promise that could be checked is kept; see ``unchecked`` for others."""
+        """True if every promise that could be checked is kept. See ``unchecked`` for the others."""
         return not self.failures
 
     def __str__(self) -> str:
         number, broken = len(self.findings) - len(self.unchecked), len(self.failures)
-        kept = f"{broken} not kept" if broken else "all kept"
+        outcome = f"{broken} not kept" if broken else "all kept"
         if self.unchecked:
-            kept += f"; {len(self.unchecked)} not checked"
-        head = f"{self.subject}: {number} promise{'s' * (number != 1)} checked, {kept}"
-        return "\n".join([head, *map(str, self.findings)])
+            outcome += f"; {len(self.unchecked)} not checked"
+        title = f"{self.subject}: {number} promise{'s' * (number != 1)} checked, {outcome}"
+        return "\n".join([title, *map(str, self.findings)])
 
     def checked(self) -> Report:
-        """Return the report if every promise is kept; else raise what lists what failed."""
+        """Return the report if every promise is kept, and raise CheckFailedError otherwise.
+
+        Returns
+        -------
+        Report
+            The report itself.
+
+        Raises
+        ------
+        CheckFailedError
+            If a promise is not kept.
+        """
         if self.passed:
             return self
-        lines = "\n".join(f"- {found}" for found in self.failures)
+        lines = "\n".join(f"- {finding}" for finding in self.failures)
         raise CheckFailedError(
             f"{self.subject} does not keep {len(self.failures)} of {len(self.findings)} "
             f"promises:\n{lines}"
         )
 
 
-class Caught(AbstractContextManager["Caught"]):
-    """Keep whatever error is raised inside; interruptions pass through."""
+class ErrorCatcher(AbstractContextManager["ErrorCatcher"]):
+    """Keep an error that is raised inside. Interruptions pass."""
 
     error: Exception | None = None
 
@@ -204,49 +237,62 @@ class Caught(AbstractContextManager["Caught"]):
         return "" if self.error is None else f"{type(self.error).__name__}: {self.error}"
 
 
-def expect(kept: object, otherwise: str) -> None:
-    """Complain if a promise is not kept."""
-    if not kept:
-        raise Broken(otherwise)
+def expect(holds: object, problem: str) -> None:
+    """Raise BrokenPromise if a promise is not kept."""
+    if not holds:
+        raise BrokenPromise(problem)
 
 
 def examine(check: str, what: str, case: str, run: Callable[[], str | None]) -> Finding:
-    """Return the finding of one promise; ``run`` may return what was seen."""
-    seen: list[str | None] = []
-    with warnings.catch_warnings(), Caught() as caught:
-        warnings.simplefilter("ignore", MissDPWarning)  # tables of the kit are small
-        seen.append(run())
+    """Return the finding of one promise. ``run`` may return an observation.
+
+    Parameters
+    ----------
+    check, what, case : str
+        The group, the promise and the case of the finding.
+    run : callable
+        Checks the promise, and raises BrokenPromise if it is not kept.
+
+    Returns
+    -------
+    Finding
+        Kept, broken or not checked.
+    """
+    details: list[str | None] = []
+    with warnings.catch_warnings(), ErrorCatcher() as caught:
+        warnings.simplefilter("ignore", MissDPWarning)  # example tables are small
+        details.append(run())
     if caught.error is None:
-        return Finding(check, what, case, True, seen[0] or "")
-    if isinstance(caught.error, Unchecked):
+        return Finding(check, what, case, True, details[0] or "")
+    if isinstance(caught.error, UncheckedPromise):
         return Finding(check, what, case, False, str(caught.error), checked=False)
-    broken = isinstance(caught.error, Broken)
+    broken = isinstance(caught.error, BrokenPromise)
     return Finding(check, what, case, False, str(caught.error) if broken else caught.shown)
 
 
-# What is compared, and what is read
+# Comparison of values, and reads of rows
 
 
-def same(one: Any, other: Any) -> bool:
-    """Whether two values are the same, bit by bit."""
+def is_same(one: Any, other: Any) -> bool:
+    """Return whether two values are equal, bit by bit."""
     if type(one) is not type(other):
         return False
     if is_dataclass(one):
         names = [f.name for f in fields(one)]
-        return all(same(getattr(one, name), getattr(other, name)) for name in names)
+        return all(is_same(getattr(one, name), getattr(other, name)) for name in names)
     if isinstance(one, Mapping):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+        return list(one) == list(other) and all(is_same(one[key], other[key]) for key in one)
     if isinstance(one, (tuple, list)):
-        return len(one) == len(other) and all(map(same, one, other))
+        return len(one) == len(other) and all(map(is_same, one, other))
     if isinstance(one, np.ndarray):
         if one.dtype == object:
-            return one.shape == other.shape and same(one.tolist(), other.tolist())
+            return one.shape == other.shape and is_same(one.tolist(), other.tolist())
         kinds = (one.dtype, one.shape) == (other.dtype, other.shape)
         return kinds and one.tobytes() == other.tobytes()
     return bool(one == other or (one != one and other != other))
 
 
-class Guarded(MemorySource):
+class WatchedRows(MemorySource):
     """Rows that call a function before each time that they are read."""
 
     def __init__(self, table: Table, on_read: Callable[[], object] = lambda: None) -> None:

@@ -1,9 +1,9 @@
-"""Non-interference: whatever a fit shows was answered.
+"""Non-interference: a fit shows only its answers.
 
-Everything that anyone can see of a fit is taken down as flat facts that can be compared. The
-answers of a fit on one table are kept and repeated during a fit on another. Model, samples, saved
-file, messages, warnings, refusals and what is left outside the model must then be the same, bit by
-bit: what differs came from the rows by another way. How long a fit takes is not compared.
+All visible results of a fit are recorded as flat facts that can be compared. The answers of a fit
+on one table are kept and repeated during a fit on another. Model, samples, saved file, messages,
+warnings, errors and state outside the model must then be equal, bit by bit. A difference came from
+the rows in another way. The duration of a fit is not compared.
 """
 
 from __future__ import annotations
@@ -26,8 +26,15 @@ from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
 from missdp.table.encode import Column
+from missdp.testing.example_tables import (
+    SCHEMA,
+    constant_table,
+    example_table,
+    has_kinds_or_rules,
+    unprocessed_table,
+)
 from missdp.testing.findings import (
-    Caught,
+    ErrorCatcher,
     Finding,
     Report,
     Run,
@@ -35,24 +42,22 @@ from missdp.testing.findings import (
     examine,
     expect,
     is_run,
+    list_subjects,
     name_of,
-    subjects,
 )
-from missdp.testing.made_up import SCHEMA, constant, has_kinds_or_rules, made_up, unread
 from missdp.testing.recording import UNANSWERED, RecordingNoise, ReplayedNoise
 
-PAIRS = ("two tables", "one hole", "full and empty", "one row and none", "constant columns")
+PAIRS = ("two tables", "one missing cell", "full and empty", "one row and none", "constant columns")
 """The pairs of tables on which answers are repeated."""
 
 Facts: TypeAlias = dict[str, str]
-_DEEP = 12
-# By identity, what was seen already, and the thing itself: a number that stood for one that is gone
-# would soon stand for another.
-_Known: TypeAlias = dict[int, tuple[str, Any]]
+_DEEP = 12  # largest depth of nested values that is compared
+# The name and the value of visited objects by identity. The value is held, because Python reuses
+# the identity of a deleted object.
+_Visited: TypeAlias = dict[int, tuple[str, Any]]
 _CHECK = "non-interference"
 _ADVICE = (
-    "release it through the door's answers, or leave it out; state outside the model must not "
-    "change with a fit"
+    "Release it through the session, or leave it out. A fit must not change state outside the model"
 )
 
 
@@ -65,19 +70,19 @@ def check_non_interference(
     pairs: Iterable[str] | None = None,
     tables: Mapping[str, tuple[Any, Any]] | None = None,
 ) -> Report:
-    """Check that a fit, or anything else, shows nothing of the rows but what it was answered.
+    """Check that a fit, or any function, shows only its answers about the rows.
 
     Parameters
     ----------
     subject : type of Synthesizer, or callable
         A family, or ``run(table)``, which opens a session and lets it answer. All that it returns
-        is compared, hidden attributes too: return what others get to see, and not the session.
+        is compared, hidden attributes too. Return only the visible results, and not the session.
     parameters, strategies, schema : optional
         For a family, see `check_synthesizer`.
     pairs : iterable of str, optional
-        Which pairs of tables (see ``PAIRS``); all by default.
+        Names of pairs of tables (see ``PAIRS``). All by default.
     tables : mapping of str to pair, optional
-        Pairs of tables for a function, by name, instead of those that are made up.
+        Pairs of tables for a function, by name, in place of example tables.
 
     Returns
     -------
@@ -87,55 +92,55 @@ def check_non_interference(
     Examples
     --------
     >>> from missdp import PrivBayes
-    >>> report = check_non_interference(PrivBayes, strategies=["joint"], pairs=["one hole"])
+    >>> report = check_non_interference(PrivBayes, strategies=["joint"], pairs=["one missing cell"])
     >>> len(report.findings)
     1
     """
     if is_run(subject, parameters=parameters, strategies=strategies):
-        known = _tables(schema or SCHEMA, pairs) if tables is None else tables
-        cases = {f"{name_of(subject)}, {name}": two for name, two in known.items()}
+        pairs_by_name = _tables(schema or SCHEMA, pairs) if tables is None else tables
+        cases = {f"{name_of(subject)}, {name}": two for name, two in pairs_by_name.items()}
         repeated = _Repeated(subject, partial(_shown_by_run, subject), (True, False))
-        found = repeated.findings("whatever a call shows was answered", cases)
-        return Report(name_of(subject), tuple(found)).checked()
-    families = subjects(subject, parameters, strategies, schema)  # type: ignore[arg-type]
-    found = [finding for on in families for finding in interference_of(on, pairs)[0]]
-    return Report(subject.__name__, tuple(found)).checked()
+        findings = repeated.findings("whatever a call shows was answered", cases)
+        return Report(name_of(subject), tuple(findings)).checked()
+    families = list_subjects(subject, parameters, strategies, schema)  # type: ignore[arg-type]
+    findings = [finding for on in families for finding in interference_of(on, pairs)[0]]
+    return Report(subject.__name__, tuple(findings)).checked()
 
 
 def interference_of(
     on: Subject, pairs: Iterable[str] | None = None
 ) -> tuple[list[Finding], list[tuple[RecordingNoise, Any]]]:
-    """Return what was found for one strategy, and the answers of its fits with their models."""
+    """Return the findings for one strategy, and the answers of its fits with their models."""
     cases = {f"{on.case}, {name}": two for name, two in _tables(on.schema, pairs).items()}
     repeated = _Repeated(on.family, partial(_shown_by_fit, on))
-    found = repeated.findings("whatever a fit shows was answered", cases)
-    return found, [
-        (kept, model) for _, kept, first, model in repeated._kept.values() if not first["refusal"]
+    findings = repeated.findings("whatever a fit shows was answered", cases)
+    return findings, [
+        (noise, model) for _, noise, first, model in repeated._runs.values() if not first["refusal"]
     ]
 
 
 def _tables(schema: Schema, pairs: Iterable[str] | None) -> dict[str, tuple[Table, Table]]:
-    usual, none = made_up(schema, 300, 0), made_up(schema, 0, 0)
-    found = {
-        "two tables": (usual, made_up(schema, 250, 1)),
-        "one hole": (usual, _with_a_hole(usual)),
+    usual, none = example_table(schema, 300, 0), example_table(schema, 0, 0)
+    named = {
+        "two tables": (usual, example_table(schema, 250, 1)),
+        "one missing cell": (usual, _with_one_more_missing(usual)),
         "full and empty": (usual, none),
-        "one row and none": (made_up(schema, 1, 0), none),
-        "constant columns": (usual, constant(schema, 200)),
+        "one row and none": (example_table(schema, 1, 0), none),
+        "constant columns": (usual, constant_table(schema, 200)),
     }
     if has_kinds_or_rules(schema):
-        found["rows as they came"] = (usual, unread(schema, 300, 0))
-        found["kinds of holes"] = (usual, _with_other_kinds(usual))
-    return {name: found[name] for name in (found if pairs is None else pairs)}
+        named["unprocessed rows"] = (usual, unprocessed_table(schema, 300, 0))
+        named["kinds of missing"] = (usual, _with_other_kinds(usual))
+    return {name: named[name] for name in (named if pairs is None else pairs)}
 
 
 def _with_other_kinds(table: Table) -> Table:
-    """Return the table with every hole of the last kind that its attribute may have."""
+    """Return the table with all missing cells of the last kind of their attribute."""
     columns = {}
     for attribute in table.schema:
         column = table.column(attribute.name)
-        hole = column.codes >= attribute.missing_code
-        codes = np.where(hole, attribute.extended_size - 1, column.codes)
+        is_missing = column.codes >= attribute.missing_code
+        codes = np.where(is_missing, attribute.extended_size - 1, column.codes)
         columns[attribute.name] = Column(codes.astype(column.codes.dtype), column.values)
     return Table(table.schema, columns, kind=table.kind)
 
@@ -144,116 +149,116 @@ def _with_other_kinds(table: Table) -> Table:
 class _Repeated:
     """A run, whose answers are kept once for each table and repeated for others."""
 
-    subject: Any  # whose module, and classes, no run may change
-    shown: Callable[[RecordingNoise, Any], tuple[Facts, Any]]  # and what the run returned
+    subject: Any  # no run may change its module and classes
+    shown: Callable[[RecordingNoise, Any], tuple[Facts, Any]]  # with the return value of the run
     computes: tuple[bool, ...] = (True,)  # whether, while answers are repeated
-    _kept: dict[int, tuple[Any, RecordingNoise, Facts, Any]] = field(default_factory=dict)
+    _runs: dict[int, tuple[Any, RecordingNoise, Facts, Any]] = field(default_factory=dict)
 
     def findings(self, what: str, cases: Mapping[str, tuple[Any, Any]]) -> list[Finding]:
-        """Return what was found on each pair of tables."""
+        """Return the finding of each pair of tables."""
         return [
             examine(_CHECK, what, case, partial(self._compare, *tables))
             for case, tables in cases.items()
         ]
 
     def _compare(self, one: Any, other: Any) -> str:
-        """Compare what is seen of a table with what is seen of another, given the same answers."""
-        kept, first, _ = self.recorded(one)
-        expect(kept.answers or first["refusal"], UNANSWERED)
+        """Compare the visible results of two tables, given the same answers."""
+        noise, first, _ = self.recorded(one)
+        expect(noise.answers or first["refusal"], UNANSWERED)
         for computes in self.computes:
-            again = ReplayedNoise(kept, reads=computes)
+            again = ReplayedNoise(noise, reads=computes)
             second = self.shown(again, other)[0] | _outside_state(self.subject)
-            found = _seen(kept, again, first, second)
-            expect(not found, found)
-            beside = kept.read_beside + again.read_beside
-            expect(not beside, f"rows were read {beside} times outside of an answer. {_ADVICE}")
-        return f"{len(kept.answers)} answers, {len(first)} facts"
+            problem = _difference(noise, again, first, second)
+            expect(not problem, problem)
+            outside = noise.outside_reads + again.outside_reads
+            expect(not outside, f"rows were read {outside} times outside of an answer. {_ADVICE}")
+        return f"{len(noise.answers)} answers, {len(first)} facts"
 
     def recorded(self, table: Any) -> tuple[RecordingNoise, Facts, Any]:
-        """Return the answers on a table, what is seen of it and left outside, and the result."""
-        if id(table) not in self._kept:
-            kept = RecordingNoise(0)
-            first, result = self.shown(kept, table)
-            self._kept[id(table)] = table, kept, first | _outside_state(self.subject), result
-        return self._kept[id(table)][1:]
+        """Return the answers on a table, its visible facts, and the return value."""
+        if id(table) not in self._runs:
+            noise = RecordingNoise(0)
+            first, result = self.shown(noise, table)
+            self._runs[id(table)] = table, noise, first | _outside_state(self.subject), result
+        return self._runs[id(table)][1:]
 
 
-def _seen(kept: RecordingNoise, again: RecordingNoise, first: Facts, second: Facts) -> str:
-    """Say what differs, if anything does."""
-    seen = [name for name in {**first, **second} if first.get(name) != second.get(name)]
-    if len(again.answers) != len(kept.answers):
-        seen.insert(0, "number of questions")
-    return f"differs with the rows: {', '.join(seen[:6])}. {_ADVICE}" if seen else ""
+def _difference(noise: RecordingNoise, again: RecordingNoise, first: Facts, second: Facts) -> str:
+    """Return a message with the differences, or an empty text."""
+    names = [name for name in {**first, **second} if first.get(name) != second.get(name)]
+    if len(again.answers) != len(noise.answers):
+        names.insert(0, "number of questions")
+    return f"differs with the rows: {', '.join(names[:6])}. {_ADVICE}" if names else ""
 
 
-# What anyone sees
+# Visible results
 
 
 def _shown_by_fit(on: Subject, noise: RecordingNoise, table: Table) -> tuple[Facts, Synthesizer]:
-    """Fit a model, and return everything that anyone sees of it, and the model."""
+    """Fit a model, and return all its visible results, and the model."""
     model, progress = on.build(), list[tuple[str, float]]()
     model.set_params(progress=lambda *shown: progress.append(shown))
     with noise:
-        seen = _called("", lambda: model.fit(noise.watched(table)))
+        facts = _called("", lambda: model.fit(noise.watched(table)))
     model.set_params(progress=None)
-    seen |= {"progress": repr(progress), "repr": repr(model)}
-    if not seen["refusal"]:
-        seen |= _drawn(model)
+    facts |= {"progress": repr(progress), "repr": repr(model)}
+    if not facts["refusal"]:
+        facts |= _drawn(model)
     parameters = set(model.get_params(deep=False))
     for name, value in vars(model).items():
         if name not in parameters:
-            seen |= _facts_of(value, f"attribute {name}")
-    return seen, model
+            facts |= _facts_of(value, f"attribute {name}")
+    return facts, model
 
 
 def _shown_by_run(run: Run, noise: RecordingNoise, table: Any) -> tuple[Facts, Any]:
-    """Return everything that anyone sees of a call, and what it returned."""
+    """Return all visible results of a call, and its return value."""
     result: list[Any] = []
     with noise:
-        seen = _called("", lambda: result.append(run(table)))
+        facts = _called("", lambda: result.append(run(table)))
     returned = result[0] if result else None
-    return seen | _facts_of(returned, "result"), returned
+    return facts | _facts_of(returned, "result"), returned
 
 
 def _called(name: str, call: Callable[[], Any]) -> Facts:
-    """Make a call, and return its warnings and its refusal as facts that a reader sees."""
-    with warnings.catch_warnings(record=True) as warned, Caught() as failed:
+    """Make a call, and return its warnings and its error as visible facts."""
+    with warnings.catch_warnings(record=True) as warned, ErrorCatcher() as failed:
         warnings.simplefilter("always")
         call()
-    told = repr([(w.category.__name__, str(w.message)) for w in warned])
-    return {f"warnings{name}": told, f"refusal{name}": failed.shown}
+    messages = repr([(w.category.__name__, str(w.message)) for w in warned])
+    return {f"warnings{name}": messages, f"refusal{name}": failed.shown}
 
 
 def _drawn(model: Any) -> Facts:
-    """Return what is seen of a model's file and rows."""
-    seen: Facts = {}
+    """Return the visible contents of a model's file and rows."""
+    facts: Facts = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.json"
-        seen |= _called(" of save", lambda: model.save(path))
-        seen["refusal of save"] = seen["refusal of save"].replace(folder, "")
-        seen["saved file"] = path.read_text(encoding="utf-8") if path.exists() else ""
-    for kept, n in (("fill", 40), ("keep", 40), ("fill", None)):
+        facts |= _called(" of save", lambda: model.save(path))
+        facts["refusal of save"] = facts["refusal of save"].replace(folder, "")
+        facts["saved file"] = path.read_text(encoding="utf-8") if path.exists() else ""
+    for mode, n in (("fill", 40), ("keep", 40), ("fill", None)):
         rows = list[Any]()
-        given = {"missing_values": kept, "random_state": 3}
-        seen |= _called(f" of sample ({kept}, {n})", lambda: rows.append(model.sample(n, **given)))  # noqa: B023
-        seen[f"samples ({kept}, {n})"] = rows[0].to_csv() if rows else ""
-    return seen
+        extra = {"missing_values": mode, "random_state": 3}
+        facts |= _called(f" of sample ({mode}, {n})", lambda: rows.append(model.sample(n, **extra)))  # noqa: B023
+        facts[f"samples ({mode}, {n})"] = rows[0].to_csv() if rows else ""
+    return facts
 
 
 def _outside_state(family: Any) -> Facts:
-    """Return what a fit could change outside its model: classes, modules, and closures."""
+    """Return the state outside a model: classes, modules, and closures."""
     kinds = getattr(family, "__mro__", ())
-    own = [c for c in kinds if not c.__module__.startswith(("builtins", "sklearn", "abc"))]
-    seen: Facts = {} if kinds else _facts_of(family, "the function")
-    for kind in own:
+    classes = [c for c in kinds if not c.__module__.startswith(("builtins", "sklearn", "abc"))]
+    facts: Facts = {} if kinds else _facts_of(family, "the function")
+    for kind in classes:
         for name, value in vars(kind).items():
             if not name.startswith(("__", "_abc_")):
-                seen |= _facts_of(value, f"class attribute {kind.__name__}.{name}")
+                facts |= _facts_of(value, f"class attribute {kind.__name__}.{name}")
     for module in _modules(family):
         for name, value in list(vars(module).items()):
             if not name.startswith("__") and not isinstance(value, types.ModuleType):
-                seen |= _facts_of(value, f"global {module.__name__}.{name}")
-    return seen
+                facts |= _facts_of(value, f"global {module.__name__}.{name}")
+    return facts
 
 
 def _modules(family: Any) -> Iterator[types.ModuleType]:
@@ -267,24 +272,24 @@ def _modules(family: Any) -> Iterator[types.ModuleType]:
 
 
 def _facts_of(value: Any, name: str) -> Facts:
-    """Return a value as facts, whatever it holds: one for each number, text or array in it."""
-    seen: Facts = {}
-    _walk(value, name, seen, {}, 0)
-    return seen
+    """Return a value as facts: one for each number, text or array in it."""
+    facts: Facts = {}
+    _walk(value, name, facts, {}, 0)
+    return facts
 
 
-def _walk(value: Any, name: str, seen: Facts, known: _Known, depth: int) -> None:
+def _walk(value: Any, name: str, facts: Facts, visited: _Visited, depth: int) -> None:
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.generic)):
-        seen[name] = repr(value)
+        facts[name] = repr(value)
         return
-    if id(value) in known or depth > _DEEP:
-        seen[name] = f"as {known.get(id(value), ('something deep',))[0]}"
+    if id(value) in visited or depth > _DEEP:
+        facts[name] = f"as {visited.get(id(value), ('something deep',))[0]}"
         return
-    known[id(value)] = name, value
-    head, parts = _parts(value)
-    seen[name] = head
+    visited[id(value)] = name, value
+    description, parts = _parts(value)
+    facts[name] = description
     for label, part in parts:
-        _walk(part, name + label, seen, known, depth + 1)
+        _walk(part, name + label, facts, visited, depth + 1)
 
 
 def _parts(value: Any) -> tuple[str, list[tuple[str, Any]]]:
@@ -327,8 +332,8 @@ def _state(value: Any) -> dict[str, Any]:
     return held | dict(getattr(value, "__dict__", {}))
 
 
-def _with_a_hole(table: Table) -> Table:
-    """Return the table with one more cell missing; it must have an observed nullable one."""
+def _with_one_more_missing(table: Table) -> Table:
+    """Return the table with one more cell missing, of an observed nullable attribute."""
     name = table.schema.nullable[0]
-    hole = np.arange(len(table)) == np.flatnonzero(~table.mask(name))[0]
-    return table.with_missing({name: hole})
+    is_missing = np.arange(len(table)) == np.flatnonzero(~table.mask(name))[0]
+    return table.with_missing({name: is_missing})

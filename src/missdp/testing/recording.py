@@ -2,9 +2,9 @@
 
 A session charges, computes an exact answer and draws a released one. For the duration of a ``with``
 block, `RecordingNoise` takes the place of the noise source of all sessions that are opened inside.
-It sees each of their answers with the exact numbers behind it. `ReplayedNoise` gives the answers of
-such a recording again. No production module knows of either: both replace two functions while they
-are installed, and restore them afterwards.
+It sees each of their answers with the exact numbers behind it. `ReplayedNoise` repeats the answers
+of a recording. No production module uses them. Both replace two functions while they are installed,
+and restore them afterwards.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from missdp.errors import MissDPError, ParameterError
 from missdp.session.noise import NoiseSource, SeededNoise
 from missdp.session.session import Mechanism, Session
 from missdp.session.training import RowGradients, SampledSum
-from missdp.statistics.groups import OfEachGroup
+from missdp.statistics.groups import ParallelGroups
 from missdp.statistics.smooth_sensitivity import Bounded
 from missdp.synth import Synthesizer
 from missdp.table import Table
-from missdp.testing.findings import Broken, Guarded, Subject, same
+from missdp.testing.findings import BrokenPromise, Subject, WatchedRows, is_same
 from missdp.types import Floats, Ints
 
 UNANSWERED = (
@@ -37,11 +37,11 @@ UNANSWERED = (
     "session have its noise from NoiseSource.of"
 )
 _CHOOSE = "Choose what to ask, and with how much noise, from public facts and released values only"
-_GRADIENT_TOLERANCE = 1e-10  # in clip norms: rounding of a sum of gradients, for each row of it
+_GRADIENT_TOLERANCE = 1e-10  # rounding of a sum of gradients per row, in clip norms
 
 
-class Differs(Broken, MissDPError):  # noqa: N818 - a promise, not a program, is broken
-    """The rows are asked another question than was kept: it depends on more than answers.
+class QuestionDiffersError(BrokenPromise, MissDPError):
+    """A question differs from the recorded question, so it depends on more than answers.
 
     Sessions raise errors of this library unchanged, and replace all others.
     """
@@ -50,16 +50,16 @@ class Differs(Broken, MissDPError):  # noqa: N818 - a promise, not a program, is
         super().__init__(f"questions depend on more than answers: {how}. {_CHOOSE}")
 
 
-class Enough(BaseException):
-    """The last answer that is of interest was given: the rest is post-processing."""
+class StopRecording(BaseException):
+    """The last answer of interest was released. The rest is post-processing."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What left through a session, and what was behind it."""
+    """A released answer of a session, with its exact numbers."""
 
     event: Event
-    law: Mechanism
+    mechanism: Mechanism
     exact: Any
     released: Any
 
@@ -95,7 +95,7 @@ class GradientsOfEachRow:
 
 @singledispatch
 def snapshot(mechanism: Mechanism, exact: Any) -> Any:
-    """Return a copy of what is exact behind an answer, which can be compared later."""
+    """Return a copy of the exact numbers behind an answer, which can be compared later."""
     del mechanism
     return copy.deepcopy(exact)
 
@@ -107,7 +107,7 @@ def _(mechanism: SampledSum, exact: RowGradients) -> GradientsOfEachRow:
     return GradientsOfEachRow.of(exact)
 
 
-# How a recording is installed
+# Installation of a recording
 
 _INSIDE: ContextVar[tuple[RecordingNoise, ...]] = ContextVar("recordings", default=())
 """The recordings that are installed in this thread, the innermost last."""
@@ -121,7 +121,7 @@ class _Recorded:
     mechanism: Mechanism
 
     def draw(self, exact: Callable[[], Any], source: NoiseSource) -> Any:
-        """Let the recording answer. It decides whether ``exact`` is computed."""
+        """Return the answer of the recording. It decides whether ``exact`` is computed."""
         assert isinstance(source, RecordingNoise)
         return source.answer(self.event, self.mechanism, exact)
 
@@ -134,7 +134,7 @@ _REPLACED: tuple[tuple[type, str], ...] = (
 
 
 class _Patches:
-    """What is replaced as long as any recording is installed."""
+    """The replaced functions, as long as any recording is installed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -145,7 +145,7 @@ class _Patches:
         """Replace the functions, if no recording has done so."""
         with self._lock:
             if recording in self._installed:
-                raise ParameterError("this recording is installed already; make another one")
+                raise ParameterError("this recording is installed already. Make another one")
             if not self._installed:
                 self._before = [vars(kind)[name] for kind, name in _REPLACED]
                 for kind, name in _REPLACED:
@@ -189,16 +189,16 @@ class _Patches:
 _PATCHES = _Patches()
 
 
-# What is installed
+# Installed noise sources
 
 
 class RecordingNoise(SeededNoise):
     """Seeded noise that keeps every answer with the exact numbers behind it.
 
     Use it as a context manager. All sessions that this thread opens inside have their noise from
-    it, whatever their ``random_state``. So have fits, statistics and private estimators. As with
-    every seed, their guarantees state the condition `ExplicitSeed`. Recordings may be nested: a
-    session belongs to the innermost one that was installed when the session was opened.
+    it, for any ``random_state``. So have fits, statistics and private estimators. As with every
+    seed, their guarantees state the condition `ExplicitSeed`. Recordings may be nested: a session
+    belongs to the innermost one that was installed when the session was opened.
 
     Parameters
     ----------
@@ -206,12 +206,12 @@ class RecordingNoise(SeededNoise):
     scale : float, default 1.0
         Draw the noise with so many times its scale: a bug that an audit must find.
     stop_after : int, optional
-        Stop whatever asks, by raising ``Enough``, once so many answers were kept.
+        Stop the caller after so many answers, by raising ``StopRecording``.
 
     Attributes
     ----------
     answers : list of Answer
-        What was answered, in order.
+        The answers, in order.
 
     Raises
     ------
@@ -238,7 +238,7 @@ class RecordingNoise(SeededNoise):
         self.answers: list[Answer] = []
         self.generators = 0
         self.scaled = self.computing = False
-        self.read_beside = 0
+        self.outside_reads = 0
 
     def __enter__(self) -> Self:
         _PATCHES.install(self)
@@ -255,7 +255,7 @@ class RecordingNoise(SeededNoise):
         Parameters
         ----------
         event : Event
-            What the answer was charged with.
+            The event that the answer was charged with.
         mechanism : Mechanism
             The mechanism that draws the answer.
         exact : callable
@@ -270,12 +270,23 @@ class RecordingNoise(SeededNoise):
         released = self.drawn(mechanism, copy.deepcopy(behind))
         return self._keep(Answer(event, mechanism, behind, released))
 
-    def watched(self, table: Table) -> Guarded:
-        """Return rows; how often they are read outside of an answer is then in ``read_beside``."""
-        return Guarded(table, self._notice)
+    def watched(self, table: Table) -> WatchedRows:
+        """Return rows whose reads outside of an answer ``outside_reads`` counts.
+
+        Parameters
+        ----------
+        table : Table
+            An example table.
+
+        Returns
+        -------
+        WatchedRows
+            The rows, for a fit.
+        """
+        return WatchedRows(table, self._notice)
 
     def _notice(self) -> None:
-        self.read_beside += not self.computing
+        self.outside_reads += not self.computing
 
     def _computed(self, mechanism: Mechanism, exact: Callable[[], Any]) -> Any:
         """Return a copy of exact numbers, for which rows may be read."""
@@ -286,25 +297,43 @@ class RecordingNoise(SeededNoise):
             self.computing = False
 
     def _keep(self, answer: Answer) -> Any:
-        """Keep an answer, and return a copy of what was released."""
+        """Keep an answer, and return a copy of the released value."""
         self.answers.append(answer)
         if len(self.answers) == self.stop_after:
-            raise Enough
+            raise StopRecording
         return copy.deepcopy(answer.released)
 
     def drawn(self, mechanism: Mechanism, behind: Any) -> Any:
-        """Draw an answer, with noise of the scale that was asked for or a false one."""
+        """Draw an answer, with noise of the requested scale or of a false scale.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+            The mechanism that draws the answer.
+        behind : object
+            The exact numbers.
+
+        Returns
+        -------
+        object
+            The released value.
+
+        Raises
+        ------
+        ParameterError
+            If the scale of the mechanism's noise cannot be changed.
+        """
         self.scaled = self.scale == 1
         released = mechanism.draw(behind, self)
         if self.scaled:
             return released
-        if isinstance(mechanism, OfEachGroup):
+        if isinstance(mechanism, ParallelGroups):
             return tuple(self.drawn(mechanism.mechanism, each) for each in behind)
         if isinstance(behind, Bounded):  # whose noise is made of random bits
             more, pairs = Fraction(self.scale), zip(behind.totals, released, strict=True)
             return tuple(total + more * (value - total) for total, value in pairs)
         raise ParameterError(
-            f"the noise of {type(mechanism).__name__} cannot be scaled: audit it with scale=1, or "
+            f"the noise of {type(mechanism).__name__} cannot be scaled. Audit it with scale=1, or "
             "let it draw by discrete_laplace, discrete_gaussian or noisy_max of the noise source"
         )
 
@@ -313,19 +342,19 @@ class RecordingNoise(SeededNoise):
         return scale * self.scale
 
     def discrete_laplace(self, scale: float, size: Any) -> Any:
-        """Draw Laplace noise, with the scale that was asked for or a false one."""
+        """Draw Laplace noise, with the requested scale or a false scale."""
         return super().discrete_laplace(self._scaled(scale), size)
 
     def discrete_gaussian(self, sigma: float, size: Any) -> Any:
-        """Draw Gaussian noise, with the scale that was asked for or a false one."""
+        """Draw Gaussian noise, with the requested scale or a false scale."""
         return super().discrete_gaussian(self._scaled(sigma), size)
 
     def noisy_max(self, scores: Any, scale: float, **more: Any) -> int:
-        """Select with the scale that was asked for or a false one."""
+        """Select with the requested scale or a false scale."""
         return super().noisy_max(scores, self._scaled(scale), **more)
 
     def generator(self) -> np.random.Generator:
-        """Return a generator for post-processing: the same one for all who repeat the answers."""
+        """Return a generator for post-processing, equal in a recording and its repetitions."""
         self.generators += 1
         return _PerCall(self.seed, self.generators)
 
@@ -351,20 +380,20 @@ def fitted_inside(on: Subject, noise: RecordingNoise, rows: Table) -> Synthesize
 
 
 class ReplayedNoise(RecordingNoise):
-    """Noise that repeats the answers of a recording, and keeps what is behind them here.
+    """Noise that repeats the answers of a recording, and records exact numbers of its own.
 
     Parameters
     ----------
     recording : RecordingNoise
         The answers that are repeated.
     reads : bool, default True
-        Whether exact numbers are computed. Without them, ``exact`` of the answers is None.
+        If True, exact numbers are computed. Without them, ``exact`` of the answers is None.
     """
 
     def __init__(self, recording: RecordingNoise, *, reads: bool = True) -> None:
         super().__init__(recording.seed, stop_after=recording.stop_after)
         self.tape, self.reads = recording.answers, reads
-        self.difference: Differs | None = None
+        self.difference: QuestionDiffersError | None = None
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         super().__exit__(kind, error, traceback)
@@ -373,13 +402,32 @@ class ReplayedNoise(RecordingNoise):
             raise self.difference
 
     def answer(self, event: Event, mechanism: Mechanism, exact: Callable[[], Any]) -> Any:
-        """Return the answer that was kept; raise ``Differs`` if the question is not the same.
+        """Return the recorded answer. Raise ``QuestionDiffersError`` for another question.
 
-        The error is raised again for every later question, and at the end of the ``with`` block,
-        so that code which catches it is found, too.
+        The error is raised again for every later question, and at the end of the ``with`` block. So
+        code that catches it is found, too.
+
+        Parameters
+        ----------
+        event : Event
+            The event that the answer was charged with.
+        mechanism : Mechanism
+            The mechanism of the answer.
+        exact : callable
+            Computes the exact numbers.
+
+        Returns
+        -------
+        object
+            The recorded value.
+
+        Raises
+        ------
+        QuestionDiffersError
+            If the question differs from the recorded question.
         """
         if self.difference is None and (how := self._difference(event, mechanism)):
-            self.difference = Differs(how)
+            self.difference = QuestionDiffersError(how)
         if self.difference is not None:
             raise self.difference
         before = self.tape[len(self.answers)]
@@ -387,12 +435,12 @@ class ReplayedNoise(RecordingNoise):
         return self._keep(Answer(event, mechanism, behind, before.released))
 
     def _difference(self, event: Event, mechanism: Mechanism) -> str | None:
-        """Return how a question differs from the question that was kept, or None."""
+        """Return the difference of a question from the recorded question, or None."""
         position = len(self.answers)
         if position == len(self.tape):
             return f"answer {position + 1} ({event.label}) was not asked for before"
         before = self.tape[position]
-        if same(before.event, event) and same(before.law, mechanism):
+        if is_same(before.event, event) and is_same(before.mechanism, mechanism):
             return None
         return (
             f"answer {position + 1} was {before.event.label!r} and is {event.label!r}, or has "
@@ -412,11 +460,11 @@ class _PerCall(np.random.Generator):
 
 
 def _drawing(name: str) -> Callable[..., Any]:
-    def drawing(self: _PerCall, *given: Any, **more: Any) -> Any:
+    def drawing(self: _PerCall, *arguments: Any, **more: Any) -> Any:
         self._calls += 1
         key = (self._number, self._calls)
         fresh = np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=key))
-        return getattr(fresh, name)(*given, **more)
+        return getattr(fresh, name)(*arguments, **more)
 
     return drawing
 

@@ -1,7 +1,8 @@
-"""Exact sensitivity: what is behind each charge moves by at most what the charge declares.
+"""Exact sensitivity: exact numbers move by at most the sensitivity that the charge declares.
 
-A run on a table is answered, and its answers are repeated for a neighbour, so that both are asked
-the same. Then what was behind each answer can be compared, by the law that drew it.
+A run on a table is answered, and its answers are repeated for a neighbour, so that both have the
+same questions. Then the exact numbers behind each answer are compared, by the mechanism that drew
+it.
 """
 
 from __future__ import annotations
@@ -31,34 +32,34 @@ from missdp.errors import UnprovenError
 from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
+from missdp.testing.example_tables import SCHEMA, Codes, neighbours
 from missdp.testing.findings import (
     Finding,
     Report,
     Run,
     Subject,
-    Unchecked,
+    UncheckedPromise,
     examine,
     expect,
     is_run,
+    is_same,
+    list_subjects,
     name_of,
-    same,
-    subjects,
 )
 from missdp.testing.interference import interference_of
-from missdp.testing.made_up import SCHEMA, Codes, neighbours
 from missdp.testing.recording import (
     UNANSWERED,
     Answer,
-    Enough,
     RecordingNoise,
     ReplayedNoise,
+    StopRecording,
     fitted_inside,
 )
 from missdp.testing.undercharges import undercharges
 
 _CHECK = "sensitivity"
-_MOVES = "one row moves what is behind a charge by at most its sensitivity"
-_PAYS = "each charge pays for one read"
+_SENSITIVITY = "one row moves what is behind a charge by at most its sensitivity"
+_CHARGES = "each charge pays for one read"
 
 
 def check_sensitivity(
@@ -71,10 +72,10 @@ def check_sensitivity(
     trials: int = 20,
     seed: int = 0,
 ) -> Report:
-    """Check that one row moves what is behind each charge by at most its declared sensitivity.
+    """Check that one row moves exact numbers by at most the declared sensitivity of their charge.
 
-    Neighbours are made up at random; the row that one has more has missing cells in every other
-    pair. A row with a missing cell in the gate of a charge must move nothing. There must be as many
+    Neighbours are drawn at random. The additional row has missing cells in every other pair. A row
+    with a missing cell in a required attribute of a charge must move nothing. There must be as many
     reads of the rows as charges, in their order, and a family must not read them in between.
 
     If the schema declares a unit, neighbours differ by all rows of one, which may move as much as
@@ -92,8 +93,8 @@ def check_sensitivity(
     parameters, strategies, schema : optional
         For a family, see `check_synthesizer`.
     pairs : iterable of tuple, optional
-        Neighbours for a function, instead of tables that are made up: (table, neighbour), or
-        (table, neighbour, row) as `neighbours` yields them, which checks gates, too.
+        Neighbours for a function, instead of example tables. A pair is (table, neighbour). With
+        (table, neighbour, row), as `neighbours` yields them, required attributes are checked too.
     trials : int, default 20
         Pairs of neighbours for each strategy.
 
@@ -109,81 +110,99 @@ def check_sensitivity(
     True
     """
     if is_run(subject, parameters=parameters, strategies=strategies):
-        known = neighbours(schema or SCHEMA, trials, seed) if pairs is None else pairs
+        neighbouring = neighbours(schema or SCHEMA, trials, seed) if pairs is None else pairs
         run: Any = subject
         compared = _Compared(lambda _noise, rows: run(rows), name_of(run), seed)
-        found = compared.findings(known)
-        return Report(name_of(subject), tuple(found)).checked()
-    cases = subjects(subject, parameters, strategies, schema)  # type: ignore[arg-type]
-    found = [f for on in cases for f in _sensitivity_of(on, trials, seed, paid_on=on.table(120))]
-    return Report(subject.__name__, tuple(found)).checked()
+        findings = compared.findings(neighbouring)
+        return Report(name_of(subject), tuple(findings)).checked()
+    cases = list_subjects(subject, parameters, strategies, schema)  # type: ignore[arg-type]
+    findings = [f for on in cases for f in _sensitivity_of(on, trials, seed, paid_on=on.table(120))]
+    return Report(subject.__name__, tuple(findings)).checked()
 
 
 def _sensitivity_of(
     on: Subject, trials: int, seed: int, *, paid_on: Table | None = None
 ) -> list[Finding]:
-    """Return whether one row moves too much, and whether each read is paid for."""
+    """Return findings on sensitivities, and on the charge of each read."""
     compared = _Compared(partial(fitted_inside, on), on.case, seed)
     return compared.findings(neighbours(on.schema, trials, seed), paid_on)
 
 
 def answers_of(on: Subject, pairs: Iterable[str] | None, trials: int, seed: int) -> list[Finding]:
-    """Return what non-interference and sensitivity find, in one pass."""
-    found, runs = interference_of(on, pairs)
+    """Return the findings of non-interference and sensitivity, in one pass.
+
+    Parameters
+    ----------
+    on : Subject
+        A family with one strategy.
+    pairs : iterable of str or None
+        Names of pairs of tables for non-interference.
+    trials : int
+        Number of neighbours.
+    seed : int
+        Seed of tables and noise.
+
+    Returns
+    -------
+    list of Finding
+        Findings of both checks.
+    """
+    findings, runs = interference_of(on, pairs)
     compared = _Compared(partial(fitted_inside, on), on.case, seed, runs)
-    return found + compared.findings(neighbours(on.schema, trials, seed))
+    return findings + compared.findings(neighbours(on.schema, trials, seed))
 
 
 @dataclass
 class _Compared:
-    """Runs on neighbours, and what could not be compared."""
+    """Runs on neighbours, and mechanisms that could not be compared."""
 
     run: Callable[[RecordingNoise, Any], Any]
     case: str
     seed: int
-    runs: list[tuple[RecordingNoise, Any]] = field(default_factory=list)  # with what they returned
+    runs: list[tuple[RecordingNoise, Any]] = field(default_factory=list)  # with their return values
     answers: int = 0
     unchecked: dict[str, str] = field(default_factory=dict)
 
     def findings(self, pairs: Iterable[tuple[Any, ...]], paid_on: Any = None) -> list[Finding]:
-        """Return the finding of all comparisons, one for each law that cannot tell, and of pay."""
-        found = examine(_CHECK, _MOVES, self.case, partial(self._over, pairs))
+        """Return findings of comparisons, of mechanisms without a comparison, and of charges."""
+        finding = examine(_CHECK, _SENSITIVITY, self.case, partial(self._over, pairs))
         rest = [
-            Finding(_CHECK, _MOVES, f"{self.case}, {law}", False, why, checked=False)
-            for law, why in self.unchecked.items()
+            Finding(_CHECK, _SENSITIVITY, f"{self.case}, {mechanism}", False, why, checked=False)
+            for mechanism, why in self.unchecked.items()
         ]
-        pays = examine(_CHECK, _PAYS, self.case, partial(self._paid, paid_on))
-        return [*([] if found.passed and not self.answers else [found]), *rest, pays]
+        pays = examine(_CHECK, _CHARGES, self.case, partial(self._paid, paid_on))
+        return [*([] if finding.passed and not self.answers else [finding]), *rest, pays]
 
     def recorded(self, table: Any) -> RecordingNoise:
         """Return the answers of a run on a table."""
-        with RecordingNoise(self.seed + len(self.runs)) as kept:
-            self.runs.append((kept, self.run(kept, table)))
-        return kept
+        with RecordingNoise(self.seed + len(self.runs)) as noise:
+            self.runs.append((noise, self.run(noise, table)))
+        return noise
 
     def _over(self, pairs: Iterable[tuple[Any, ...]]) -> str:
         for table, neighbour, *row in pairs:
-            kept = self.recorded(table)
-            kept.stop_after = len(kept.answers) or None  # what follows the last is post-processing
-            again = ReplayedNoise(kept)
-            with suppress(Enough), again:
+            noise = self.recorded(table)
+            # After the last answer everything is post-processing.
+            noise.stop_after = len(noise.answers) or None
+            again = ReplayedNoise(noise)
+            with suppress(StopRecording), again:
                 self.run(again, neighbour)
-            for before, after in zip(kept.answers, again.answers, strict=True):
+            for before, after in zip(noise.answers, again.answers, strict=True):
                 if row:
-                    _check_gate(before, after, table, row[0])
-                self._compare(before, after, _most_rows(table))
+                    _check_required(before, after, table, row[0])
+                self._compare(before, after, _max_rows(table))
         expect(self.answers or self.unchecked, UNANSWERED)
         return f"{self.answers} answers of neighbours compared"
 
     def _compare(self, before: Answer, after: Answer, rows: int) -> None:
-        law, name = type(before.law).__name__, _name(before.event)
+        mechanism, name = type(before.mechanism).__name__, _name(before.event)
         event = _of_unit(before.event, rows)
         try:
-            found = undercharges(before.law, event, before.exact, after.exact)
+            why = undercharges(before.mechanism, event, before.exact, after.exact)
         except UnprovenError as error:
-            self.unchecked[law] = str(error)
+            self.unchecked[mechanism] = str(error)
             return
-        expect(found is None, f"{name}: {found}. Declare a larger sensitivity, or add more noise")
+        expect(why is None, f"{name}: {why}. Declare a larger sensitivity, or add more noise")
         self.answers += 1
 
     def _paid(self, also: Any) -> str:
@@ -191,39 +210,39 @@ class _Compared:
         if also is not None:
             self.recorded(also)
         expect(self.runs, UNANSWERED)
-        for kept, result in self.runs:
+        for noise, result in self.runs:
             expect(
-                not kept.read_beside,
-                f"rows were read {kept.read_beside} times outside of an answer: read them only in "
-                "what the door computes for one",
+                not noise.outside_reads,
+                f"rows were read {noise.outside_reads} times outside of an answer. Read them only "
+                "in a function that the session calls",
             )
             events = _events_of(result)
             charged = [paid for event in releases(events) for paid in _steps(event)]
-            answered = [answer.event for answer in kept.answers]
+            answered = [answer.event for answer in noise.answers]
             _expect_paid(answered, charged)
             if len(answered) == len(charged):
                 _expect_order(answered, events)
         return f"{len(answered)} answers, {len(releases(events))} charges"
 
 
-def _check_gate(before: Answer, after: Answer, table: Table, row: Codes) -> None:
+def _check_required(before: Answer, after: Answer, table: Table, row: Codes) -> None:
     required, schema = before.event.required or frozenset(), table.schema
-    holes = [row[n] >= schema[n].missing_code for n in required if n in schema]
-    if holes and np.any(holes, axis=0).all():
+    is_missing = [row[n] >= schema[n].missing_code for n in required if n in schema]
+    if is_missing and np.any(is_missing, axis=0).all():
         expect(
-            same(before.exact, after.exact),
+            is_same(before.exact, after.exact),
             f"{_name(before.event)} requires {sorted(required)}, and reads a row where one is "
-            "missing: count rows that observe all of them, or charge without the requirement",
+            "missing. Count rows that observe all of them, or charge without the requirement",
         )
 
 
-def _most_rows(table: Any) -> int:
+def _max_rows(table: Any) -> int:
     unit = table.schema.unit if isinstance(table, Table) else None
     return unit.max_rows if unit else 1
 
 
 def _of_unit(event: Event, rows: int) -> Event:
-    """Return what so many charges for one row pay for together, as far as it depends on them."""
+    """Return the sum of so many charges for one row, as far as sensitivities depend on it."""
     together = {"sensitivity": rows, "epsilon": rows, "rho": rows**2}
     names = together.keys() & {f.name for f in fields(event)}
     facts: dict[str, Any] = {name: getattr(event, name) * together[name] for name in names}
@@ -235,18 +254,18 @@ def _name(event: Event) -> str:
 
 
 def _events_of(result: Any) -> tuple[Event, ...]:
-    """Return what a run was charged, as far as it returned it."""
+    """Return the events of the budget or guarantee that a run returned."""
     for holder in (result, getattr(result, "guarantee_", None), getattr(result, "budget", None)):
         if isinstance(holder, Composition | Filter | Guarantee):
             return tuple(holder.events)
-    raise Unchecked(
-        "charges are not known: let the function return the budget that it charged, or a fitted "
+    raise UncheckedPromise(
+        "charges are not known. Let the function return the budget that it charged, or a fitted "
         "model with guarantee_"
     )
 
 
 def _steps(event: Event) -> list[Event]:
-    """Return what answers state of a charge: training is charged once and answered step by step."""
+    """Return the events of the answers of a charge: one for each step of a training."""
     if isinstance(event, SampledGaussianEvent):
         return [replace(event, steps=1, required=None, label="")] * event.steps
     # The chance that a bound fails costs, and has no answer.
@@ -254,35 +273,35 @@ def _steps(event: Event) -> list[Event]:
 
 
 def _expect_paid(answered: list[Event], charged: list[Event]) -> None:
-    """Complain of answers without a charge of their own."""
+    """Raise BrokenPromise for answers without a charge of their own."""
     unpaid = Counter(answered) - Counter(charged)
     # One charge may pay for several answers, as for noisy gradients.
     several = [e in charged and e.adjacency == "replace-one" for e in unpaid]
     if unpaid and all(several) and all(isinstance(e, RDPEvent | ZCDPEvent) for e in unpaid):
-        raise Unchecked(
-            f"{len(answered)} answers rest on {len(charged)} charges: that one pays for several "
-            "must be proven"
+        raise UncheckedPromise(
+            f"{len(answered)} answers rest on {len(charged)} charges. Prove that one charge pays "
+            "for several answers"
         )
     expect(
         not unpaid,
-        f"{len(answered)} answers were computed, and {len(charged)} were charged for: charge for "
+        f"{len(answered)} answers were computed, and {len(charged)} were charged for. Charge for "
         f"each. Without a charge: {sorted({_name(event) for event in unpaid})}",
     )
 
 
 def _expect_order(answered: list[Event], events: Sequence[Event]) -> None:
-    """Complain of answers that come in another order than the charges of any budget."""
+    """Raise BrokenPromise for answers in another order than the charges of any budget."""
     for log in _logs(events):
         rest = iter(answered)
         expect(
-            all(any(step == found for found in rest) for e in log for step in _steps(e)),
-            "answers were computed in another order than they were charged for: charge for each "
+            all(any(step == event for event in rest) for e in log for step in _steps(e)),
+            "answers were computed in another order than they were charged for. Charge for each "
             "just before it is computed",
         )
 
 
 def _logs(events: Sequence[Event]) -> list[list[Event]]:
-    """The charges of each budget by themselves, in order; a part that was reserved has its own."""
+    """Return the charges of each budget in order, reserved parts by themselves."""
     parts = [event for event in events if isinstance(event, FilterEvent)]
-    mine = [event for event in events if not isinstance(event, FilterEvent)]
-    return [mine, *(log for part in parts for log in _logs(part.log))]
+    direct = [event for event in events if not isinstance(event, FilterEvent)]
+    return [direct, *(log for part in parts for log in _logs(part.log))]

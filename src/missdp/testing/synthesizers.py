@@ -1,4 +1,4 @@
-"""All checks of a synthesizer at once."""
+"""All checks of a synthesizer in one call."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.testing.claims import audit_subject
-from missdp.testing.findings import Finding, Report, Subject, examine, expect, subjects
-from missdp.testing.made_up import RULED, TINY
+from missdp.testing.example_tables import RULED, TINY
+from missdp.testing.findings import Finding, Report, Subject, examine, expect, list_subjects
 from missdp.testing.sensitivity import answers_of
 
-_RULED_PAIRS = ("one hole", "rows as they came", "kinds of holes")
+_RULED_PAIRS = ("one missing cell", "unprocessed rows", "kinds of missing")
 
 
 def check_synthesizer(
@@ -28,7 +28,7 @@ def check_synthesizer(
 ) -> Report:
     """Run every check on a synthesizer: non-interference, sensitivity and an audit.
 
-    Run it on tables that are made up, which is what it does by itself: reports show exact numbers.
+    It runs on example tables by default, because reports show exact numbers.
 
     Parameters
     ----------
@@ -36,19 +36,19 @@ def check_synthesizer(
     parameters : mapping, optional
         Parameters of the family except the strategy, chosen so that its fits are quick.
     strategies : iterable of str, optional
-        Those to check; by default all that the family lists.
+        Strategies to check. By default all strategies of the family.
     schema : Schema, optional
-        Of the tables that are made up; at least one attribute must be nullable. By default the
-        kit has two: ``SCHEMA``, and ``RULED`` with kinds of missing and rules.
+        Schema of the example tables. At least one attribute must be nullable. There are two default
+        schemas: ``SCHEMA``, and ``RULED`` with kinds of missing and rules.
     trials : int, default 12
         Pairs of neighbours for the check of sensitivities.
     audit_trials : int, default 100
-        Runs of the audit on each of two tables; 0 leaves it out. More find smaller mistakes.
+        Runs of the audit on each of two tables. 0 leaves the audit out. More find smaller mistakes.
 
     Raises
     ------
     CheckFailedError
-        If any promise is not kept: it lists all of them, and what to do.
+        If any promise is not kept. The message lists all of them, with remedies.
 
     Returns
     -------
@@ -69,25 +69,25 @@ def check_synthesizer(
     Unfinished does not keep ... promises:
     - FAILED sensitivity: one row moves what is behind a charge by at most its sensitivity...
     """
-    found = []
-    for on in subjects(family, parameters, strategies, schema):
-        found += answers_of(on, None, trials, seed)
+    findings = []
+    for on in list_subjects(family, parameters, strategies, schema):
+        findings += answers_of(on, None, trials, seed)
         if audit_trials:
-            found.append(_audited(on, audit_trials, seed))
+            findings.append(_audited(on, audit_trials, seed))
         if schema is None:
             ruled = replace(on, schema=RULED)
-            found += answers_of(ruled, _RULED_PAIRS, max(4, trials // 2), seed)
-    return Report(family.__name__, tuple(found)).checked()
+            findings += answers_of(ruled, _RULED_PAIRS, max(4, trials // 2), seed)
+    return Report(family.__name__, tuple(findings)).checked()
 
 
 def _audited(on: Subject, trials: int, seed: int) -> Finding:
-    """Return whether an attacker finds more than was charged for, at an epsilon that tells."""
-    known = {k: v for k, v in on.parameters.items() if k != "epsilon"}
-    tiny = replace(on, parameters=known, schema=TINY)
+    """Return the finding of an audit, at an epsilon with power."""
+    parameters = {k: v for k, v in on.parameters.items() if k != "epsilon"}
+    tiny = replace(on, parameters=parameters, schema=TINY)
 
     def run() -> str:
-        found = audit_subject(tiny, None, trials, seed=seed)
-        expect(not found.flagged, f"{found}. Charge for what is released, or add more noise")
-        return str(found).partition(": ")[2]
+        verdict = audit_subject(tiny, None, trials, seed=seed)
+        expect(not verdict.flagged, f"{verdict}. Charge for what is released, or add more noise")
+        return str(verdict).partition(": ")[2]
 
     return examine("audit", "an attacker finds no more than was charged for", on.strategy, run)

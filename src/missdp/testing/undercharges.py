@@ -1,8 +1,8 @@
-"""Whether a charge pays for an answer, and how much likelier an answer is on one of two tables.
+"""Checks that a charge pays for an answer, and likelihood ratios of answers.
 
-`undercharges` serves the check of exact sensitivities, `log_ratio` the audits. Both choose what to
-do by the type of the mechanism. For a mechanism of your own, register functions of the same
-parameters: ``undercharges.register(MyMechanism, my_undercharges)``.
+`undercharges` serves the check of exact sensitivities, `log_ratio` the audits. Both dispatch on the
+type of the mechanism. For a mechanism of your own, register functions of the same parameters:
+``undercharges.register(MyMechanism, my_undercharges)``.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from missdp.errors import UnprovenError
 from missdp.session.frequent_values import FrequentValues
 from missdp.session.mechanisms import Noise, Selection
 from missdp.session.training import SampledSum
-from missdp.statistics.groups import OfEachGroup
+from missdp.statistics.groups import ParallelGroups
 from missdp.statistics.smooth_sensitivity import Bounded, SmoothNoise
-from missdp.testing.findings import Broken
+from missdp.testing.findings import BrokenPromise
 from missdp.testing.recording import GradientsOfEachRow
 from missdp.types import Floats, Ints
 
-_GRADIENT_TOLERANCE = 1e-9  # in clip norms
-_BOUND_SLACK = 2.0**-36  # by how much the logarithm of a private bound is rounded up
+_GRADIENT_TOLERANCE = 1e-9  # rounding of a gradient, in clip norms
+_BOUND_SLACK = 2.0**-36  # rounding error of the logarithm of a private bound
 
 
-class UnknownMechanismError(Broken):
+class UnknownMechanismError(BrokenPromise):
     """No function is registered for the type of a mechanism."""
 
 
 @singledispatch
 def undercharges(mechanism: Any, event: Event, exact: Any, other: Any) -> str | None:
-    """Return why an event does not pay for an answer on two neighbours, or None if it does.
+    """Return the reason why an event does not pay for an answer on two neighbours, or None.
 
     Parameters
     ----------
     mechanism : Mechanism
         The mechanism that draws the answer.
     event : Event
-        What was charged.
+        The event that was charged.
     exact, other : object
         The exact numbers of a table and of its neighbour. For ``SampledSum``, the gradients of each
         row.
@@ -59,8 +59,8 @@ def undercharges(mechanism: Any, event: Event, exact: Any, other: Any) -> str | 
     Returns
     -------
     str or None
-        In words, with numbers: how far the neighbours are apart and how far they may be, or that
-        the event is of a type that does not pay for this mechanism.
+        A message with the distance of the neighbours and the allowed distance. Or a message that
+        the type of the event does not pay for this mechanism.
 
     Raises
     ------
@@ -82,15 +82,15 @@ def undercharges(mechanism: Any, event: Event, exact: Any, other: Any) -> str | 
     del exact, other
     kind = type(mechanism).__name__
     raise UnknownMechanismError(
-        f"{type(event).__name__} {event.label!r}: nobody knows how far a row may move what is "
-        f"behind the mechanism {kind}. Register a function with undercharges.register({kind}), "
-        "which returns what is wrong or None"
+        f"{type(event).__name__} {event.label!r}: no sensitivity of the exact numbers is "
+        f"known for the mechanism {kind}. Register a function with undercharges.register({kind}), "
+        "which returns the problem or None"
     )
 
 
 @singledispatch
 def log_ratio(mechanism: Any, answer: Any, exact: Any, other: Any) -> float:
-    """Return the log of how much likelier an answer is on one table than on another.
+    """Return the log-likelihood ratio of an answer on two tables.
 
     Parameters
     ----------
@@ -120,16 +120,16 @@ def log_ratio(mechanism: Any, answer: Any, exact: Any, other: Any) -> float:
     raise UnknownMechanismError(f"no log_ratio is registered for {type(mechanism).__name__}")
 
 
-# What the functions share
+# Shared functions
 
 
-def above(found: float, most: float) -> bool:
-    """Whether a number is above another by more than rounding makes of it; NaN always is."""
-    return not found <= most * (1 + 1e-9)
+def exceeds(value: float, bound: float) -> bool:
+    """Return whether a number exceeds a bound by more than rounding. NaN always exceeds it."""
+    return not value <= bound * (1 + 1e-9)
 
 
 def distance(exact: Any, other: Any, norm: float) -> float:
-    """Return how far two arrays of numbers are apart.
+    """Return the distance of two arrays of numbers.
 
     Parameters
     ----------
@@ -147,45 +147,45 @@ def distance(exact: Any, other: Any, norm: float) -> float:
     return float(np.linalg.norm(gap, norm))
 
 
-def too_far(found: float, most: float, what: str = "what is behind it") -> str | None:
+def shift_problem(shift: float, max_shift: float, label: str = "what is behind it") -> str | None:
     """Return a message if one row moves something further than was charged for.
 
     Parameters
     ----------
-    found : float
+    shift : float
         The distance of the exact numbers of two neighbours.
-    most : float
+    max_shift : float
         The distance that was charged for.
-    what : str
-        What is moved.
+    label : str
+        Name of the object that moves.
 
     Returns
     -------
     str or None
         None if the distance was charged for, up to rounding.
     """
-    message = f"one row moves {what} by {found:g}, and {most:g} was charged for"
-    return message if above(found, most) else None
+    message = f"one row moves {label} by {shift:g}, and {max_shift:g} was charged for"
+    return message if exceeds(shift, max_shift) else None
 
 
-def too_little(scale: float, least: float) -> str | None:
+def noise_problem(scale: float, min_scale: float) -> str | None:
     """Return a message if noise is of a smaller scale than was charged for."""
-    message = f"noise is of scale {scale:g}, and at least {least:g} was charged for"
-    return message if above(least, scale) else None
+    message = f"noise is of scale {scale:g}, and at least {min_scale:g} was charged for"
+    return message if exceeds(min_scale, scale) else None
 
 
 def pure_undercharges(event: Event, epsilon: float) -> str | None:
-    """Return why an event does not pay for an epsilon-DP answer, or None if it does."""
+    """Return the reason why an event does not pay for an epsilon-DP answer, or None."""
     paid = _epsilon_paid(event)
     if paid is None:
-        return other_kind(event, "a pure epsilon")
-    if above(epsilon, paid):
+        return event_problem(event, "a pure epsilon")
+    if exceeds(epsilon, paid):
         return f"the answer reveals epsilon {epsilon:g}, and {paid:g} was charged for"
     return None
 
 
 def _epsilon_paid(event: Event) -> float | None:
-    """Return the pure epsilon that an event pays for; None if it states none."""
+    """Return the pure epsilon that an event pays for, or None if it has no pure epsilon."""
     if isinstance(event, PureEvent | ApproximateEvent):
         return event.epsilon
     if isinstance(event, LaplaceEvent):
@@ -193,9 +193,9 @@ def _epsilon_paid(event: Event) -> float | None:
     return math.sqrt(2 * event.rho) if isinstance(event, ZCDPEvent) else None
 
 
-def other_kind(event: Event, what: str) -> str:
+def event_problem(event: Event, label: str) -> str:
     """Return the message that an event is of a type that does not pay for something."""
-    return f"{type(event).__name__} does not say what {what} costs: charge an event that does"
+    return f"{type(event).__name__} does not say what {label} costs: charge an event that does"
 
 
 # Counts and scores
@@ -204,17 +204,17 @@ def other_kind(event: Event, what: str) -> str:
 @undercharges.register(Noise)
 def _(mechanism: Noise, event: Event, exact: Ints, other: Ints) -> str | None:
     """Counts may not move too far, and the noise may not be too small."""
-    moved, laplace = distance(exact, other, mechanism.norm), mechanism.norm == 1
+    shift, laplace = distance(exact, other, mechanism.norm), mechanism.norm == 1
     scale = mechanism.scale * mechanism.steps
     if laplace and not isinstance(event, LaplaceEvent):
-        return pure_undercharges(event, moved / scale)
+        return pure_undercharges(event, shift / scale)
     if isinstance(event, ZCDPEvent):
-        return too_far(moved, math.sqrt(2 * event.rho) * scale)
+        return shift_problem(shift, math.sqrt(2 * event.rho) * scale)
     if not isinstance(event, LaplaceEvent if laplace else GaussianEvent):
-        return other_kind(event, "Gaussian noise")
+        return event_problem(event, "Gaussian noise")
     charged = event.scale if isinstance(event, LaplaceEvent) else event.sigma
-    least = charged * moved / event.sensitivity
-    return too_far(moved, event.sensitivity) or too_little(scale, least)
+    min_scale = charged * shift / event.sensitivity
+    return shift_problem(shift, event.sensitivity) or noise_problem(scale, min_scale)
 
 
 @log_ratio.register(Noise)
@@ -236,9 +236,9 @@ def _(mechanism: Selection, event: Event, exact: Floats, other: Floats) -> str |
     paid = _epsilon_paid(event)
     ranged = mechanism.method == "exponential" or not isinstance(event, SelectionEvent)
     if paid is None or not ranged:
-        return other_kind(event, "a selection")
-    moved = float(np.abs(np.subtract(exact, other, dtype=np.float64)).max(initial=0.0))
-    return too_far(moved, paid * mechanism.scale / 2, "a score")
+        return event_problem(event, "a selection")
+    shift = float(np.abs(np.subtract(exact, other, dtype=np.float64)).max(initial=0.0))
+    return shift_problem(shift, paid * mechanism.scale / 2, "a score")
 
 
 @log_ratio.register(Selection)
@@ -265,19 +265,19 @@ def _log_chance(mechanism: Selection, answer: int, scores: Floats) -> float:
 def _(
     mechanism: FrequentValues, event: Event, exact: Mapping[str, int], other: Mapping[str, int]
 ) -> str | None:
-    """One row may count for one value; raise if a row counts for several."""
+    """One row may count for one value. Raise UnprovenError if it counts for several."""
     if not isinstance(event, GaussianEvent):
-        return other_kind(event, "finding levels")
+        return event_problem(event, "finding levels")
     both = exact.keys() & other.keys()
-    moved = math.sqrt(sum((exact[v] - other[v]) ** 2 for v in both))
+    shift = math.sqrt(sum((exact[v] - other[v]) ** 2 for v in both))
     single = exact.keys() ^ other.keys()
     if len(single) > 1 or any(exact.get(v, 0) + other.get(v, 0) > 1 for v in single):
         raise UnprovenError("a row counts for several values")
-    if single and moved:
+    if single and shift:
         return "one row moves two values, and one was charged for"
-    least = event.sigma * max(1, moved) / event.sensitivity
-    far = too_far(moved or len(single), event.sensitivity)
-    return far or too_little(mechanism.sigma, least)
+    min_scale = event.sigma * max(1, shift) / event.sensitivity
+    far = shift_problem(shift or len(single), event.sensitivity)
+    return far or noise_problem(mechanism.sigma, min_scale)
 
 
 # Numbers with a private bound, and groups of rows
@@ -292,11 +292,11 @@ def _(mechanism: SmoothNoise, event: Event, exact: Bounded, other: Bounded) -> s
 
 def _bounds_exceed(exact: Bounded, other: Bounded, beta: float) -> str | None:
     """Return a message if numbers move further than their bounds, or the bounds too far."""
-    moved = float(sum(abs(a - b) for a, b in zip(exact.totals, other.totals, strict=True)))
+    shift = float(sum(abs(a - b) for a, b in zip(exact.totals, other.totals, strict=True)))
     low, high = sorted((exact.bound, other.bound))
-    if above(moved, low):
-        return f"one row moves what is behind it by {moved:g}, and its private bound is {low:g}"
-    if not low > 0 or above(math.log(high / low), beta):
+    if exceeds(shift, low):
+        return f"one row moves what is behind it by {shift:g}, and its private bound is {low:g}"
+    if not low > 0 or exceeds(math.log(high / low), beta):
         return (
             f"one row moves the private bound from {low:g} to {high:g}, more than a factor of "
             f"{math.exp(beta):g}"
@@ -321,18 +321,18 @@ def _log_density(mechanism: SmoothNoise, answer: Any, exact: Bounded) -> float:
     return mechanism.shape * (math.log(scale) - 2 * math.log(peak))
 
 
-@undercharges.register(OfEachGroup)
+@undercharges.register(ParallelGroups)
 def _(
-    mechanism: OfEachGroup, event: Event, exact: tuple[Any, ...], other: tuple[Any, ...]
+    mechanism: ParallelGroups, event: Event, exact: tuple[Any, ...], other: tuple[Any, ...]
 ) -> str | None:
-    """One row may move one group, by what the mechanism of the groups allows."""
+    """One row may move one group, within the bound of its mechanism."""
     if not len(exact) == len(other) == mechanism.groups:
         return f"there are {len(exact)} and {len(other)} groups, and {mechanism.groups} are public"
     pairs = list(zip(exact, other, strict=True))
-    moved = [pair for pair in pairs if _comparable(pair[0]) != _comparable(pair[1])]
-    if len(moved) > 1:
-        return f"one row moves {len(moved)} groups, and parallel composition allows one"
-    here, there = moved[0] if moved else pairs[0]
+    shift = [pair for pair in pairs if _comparable(pair[0]) != _comparable(pair[1])]
+    if len(shift) > 1:
+        return f"one row moves {len(shift)} groups, and parallel composition allows one"
+    here, there = shift[0] if shift else pairs[0]
     return undercharges(mechanism.mechanism, event, here, there)
 
 
@@ -341,10 +341,8 @@ def _comparable(exact: Any) -> Any:
     return exact.tolist() if hasattr(exact, "tolist") else exact
 
 
-@log_ratio.register(OfEachGroup)
-def _(
-    mechanism: OfEachGroup, answer: tuple[Any, ...], exact: tuple[Any, ...], other: tuple[Any, ...]
-) -> float:
+@log_ratio.register(ParallelGroups)
+def _(mechanism: ParallelGroups, answer: Any, exact: Any, other: Any) -> float:
     groups = zip(answer, exact, other, strict=True)
     return float(sum(log_ratio(mechanism.mechanism, *group) for group in groups))
 
@@ -369,8 +367,8 @@ def _(
     at = int(off.argmax()) if off.any() else len(few)
     rest = np.abs(few[at:] - many[len(many) - len(few) + at :])
     # Gradients that depend on other rows of a sample are NaN here, which is not small.
-    known = np.isfinite(many).all() and np.isfinite(few).all()
-    if len(many) - len(few) > 1 or not known or rest.max(initial=0.0) > _GRADIENT_TOLERANCE:
+    is_finite = np.isfinite(many).all() and np.isfinite(few).all()
+    if len(many) - len(few) > 1 or not is_finite or rest.max(initial=0.0) > _GRADIENT_TOLERANCE:
         return "one row changes the gradients of other rows"
     longest = np.linalg.norm(many, axis=1).max(initial=0.0)
     too_long = longest > 1 + _GRADIENT_TOLERANCE
@@ -384,7 +382,7 @@ def _(
     """Look along the gradient of the one row that the tables differ by.
 
     The sum over a sample of the other rows is taken as normal. At rate 1 this is exact. At lower
-    rates it is what an attacker can compute, and so as valid a test, with less power.
+    rates an attacker can compute it. So the test is valid, with less power.
     """
     if len(exact) == len(other):
         return 0.0

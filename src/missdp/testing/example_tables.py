@@ -1,7 +1,7 @@
-"""Made-up tables, with missing cells of every kind, and the schemas that they are made up for.
+"""Example tables with random cells and missing cells of every kind, and their schemas.
 
-Nothing here is private. Rows are made up cell by cell, and may break rules; what a reader makes of
-such rows is then made of them.
+Nothing here is private. Rows are drawn cell by cell, and may break rules. Rules are then applied to
+them as to rows of a file.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ SCHEMA = Schema(
         Numeric(name="score", lower=0, upper=1, bins=4),
     )
 )
-"""A schema with names and levels of several kinds, and one attribute without holes."""
+"""A schema with names and levels of several kinds, and one attribute without missing cells."""
 TINY = Schema(
     tuple(Categorical(name=n, levels=("common", "rare"), nullable=True) for n in ("x", "y"))
 )
 """A schema of two attributes whose second level is rare, for audits."""
-# Every kind of missing and of rule; rules inside bins, and on attributes that are never missing.
+# Every kind of missing and of rule, with rules inside bins, and on attributes that are never
+# missing.
 _NUMBER: dict[str, Any] = {"integer": True, "nullable": True}
 _CODED: dict[str, Any] = {"missing_codes": ("?",), "refused": ("R", -7), "unknown": ()}
 RULED = Schema(
@@ -66,26 +67,59 @@ RULED = Schema(
 )
 """A schema with every kind of missing and of rule."""
 Codes = dict[str, NDArray[np.int64]]
-_ABSENT = 0.15  # share of cells that are not applicable though no rule says so
+_ABSENT = 0.15  # share of cells that are not applicable without a rule
 
 
 def has_kinds_or_rules(schema: Schema) -> bool:
-    """Whether rows have holes of several kinds, cells that are not applicable, or rules."""
+    """Return whether a schema has several kinds of missing, "not applicable", or rules."""
     several = any(len(a.kinds) > 1 or a.not_applicable is not None for a in schema)
     return several or bool(schema.rules)
 
 
-def made_up(schema: Schema, n: int, seed: int = 0, *, holes: float = 0.2) -> Table:
+def example_table(schema: Schema, n: int, seed: int = 0, *, missing_rate: float = 0.2) -> Table:
     """Return a table whose attributes depend on each other, with missing cells at random.
 
-    Rules are applied to it, as they are to rows that are read. ``holes`` is the share of missing
-    cells of each nullable attribute; each kind of missing is as likely.
+    Rules are applied to it, as they are to rows that are read. ``missing_rate`` is the share of
+    missing cells of each nullable attribute. All kinds of missing have the same probability.
+
+    Parameters
+    ----------
+    schema : Schema
+        Schema of the table.
+    n : int
+        Number of rows.
+    seed : int, default 0
+        Seed of the cells.
+    missing_rate : float, default 0.2
+        Probability that a nullable cell is missing.
+
+    Returns
+    -------
+    Table
+        Not private.
     """
-    return _read_again(unread(schema, n, seed, holes=holes))
+    return _read_again(unprocessed_table(schema, n, seed, missing_rate=missing_rate))
 
 
-def unread(schema: Schema, n: int, seed: int = 0, *, holes: float = 0.2) -> Table:
-    """Return a made-up table to which no rule was applied: whatever a file may hold."""
+def unprocessed_table(schema: Schema, n: int, seed: int = 0, *, missing_rate: float = 0.2) -> Table:
+    """Return an example table to which no rule was applied, as a file may hold it.
+
+    Parameters
+    ----------
+    schema : Schema
+        Schema of the table.
+    n : int
+        Number of rows.
+    seed : int, default 0
+        Seed of the cells.
+    missing_rate : float, default 0.2
+        Probability that a nullable cell is missing.
+
+    Returns
+    -------
+    Table
+        Not private.
+    """
     rng = np.random.default_rng(seed)
     hidden = rng.random(n)
     codes: Codes = {}
@@ -93,9 +127,9 @@ def unread(schema: Schema, n: int, seed: int = 0, *, holes: float = 0.2) -> Tabl
         near = np.clip(hidden + 0.3 * rng.standard_normal(n), 0, 1 - 1e-9)
         cells = (near * attribute.size).astype(np.int64)
         if attribute.nullable:
-            hole = rng.random(n) < holes
+            is_missing = rng.random(n) < missing_rate
             kinds = (attribute.missing_code, attribute.extended_size)
-            cells[hole] = rng.integers(*kinds, int(hole.sum()))
+            cells[is_missing] = rng.integers(*kinds, int(is_missing.sum()))
         if attribute.not_applicable is not None:
             cells[rng.random(n) < _ABSENT] = attribute.size
         codes[attribute.name] = cells
@@ -106,8 +140,8 @@ def _read_again(table: Table, units: Ints | None = None) -> Table:
     """Return the table as it is read: by its rules and, if the schema declares one, by its unit."""
     schema = table.schema
     if schema.unit is not None:
-        own = np.arange(len(table)) // schema.unit.max_rows if units is None else units
-        frame = table.to_native("pandas", holes="codes").assign(**{schema.unit.column: own})
+        ids = np.arange(len(table)) // schema.unit.max_rows if units is None else units
+        frame = table.to_native("pandas", holes="codes").assign(**{schema.unit.column: ids})
         return Table.read(frame, schema)
     if not schema.rules:
         return table
@@ -115,8 +149,23 @@ def _read_again(table: Table, units: Ints | None = None) -> Table:
     return Table(schema, follow_rules(schema, columns), kind=table.kind)
 
 
-def constant(schema: Schema, n: int, *, missing: bool = False) -> Table:
-    """Return a table of equal rows: all first levels, or nothing but holes where they may be."""
+def constant_table(schema: Schema, n: int, *, missing: bool = False) -> Table:
+    """Return a table of equal rows: all first levels, or only missing cells.
+
+    Parameters
+    ----------
+    schema : Schema
+        Schema of the table.
+    n : int
+        Number of rows.
+    missing : bool, default False
+        If True, nullable cells are missing.
+
+    Returns
+    -------
+    Table
+        Not private.
+    """
     codes = {
         a.name: np.full(n, a.missing_code if missing and a.nullable else 0, dtype=np.int64)
         for a in schema
@@ -127,49 +176,76 @@ def constant(schema: Schema, n: int, *, missing: bool = False) -> Table:
 def canary(schema: Schema, n: int) -> tuple[Table, Table]:
     """Return a crowd of equal rows, and the crowd with one row that differs in every attribute.
 
-    Whatever is counted, that row lies in a cell of its own: no pair is easier to tell apart. If the
-    schema declares a unit, all rows of one differ, two more than take part, spread over the table.
+    For every count, this row lies in a cell of its own, so no pair is easier to distinguish. If the
+    schema declares a unit, all rows of one unit differ. Their number is two above the limit, and
+    they are spread over the table.
+
+    Parameters
+    ----------
+    schema : Schema
+        Schema of the tables.
+    n : int
+        Number of equal rows.
+
+    Returns
+    -------
+    tuple of (Table, Table)
+        Two neighbours, the larger second.
     """
-    crowd, more = constant(schema, n), _most_rows(schema)
+    crowd, more = constant_table(schema, n), _max_rows(schema)
     row = {a.name: np.full(more, a.size - 1) for a in schema}
     order = np.random.default_rng(0).permutation(n + more) if schema.unit else None
-    return crowd, _beside(crowd, row, order)
+    return crowd, _with_rows(crowd, row, order)
 
 
-def _most_rows(schema: Schema) -> int:
-    """Return how many rows neighbours differ by: of a unit two more than take part."""
+def _max_rows(schema: Schema) -> int:
+    """Return the number of rows by which neighbours differ, two above the limit for units."""
     return 1 if schema.unit is None else schema.unit.max_rows + 2
 
 
-def _beside(table: Table, rows: Codes, order: Ints | None = None) -> Table:
+def _with_rows(table: Table, rows: Codes, order: Ints | None = None) -> Table:
     """Return the table with the rows of one unit more, or with one row more, in some order."""
     both, more = _appended(table, rows), len(next(iter(rows.values())))
     if table.schema.unit is None:
         return _read_again(both)
-    own = np.arange(len(table)) // table.schema.unit.max_rows
-    units = np.append(own, np.full(more, len(table)))
+    ids = np.arange(len(table)) // table.schema.unit.max_rows
+    units = np.append(ids, np.full(more, len(table)))
     return (
         _read_again(both, units) if order is None else _read_again(both.take(order), units[order])
     )
 
 
 def _appended(table: Table, row: Codes) -> Table:
-    """Return the table with rows more, the last; the others keep their values, too."""
+    """Return the table with more rows at its end, and unchanged values of its other rows."""
     both = (table, Table.from_codes(table.schema, row))
     return Table.joined(rows.with_values(np.random.default_rng(0)) for rows in both)
 
 
 def neighbours(schema: Schema, trials: int, seed: int) -> Iterator[tuple[Table, Table, Codes]]:
-    """Yield tables, each with one row more, and that row; it has missing cells in every other pair.
+    """Yield pairs of neighbouring tables, and the rows by which they differ.
 
     Rows may break rules. The row is as it was before rules were applied to it. If the schema
     declares a unit, the rows of one come last, two more than take part, in every third pair alike.
+
+    Parameters
+    ----------
+    schema : Schema
+        Schema of the tables.
+    trials : int
+        Number of pairs.
+    seed : int
+        Seed of the cells.
+
+    Yields
+    ------
+    tuple of (Table, Table, dict of str to ndarray)
+        A table, its neighbour, and the codes of the additional rows.
     """
-    rng, more = np.random.default_rng(seed), _most_rows(schema)
+    rng, more = np.random.default_rng(seed), _max_rows(schema)
     for trial in range(trials):
         size = (0, 1, 3, 12, 30)[trial % 5]
-        drawn, holes = int(rng.integers(2**32)), float(rng.choice([0.1, 0.5]))
-        table = unread(schema, size, drawn, holes=holes)
+        drawn, missing_rate = int(rng.integers(2**32)), float(rng.choice([0.1, 0.5]))
+        table = unprocessed_table(schema, size, drawn, missing_rate=missing_rate)
         row = {a.name: rng.integers(0, a.size, more) for a in schema}
         for a in schema if size and trial % 4 > 1 else ():  # one that is there already
             if table.codes(a.name)[0] < a.missing_code:
@@ -185,4 +261,4 @@ def neighbours(schema: Schema, trials: int, seed: int) -> Iterator[tuple[Table, 
                 row[attribute.name] = np.full(more, attribute.size)
         if trial % 3 == 0:
             row = {name: np.full(more, cells[0]) for name, cells in row.items()}
-        yield _read_again(table), _beside(table, row), row
+        yield _read_again(table), _with_rows(table, row), row

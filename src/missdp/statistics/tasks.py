@@ -1,4 +1,4 @@
-"""What is asked of a table, and one question while it is answered: its releases, and their use.
+"""One question about a table: its statistic, its releases, and the answer that they make.
 
 Parts of the budget for all releases are set aside at once, before anything is read. Everything here
 is public, or released. A session runs the plain functions at the end on private rows.
@@ -20,9 +20,9 @@ from missdp.schema import Numeric, Schema
 from missdp.schema.expressions import parse_where
 from missdp.schema.logic import Predicate
 from missdp.session.session import Reservation, Session
-from missdp.statistics.estimates import Beside, Estimate, clip, corners, within
+from missdp.statistics.estimates import Estimate, TotalError, clip, clip_interval, corners
 from missdp.statistics.imputation import KNNImputation, NearestNeighbours, check_range
-from missdp.statistics.imputed_rows import Rows
+from missdp.statistics.imputed_rows import RowView
 from missdp.statistics.noisy import Noisy, noisy_numbers
 from missdp.statistics.row_queries import RowCounts, RowQuery, RowSums
 from missdp.statistics.table_rows import EachLevel
@@ -31,11 +31,11 @@ from missdp.words import warn_if_weak
 
 Uncertainty: TypeAlias = Literal["total", "noise", "worst-case"]
 
-WRITTEN = {"proportion": "share", "standard_deviation": "sd"}
-"""Statistics that questions name otherwise than the methods that answer them."""
+QUESTION_NAMES = {"proportion": "share", "standard_deviation": "sd"}
+"""Names of statistics in questions, where they differ from the names of methods."""
 BOUNDED = ("count", "proportion", "mean", "sum")
 _GROUPED = ("count", "proportion", "mean")
-# What each statistic is of: so many attributes, or one condition for a proportion.
+# Number of attributes of each statistic. A proportion has one condition.
 _OF = {
     "count": 0, "proportion": 1, "mean": 1, "sum": 1, "variance": 1, "standard_deviation": 1,
     "correlation": 2, "histogram": 1,
@@ -44,7 +44,7 @@ _OF = {
 
 @dataclass(frozen=True)
 class Statistic:
-    """A question about a table: what is asked for, of what, of whom.
+    """A question about a table: a statistic, its attributes and its subpopulation.
 
     Parameters
     ----------
@@ -52,25 +52,26 @@ class Statistic:
         "count", "proportion", "mean", "sum", "variance", "standard_deviation", "correlation" or
         "histogram".
     of : tuple of str
-        Attributes that the statistic reads: none for a count, two for a correlation; for a
-        proportion the condition.
+        Attributes that the statistic reads. A count has none, and a correlation has two. A
+        proportion has its condition in their place.
     where : str, optional
-        The subpopulation, see `parse_where`; everyone by default.
+        The condition of the subpopulation, see `parse_where`. All rows by default.
     uncertainty : {"total", "noise", "worst-case"}, default "total"
         With "total", counts, proportions, means and sums spend up to 8 % of their cost on
-        `Estimate.total_interval`. "noise" spends nothing on it. "worst-case" computes both
-        intervals, and spends a further 10 % on `Estimate.imputation_interval`.
+        `Estimate.total_interval`. With "noise" they spend nothing on it. With "worst-case" both
+        intervals are computed, for 10 % more of the cost.
     by : str, optional
-        A categorical or ordinal attribute: the statistic (a count, a proportion or a mean) is asked
-        for each of its declared levels, and all levels cost what one costs. Unless the attribute is
-        imputed itself, missing cells of a group are filled from donors of the group.
+        A categorical or ordinal attribute. The statistic (a count, a proportion or a mean) is
+        computed for each of its declared levels. All levels together cost as much as one level.
+        Missing cells of a group are filled from donors of the group, unless the attribute is
+        imputed itself.
 
     Raises
     ------
     ParameterError
-        If there is no such statistic, or it is of another number of attributes.
+        If the statistic is unknown, or has another number of attributes.
     UnprovenError
-        If "worst-case" is asked of another statistic: no bound is derived.
+        If "worst-case" is requested for a statistic without a derived bound.
 
     Examples
     --------
@@ -93,77 +94,101 @@ class Statistic:
             raise ParameterError(f"groups are compared by {', '.join(_GROUPED)}, not {self.kind}")
         if self.by and self.uncertainty == "worst-case":
             raise UnprovenError(
-                "worst-case bounds exist without groups only: ask for one of them with where"
+                "worst-case bounds exist without groups only. Select one group with where"
             )
-        wanted = _OF[self.kind]
-        if len(self.of) != wanted or not all(self.of):
-            what = ("nothing", "one attribute", "2 attributes")[wanted]
-            raise ParameterError(f"{self.kind} is of {what}")
+        n_attributes = _OF[self.kind]
+        if len(self.of) != n_attributes or not all(self.of):
+            expected = ("nothing", "one attribute", "2 attributes")[n_attributes]
+            raise ParameterError(f"{self.kind} takes {expected}")
 
     def predicates(self, schema: Schema) -> tuple[Predicate, Predicate | None]:
-        """Return the subpopulation, and the condition of a proportion."""
+        """Return the subpopulation, and the condition of a proportion.
+
+        Parameters
+        ----------
+        schema : Schema
+            Public facts about the rows.
+
+        Returns
+        -------
+        tuple of (Predicate, Predicate or None)
+            The condition is None for other statistics.
+        """
         where = parse_where(self.where, schema)
         if self.kind != "proportion":
             return where, None
         return where, parse_where(self.of[0], schema, named=self.kind)
 
     def reads(self, schema: Schema) -> frozenset[str]:
-        """Return the attributes that it reads; refuse what it cannot be of. Public."""
+        """Return the attributes that the question reads.
+
+        Reads public facts only. Raises ParameterError if an attribute does not suit the statistic.
+
+        Parameters
+        ----------
+        schema : Schema
+            Public facts about the rows.
+
+        Returns
+        -------
+        frozenset of str
+            Names of attributes.
+        """
         where, condition = self.predicates(schema)
         groups: set[str] = set()
         if self.by:
             if isinstance(schema[self.by], Numeric):
-                raise ParameterError(f"{self.by!r} is numeric: groups are levels of an attribute")
+                raise ParameterError(f"{self.by!r} is numeric. Group by an attribute with levels")
             groups = {self.by}
         for name in (*groups, *(self.of if condition is None else ())):
             if not schema[name].size:
-                raise ParameterError(f"{name!r} has no levels: no row has a value of it")
+                raise ParameterError(f"{name!r} has no levels, so no row has a value of it")
         if condition is not None:
             return where.names | condition.names | groups
         for attribute in (schema[name] for name in self.of):
             if self.kind != "histogram" and not isinstance(attribute, Numeric):
                 raise ParameterError(
-                    f"{attribute.name!r} is not numeric; ask for proportions or a histogram"
+                    f"{attribute.name!r} is not numeric. Use proportions or a histogram"
                 )
         return where.names | frozenset(self.of) | groups
 
 
 # Shares are rounded down by more than floating point can round their sum up.
 _SHARE = 1 - 2.0**-40
-_WORST_CASE = 0.1  # of the cost of a question, for `Estimate.imputation_interval`
-_ABOUT = 0.02  # of it, for each number that says how large other errors are
-# Less noise would perhaps show that nobody is there.
-NOBODY = "Even whether there are such rows at all cannot be told from it"
-_TIMES = tuple(2 ** (k / 2) for k in range(1, 81))  # by which noise might be less
+_WORST_CASE = 0.1  # share of a question's cost for `Estimate.imputation_interval`
+_ABOUT = 0.02  # share of a question's cost for each number about the size of other errors
+# With less noise the released number might show that there are no such rows.
+MAY_BE_EMPTY = "It does not even show whether there are such rows"
+_TIMES = tuple(2 ** (k / 2) for k in range(1, 81))  # factors by which the noise may be smaller
 
 
 Narrowed: TypeAlias = Callable[[float], Interval]
-"""What an interval is if noise were so many times less."""
+"""A function that returns the interval with so many times less noise."""
 
 
-def share(cost: Cost, part: float) -> Cost:
-    """Return a part of a cost; shares never add up to more than the whole."""
+def cost_share(cost: Cost, part: float) -> Cost:
+    """Return a share of a cost. The shares of a cost never add up to more than the cost."""
     return replace(cost, amount=cost.amount * part * _SHARE)
 
 
 def middle_and_half(a: Numeric) -> tuple[float, float]:
-    """Return the middle of an attribute's bounds, and half of the distance between them."""
+    """Return the middle of an attribute's bounds, and half of their distance."""
     return (a.lower + a.upper) / 2, (a.upper - a.lower) / 2
 
 
 @dataclass(frozen=True)
-class Part:
+class PlannedRelease:
     """One release of an answer, planned by public facts before anything is charged.
 
     Attributes
     ----------
     query : RowQuery
-        The query, or one that reads as much and is as sensitive, if the query depends on what is
-        released before.
+        The query. If it depends on earlier releases, a query with the same reads and the same
+        sensitivity.
     cost : Cost
-        What it may cost, in pure epsilon or rho.
+        The largest cost of the release, in pure epsilon or rho.
     event : Event
-        What it would be charged with by itself.
+        The event that the release alone would be charged with.
     """
 
     query: RowQuery
@@ -174,8 +199,8 @@ class Part:
     def cap(self) -> Cost:
         """The cost in the measure of the noise, which caps the release most tightly.
 
-        Noise that follows a private bound has a pure event, and other noise for rho is Gaussian. A
-        cap in rho would forget either.
+        Noise that follows a private bound has a pure event. Other noise for rho is Gaussian. A cap
+        in rho would lose both facts.
         """
         if self.cost.privacy_measure == "pure":
             return self.cost
@@ -185,8 +210,8 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Paid:
-    """A release whose cost is set aside, the session that answers it, and what it may spend."""
+class PaidRelease:
+    """A release with a reserved cost, and the session that answers it."""
 
     session: Session
     query: RowQuery
@@ -195,16 +220,16 @@ class Paid:
     def numbers(self, query: RowQuery | None = None) -> list[Noisy]:
         """Return the released numbers of a query, or one number for each group.
 
-        Without a ``query``, the query is answered for which the cost was set aside.
+        By default the query is the one for which the cost was reserved.
         """
-        found = self.session.measure(query or self.query, self.cost)
-        if isinstance(found.value, tuple):
-            return [noisy_numbers(group)[0] for group in found.value]
-        return noisy_numbers(found)
+        measurement = self.session.measure(query or self.query, self.cost)
+        if isinstance(measurement.value, tuple):
+            return [noisy_numbers(group)[0] for group in measurement.value]
+        return noisy_numbers(measurement)
 
 
-class Asking:
-    """One question while it is answered; what public facts refuse is refused before any charge."""
+class StatisticTask:
+    """One question while it is answered. Public facts are checked before any charge."""
 
     def __init__(
         self,
@@ -235,30 +260,30 @@ class Asking:
         self.imputed = self._on_imputed(session)
         about, self._worst_case = self._other_queries(), self._missing_cells()
         hidden = [] if self._worst_case is None else [self._worst_case.query]
-        self._beside = [self._plan(session, query, share(cost, _ABOUT)) for query in about]
-        self._worst = [self._plan(session, query, share(cost, _WORST_CASE)) for query in hidden]
-        rest = 1 - _ABOUT * len(self._beside) - _WORST_CASE * len(self._worst)
-        self.cost = share(cost, rest) if rest < 1 else cost
-        self._parts: tuple[Part, ...] = ()
+        self._additional = [self._plan(session, query, cost_share(cost, _ABOUT)) for query in about]
+        self._worst = [self._plan(session, q, cost_share(cost, _WORST_CASE)) for q in hidden]
+        rest = 1 - _ABOUT * len(self._additional) - _WORST_CASE * len(self._worst)
+        self.cost = cost_share(cost, rest) if rest < 1 else cost
+        self._parts: tuple[PlannedRelease, ...] = ()
         # Once the cost is set aside:
         self.guarantee: Guarantee
-        self._known: dict[str, float] = {}
-        self._paid_worst: Paid
+        self._facts: dict[str, float] = {}
+        self._paid_worst: PaidRelease
 
     # Public facts
 
     def numeric(self, name: str) -> Numeric:
-        """Return an attribute of which the question is known to be able to be."""
+        """Return a numeric attribute of the question."""
         attribute = self.schema[name]
-        assert isinstance(attribute, Numeric)  # checked from the start
+        assert isinstance(attribute, Numeric)  # `Statistic.reads` checked it
         return attribute
 
     @property
     def apart(self) -> str:
-        """The attribute whose groups are answered apart, each from its own rows; else nothing.
+        """The attribute whose groups are answered from their own rows, or an empty text.
 
-        That is so where the answer reads filled cells and the group does not. Donors then come from
-        the group itself.
+        Groups are answered from their own rows if the answer reads filled cells, and the group does
+        not. Donors then come from the group itself.
         """
         by = self.question.by or ""
         return by if self.is_smooth and by not in self.filled else ""
@@ -267,8 +292,8 @@ class Asking:
         """Whether membership reads imputed values that depend on other rows."""
         return bool(self.where.names & self.filled)
 
-    def moved(self, name: str) -> float:
-        """Return how far the value of one donee that exchanges a donor moves."""
+    def recipient_shift(self, name: str) -> float:
+        """Return the largest change of a filled value when one donor is exchanged."""
         if self.imputation is None or name not in self.filled:
             return 0.0
         attribute = self.numeric(name)
@@ -277,49 +302,49 @@ class Asking:
     # Queries
 
     def count_query(self, label: str, *also: Predicate) -> RowCounts:
-        """Return the number of rows of the subpopulation in which the attributes are known."""
+        """Return the query for the rows of the subpopulation with values in the attributes."""
         return RowCounts(
-            label=label, function=members, reads=self._reads((), *also),
-            given=((self.where, *also), self.missing, self.applicable),
+            label=label, function=membership, reads=self._reads((), *also),
+            arguments=((self.where, *also), self.missing, self.applicable),
             applies=frozenset(self.applicable),
         )  # fmt: skip
 
     def sum_query(
-        self, label: str, names: Names, centres: tuple[float, ...], limit: float, move: float
+        self, label: str, names: Names, centres: tuple[float, ...], limit: float, shift: float
     ) -> RowSums:
-        """Return the sum over these rows of products of deviations, each within the limit."""
-        # A donee that enters or leaves the subpopulation brings or takes its whole term.
-        change = max(move, limit) if self.depends() else move
+        """Return the query for a sum of products of deviations, each within the limit."""
+        # A recipient that enters or leaves the subpopulation changes the sum by its whole term.
+        change = max(shift, limit) if self.depends() else shift
         linear = not self.depends() and len([name for name in names if name in self.filled]) < 2
         if self.imputation is not None and self.imputation.k > 1 and not linear:
-            # Of donors that are equally near, runs stand for sets: see `profile`.
+            # Equally near donors are used in runs. See `donors` for the factor of 2.
             change = min(2 * change, limit if names[1:] == names[:1] else 2 * limit)
         return RowSums(
             label=label, function=_products, reads=self._reads(names),
             applies=frozenset(self.applicable),
-            given=(((self.where,), self.missing, self.applicable), names, centres),
+            arguments=(((self.where,), self.missing, self.applicable), names, centres),
             bound=limit, change=change,
         )  # fmt: skip
 
     def centred_query(self, name: str) -> RowSums:
-        """Return the sum of deviations from the middle of the bounds."""
+        """Return the query for the sum of deviations from the middle of the bounds."""
         middle, half = middle_and_half(self.numeric(name))
         label = f"centred sum of {name}"
-        return self.sum_query(label, (name,), (middle,), half, self.moved(name))
+        return self.sum_query(label, (name,), (middle,), half, self.recipient_shift(name))
 
     def _reads(self, names: Iterable[str], *also: Predicate) -> frozenset[str]:
-        """Return what is read of the rows of the subpopulation."""
+        """Return the attributes that a query of the subpopulation reads."""
         return self.where.names.union(names, self.missing, *(one.names for one in also))
 
     @property
-    def _wants_total(self) -> bool:
-        """Whether the population's value is asked for."""
+    def _needs_total_interval(self) -> bool:
+        """Whether the answer has an interval for the value of the population."""
         question = self.question
         return question.uncertainty != "noise" and self.kind in BOUNDED and not question.by
 
     def _other_queries(self) -> Iterator[RowQuery]:
-        """Yield what is asked beside the answer: numbers of rows, and how they vary."""
-        if not self._wants_total:
+        """Yield additional queries for the total interval: numbers of rows, and sums of squares."""
+        if not self._needs_total_interval:
             return
         kind, where = self.kind, self.where
         about: Names = self.schema.rule_set.not_everywhere(sorted(self.reads))
@@ -331,22 +356,22 @@ class Asking:
         for label, lacking in possible.items():
             yield RowCounts(
                 label=label, function=_possible, reads=where.names.union(lacking),
-                given=(where, lacking, about), applies=frozenset(about),
+                arguments=(where, lacking, about), applies=frozenset(about),
             )  # fmt: skip
         if kind in ("count", "sum"):
             yield RowCounts(
-                label="all rows", function=_applicable, given=(about,), applies=frozenset(about)
+                label="all rows", function=_applicable, arguments=(about,), applies=frozenset(about)
             )
         if kind in ("mean", "sum"):
             (name,) = self.names
             middle, half = middle_and_half(self.numeric(name))
             yield RowSums(
                 label="squares as observed", function=_squares, reads=where.names | {name},
-                bound=half**2, change=0.0, given=(where, name, middle),
+                bound=half**2, change=0.0, arguments=(where, name, middle),
             )  # fmt: skip
 
     def _missing_cells(self) -> MissingCells | None:
-        """Return which cells may be missing, if all that they could hold is asked for."""
+        """Return the cells that may be missing, if the question has worst-case bounds."""
         if self.question.uncertainty != "worst-case":
             return None
         of = self.numeric(self.names[0]) if self.names else self.condition
@@ -354,66 +379,67 @@ class Asking:
 
     # Releases
 
-    def part(self, query: RowQuery, weight: float | None = None) -> Part:
-        """Return the release of a query for a part of what the answer costs, or for all of it."""
-        cost = self.cost if weight is None else share(self.cost, weight)
+    def part(self, query: RowQuery, weight: float | None = None) -> PlannedRelease:
+        """Return the release of a query for a share of the answer's cost, by default for all."""
+        cost = self.cost if weight is None else cost_share(self.cost, weight)
         return self._plan(self.imputed, query, cost)
 
-    def _plan(self, session: Session, query: RowQuery, cost: Cost) -> Part:
-        return Part(query, cost, session.preview(query, cost).event)
+    def _plan(self, session: Session, query: RowQuery, cost: Cost) -> PlannedRelease:
+        return PlannedRelease(query, cost, session.preview(query, cost).event)
 
-    def for_rows(self, least: float, *, moving: float) -> float:
-        """Return the share of a quotient's cost that is for its released number of rows.
+    def for_rows(self, min_share: float, *, imputed_share: float) -> float:
+        """Return the share of a quotient's cost for its released number of rows.
 
-        ``least`` is best for the error of the answer; an interval takes the worst of both numbers,
-        and a fifth is best for it. ``moving`` is for rows that filled cells decide on.
+        ``min_share`` minimises the error of the answer. An interval takes the worst of both
+        numbers, and a fifth is best for it. ``imputed_share`` is for rows that filled cells decide.
         """
         if self.depends():
-            return moving
-        return 0.2 if self.is_smooth else least
+            return imputed_share
+        return 0.2 if self.is_smooth else min_share
 
     def _on_imputed(self, session: Session) -> Session:
-        """Return a session on the imputed rows, for each group that is answered apart."""
+        """Return a session on the imputed rows, divided into groups if they are separate."""
         if self._change is not None:
             session = session.on(self._change)
         return session.on(EachLevel(self.apart)) if self.apart else session
 
-    def reserve(self, *parts: Part) -> list[Paid]:
-        """Set aside the cost of all releases of the answer, before anything is read.
+    def reserve(self, *parts: PlannedRelease) -> list[PaidRelease]:
+        """Reserve the cost of all releases of the answer, before anything is read.
 
-        A single release is charged when it is measured, for its own price and not for a cap.
+        A single release is charged when it is measured: its price, and not a cap.
         """
-        beside, self._parts = self._beside, (*self._beside, *parts, *self._worst)
+        additional, self._parts = self._additional, (*self._additional, *parts, *self._worst)
         if len(self._parts) == 1:
             self._promise(parts[0].event)
-            return [Paid(self.imputed, parts[0].query, parts[0].cost)]
+            return [PaidRelease(self.imputed, parts[0].query, parts[0].cost)]
         reserved = [Reservation(part.cap, part.event.label) for part in self._parts]
         self._promise(*(each.event for each in reserved))
         sessions = zip(self.session.reserve_each(*reserved), self._parts, strict=True)
-        paid = [Paid(session, part.query, part.cap) for session, part in sessions]
-        for one in paid[: len(beside)]:
-            self._known[one.query.label] = max(one.numbers()[0].value, 0.0)
+        paid = [PaidRelease(session, part.query, part.cap) for session, part in sessions]
+        for one in paid[: len(additional)]:
+            self._facts[one.query.label] = max(one.numbers()[0].value, 0.0)
         self._paid_worst = paid[-1]
-        main = paid[len(beside) : len(beside) + len(parts)]
+        main = paid[len(additional) : len(additional) + len(parts)]
         return [replace(one, session=self._on_imputed(one.session)) for one in main]
 
     def _promise(self, *events: Event) -> None:
-        """Keep what the answer will promise by itself, and warn if that is little."""
+        """Set the guarantee of the answer, and warn if its epsilon is large."""
         self.guarantee = self.session.promise(*events)
         warn_if_weak(self.guarantee.epsilon)
 
-    # What is made of them
+    # Estimates from the releases
 
-    def boxes(self, numbers: Iterable[Noisy], pieces: int, times: float = 1.0) -> list[Interval]:
-        """Return where noiseless numbers are, ``pieces`` of them at once."""
-        return [n.within(1 - (1 - self.confidence) / pieces, times=times) for n in numbers]
+    def boxes(self, numbers: Iterable[Noisy], n_numbers: int, times: float = 1.0) -> list[Interval]:
+        """Return intervals of noiseless numbers that hold for ``n_numbers`` numbers at once."""
+        return [n.within(1 - (1 - self.confidence) / n_numbers, times=times) for n in numbers]
 
     def combined(
         self, function: Callable[..., float], numbers: Sequence[Noisy], bounds: Interval
     ) -> Estimate:
-        """Return a function of released numbers that is monotone in each, within public bounds.
+        """Return the estimate of a monotone function of released numbers, within public bounds.
 
-        The first one's noise matters most, so it may fail four times as often as a second one's.
+        The noise of the first number matters most. So its interval may fail four times as often as
+        the interval of a second number.
         """
         value = clip(function(*(number.value for number in numbers)), bounds)
         each = (1.0,) if len(numbers) == 1 else (0.8, 0.2)
@@ -426,46 +452,46 @@ class Asking:
             return corners(function, boxes, bounds)
 
         divisor = numbers[1] if len(numbers) > 1 else None
-        found = self.estimate(value, interval, bounds, rows=divisor)
-        if self._wants_total:
+        result = self.estimate(value, interval, bounds, rows=divisor)
+        if self._needs_total_interval:
             a = self.numeric(self.names[0]) if self.names else None
             ends = (0.0, 1.0) if a is None else (a.lower, a.upper)
-            beside = Beside(kind=self.kind, bounds=ends, known=self._known, divisor=divisor)
-            total = within(beside.interval(value, numbers[0], self.confidence), bounds)
-            found = replace(found, total_interval=total)
+            error = TotalError(kind=self.kind, bounds=ends, released=self._facts, divisor=divisor)
+            total = clip_interval(error.interval(value, numbers[0], self.confidence), bounds)
+            result = replace(result, total_interval=total)
         if self._worst_case is None:
-            return found
-        return replace(found, imputation_interval=self._widest(self._worst_case, value))
+            return result
+        return replace(result, imputation_interval=self._widest(self._worst_case, value))
 
     def estimate(
         self, value: float, interval: Narrowed, bounds: Interval, *, rows: Noisy | None = None
     ) -> Estimate:
-        """Put an answer and its guarantee together.
+        """Return an answer with its guarantee.
 
-        ``interval(times)`` is the interval if noise were that many times less, within ``bounds``;
-        ``rows`` is the released number that the answer is divided by.
+        ``interval(times)`` returns the interval with ``times`` times less noise, within ``bounds``.
+        ``rows`` is the released divisor of the answer.
         """
-        found, note = interval(1.0), ""
-        if found == bounds:
-            nobody = rows is not None and rows.within(0.95)[0] <= 0
+        box, note = interval(1.0), ""
+        if box == bounds:
+            may_be_empty = rows is not None and rows.within(0.95)[0] <= 0
             note = (
-                "Of noise alone the interval is the whole range: it is as large as what it is "
-                f"added to. {NOBODY if nobody else self.halved(interval, bounds)}"
+                "The interval is the whole range, because the noise is as large as the exact "
+                f"number. {MAY_BE_EMPTY if may_be_empty else self.halved(interval, bounds)}"
             )
         of = self.question.where or "" if self.kind == "count" else ", ".join(self.question.of)
         return Estimate(
-            name=f"{WRITTEN.get(self.kind, self.kind)}({of})", value=value, interval=found,
+            name=f"{QUESTION_NAMES.get(self.kind, self.kind)}({of})", value=value, interval=box,
             confidence=self.confidence, note=note, guarantee=self.guarantee,
             applicable=self.applicable,
         )  # fmt: skip
 
     def halved(self, interval: Narrowed, bounds: Interval) -> str:
-        """Return with about which epsilon an interval would be half as wide as its bounds."""
+        """Return a sentence with the epsilon at which an interval has half the width of bounds."""
         half = (bounds[1] - bounds[0]) / 2
         boxes = ((times, interval(times)) for times in _TIMES)
         enough = next((t for t, (low, high) in boxes if high - low <= half), _TIMES[-1])
         if self.is_smooth:
-            # Noise for filled cells falls with the square of epsilon, about: so does its scale.
+            # Noise for filled cells falls with about the square of epsilon.
             enough = math.sqrt(enough)
         spent = math.fsum(part.cost.amount for part in self._parts)
         name, power = ("rho", 2) if self.cost.privacy_measure == "zcdp" else ("epsilon", 1)
@@ -473,53 +499,70 @@ class Asking:
         return f"It would be half as wide with an {name} of about {needed:g} instead of {had:g}"
 
     def _widest(self, cells: MissingCells, value: float) -> Interval:
-        """Return what the missing cells could hide."""
+        """Return bounds of the answer over all values of the missing cells."""
         released = self._paid_worst.numbers()
-        found = dict(zip(cells.places, self.boxes(released, len(released)), strict=True))
-        low, high = cells.interval(found)
-        # The released answer is one completion plus noise; an interval without it helps nobody.
+        boxes = dict(zip(cells.places, self.boxes(released, len(released)), strict=True))
+        low, high = cells.interval(boxes)
+        # The released answer is one completion plus noise. The interval includes it.
         return min(low, value), max(high, value)
 
 
-# What sessions run of rows, each alone: plain functions of rows and of public facts
+# Plain functions of single rows and of public facts, which sessions run
 
 
-def members(
-    rows: Rows, chosen: tuple[Predicate, ...], known: Names, about: Names
+def membership(
+    rows: RowView, chosen: tuple[Predicate, ...], complete: Names, about: Names
 ) -> NDArray[np.bool_]:
-    """Tell which rows are in all subpopulations, with values, of those to which some apply."""
-    found = _applicable(rows, about)
+    """Return True for rows of all subpopulations to which ``about`` applies, with values.
+
+    Parameters
+    ----------
+    rows : RowView
+        Private rows.
+    chosen : tuple of Predicate
+        Conditions of the subpopulations.
+    complete : tuple of str
+        Attributes in which a row must have a value.
+    about : tuple of str
+        Attributes that must surely apply to a row.
+
+    Returns
+    -------
+    ndarray of bool, shape (n_rows,)
+        Private.
+    """
+    is_member = _applicable(rows, about)
     for predicate in chosen:
-        found &= predicate.select(rows)
-    for name in known:
-        found &= ~rows.mask(name)
-    return found
+        is_member &= predicate.select(rows)
+    for name in complete:
+        is_member &= ~rows.mask(name)
+    return is_member
 
 
 def _products(
-    rows: Rows, who: tuple[Any, ...], names: Names, centres: tuple[float, ...]
+    rows: RowView, who: tuple[Any, ...], names: Names, centres: tuple[float, ...]
 ) -> NDArray[np.float64]:
-    """Return products of deviations from centres, of rows in question."""
+    """Return products of deviations from centres, and 0 for rows outside the subpopulation."""
     factors = (rows.values(n) - c for n, c in zip(names, centres, strict=True))
-    return np.where(members(rows, *who), math.prod(factors), 0.0)
+    return np.where(membership(rows, *who), math.prod(factors), 0.0)
 
 
-def _possible(rows: Rows, where: Predicate, lacking: Names, about: Names) -> NDArray[np.bool_]:
-    """Tell which rows may be in a subpopulation, and lack one of some attributes, if any."""
-    found = ~decide(where, rows).is_false & _applicable(rows, about)
-    holes = [rows.holes(name) & rows.applies(name).is_true for name in lacking]
-    return np.asarray(found & np.logical_or.reduce(holes) if holes else found)
+def _possible(rows: RowView, where: Predicate, lacking: Names, about: Names) -> NDArray[np.bool_]:
+    """Return True for rows that may be in a subpopulation and lack one of some attributes."""
+    possible = ~decide(where, rows).is_false & _applicable(rows, about)
+    missing = [rows.is_missing(name) & rows.applies(name).is_true for name in lacking]
+    return np.asarray(possible & np.logical_or.reduce(missing) if missing else possible)
 
 
-def _applicable(rows: Rows, about: Names) -> NDArray[np.bool_]:
-    """Tell to which rows all of some attributes surely apply."""
-    found = np.ones(len(rows), dtype=bool)
+def _applicable(rows: RowView, about: Names) -> NDArray[np.bool_]:
+    """Return True for rows to which all of some attributes surely apply."""
+    is_applicable = np.ones(len(rows), dtype=bool)
     for name in about:
-        found &= rows.applies(name).is_true
-    return found
+        is_applicable &= rows.applies(name).is_true
+    return is_applicable
 
 
-def _squares(rows: Rows, where: Predicate, name: str, centre: float) -> NDArray[np.float64]:
-    """Return squared deviations of observed values, of rows that are surely in a subpopulation."""
+def _squares(rows: RowView, where: Predicate, name: str, centre: float) -> NDArray[np.float64]:
+    """Return squared deviations of observed values, 0 outside of the certain subpopulation."""
     there = decide(where, rows).is_true & ~rows.mask(name)
     return np.where(there, np.square(rows.values(name) - centre), 0.0)

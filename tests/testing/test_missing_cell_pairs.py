@@ -1,4 +1,4 @@
-"""Tables that differ in a hole: what a release tells apart, of a leaking library and of ours."""
+"""Tables that differ in a missing cell: the differences in releases of two libraries."""
 
 import warnings
 
@@ -26,14 +26,14 @@ SCHEMA = Schema(
 def test_pairs_differ_in_one_row(pair):
     assert list(pair.one) == list(pair.other)
     assert len(pair.one) == len(pair.other)
-    holes = pair.one.isna() & pair.other.isna()
-    same = ((pair.one == pair.other) | holes).all(axis=1)
+    is_missing = pair.one.isna() & pair.other.isna()
+    same = ((pair.one == pair.other) | is_missing).all(axis=1)
     assert (~same).sum() == (0 if pair.name == "NaN against null" else 1)
     assert repr(pair.one.iloc[0].tolist()) != repr(pair.other.iloc[0].tolist())
 
 
 def leaking(frame):
-    """As others do it: a flag for each column with holes, and bounds as they are."""
+    """As others do it: a flag for each column with missing cells, and bounds as they are."""
     rng, out = np.random.default_rng(), {}
     for name in frame:
         values = frame[name].dropna()
@@ -45,26 +45,26 @@ def leaking(frame):
 
 
 @pytest.mark.long
-def test_a_leaking_library_is_told_what_it_tells():
-    told = {pair.name: differing_facts(leaking, pair, repeats=2) for pair in PAIRS}
-    assert "job_missing" in told["a hole where others have none"]["columns"][1]
-    assert told["an all-missing column"]["type of town"][0] == "float64"
-    assert told["one missing code"]["lowest age"][1] == -9
-    assert not told["NaN against null"]
+def test_leaking_library_has_differing_facts():
+    reported = {pair.name: differing_facts(leaking, pair, repeats=2) for pair in PAIRS}
+    assert "job_missing" in reported["a hole where others have none"]["columns"][1]
+    assert reported["an all-missing column"]["type of town"][0] == "float64"
+    assert reported["one missing code"]["lowest age"][1] == -9
+    assert not reported["NaN against null"]
 
 
 def reading_as_text(frame):
-    """One hole turns a column of whole numbers into decimal ones, whose text is no level."""
+    """One missing cell turns a column of integers into decimals, whose text is no level."""
     read = frame.assign(grade=frame["grade"].astype(str))
-    known = read["grade"].where(read["grade"].isin(["1", "2", "3"]), "1")
-    return {"rows of the release": read.assign(grade=known).sample(200), "model": "v1"}
+    reference = read["grade"].where(read["grade"].isin(["1", "2", "3"]), "1")
+    return {"rows of the release": read.assign(grade=reference).sample(200), "model": "v1"}
 
 
 @pytest.mark.long
-def test_one_hole_that_changes_how_a_whole_column_is_read_is_told():
-    told = {pair.name: differing_facts(reading_as_text, pair, repeats=3) for pair in PAIRS}
-    assert told["a hole among whole numbers"]["most of grade"] == ("3", "1")
-    assert not told["NaN against null"]
+def test_missing_cell_that_changes_a_column_type_is_reported():
+    reported = {pair.name: differing_facts(reading_as_text, pair, repeats=3) for pair in PAIRS}
+    assert reported["a hole among whole numbers"]["most of grade"] == ("3", "1")
+    assert not reported["NaN against null"]
 
 
 def refusing(frame):
@@ -75,20 +75,20 @@ def refusing(frame):
 
 
 def test_a_refusal_and_a_warning_are_facts():
-    told = differing_facts(refusing, PAIRS[1])
-    assert told["refusal"] == (None, "ValueError")
-    assert told["warnings"] == (["as usual"], None)
+    reported = differing_facts(refusing, PAIRS[1])
+    assert reported["refusal"] == (None, "ValueError")
+    assert reported["warnings"] == (["as usual"], None)
     assert not differing_facts(refusing, PAIRS[0])
 
 
-def test_what_noise_decides_is_not_told():
+def test_random_differences_are_not_reported():
     """A coin that agrees with itself in the first runs by chance, and disagrees later."""
     tosses = iter("xxxyyyxxyxxxxxxyyyyyyyyy")
     assert not differing_facts(lambda frame: {"coin": next(tosses)}, PAIRS[0], repeats=3)
     certain = iter("x" * 3 + "y" * 3 + "x" * 9 + "y" * 9)
-    told = differing_facts(lambda frame: {"coin": next(certain)}, PAIRS[0], repeats=3)
-    assert told == {"coin": ("x", "y")}
-    with pytest.raises(ValueError, match="2 or more"):  # one run cannot show what varies
+    reported = differing_facts(lambda frame: {"coin": next(certain)}, PAIRS[0], repeats=3)
+    assert reported == {"coin": ("x", "y")}
+    with pytest.raises(ValueError, match="2 or more"):  # one run cannot show which facts vary
         differing_facts(len, PAIRS[0], repeats=1)
 
 
@@ -97,14 +97,14 @@ def test_what_noise_decides_is_not_told():
     ("family", "missing"),
     [(AllPairs, "joint"), *((PrivBayes, missing) for missing in PrivBayes.family.strategies)],
 )
-def test_nothing_is_told_by_a_release_of_ours(family, missing):
-    kept = "keep" if missing == "joint" else "fill"
+def test_our_releases_have_no_differing_facts(family, missing):
+    retained = "keep" if missing == "joint" else "fill"
 
     def run(frame):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of tables too small, by released counts
             model = family(epsilon=1.0, missing=missing).fit(frame, schema=SCHEMA)
-            return model.sample(200, missing_values=kept)
+            return model.sample(200, missing_values=retained)
 
     few = PAIRS[1:2] if family is AllPairs else PAIRS[1::2]  # it takes its time
     some = PAIRS[::2] if (family, missing) == (PrivBayes, "joint") else few

@@ -15,7 +15,7 @@ from missdp.accounting import (
 )
 from missdp.errors import CheckFailedError, ParameterError
 from missdp.pricing import PrivateLogisticRegression, PrivateMean, TestPlan
-from missdp.pricing.private_test import MarginAndAnswer, TestedNoise
+from missdp.pricing.private_test import ConditionalAnswer, TestedNoise
 from missdp.pricing.queries import SampledNoise, VectorNoise
 from missdp.session import Noise
 from missdp.session.mechanisms import Selection
@@ -35,11 +35,11 @@ FILLED = KNNImputation(impute=("alter", "ok"), match_on="score")
 
 def statistics(table):
     """Three questions, of imputed attributes and of others."""
-    asked = ImputedStatistics(table, FILLED, budget=Filter(100.0), random_state=0)
-    return asked, (
-        asked.count(where="alter > 50", epsilon=1.0),
-        asked.mean("alter", where="score > 0.5", epsilon=2.0),
-        asked.histogram("ok", epsilon=1.0),
+    question = ImputedStatistics(table, FILLED, budget=Filter(100.0), random_state=0)
+    return question, (
+        question.count(where="alter > 50", epsilon=1.0),
+        question.mean("alter", where="score > 0.5", epsilon=2.0),
+        question.histogram("ok", epsilon=1.0),
     )
 
 
@@ -48,8 +48,8 @@ def charged(table):
 
 
 def answers(table):
-    asked, found = statistics(table)
-    return found, repr(asked)
+    question, result = statistics(table)
+    return result, repr(question)
 
 
 def telling(table):
@@ -70,20 +70,24 @@ def failure(check, run, **more):
     return str(caught.value)
 
 
-def test_statistics_keep_their_promises_and_what_breaks_them_is_found(monkeypatch):
+def test_statistics_pass_and_broken_statistics_fail(monkeypatch):
     report = check_sensitivity(charged, trials=12)
     assert report.passed
     assert not report.unchecked
     assert "answers, " in report.findings[-1].detail
-    assert check_non_interference(answers, pairs=["one hole", "full and empty"])
-    for leak, seen in ((telling, "differs with the rows: result[1]"), (hiding, ".KEPT")):
-        assert seen in failure(check_non_interference, leak, pairs=["two tables"])
-    monkeypatch.setattr(_Profile, "smooth_bound", lambda self, *, own, donee, beta: own / 2)
+    assert check_non_interference(answers, pairs=["one missing cell", "full and empty"])
+    for leak, observed in ((telling, "differs with the rows: result[1]"), (hiding, ".KEPT")):
+        assert observed in failure(check_non_interference, leak, pairs=["two tables"])
+    monkeypatch.setattr(
+        _Profile,
+        "smooth_bound",
+        lambda self, *, row_weight, recipient_weight, beta: row_weight / 2,
+    )
     assert "its private bound is" in failure(check_sensitivity, charged, trials=8)
 
 
 def replaced(trials=8):
-    """Tables that differ in one row, every second time in its holes."""
+    """Tables that differ in one row, every second time in its missing cells."""
     rng = np.random.default_rng(0)
     for trial in range(trials):
         rows = rng.normal(size=(9, 2))
@@ -96,11 +100,11 @@ def fitted_mean(rows):
     return PrivateMean(noise_multiplier=4.0, delta=1e-6, random_state=0).fit(rows)
 
 
-def test_an_estimator_keeps_its_promises_and_a_wrong_sensitivity_is_found(monkeypatch):
+def test_estimator_passes_and_a_wrong_sensitivity_fails(monkeypatch):
     report = check_sensitivity(fitted_mean, pairs=replaced())
-    assert [found.passed for found in report.findings] == [True, True]
-    holes = np.ones((9, 2)), np.full((9, 2), np.nan)
-    tables = {"replaced": next(iter(replaced())), "holes": holes}
+    assert [result.passed for result in report.findings] == [True, True]
+    missing = np.ones((9, 2)), np.full((9, 2), np.nan)
+    tables = {"replaced": next(iter(replaced())), "holes": missing}
 
     def shown(rows):
         fitted = fitted_mean(rows)
@@ -109,15 +113,15 @@ def test_an_estimator_keeps_its_promises_and_a_wrong_sensitivity_is_found(monkey
     assert check_non_interference(shown, tables=tables).passed
     law = VectorNoise.__init__
 
-    def wrong(self, kind, scale, sensitivity, whole=False):
-        law(self, kind, scale, sensitivity / 2, whole)
+    def wrong(self, kind, scale, sensitivity, total=False):
+        law(self, kind, scale, sensitivity / 2, total)
 
     monkeypatch.setattr(VectorNoise, "__init__", wrong)
     assert "one row moves" in failure(check_sensitivity, fitted_mean, pairs=replaced())
 
 
 @pytest.mark.parametrize("method", ["gd", "sgd"])
-def test_what_cannot_be_checked_is_never_called_passed(method):
+def test_unchecked_promise_is_never_passed(method):
     """Answers that share a charge are left to a proof."""
 
     def regression(rows):
@@ -125,7 +129,7 @@ def test_what_cannot_be_checked_is_never_called_passed(method):
         return PrivateLogisticRegression(method=method, **facts).fit(rows, np.arange(9) % 2)
 
     report = check_sensitivity(regression, pairs=replaced(2))
-    assert len(report.findings) == 2  # and what else was checked
+    assert len(report.findings) == 2  # and other checked promises
     (unchecked,) = report.unchecked
     assert (unchecked.case, unchecked.passed) == ("regression", False)
     assert "3 answers rest on 1 charges" in unchecked.detail
@@ -176,8 +180,8 @@ PLAN = TestPlan(1.0, 9.0, 1e-6, None, (None, PureEvent(epsilon=1.0 + 1e-5)))
 TESTED = TestedNoise(PLAN, VECTOR)
 
 
-def behind_test(margin, value):
-    return MarginAndAnswer(margin, lambda: np.array([value]))
+def behind_test(distance, value):
+    return ConditionalAnswer(distance, lambda: np.array([value]))
 
 
 def of_rows(*gradients):
@@ -218,7 +222,7 @@ STEP = {"rate": 1.0, "noise_multiplier": 1.0, "steps": 1}
         (SMOOTH, PureEvent(epsilon=1.0), (BEHIND, ALIKE), (BEHIND, Bounded((5, 0), 3.6))),
     ],
 )
-def test_every_law_says_what_is_too_far(law, event, near, far):
+def test_every_mechanism_has_a_check(law, event, near, far):
     near, far = (
         [np.array(value) if isinstance(value, list) else value for value in pair]
         for pair in (near, far)
