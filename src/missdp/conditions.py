@@ -145,8 +145,9 @@ class ObservedAtMost(MissingCompletelyAtRandom):
     """
 
     sentence = (
-        "Given a row, its values go missing independently of each other and of other rows, and "
-        "whatever the values are, each is observed with probability at most {0.rates}."
+        "Given the values of a row, they go missing independently of each other and of the values "
+        "and missing values of other rows, and whatever the values are, each is observed with "
+        "probability at most {0.rates}."
     )
 
 
@@ -155,7 +156,10 @@ class RowIndependentMissingness(Condition):
     """Each row loses values independently of other rows (Mohapatra et al. 2024, Theorem 5.2)."""
 
     implies_row_independence, holds_for_every_mask = True, True
-    sentence = "Whether a value of one row is missing does not depend on any other row."
+    sentence = (
+        "Whether a value of one row is missing does not depend on any other row, neither on its "
+        "values nor on which of them are missing."
+    )
 
 
 @dataclass(frozen=True)
@@ -180,9 +184,10 @@ class BoundedObservation(Condition):
         """Return the assumption as one plain sentence."""
         whose = "all these releases" if self.together else "a release"
         return (
-            f"Whatever its values, a row is observed on all that some gate of {whose} needs, or of "
-            f"those that the data might have chosen, with probability at most {self.p_max:.6g}, "
-            "independently of every other row."
+            f"Whatever its values, and whatever other rows contain or lack, a row is observed with "
+            f"probability at most {self.p_max:.6g} on all attributes that some mechanism of "
+            f"{whose} needs, or would need under another choice by the data. Each row loses "
+            "values independently of every other row."
         )
 
 

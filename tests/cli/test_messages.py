@@ -68,13 +68,13 @@ COLUMN = (
 )
 LEVEL = (
     "column 'größe' contains a value that is not one of its 2 declared levels, or a cell that "
-    "cannot be read. Add the level to the schema if it is public, correct the data, or set "
-    'outside = "missing" in the schema.'
+    "cannot be read. Add the level to the schema if it is public, name codes for missing values in "
+    'missing_codes, correct the data, or set outside = "missing" in the schema.'
 )
 NUMBER = (
     "column 'age' contains a value that is not a whole number in [0, 99], or a cell that cannot be "
-    "read. Correct the bounds if they are wrong, correct the data, or set "
-    'outside = "clamp" or "missing" in the schema.'
+    "read. Correct the bounds if they are wrong, name codes for missing values in missing_codes, "
+    'correct the data, or set outside = "clamp" or "missing" in the schema.'
 )
 TRUTH_NEEDS = "--ground-truth-epsilon requires an assumption about missingness: add --assume."
 CSV = (

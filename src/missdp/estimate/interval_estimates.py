@@ -116,7 +116,10 @@ class Estimates(Record):
     def __str__(self) -> str:
         """Return a table for people, and the errors that it does not cover."""
         shown = self.shown().to_string()
-        about = f"Intervals have confidence {self.confidence:.0%}; they cover noise and sampling."
+        about = (
+            f"Intervals have confidence {self.confidence:.0%}. They cover privacy noise, sampling "
+            "and missing values."
+        )
         unit: Any = self.dates
         more = [f"Errors are in {UNIT_NAMES[unit]}s."] if unit else []
         return "\n".join([shown, about, _HEADER, *more, *self.flags])

@@ -204,7 +204,8 @@ def _outside(attribute: AnyAttribute, layout: Layout) -> DataError:
         settings = 'outside = "missing"'
     return DataError(
         f"column {attribute.name!r} contains a value that is not {expected}, or a cell that "
-        f"cannot be read. {remedy}, correct the data, or set {settings} in the schema."
+        f"cannot be read. {remedy}, name codes for missing values in missing_codes, correct the "
+        f"data, or set {settings} in the schema."
         f"{spelled}"
     )
 
