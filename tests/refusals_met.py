@@ -255,7 +255,7 @@ CASES = {
         kind="variance", uncertainty="worst-case"
     ),
     "worst-case bounds exist without groups only": lambda: asks(by="sex", uncertainty="worst-case"),
-    "the question does not fit into what is left of the budget": lambda: asks(epsilon=2.0),
+    "the question costs more than the remaining budget": lambda: asks(epsilon=2.0),
     # guarantees
     "cannot compose guarantees for the ground truth, or under different adjacencies": lambda: (
         Guarantee(1.0).compose(Guarantee(1.0).to_replace_one())
