@@ -366,7 +366,7 @@ def test_released_sums_are_as_unsure_as_what_clipping_takes(numbered, monkeypatc
     share = replicates.CLIPPED
     monkeypatch.setattr(replicates, "CLIPPED", 0.0)
     for at, stds in enumerate(unsure):
-        taken, margin = 1 - source._retained[0][at], source._tables.margins[at]
+        taken, margin = 1 - source._retained[0][at], source._tables.marginals[at]
         seen = margin[: source.levels[at].n_groups].sum()
         assert taken > 0.01
         known = source._sums(at).stds
@@ -694,7 +694,7 @@ def test_a_rate_that_noise_hides_is_not_surely_none():
         model = AllPairs(epsilon=0.5, random_state=seed).fit(frame, schema=SCHEMA)
         found = model.estimate("share(wage is missing)")
         assert found.estimate == (0.0,)
-        assert found.noise[0] > 1.5 * model.tables_.margin_stds[0][-1]
+        assert found.noise[0] > 1.5 * model.tables_.marginal_stds[0][-1]
         assert found.intervals[0][0] <= 3 / 2000 <= found.intervals[0][1]
 
 
@@ -725,7 +725,7 @@ def test_one_attribute_by_itself_has_noise():
     schema = Schema((SCHEMA["sex or so"],))
     model = AllPairs(epsilon=0.3, random_state=0).fit(people(300)[["sex or so"]], schema=schema)
     found = model.estimate("share(`sex or so` == 'f')")
-    assert found.noise[0] == pytest.approx(model.tables_.margin_stds[0][0], rel=0.5)
+    assert found.noise[0] == pytest.approx(model.tables_.marginal_stds[0][0], rel=0.5)
 
 
 def test_what_is_found_is_shown_whole(exact):

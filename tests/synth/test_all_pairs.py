@@ -182,7 +182,7 @@ def test_parity_is_held_where_it_is_asked_for(missing, holes, tmp_path):
     fitted.save(tmp_path / "model.json")
     again = AllPairs.load(tmp_path / "model.json")
     assert off_parity(again.sample(ROWS)) < 0.04
-    assert again.tables_.together[0, 1, 2].shape == fitted.tables_.together[0, 1, 2].shape
+    assert again.tables_.higher_order[0, 1, 2].shape == fitted.tables_.higher_order[0, 1, 2].shape
     if not holes:
         tables = fitted.sample(ROWS, multiple=2, random_state=2)
         assert all(off_parity(t) < 0.06 for t in tables)

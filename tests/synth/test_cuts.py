@@ -21,7 +21,7 @@ from missdp.accounting import (
 from missdp.accounting.exact import exact
 from missdp.errors import ParameterError
 from missdp.ground_truth import planned_ground_truth
-from missdp.inference.dyadic import Histogram, depth_of
+from missdp.inference.dyadic import Histogram, tree_depth
 from missdp.session import CountedRows, Session, Tree
 from missdp.sources import open_source, strategy_named
 from missdp.synth.family import Request
@@ -93,7 +93,7 @@ def test_a_row_moves_a_tree_by_what_was_charged_for_or_by_nothing_if_it_has_a_ho
     row = more.index[-1]
     more.loc[row, "pay"] = rng.choice([more.loc[row, "pay"], np.nan, -1e5, 1e6, 0])
     within = (int(rng.integers(0, 40)), int(rng.integers(42, 111)))
-    deepest = depth_of(within[1] - within[0])
+    deepest = tree_depth(within[1] - within[0])
     levels = sorted({*rng.integers(1, deepest + 1, 3).tolist()})
     facts = (strategy, measure, within, levels)
     few, many = (exact_trees(f, *facts) for f in (more.iloc[:-1], more))

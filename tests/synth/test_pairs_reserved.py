@@ -75,7 +75,7 @@ def test_the_share_is_kept_back_where_cells_have_rows_enough():
     assert kept(1.01 * enough) == pytest.approx(share)
     assert kept(0.99 * enough) == 0
     many = list(itertools.combinations(range(40), 2))
-    assert len(many) > adaptive._MOST_PAIRS
+    assert len(many) > adaptive._MAX_PAIRS
     assert kept(1e9, many, 40) == 0
 
 

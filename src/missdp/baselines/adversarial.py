@@ -24,8 +24,8 @@ from missdp.session import Merged, Session
 from missdp.session.training import SAMPLING_SLACK
 from missdp.synth.all_pairs import check_gaussian, marginal_parts
 from missdp.synth.family import Family, Learned, Request
-from missdp.synth.parameters import check_share, is_integer, is_number
-from missdp.synth.shared_steps import counted, open_rows, release_one_way, sample_rows
+from missdp.synth.parameters import check_share, is_integer, is_real_number
+from missdp.synth.shared_steps import row_totals, open_rows, release_one_way, sample_rows
 from missdp.synth.split import BudgetPlan, Part
 
 Networks: TypeAlias = Callable[[Request[Any], Session, NoisyMarginals], NetworkModel]
@@ -99,12 +99,12 @@ def planned_trainings(
     proven = False
     for _ in range(_TRIES):
         noise = max(_MIN_NOISE, noise)
-        found = composed_epsilon((first, *plan(noise)), delta)
-        if found <= epsilon:
+        proven_epsilon = composed_epsilon((first, *plan(noise)), delta)
+        if proven_epsilon <= epsilon:
             safe, proven = noise, True
-        if epsilon * (1 - _CLOSE) <= found <= epsilon or (proven and noise == _MIN_NOISE):
+        if epsilon * (1 - _CLOSE) <= proven_epsilon <= epsilon or (proven and noise == _MIN_NOISE):
             break
-        noise *= found / (epsilon * (1 - _CLOSE / 2))  # epsilon falls nearly as 1 / noise
+        noise *= proven_epsilon / (epsilon * (1 - _CLOSE / 2))  # epsilon falls nearly as 1 / noise
     while not proven:
         safe = high = high * _MORE
         proven = composed_epsilon((first, *plan(safe)), delta) <= epsilon
@@ -131,7 +131,7 @@ def _check(parameters: Any, phases: Callable[[Any], Phases]) -> None:
     for module in ("torch", "opacus"):
         import_optional(module, purpose="adversarial families")
     rate, steps = parameters.sampling_rate, parameters.steps
-    if not (is_number(rate) and 1e-6 <= rate <= 1):
+    if not (is_real_number(rate) and 1e-6 <= rate <= 1):
         raise ParameterError(
             f"sampling_rate must be a number from 0.000001 to 1, not {rate!r}; .02 is usual"
         )
@@ -147,8 +147,8 @@ def _budget(request: Request[Any]) -> Filter:
     """Return the filter of the first part; trainings are charged beside it."""
     share = request.parameters.first_share
     share = _FIRST_SHARE if share is None else float(share)
-    whole = Cost.worth("gdp", float(request.parameters.epsilon), request.delta_to_spend)
-    first = replace(whole, amount=min(MAX_GDP, share * whole.amount))
+    total = Cost.worth("gdp", float(request.parameters.epsilon), request.delta_to_spend)
+    first = replace(total, amount=min(MAX_GDP, share * total.amount))
     return Filter.from_cost(first, delta=request.delta_to_spend)
 
 
@@ -162,7 +162,7 @@ def _trainings(
 
 
 def _plan(request: Request[Any]) -> list[Part]:
-    return marginal_parts(request, 1.0, most_cells=_MAX_CELLS)
+    return marginal_parts(request, 1.0, max_cells=_MAX_CELLS)
 
 
 def _fit(session: Session, plan: BudgetPlan, request: Request[Any], networks: Networks) -> Learned:
@@ -178,7 +178,7 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[Any], networks: Ne
     finally:
         torch.set_num_threads(threads)
     request.report("done", 1.0)
-    total, complete = counted(session, total, count)
+    total, complete = row_totals(session, total, count)
     return Learned(model, total, complete=complete)
 
 
@@ -208,9 +208,9 @@ def adversarial_family(
     Family
     """
 
-    def check(given: Any) -> None:
-        parameters(given)
-        _check(given, phases)
+    def check(values: Any) -> None:
+        parameters(values)
+        _check(values, phases)
 
     return Family(
         strategies=("observed", "complete-rows", "impute-first"),

@@ -111,14 +111,14 @@ def constraint_texts(constraints: Constraints) -> tuple[str, ...]:
     >>> constraint_texts("t1&t2&EQ(t1.id,t2.id); t1&t2&EQ(t1.key,t2.key)")
     ('t1&t2&EQ(t1.id,t2.id)', 't1&t2&EQ(t1.key,t2.key)')
     """
-    given = re.split(r"[;\n]", constraints) if isinstance(constraints, str) else constraints
-    if not (isinstance(given, list | tuple) and all(isinstance(text, str) for text in given)):
+    parts = re.split(r"[;\n]", constraints) if isinstance(constraints, str) else constraints
+    if not (isinstance(parts, list | tuple) and all(isinstance(text, str) for text in parts)):
         raise ParameterError(
             "constraints must be a list of texts, such as "
             "['t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)'], or one text with a constraint on "
             "each line."
         )
-    texts = (text.strip() for text in given)
+    texts = (text.strip() for text in parts)
     return tuple(text for text in texts if text and not text.startswith("#"))
 
 
@@ -188,11 +188,11 @@ class _Reader:
         first, second = map(tuple, self.within.values())
         return DenialConstraint(self.text, tuple(self.between), first, second)
 
-    def _add(self, sign: str, left: _Side, right: _Side) -> None:
+    def _add(self, sign: str, one: _Side, other: _Side) -> None:
         """Add a comparison, with t1 on the left and a constant on the right."""
-        if left[0] is None or (left[0], right[0]) == ("t2", "t1"):
-            left, sign, right = right, MIRRORED[sign], left
-        (row, name, _), (other_row, other_name, constant) = left, right
+        if one[0] is None or (one[0], other[0]) == ("t2", "t1"):
+            one, sign, other = other, MIRRORED[sign], one
+        (row, name, _), (other_row, other_name, constant) = one, other
         if row is None:
             raise self._error("it compares two constants. Write t1.a or t2.a on one side")
         attribute = self._attribute(name)
@@ -201,21 +201,21 @@ class _Reader:
             condition = f"`{attribute.name}` {sign} {constant}"
             self.within[row].append(parse_where(condition, self.schema, named=place))
             return
-        other = self._attribute(other_name)
-        if not are_comparable(attribute, sign, other):
-            if attribute is other:
+        second_attribute = self._attribute(other_name)
+        if not are_comparable(attribute, sign, second_attribute):
+            if attribute is second_attribute:
                 raise self._error(
                     f"{attribute.name!r} has no order. Compare it by EQ or IQ, or declare its "
                     "levels ordinal"
                 )
             raise self._error(
-                f"{attribute.name!r} and {other.name!r} differ in kind, unit or levels. Compare "
+                f"{attribute.name!r} and {second_attribute.name!r} differ in kind, unit or levels. Compare "
                 "numbers of one unit, and attributes with the same levels"
             )
         if row == other_row:
-            self.within[row].append(Comparison(attribute, sign, other))
+            self.within[row].append(Comparison(attribute, sign, second_attribute))
         else:
-            self.between.append((sign, attribute.name, other.name))
+            self.between.append((sign, attribute.name, second_attribute.name))
 
     def _attribute(self, name: str | None) -> AnyAttribute:
         name = str(name).strip().strip("`")
@@ -259,10 +259,13 @@ def count_conflicts(
     counts = np.zeros(len(rows), dtype=np.int64)
     mirrored = [(MIRRORED[sign], two, one) for sign, one, two in constraint.between]
     forward = (constraint.between, constraint.first, constraint.second)
-    for between, own, theirs in (forward, (mirrored, constraint.second, constraint.first)):
-        ours = _satisfying([one for _, one, _ in between], own, rows)
+    for between, our_conditions, their_conditions in (
+        forward,
+        (mirrored, constraint.second, constraint.first),
+    ):
+        ours = _satisfying([one for _, one, _ in between], our_conditions, rows)
         partners = rows if others is None else others
-        among = _satisfying([two for _, _, two in between], theirs, partners)
+        among = _satisfying([two for _, _, two in between], their_conditions, partners)
         related = [
             (sign, cells_of(rows, one)[ours], cells_of(partners, two)[among])
             for sign, one, two in between

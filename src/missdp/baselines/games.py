@@ -38,7 +38,7 @@ _HEAT = 0.66  # of relaxed draws (Jang, Gu & Poole 2017)
 _GENERATED = 512  # generated rows in a step
 _LEARNING_RATE, _BETAS = 4e-3, (0.5, 0.9)  # of Adam, for generators
 _TURNS = 10  # steps of critics for each step of generators
-_KEPT = 0.98  # of the average of a generator, at each of its steps
+_AVERAGE_DECAY = 0.98  # of the average of a generator, at each of its steps
 # The critic of masks has a share of the clip norm: with a smaller weight, rows have more of it.
 _WEIGHTS = 1.0, 0.3  # of the losses of the critics of rows and of masks
 _MASK_WEIGHT = 0.2  # of the critic of rows in the loss of masks (Li, Jiang & Marlin 2019)
@@ -72,8 +72,13 @@ class Game(abc.ABC):
     def shown(self, codes: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         """Return real rows as critics see them: indicators, and which cells are observed."""
         columns, sizes = torch.stack([*codes.values()], dim=1), torch.tensor(self.sizes)
-        seen, levels = (columns < sizes).double(), self.starts + torch.minimum(columns, sizes - 1)
-        return torch.zeros(len(columns), self.width).double().scatter_(1, levels, seen), seen
+        observed, levels = (
+            (columns < sizes).double(),
+            self.starts + torch.minimum(columns, sizes - 1),
+        )
+        return torch.zeros(len(columns), self.width).double().scatter_(
+            1, levels, observed
+        ), observed
 
     def row_loss(self, codes: Mapping[str, Tensor]) -> Tensor:
         """Return the loss of each real row."""
@@ -125,7 +130,7 @@ class Game(abc.ABC):
         learned = nn.ModuleList(generators)
         hands = [*learned.parameters()]
         adam = torch.optim.Adam(hands, lr=_LEARNING_RATE, betas=_BETAS)
-        average = AveragedModel(learned, multi_avg_fn=get_ema_multi_avg_fn(_KEPT))
+        average = AveragedModel(learned, multi_avg_fn=get_ema_multi_avg_fn(_AVERAGE_DECAY))
         average.update_parameters(learned)
         for step, training in enumerate(self.train(phase, critics, self.row_loss), start=1):
             training.step(partial(self.loss, soft=False))
@@ -187,27 +192,32 @@ class MaskGame(Game):
 
     def scores(self, *shown: Tensor) -> list[Tensor]:
         """Return the scores of rows and of masks."""
-        rows, seen = shown
-        masks = [self.network["masks"](seen[:, [*self.may_miss]])] if self._masks else []
+        rows, observed = shown
+        masks = [self.network["masks"](observed[:, [*self.may_miss]])] if self._masks else []
         return [self.network["rows"](rows), *masks]
 
     def generated(self, *, soft: bool) -> tuple[Tensor, ...]:
         """Return generated values where generated masks show them, and the masks."""
         rows = self.drawn(self._values(self.noise(_LATENT)), soft=soft)
-        seen, inputs = torch.ones(_GENERATED, len(self.sizes)).double(), self.noise(_MASK_LATENT)
+        observed, inputs = (
+            torch.ones(_GENERATED, len(self.sizes)).double(),
+            self.noise(_MASK_LATENT),
+        )
         if self.sees_values:
             inputs = torch.cat([inputs, rows.detach()], dim=1)
         for masks in self._masks:
             noisy = masks(inputs) + torch.logit(self.uniform(len(self.may_miss)))
             lost, relaxed = (noisy > 0).double(), torch.sigmoid(noisy / _HEAT)
             lost = lost + relaxed - relaxed.detach()
-            seen = seen.index_copy(1, torch.tensor(self.may_miss), 1 - lost)
+            observed = observed.index_copy(1, torch.tensor(self.may_miss), 1 - lost)
         for a, level in self.always.items():  # "not applicable" is never missing
             there = rows[:, [int(self.starts[a]) + level]].detach()
-            seen = seen.index_copy(1, torch.tensor([a]), seen[:, [a]] * (1 - there) + there)
+            observed = observed.index_copy(
+                1, torch.tensor([a]), observed[:, [a]] * (1 - there) + there
+            )
         # The critic of rows counts less for masks than the critic of masks does.
-        light = _MASK_WEIGHT * seen + (1 - _MASK_WEIGHT) * seen.detach()
-        return rows * (light @ self.levels_of), seen
+        light = _MASK_WEIGHT * observed + (1 - _MASK_WEIGHT) * observed.detach()
+        return rows * (light @ self.levels_of), observed
 
     def result(self) -> NetworkModel:
         """Return the generators after the training of both critics."""
@@ -241,15 +251,15 @@ class CodeGame(Game):
     def generated(self, *, soft: bool) -> tuple[Tensor, ...]:
         """Return decoded rows, with missing cells at the released rates."""
         code = torch.tanh(self._generator(self.noise(_LATENT)))
-        rows, seen = self.drawn(self.coder["decoder"](code), soft=soft), self.at_rates()
-        return rows * (seen @ self.levels_of), seen
+        rows, observed = self.drawn(self.coder["decoder"](code), soft=soft), self.at_rates()
+        return rows * (observed @ self.levels_of), observed
 
     def result(self) -> NetworkModel:
         """Return generator and decoder after both trainings."""
         for training in self.train(0, self.coder, self.coding_loss):
             training.step()
         (generator,) = self.play(1, self.network, self._generator)
-        return self.calibrated(generator.then(as_layers(self.coder["decoder"])))
+        return self.calibrated(generator.compose(as_layers(self.coder["decoder"])))
 
 
 class ConditionalGame(Game):
@@ -276,16 +286,16 @@ class ConditionalGame(Game):
 
     def row_loss(self, codes: Mapping[str, Tensor]) -> Tensor:
         """Return the mean loss of each real row over the levels that it has."""
-        rows, seen = self.shown(codes)
+        rows, observed = self.shown(codes)
         (scores,) = self.scores(rows, rows[:, None] * self.levels_of)
-        shares = seen / seen.sum(dim=1, keepdim=True).clamp(min=1.0)
+        shares = observed / observed.sum(dim=1, keepdim=True).clamp(min=1.0)
         return (shares * softplus(-scores)).sum(dim=1)
 
     def generated(self, *, soft: bool) -> tuple[Tensor, ...]:
         """Return rows that have the level that they were asked for, and that level."""
         shares, stream = torch.from_numpy(self._conditions), self.stream
-        given = torch.multinomial(shares, _GENERATED, replacement=True, generator=stream)
-        level = torch.eye(self.width, dtype=torch.float64)[given]
+        chosen = torch.multinomial(shares, _GENERATED, replacement=True, generator=stream)
+        level = torch.eye(self.width, dtype=torch.float64)[chosen]
         about = level @ self.levels_of.T  # the attribute, whose cell is observed
         scores = self._generator(torch.cat([self.noise(_LATENT), level], dim=1))
         rows = self.drawn(scores, soft=soft) * (1 - about @ self.levels_of) + level

@@ -36,7 +36,7 @@ from missdp.synth.family import Family, Finish, Learned, Request, gaussian_budge
 from missdp.synth.fitted import Fitted
 from missdp.synth.impute_first import Imputer
 from missdp.synth.learn_pairs import fit_pairs, model_facts, release_pairs
-from missdp.synth.shared_steps import counted, open_rows, release_one_way, sample_rows
+from missdp.synth.shared_steps import row_totals, open_rows, release_one_way, sample_rows
 from missdp.synth.split import BudgetPlan, Part
 
 
@@ -70,7 +70,7 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[Kamino]) -> Learne
         rng=session.generator(),
     )
     request.report("done", 1.0)
-    total, complete = counted(session, total, count)
+    total, complete = row_totals(session, total, count)
     return Learned(model, total, complete=complete)
 
 
@@ -82,7 +82,7 @@ def _placed(
     rng: np.random.Generator,
 ) -> SyntheticRows:
     """Return synthetic rows that are placed so that constraints hold between any two of them."""
-    order = [fitted.modelled.schema.names[a] for a in fitted.model.law.order]
+    order = [fitted.modelled.schema.names[a] for a in fitted.model.row_model.order]
     constraints = read_constraints(texts, fitted.schema)
     return place_rows(table, constraints, rng, draw=lambda n: draw(n, rng), order=order)
 
@@ -100,16 +100,16 @@ def _drawing_order(schema: Schema, constraints: Iterable[DenialConstraint]) -> t
     """
     place = {name: i for i, name in enumerate(schema.names)}
     waits: list[set[int]] = [set() for _ in place]
-    for given, name in filter(None, (constraint.dependency for constraint in constraints)):
-        if place.keys() >= {*given, name}:
-            waits[place[name]] |= {place[other] for other in given}
-    left = {a: (attribute.size, a) for a, attribute in enumerate(schema)}
+    for determining, name in filter(None, (constraint.dependency for constraint in constraints)):
+        if place.keys() >= {*determining, name}:
+            waits[place[name]] |= {place[other] for other in determining}
+    waiting = {a: (attribute.size, a) for a, attribute in enumerate(schema)}
     order: list[int] = []
-    while left:
-        free = [left[a] for a in left if not waits[a] & left.keys()]
-        _, a = heapq.nsmallest(1, free or left.values())[0]
+    while waiting:
+        free = [waiting[a] for a in waiting if not waits[a] & waiting.keys()]
+        _, a = heapq.nsmallest(1, free or waiting.values())[0]
         order.append(a)
-        del left[a]
+        del waiting[a]
     return tuple(order)
 
 

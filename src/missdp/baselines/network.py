@@ -38,7 +38,7 @@ _SWAPS = 60  # rounds: with more, tables hold little better, and all takes longe
 
 
 @dataclass(frozen=True, order=True)
-class Family(Record):
+class Node(Record):
     """A node of the network and its parents."""
 
     child: str
@@ -62,17 +62,17 @@ class Network(Record):
     what these say about parents together.
     """
 
-    families: tuple[Family, ...]
+    families: tuple[Node, ...]
     conditionals: Mapping[str, Floats]
     tables: dict[Clique, Floats] = field(default_factory=dict)
 
     @property
     def sizes(self) -> dict[str, int]:
         """Number of levels of each attribute."""
-        return {child: law.shape[-1] for child, law in self.conditionals.items()}
+        return {child: table.shape[-1] for child, table in self.conditionals.items()}
 
     @classmethod
-    def from_joints(cls, families: tuple[Family, ...], joints: Mapping[Clique, Floats]) -> Network:
+    def from_joints(cls, families: tuple[Node, ...], joints: Mapping[Clique, Floats]) -> Network:
         """Condition each joint table on the parents; cells with no mass take the child's margin."""
         conditionals = {f.child: _condition(joints[f.clique]) for f in families}
         return cls(families, conditionals, {f.clique: joints[f.clique] for f in families})
@@ -94,9 +94,9 @@ class Network(Record):
         """Draw ``n`` rows attribute by attribute, each given its parents, spread evenly."""
         rows = Codes()
         for family in self.families:
-            law = self.conditionals[family.child]
-            given = cell_index(rows, family.parents, law.shape[:-1], n)
-            rows[family.child] = draw(law.reshape(-1, law.shape[-1]), given, rng)
+            table = self.conditionals[family.child]
+            cells = cell_index(rows, family.parents, table.shape[:-1], n)
+            rows[family.child] = draw(table.reshape(-1, table.shape[-1]), cells, rng)
         return rows
 
     def restricted(self, impossible: ImpossibleCells, rng: np.random.Generator) -> Network:
@@ -104,20 +104,20 @@ class Network(Record):
         if not impossible:
             return self
         sizes = {f.child: self.conditionals[f.child].shape[-1] for f in self.families}
-        ahead = _looked_ahead(impossible, sizes)
-        families, laws, rows = [], {}, Codes()
+        ahead = _with_implied_cells(impossible, sizes)
+        families, tables, rows = [], {}, Codes()
         for family in self.families:
-            law, child = self.conditionals[family.child], family.child
-            cells = cell_index(rows, family.parents, law.shape[:-1], _ROWS)
-            wide, new = _with_rules(family, law, ahead, sizes, {*rows})
-            given = cell_index(rows, new.parents, wide.shape[:-1], _ROWS)
-            if wide is not law:
-                target = _margin(law, cells)
-                wide = _keeping_margin(wide, given, target)
-            rows[child] = draw(wide.reshape(-1, wide.shape[-1]), given, rng)
+            table, child = self.conditionals[family.child], family.child
+            cells = cell_index(rows, family.parents, table.shape[:-1], _ROWS)
+            wide, new = _with_rules(family, table, ahead, sizes, {*rows})
+            wide_cells = cell_index(rows, new.parents, wide.shape[:-1], _ROWS)
+            if wide is not table:
+                target = _child_marginal(table, cells)
+                wide = _with_marginal(wide, wide_cells, target)
+            rows[child] = draw(wide.reshape(-1, wide.shape[-1]), wide_cells, rng)
             families.append(new)
-            laws[child] = wide
-        return Network(tuple(families), laws, self.tables)
+            tables[child] = wide
+        return Network(tuple(families), tables, self.tables)
 
     def observed_part(self, sizes: Mapping[str, int]) -> Network:
         """Return the laws of each child among members of its family that are all observed."""
@@ -129,27 +129,27 @@ class Network(Record):
 
     def filling_model(self, model: Network, n: int, rng: np.random.Generator) -> Network:
         """Learn laws of complete rows from synthetic ones with holes, starting at a model's."""
-        holes = self.sample(max(1, min(n, _EM_ROWS)), rng)
-        filled = _initial(holes, model, rng)
+        incomplete = self.sample(max(1, min(n, _EM_ROWS)), rng)
+        filled = _initial(incomplete, model, rng)
         for _ in range(_EM_ROUNDS):
-            filled = _gibbs(filled, holes, model, rng, sweeps=_SWEEPS)
+            filled = _gibbs(filled, incomplete, model, rng, sweeps=_SWEEPS)
             model = _refit(model, filled)
         return model
 
-    def fill_holes(self, holes: Codes, rng: np.random.Generator) -> Codes:
+    def fill_missing(self, incomplete: Codes, rng: np.random.Generator) -> Codes:
         """Draw the missing cells of synthetic rows given their observed cells, by these laws."""
-        return _gibbs(_initial(holes, self, rng), holes, self, rng, sweeps=5)
+        return _gibbs(_initial(incomplete, self, rng), incomplete, self, rng, sweeps=5)
 
 
 def _condition(joint: Floats) -> Floats:
     """Law of the last axis given the others; empty cells take the margin, then uniform."""
     flat = joint.reshape(-1, joint.shape[-1])
-    margin = flat.sum(axis=0)
-    total = margin.sum()
-    margin = margin / total if total > 0 else np.full(len(margin), 1.0 / len(margin))
+    marginal = flat.sum(axis=0)
+    total = marginal.sum()
+    marginal = marginal / total if total > 0 else np.full(len(marginal), 1.0 / len(marginal))
     mass = flat.sum(axis=1, keepdims=True)
-    law = np.where(mass > 0, flat / np.where(mass > 0, mass, 1.0), margin)
-    return law.reshape(joint.shape)
+    conditional = np.where(mass > 0, flat / np.where(mass > 0, mass, 1.0), marginal)
+    return conditional.reshape(joint.shape)
 
 
 _EM_ROUNDS = 8
@@ -157,16 +157,16 @@ _SWEEPS = 2
 _EM_ROWS = 50_000
 
 
-def _initial(holes: Codes, model: Network, rng: np.random.Generator) -> Codes:
+def _initial(incomplete: Codes, model: Network, rng: np.random.Generator) -> Codes:
     """Fill ancestrally: each hole from its parents, as if nothing else were known."""
     filled: Codes = {}
     for family in model.families:
-        codes = holes[family.child].copy()
+        codes = incomplete[family.child].copy()
         table = model.conditionals[family.child]
-        hole = codes == table.shape[-1]
-        cell = cell_index(filled, family.parents, table.shape[:-1], len(codes))[hole]
-        laws = table.reshape(-1, table.shape[-1])
-        codes[hole] = draw(laws, cell, rng)
+        missing = codes == table.shape[-1]
+        cell = cell_index(filled, family.parents, table.shape[:-1], len(codes))[missing]
+        distributions = table.reshape(-1, table.shape[-1])
+        codes[missing] = draw(distributions, cell, rng)
         filled[family.child] = codes
     return filled
 
@@ -175,43 +175,45 @@ _CELLS_AT_ONCE = 8_000_000  # of the laws of holes: 64 MB
 
 
 def _gibbs(
-    filled: Codes, holes: Codes, model: Network, rng: np.random.Generator, *, sweeps: int
+    filled: Codes, incomplete: Codes, model: Network, rng: np.random.Generator, *, sweeps: int
 ) -> Codes:
     """Redraw every hole given all other cells of its row, ``sweeps`` times."""
     filled, sizes = dict(filled), model.sizes
     for _ in range(sweeps):
         for family in model.families:
-            hole = np.flatnonzero(holes[family.child] == sizes[family.child])
+            missing = np.flatnonzero(incomplete[family.child] == sizes[family.child])
             codes = filled[family.child].copy()
             step = max(1, _CELLS_AT_ONCE // sizes[family.child])
-            for start in range(0, hole.size, step):
-                rows = hole[start : start + step]
+            for start in range(0, missing.size, step):
+                rows = missing[start : start + step]
                 codes[rows] = draw_each(_full_conditional(family, model, filled, rows), rng)
             filled[family.child] = codes
     return filled
 
 
 def _full_conditional(
-    family: Family, model: Network, filled: Codes, rows: NDArray[np.int64]
+    family: Node, model: Network, filled: Codes, rows: NDArray[np.int64]
 ) -> Floats:
     """Unnormalised law of a child given everything else in its row, shape ``(rows, child)``."""
     children = [other for other in model.families if family.child in other.parents]
     near = set(family.clique).union(*(other.clique for other in children))
     here = {name: filled[name][rows] for name in near}
-    own = _slice(model.conditionals[family.child], family.clique, family.child, here)
-    law = np.broadcast_to(own, (len(rows), own.shape[1])).copy()
+    direct = _conditional_rows(model.conditionals[family.child], family.clique, family.child, here)
+    product = np.broadcast_to(direct, (len(rows), direct.shape[1])).copy()
     for other in children:
-        law *= _slice(model.conditionals[other.child], other.clique, family.child, here)
-    dead = law.sum(axis=1) <= 0
-    law[dead] = 1.0
-    return law
+        product *= _conditional_rows(
+            model.conditionals[other.child], other.clique, family.child, here
+        )
+    dead = product.sum(axis=1) <= 0
+    product[dead] = 1.0
+    return product
 
 
-def _slice(table: Floats, clique: Clique, free: str, codes: Codes) -> Floats:
+def _conditional_rows(table: Floats, clique: Clique, free: str, codes: Codes) -> Floats:
     """Look up a table with all attributes of the clique fixed but one, shape ``(rows, free)``."""
-    moved = np.moveaxis(table, clique.index(free), -1)
-    return np.asarray(moved[tuple(codes[name] for name in clique if name != free)]).reshape(
-        -1, moved.shape[-1]
+    rearranged = np.moveaxis(table, clique.index(free), -1)
+    return np.asarray(rearranged[tuple(codes[name] for name in clique if name != free)]).reshape(
+        -1, rearranged.shape[-1]
     )
 
 
@@ -230,74 +232,78 @@ def _refit(model: Network, filled: Codes) -> Network:
 _CELLS = 2_000_000  # of one conditional table: 16 MB
 _ROWS = 50_000  # on which margins are taken
 _ROUNDS = 30
-_MOST = 50.0  # by which one level may be weighted more, or less
+_MAX_WEIGHT = 50.0  # by which one level may be weighted more, or less
 
 
 def _with_rules(
-    family: Family,
-    law: Floats,
+    family: Node,
+    table: Floats,
     impossible: ImpossibleCells,
     sizes: Mapping[str, int],
     placed: set[str],
-) -> tuple[Floats, Family]:
+) -> tuple[Floats, Node]:
     """Return the law given also what rules connect the child with, and the family it is of."""
     child = family.child
     for names, cells in impossible.items():
         if child in names and placed.issuperset({*names} - {child}):
             parents = (*family.parents, *(n for n in names if n not in family.clique))
             if sizes[child] * math.prod(sizes[n] for n in parents) <= _CELLS:
-                law = _allowed(law, (*parents, child), names, cells, sizes)
-                family = Family(child, parents)
-    return law, family
+                table = _restricted(table, (*parents, child), names, cells, sizes)
+                family = Node(child, parents)
+    return table, family
 
 
-def _margin(law: Floats, cells: NDArray[np.int64]) -> Floats:
+def _child_marginal(table: Floats, cells: NDArray[np.int64]) -> Floats:
     """Return the law of the child alone, over rows in these cells of its parents."""
-    flat = law.reshape(-1, law.shape[-1])
+    flat = table.reshape(-1, table.shape[-1])
     share = np.bincount(cells, minlength=len(flat)) / len(cells)
     return np.asarray(share @ flat)
 
 
-def _keeping_margin(law: Floats, cells: NDArray[np.int64], target: Floats) -> Floats:
+def _with_marginal(table: Floats, cells: NDArray[np.int64], target: Floats) -> Floats:
     """Weight the levels of the child so that its margin is the target, as far as it can be."""
     weight = np.ones(len(target))
     for _ in range(_ROUNDS):
-        margin = _margin(_weighted(law, weight), cells)
-        weight *= np.where(margin > 0, target / np.maximum(margin, 1e-12), 1.0)
-        weight = np.clip(weight / max(weight.max(), 1e-300) * _MOST, 1 / _MOST, _MOST)
-    return _weighted(law, weight)
+        marginal = _child_marginal(_weighted(table, weight), cells)
+        weight *= np.where(marginal > 0, target / np.maximum(marginal, 1e-12), 1.0)
+        weight = np.clip(
+            weight / max(weight.max(), 1e-300) * _MAX_WEIGHT, 1 / _MAX_WEIGHT, _MAX_WEIGHT
+        )
+    return _weighted(table, weight)
 
 
-def _weighted(law: Floats, weight: Floats) -> Floats:
-    found = law * weight
-    return np.asarray(found / np.maximum(found.sum(axis=-1, keepdims=True), 1e-300))
+def _weighted(table: Floats, weight: Floats) -> Floats:
+    weighted = table * weight
+    return np.asarray(weighted / np.maximum(weighted.sum(axis=-1, keepdims=True), 1e-300))
 
 
-def _looked_ahead(impossible: ImpossibleCells, sizes: Mapping[str, int]) -> dict[Clique, Flags]:
+def _with_implied_cells(
+    impossible: ImpossibleCells, sizes: Mapping[str, int]
+) -> dict[Clique, Flags]:
     """Add the cells that leave an attribute that is drawn later without any level.
 
     Attributes are taken from the last one drawn to the first: what all its tables together rule out
     of the attributes before it is one more table (bucket elimination; Dechter 1999).
     """
-    found = dict(impossible)
+    tables = dict(impossible)
     place = {name: i for i, name in enumerate(sizes)}
     for last in reversed(list(sizes)):
-        about = [names for names in found if max(names, key=place.__getitem__) == last]
+        about = [names for names in tables if max(names, key=place.__getitem__) == last]
         near = {name for names in about for name in names if name != last}
         clique = (*sorted(near, key=place.__getitem__), last)
         if not near or math.prod(sizes[name] for name in clique) > _CELLS:
             continue
         never = np.zeros([sizes[name] for name in clique], dtype=bool)
         for names in about:
-            never |= _along(clique, names, found[names], sizes)
+            never |= _aligned(clique, names, tables[names], sizes)
         dead = never.all(axis=-1)
         if dead.any():
-            found[clique[:-1]] = dead | found.get(clique[:-1], np.zeros_like(dead))
-    return found
+            tables[clique[:-1]] = dead | tables.get(clique[:-1], np.zeros_like(dead))
+    return tables
 
 
-def _allowed(
-    law: Floats,
+def _restricted(
+    table: Floats,
     clique: Clique,
     names: Clique,
     cells: Flags,
@@ -305,18 +311,18 @@ def _allowed(
 ) -> Floats:
     """Return the law of a family with more parents, zero where its cells are impossible."""
     shape = tuple(sizes[name] for name in clique)
-    wide = law.reshape(law.shape[:-1] + (1,) * (len(shape) - law.ndim) + law.shape[-1:])
+    wide = table.reshape(table.shape[:-1] + (1,) * (len(shape) - table.ndim) + table.shape[-1:])
     wide = np.broadcast_to(wide, shape)
-    possible = ~_along(clique, names, cells, sizes)
-    left = wide * possible
+    possible = ~_aligned(clique, names, cells, sizes)
+    allowed = wide * possible
     # Where the law has nothing that is allowed, all that is allowed; if nothing is, the law.
-    total = left.sum(axis=-1, keepdims=True)
+    total = allowed.sum(axis=-1, keepdims=True)
     some = np.broadcast_to(possible.any(axis=-1, keepdims=True), total.shape)
-    left = np.where(total > 0, left, np.where(some, possible * np.ones(shape), wide))
-    return np.asarray(left / left.sum(axis=-1, keepdims=True))
+    allowed = np.where(total > 0, allowed, np.where(some, possible * np.ones(shape), wide))
+    return np.asarray(allowed / allowed.sum(axis=-1, keepdims=True))
 
 
-def _along(clique: Clique, names: Clique, cells: Flags, sizes: Mapping[str, int]) -> Flags:
+def _aligned(clique: Clique, names: Clique, cells: Flags, sizes: Mapping[str, int]) -> Flags:
     """Return impossible cells with an axis for each of a clique's attributes."""
     never = np.pad(cells, [(0, sizes[n] - k) for n, k in zip(names, cells.shape, strict=True)])
     order = sorted(range(len(names)), key=lambda i: clique.index(names[i]))

@@ -54,12 +54,12 @@ class Layers(Record):
                 inputs = np.tanh(inputs) if k == self.tanh else leaky
         return inputs
 
-    def then(self, other: Layers) -> Layers:
+    def compose(self, other: Layers) -> Layers:
         """Return a network that feeds the hyperbolic tangent of the outputs to another network."""
         weights, biases = (*self.weights, *other.weights), (*self.biases, *other.biases)
         return Layers(weights, biases, len(self.weights) - 1)
 
-    def lifted(self, by: Floats) -> Layers:
+    def shift_outputs(self, by: Floats) -> Layers:
         """Return the network with numbers added to its outputs."""
         return replace(self, biases=(*self.biases[:-1], self.biases[-1] + by))
 
@@ -96,7 +96,7 @@ class NetworkModel(Record):
         n: int,
         rng: np.random.Generator,
         *,
-        keep_holes: bool,
+        keep_missing: bool,
         draws: Draws = "independent",  # noqa: ARG002 (rows of networks always are)
     ) -> list[NDArray[np.int64]]:
         """Draw ``n`` rows as one array of codes per attribute; missing has the code ``size``."""
@@ -105,7 +105,7 @@ class NetworkModel(Record):
         for start in range(0, n, _BLOCK):
             part = slice(start, min(n, start + _BLOCK))
             rows[part] = self.drawn(part.stop - start, rng)[0]
-            if keep_holes:
+            if keep_missing:
                 rates = self.missing(rows[part], rng)
                 missing[part, list(self.may_miss)] = rng.random(rates.shape) < rates
         return split_rows(self.levels, rows, missing, rng)
@@ -115,16 +115,16 @@ class NetworkModel(Record):
         from scipy.special import softmax
 
         inputs = rng.standard_normal((n, len(self.values.weights[0])))
-        given = np.full(n, -1)
+        conditions = np.full(n, -1)
         if width := len(self.conditions):
-            given = rng.choice(width, size=n, p=self.conditions / self.conditions.sum())
-            inputs[:, -width:] = np.eye(width)[given]
+            conditions = rng.choice(width, size=n, p=self.conditions / self.conditions.sum())
+            inputs[:, -width:] = np.eye(width)[conditions]
         scores = np.split(self.values(inputs), self.starts[1:-1], axis=1)
         shares = [softmax(part, axis=1) for part in scores]
         rows = np.zeros((n, len(shares)), dtype=np.int64)
         for a, (start, end) in enumerate(pairwise(self.starts)):
-            fixed = (given >= start) & (given < end)
-            rows[:, a] = np.where(fixed, given - start, _spread(shares[a], rng))
+            fixed = (conditions >= start) & (conditions < end)
+            rows[:, a] = np.where(fixed, conditions - start, _spread(shares[a], rng))
         return rows, shares
 
     def missing(self, rows: Ints, rng: np.random.Generator) -> Floats:
@@ -152,16 +152,16 @@ class NetworkModel(Record):
         """
         model, target = self, np.concatenate(marginals)
         for _ in range(_ROUNDS):
-            found, lost = model._simulated(rng)
-            off = np.add.reduceat(np.abs(target - found), self.starts[:-1]) / 2
+            current, lost = model._simulated(rng)
+            off = np.add.reduceat(np.abs(target - current), self.starts[:-1]) / 2
             if max([*off, *np.abs(rates - lost)]) < _NEAR:
                 break
-            by = np.log(np.maximum(target, _MIN_SHARE) / np.maximum(found, _MIN_SHARE))
+            by = np.log(np.maximum(target, _MIN_SHARE) / np.maximum(current, _MIN_SHARE))
             gap = log_odds(rates) - log_odds(lost)
             model = replace(
                 model,
-                values=model.values.lifted(np.clip(by, -_MAX_CHANGE, _MAX_CHANGE)),
-                masks=model.masks.lifted(np.clip(gap, -_MAX_CHANGE, _MAX_CHANGE)),
+                values=model.values.shift_outputs(np.clip(by, -_MAX_CHANGE, _MAX_CHANGE)),
+                masks=model.masks.shift_outputs(np.clip(gap, -_MAX_CHANGE, _MAX_CHANGE)),
             )
         return model
 
@@ -171,12 +171,12 @@ class NetworkModel(Record):
         lost = self.missing(rows, rng)
         weights = np.ones(rows.shape)
         weights[:, list(self.may_miss)] = np.maximum(1 - lost, _MIN_SHARE)
-        found: list[Floats] = []
+        marginals: list[Floats] = []
         for shares, weight, codes in zip(distributions, weights.T, rows.T, strict=True):
             # Of the drawn rows where weights depend on them, else with less variance.
             drawn = np.bincount(codes, weights=weight, minlength=shares.shape[1])
-            found.append((drawn if self.sees_values else weight @ shares) / weight.sum())
-        return np.concatenate(found), lost.mean(axis=0)
+            marginals.append((drawn if self.sees_values else weight @ shares) / weight.sum())
+        return np.concatenate(marginals), lost.mean(axis=0)
 
 
 def _spread(shares: Floats, rng: np.random.Generator) -> Ints:
@@ -191,7 +191,7 @@ def _spread(shares: Floats, rng: np.random.Generator) -> Ints:
 def public_marginals(one_way: NoisyMarginals) -> tuple[list[Floats], Floats, tuple[int, ...]]:
     """Return marginals of observed cells, shares of observed cells, and which may be missing."""
     sizes = [level.n_groups for level in one_way.levels]
-    pairs = [*zip(one_way.margins, sizes, strict=True)]
-    known = [np.maximum(marginal[:size], _MIN_SHARE) for marginal, size in pairs]
+    pairs = [*zip(one_way.one_way, sizes, strict=True)]
+    marginals = [np.maximum(marginal[:size], _MIN_SHARE) for marginal, size in pairs]
     may_miss = tuple(a for a, (marginal, size) in enumerate(pairs) if len(marginal) > size)
-    return [marginal / marginal.sum() for marginal in known], one_way.observed, may_miss
+    return [marginal / marginal.sum() for marginal in marginals], one_way.observed, may_miss

@@ -30,7 +30,7 @@ from missdp.baselines.denial_constraints import (
     violates_itself,
 )
 from missdp.errors import DataError
-from missdp.synth.sampling import followed, put
+from missdp.synth.sampling import apply_rules, replace_rows
 from missdp.table import Table
 from missdp.types import Flags, Floats, Ints
 
@@ -88,8 +88,8 @@ def place_rows(
     retained = placing.consistent(rows)
     sources = np.flatnonzero(retained & ~placing.conflict_with_copies(rows))
     if sources.size:
-        lacking = np.flatnonzero(~retained)
-        return put(rows, lacking, rows, rng.choice(sources, size=lacking.size))
+        dropped = np.flatnonzero(~retained)
+        return replace_rows(rows, dropped, rows, rng.choice(sources, size=dropped.size))
     return placing.drawn_again(rows, retained, draw)
 
 
@@ -116,45 +116,47 @@ class _Placing:
         last = len(self.place)
         dependencies = [c.dependency for c in self.constraints if c.dependency is not None]
         # A determined attribute may determine another one, which is drawn later.
-        for given, name in sorted(dependencies, key=lambda each: self.place.get(each[1], last)):
+        for determining, name in sorted(
+            dependencies, key=lambda each: self.place.get(each[1], last)
+        ):
             if name not in fixed:
-                changed = self._with_one_value(changed, given, name)
+                changed = self._with_one_value(changed, determining, name)
                 fixed.add(name)
-        for given, one, two, rising in filter(None, (c.order for c in self.constraints)):
+        for determining, one, two, rising in filter(None, (c.order for c in self.constraints)):
             free = [n for n in (one, two) if n not in fixed]
             if free:
                 name = max(free, key=lambda n: self.place.get(n, last))
                 by = one if name == two else two
-                changed = self._in_order(changed, given, by, name, rising=rising)
+                changed = self._in_order(changed, determining, by, name, rising=rising)
                 fixed.add(name)
-        changed, broken = followed(changed)
+        changed, broken = apply_rules(changed)
         back = np.flatnonzero(broken)
-        return put(changed, back, rows, back)
+        return replace_rows(changed, back, rows, back)
 
-    def _with_one_value(self, rows: Table, given: Sequence[str], name: str) -> Table:
+    def _with_one_value(self, rows: Table, determining: Sequence[str], name: str) -> Table:
         """Give rows that agree in some attributes the most frequent value of another one."""
-        where = _observed((*given, name), rows)
+        where = _observed((*determining, name), rows)
         part = rows.take(where)
-        group = _groups([cells_of(part, other) for other in given], where.size)
+        group = _groups([cells_of(part, other) for other in determining], where.size)
         both = _groups([group, part.codes(name).astype(np.int64)], where.size)
         times = np.bincount(both, minlength=1)[both]
         # The last row of each group in this line has its most frequent code.
         line = np.lexsort((self.rng.random(where.size), both, times, group))
         last = np.searchsorted(group[line], group, side="right") - 1
-        return put(rows, where, part, line[last], (name,))
+        return replace_rows(rows, where, part, line[last], (name,))
 
     def _in_order(
-        self, rows: Table, given: Sequence[str], by: str, name: str, *, rising: bool
+        self, rows: Table, groups: Sequence[str], by: str, name: str, *, rising: bool
     ) -> Table:
         """Let the values of one attribute rise with another one, or fall, within groups."""
-        where = _observed((*given, by, name), rows)
+        where = _observed((*groups, by, name), rows)
         part = rows.take(where)
-        group = _groups([cells_of(part, other) for other in given], where.size)
+        group = _groups([cells_of(part, other) for other in groups], where.size)
         height = _groups([cells_of(part, name)], where.size) * (1 if rising else -1)
         ties = self.rng.random(where.size)
         target = np.lexsort((ties, height, cells_of(part, by), group))
         source = np.lexsort((ties, height, group))
-        return put(rows, where[target], part, source, (name,))
+        return replace_rows(rows, where[target], part, source, (name,))
 
     def consistent(self, rows: Table) -> Flags:
         """Tell which rows are kept, no two of which are in conflict.
@@ -164,17 +166,17 @@ class _Placing:
         greedy choice of an independent set.
         """
         retained = np.zeros(len(rows), dtype=bool)
-        left = np.arange(len(rows))
+        waiting = np.arange(len(rows))
         for _ in range(_MAX_ROUNDS):
-            part = rows.take(left)
-            line = np.lexsort((self.rng.random(left.size), self.conflicts(part)))
-            ranks = np.empty(left.size, dtype=np.int64)
-            ranks[line] = np.arange(left.size)
+            part = rows.take(waiting)
+            line = np.lexsort((self.rng.random(waiting.size), self.conflicts(part)))
+            ranks = np.empty(waiting.size, dtype=np.int64)
+            ranks[line] = np.arange(waiting.size)
             free = self.conflicts(part, ranks=ranks) == 0
-            retained[left[free]] = True
+            retained[waiting[free]] = True
             rest = part.take(~free)
-            left = left[~free][self.conflicts(rest, part.take(free)) == 0]
-            if not left.size:
+            waiting = waiting[~free][self.conflicts(rest, part.take(free)) == 0]
+            if not waiting.size:
                 break
         return retained
 
@@ -186,21 +188,21 @@ class _Placing:
         """Draw rows in the place of those that are not kept until all of them fit."""
         vain = 0
         for _ in range(_MAX_DRAWS):
-            lacking = np.flatnonzero(~retained)
-            if not lacking.size or vain == _MAX_VAIN:
+            dropped = np.flatnonzero(~retained)
+            if not dropped.size or vain == _MAX_VAIN:
                 break
-            fresh = draw(lacking.size)
+            fresh = draw(dropped.size)
             fits = np.flatnonzero(self.conflicts(fresh, rows.take(retained)) == 0)
             fits = fits[self.consistent(fresh.take(fits))]
-            rows = put(rows, lacking[fits], fresh, fits)
-            retained[lacking[fits]] = True
+            rows = replace_rows(rows, dropped[fits], fresh, fits)
+            retained[dropped[fits]] = True
             vain = 0 if fits.size else vain + 1
         if not retained.all():
             texts = "; ".join(constraint.text for constraint in self.constraints)
-            most = int(retained.sum())
+            fitting = int(retained.sum())
             raise DataError(
-                f"only {most} of {len(retained)} synthetic rows fit under the constraints "
-                f"{texts}. Draw at most {most} rows, enlarge the domains, or leave out the "
+                f"only {fitting} of {len(retained)} synthetic rows fit under the constraints "
+                f"{texts}. Draw at most {fitting} rows, enlarge the domains, or leave out the "
                 "constraints that two equal rows violate."
             )
         return rows

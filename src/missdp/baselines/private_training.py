@@ -156,11 +156,11 @@ class PrivateTraining:
 
 def _leaves(losses: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yield every parameter that the gradient of a loss reaches."""
-    waiting, known = [losses.grad_fn], set()
+    waiting, visited = [losses.grad_fn], set()
     while waiting:
         node = waiting.pop()
-        if node is not None and node not in known:
-            known.add(node)
+        if node is not None and node not in visited:
+            visited.add(node)
             waiting += [below for below, _ in node.next_functions]
             if hasattr(node, "variable"):
                 yield node.variable

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Cost, PureEvent, scale_for
 from missdp.accounting.exact import float_up
-from missdp.baselines.network import Family as Node
-from missdp.baselines.network import Network
+
+from missdp.baselines.network import Network, Node
 from missdp.calibration import selection_epsilon
 from missdp.errors import DataError, ParameterError
 from missdp.inference.counts import project_to_simplex
@@ -35,7 +35,7 @@ from missdp.synth.impute_first import (
     impute,
 )
 from missdp.synth.noisy_counts import least_squares_total, row_count
-from missdp.synth.parameters import check_share, is_declared, is_integer, is_number
+from missdp.synth.parameters import check_share, is_declared, is_integer, is_real_number
 from missdp.synth.split import (
     CHOICES,
     EVERY_ROW,
@@ -52,8 +52,8 @@ _MAX_CELLS = 200_000
 _MAX_CLIQUES = 500_000
 _AUTO_DEGREE = 2
 # What many parts cost together is rounded many times: this much is left unspent for it.
-_ROOM = 1 - 1e-9
-_LEAST_LEFT = 1e-7
+_USED_SHARE = 1 - 1e-9
+_MIN_REST = 1e-7
 _CELLS_PER_CALL = 50_000_000  # 400 MB of counts
 
 
@@ -61,18 +61,18 @@ _CELLS_PER_CALL = 50_000_000  # 400 MB of counts
 class _Plan:
     """What each part of a fit may cost; functions of public parameters only."""
 
-    whole: Cost  # of the fit: Laplace noise if it is pure, Gaussian noise if not
+    total: Cost  # of the fit: Laplace noise if it is pure, Gaussian noise if not
     choice_cost: float  # of all choices of parents together
     table_cost: float  # of all tables together
 
     @property
     def pure(self) -> bool:
         """Whether pure epsilons count."""
-        return self.whole.privacy_measure == "pure"
+        return self.total.privacy_measure == "pure"
 
     def scale(self, cost: float) -> float:
         """Noise scale (Laplace b, Gaussian sigma) of a table that costs so much."""
-        return Noise.worth(replace(self.whole, amount=cost)).scale
+        return Noise.worth(replace(self.total, amount=cost)).scale
 
     def noise_scales(self, cells: Mapping[Clique, int], cost: float) -> dict[Clique, float]:
         """Noise scale of each table, minimising the expected total absolute error.
@@ -82,11 +82,11 @@ class _Plan:
         """
         power = _power(self.pure)
         weight = {clique: size**power for clique, size in cells.items()}
-        whole = sum(weight.values())
-        return {clique: self.scale(cost * w / whole) for clique, w in weight.items()}
+        total_weight = sum(weight.values())
+        return {clique: self.scale(cost * w / total_weight) for clique, w in weight.items()}
 
 
-def _smallest_piece(attributes: int, largest: int, *, pure: bool) -> float:
+def _max_divisions(attributes: int, largest: int, *, pure: bool) -> float:
     """Return how often the cost of a table of one cell goes into that of all tables, at most."""
     return 1 + 2 * attributes * math.pow(max(_MAX_CELLS, largest), _power(pure))
 
@@ -107,18 +107,18 @@ def _check_degree(degree: int, sizes: Sequence[int]) -> None:
 
 def _many_cliques(degree: int, sizes: Sequence[int], cells: float) -> bool:
     """Whether more than `_MAX_CLIQUES` sets of up to ``degree + 1`` attributes are small enough."""
-    most = sum(math.comb(len(sizes), k) for k in range(1, degree + 2))
-    if most <= _MAX_CLIQUES:
+    max_number = sum(math.comb(len(sizes), k) for k in range(1, degree + 2))
+    if max_number <= _MAX_CLIQUES:
         return False
-    ordered, found = sorted(sizes), 0
+    ordered, number = sorted(sizes), 0
     stack = [(0, 1, 0)]  # next attribute, cells so far, attributes so far
     while stack:
         start, product, members = stack.pop()
         for i in range(start, len(ordered)):
             if product * ordered[i] > cells:
                 break  # all later ones are larger
-            found += 1
-            if found > _MAX_CLIQUES:
+            number += 1
+            if number > _MAX_CLIQUES:
                 return True
             if members < degree:
                 stack.append((i + 1, product * ordered[i], members + 1))
@@ -134,14 +134,14 @@ def _usefulness_rule(
     times the noise scale (Zhang et al. 2017, theta-usefulness), with the *released* row count; a
     degree given as a number replaces the rule by a plain memory limit.
     """
-    cells, most = float(_MAX_CELLS), _AUTO_DEGREE if degree == "auto" else int(degree)
+    cells, max_parents = float(_MAX_CELLS), _AUTO_DEGREE if degree == "auto" else int(degree)
     if degree == "auto":
         cells = min(
             max(0.0, n_rows) / (theta * plan.scale(plan.table_cost / len(sizes))), _MAX_CELLS
         )
-        while most > 1 and _many_cliques(most, list(sizes.values()), cells):
-            most -= 1
-    return lambda clique: math.prod(map(sizes.__getitem__, clique)) <= cells, most
+        while max_parents > 1 and _many_cliques(max_parents, list(sizes.values()), cells):
+            max_parents -= 1
+    return lambda clique: math.prod(map(sizes.__getitem__, clique)) <= cells, max_parents
 
 
 class _Learner:
@@ -170,26 +170,28 @@ class _Learner:
         """Choose parents by one private selection each; the attribute of fewest codes is first."""
         sizes = self._session.facts.sizes
         rows = self._rows.value if self._rows is not None else 0.0
-        rule, most = _usefulness_rule(
+        rule, max_parents = _usefulness_rule(
             sizes, degree=degree, theta=theta, n_rows=max(0.0, rows), plan=self._plan
         )
-        self._expect(rule, most)
+        self._expect(rule, max_parents)
         first = min(self._names, key=lambda name: sizes[name])
         # No parent of these is small enough, not even the smallest attribute: nothing to choose.
-        alone = [n for n in self._names if n != first and not (most and rule((first, n)))]
-        chosen = [Node(first, ()), *(Node(name, ()) for name in alone)]
-        waiting = [name for name in self._names if name not in (first, *alone)]
-        left = self._plan.choice_cost
+        parentless = [
+            n for n in self._names if n != first and not (max_parents and rule((first, n)))
+        ]
+        chosen = [Node(first, ()), *(Node(name, ()) for name in parentless)]
+        waiting = [name for name in self._names if name not in (first, *parentless)]
+        remaining = self._plan.choice_cost
         for done in range(1, len(self._names)):
             self._report("choosing parents", 0.1 + 0.5 * done / len(self._names))
             if not waiting:
                 continue
             placed = tuple(family.child for family in chosen)
-            found = _candidates(placed, waiting, rule, most, ruled=self._ruled)
-            family = found[0]
-            if len(found) > 1:
-                cost = left / len(waiting)
-                family, left = self._select(found, cost), left - cost
+            candidates = _candidates(placed, waiting, rule, max_parents, ruled=self._ruled)
+            family = candidates[0]
+            if len(candidates) > 1:
+                cost = remaining / len(waiting)
+                family, remaining = self._select(candidates, cost), remaining - cost
             chosen.append(family)
             waiting.remove(family.child)
         return tuple(chosen)
@@ -203,9 +205,9 @@ class _Learner:
         self._report("measuring tables", 0.6)
         if self._tables is not self._session:  # set aside for tables
             self._release(cells, self._tables, self._plan.table_cost)
-        left = self._session.left.amount * _ROOM
-        if left > _LEAST_LEFT * self._plan.table_cost:
-            self._release(cells, self._session, left)
+        remaining = self._session.left.amount * _USED_SHARE
+        if remaining > _MIN_REST * self._plan.table_cost:
+            self._release(cells, self._session, remaining)
         totals = self._normalisers()
         consistent = _make_consistent(
             {clique: table / totals[clique] for clique, table in self._noisy.items()},
@@ -228,7 +230,7 @@ class _Learner:
     def _select(self, families: list[Node], cost: float) -> Node:
         cliques = [family.clique for family in families]
         pure = self._plan.pure
-        epsilon = selection_epsilon(replace(self._plan.whole, amount=cost))
+        epsilon = selection_epsilon(replace(self._plan.total, amount=cost))
         # Permute-and-flip where pure epsilons count; its range is not bounded, for zCDP.
         method: Literal["exponential", "permute-and-flip"]
         method = "permute-and-flip" if pure else "exponential"
@@ -302,18 +304,18 @@ def _agree_on(
     cliques = [clique for clique in tables if name in clique]
     if len(cliques) < 2:
         return
-    margins, weights, summed = [], [], []
+    marginals, weights, summed = [], [], []
     for clique in cliques:
         axis = clique.index(name)
         others = tuple(i for i in range(len(clique)) if i != axis)
-        margins.append(tables[clique].sum(axis=others))
+        marginals.append(tables[clique].sum(axis=others))
         summed.append(tables[clique].size // tables[clique].shape[axis])
         weights.append(1.0 / (variances[clique] * summed[-1]))
-    best = np.average(margins, axis=0, weights=weights)
-    for clique, margin, cells in zip(cliques, margins, summed, strict=True):
+    best = np.average(marginals, axis=0, weights=weights)
+    for clique, marginal, cells in zip(cliques, marginals, summed, strict=True):
         shape = [1] * len(clique)
         shape[clique.index(name)] = -1
-        tables[clique] += ((best - margin) / cells).reshape(shape)
+        tables[clique] += ((best - marginal) / cells).reshape(shape)
 
 
 def _reachable_cliques(
@@ -340,12 +342,12 @@ def _candidates(
     allowed sets are allowed. What a rule connects are parents of each other where that is allowed:
     nothing has to be spent to learn that they depend on each other.
     """
-    found, rules = [], list(ruled)
+    nodes, rules = [], list(ruled)
     for child in waiting:
         base = _by_rules(child, placed, allowed, degree, rules)
         sets = list(_maximal(child, base, placed, allowed, degree))
-        found.extend(sets or [Node(child, base)])
-    return found
+        nodes.extend(sets or [Node(child, base)])
+    return nodes
 
 
 def _by_rules(
@@ -420,7 +422,7 @@ class BayesianModel(Record):
 
 def _check(parameters: PrivBayes) -> None:
     theta, degree = parameters.theta, parameters.degree
-    if not (is_number(theta) and 0 < theta < float("inf")):
+    if not (is_real_number(theta) and 0 < theta < float("inf")):
         raise ParameterError("theta must be a positive number")
     check_share(parameters, "structure_share")
     if degree != "auto" and not (is_integer(degree) and 0 <= degree <= 6):
@@ -443,12 +445,12 @@ def _plan(request: Request[PrivBayes]) -> list[Part]:
     if strategy.complete_only:
         parts.append(_counted(request, _COMPLETE, _COMPLETE_COUNT_SHARE, everything, parts))
     if len(schema) > 2 and parameters.degree != 0:  # elsewhere there is nothing to choose
-        share, count = float(parameters.structure_share) * _ROOM, len(schema) - 1
+        share, count = float(parameters.structure_share) * _USED_SHARE, len(schema) - 1
         parts.append(Part(CHOICES, share, everything, kind="selections", count=count))
     pure, largest = request.delta == 0, max(strategy.shape(schema.names, schema))
-    pieces = _smallest_piece(len(schema), largest, pure=pure)
+    divisions = _max_divisions(len(schema), largest, pure=pure)
     tables = request.single_requirements() if chosen else everything
-    rest = Part(TABLES, _ROOM, tables, count=pieces, chosen=chosen, reserved=pure)
+    rest = Part(TABLES, _USED_SHARE, tables, count=divisions, chosen=chosen, reserved=pure)
     return [*parts, rest]
 
 
@@ -473,10 +475,10 @@ def _counted(
     parts: list[Part],
 ) -> Part:
     """Return the part of a number that is released for a share of epsilon, pure; public."""
-    whole, before = request.family.budget(request).left, [*first_parts(request), *parts]
-    cost = whole.price(PureEvent(epsilon=share_of(float(request.parameters.epsilon), share)))
-    left = BudgetPlan(whole, tuple(before)).after(*(part.name for part in before)).amount
-    return Part(name, float_up(cost) / left, required_sets, kind="other")
+    total, before = request.family.budget(request).left, [*first_parts(request), *parts]
+    cost = total.price(PureEvent(epsilon=share_of(float(request.parameters.epsilon), share)))
+    remaining = BudgetPlan(total, tuple(before)).after(*(part.name for part in before)).amount
+    return Part(name, float_up(cost) / remaining, required_sets, kind="other")
 
 
 def _count_share(request: Request[PrivBayes]) -> float:
@@ -504,7 +506,7 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[PrivBayes]) -> Lea
     tables = session
     if pure and strategy.required_sets == "data":  # amplified up to a cap that is known before
         tables = session.reserve(plan.cost(TABLES), label="tables")
-    costs = _Plan(plan.total, plan.cost(CHOICES).amount, plan.cost(TABLES).amount * _ROOM)
+    costs = _Plan(plan.total, plan.cost(CHOICES).amount, plan.cost(TABLES).amount * _USED_SHARE)
     ruled = request.modelled.impossible
     learner = _Learner(
         session, costs, tables=tables, total=behind, report=request.report, ruled=ruled
@@ -524,10 +526,10 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[PrivBayes]) -> Lea
 
 def _rows(session: Session, tables: Mapping[Clique, Total], counted: Total | None) -> Total:
     """Return the number of rows, by the released number and the totals of all tables."""
-    totals, whole = tables.items(), session.facts.sums_to_row_count
+    totals, counts_all = tables.items(), session.facts.sums_to_row_count
     return least_squares_total(
-        [*([counted] if counted else []), *(t for c, t in totals if whole(c))],
-        floors=[t for c, t in totals if not whole(c)],
+        [*([counted] if counted else []), *(t for c, t in totals if counts_all(c))],
+        floors=[t for c, t in totals if not counts_all(c)],
     )
 
 
@@ -563,7 +565,7 @@ def _sample(fitted: Fitted, n: int, rng: np.random.Generator, keep_missing: bool
         raise DataError("the levels of the model are not those of its schema")
     codes: Codes = network.sample(n, rng)
     if not keep_missing and filling is not None:
-        codes = filling.fill_holes(codes, rng)
+        codes = filling.fill_missing(codes, rng)
     return codes
 
 

@@ -30,14 +30,14 @@ from missdp.errors import UnprovenError
 from missdp.ground_truth.mixture import (
     amplified_epsilon,
     distinct_targets_bound,
-    gate_loss_distribution,
-    gate_probability,
-    gated_epsilon,
-    largest_gate_probability,
+    amplified_loss_distribution,
+    observation_probability,
+    amplified_profile_epsilon,
+    max_observation_probability,
     mask_mixture,
 )
 from missdp.ground_truth.replicas import (
-    behind_disjoint_gates,
+    events_by_disjoint_part,
     chosen_costs,
     chosen_epsilon,
     replica_epsilon,
@@ -79,8 +79,8 @@ def amplify(
         return math.inf, delta
     if adjacency == "add-remove":
         # Rounded, so that of two proofs of one number the first counts.
-        found = _proven(events, delta, assumption, structure)
-        return min(found, key=lambda bound: round(bound[0], 9))
+        bounds = _proven(events, delta, assumption, structure)
+        return min(bounds, key=lambda bound: round(bound[0], 9))
     # (1 + e^plain)·inner = delta: enough for the conversion if the result is below plain.
     inner = add_remove_share(plain, delta)
     epsilon, _ = min(_proven(events, inner, assumption, structure))
@@ -99,7 +99,7 @@ def _proven(
         if isinstance(structure, DataChosenRequirements):
             yield _any_structure(events, delta, partial(_hoelder, p)), delta
         else:
-            yield _one_gate(events, delta, p), delta
+            yield _one_requirement(events, delta, p), delta
     elif not isinstance(assumption, MissingCompletelyAtRandom):
         return
     elif isinstance(structure, ChosenRequirements):
@@ -107,19 +107,19 @@ def _proven(
     elif isinstance(structure, FixedRequirements):
         rates = dict(assumption.observed)
         yield _mixture(events, delta, rates)
-        yield _many_gates(events, delta, rates), delta
+        yield _disjoint_parts(events, delta, rates), delta
         required_sets = [event.required for event in events if event.required]
         shared = frozenset[str]().union(*required_sets).intersection(*required_sets)
-        yield _one_gate(events, delta, gate_probability(shared, rates)), delta
+        yield _one_requirement(events, delta, observation_probability(shared, rates)), delta
     else:
         rates, always = dict(assumption.observed), structure.always
         names, smallest = structure.attributes, structure.smallest
-        p = largest_gate_probability(names, rates, smallest=smallest, always=always)
+        p = max_observation_probability(names, rates, smallest=smallest, always=always)
         yield _any_structure(events, delta, partial(_hoelder, p)), delta
         if structure.distinct_targets:
-            own = partial(distinct_targets_bound, attributes=names, observed=rates)
-            yield _any_structure(events, delta, own), delta
-        yield _one_gate(events, delta, gate_probability(always, rates)), delta
+            bound = partial(distinct_targets_bound, attributes=names, observed=rates)
+            yield _any_structure(events, delta, bound), delta
+        yield _one_requirement(events, delta, observation_probability(always, rates)), delta
 
 
 def _mixture(events: Events, delta: float, observed: Rates) -> tuple[float, float]:
@@ -131,24 +131,26 @@ def _mixture(events: Events, delta: float, observed: Rates) -> tuple[float, floa
     simple = all(proven(pure_cost, event) for event in events)
     plain = [event for event in events if simple or is_pure(event)]
     rest = [event for event in events if not (simple or is_pure(event))]
-    required_sets, slips = [event.required for event in plain], [*map(approximate_delta, plain)]
-    mixture = mask_mixture(required_sets, [*map(pure_epsilon, plain)], slips, observed=observed)
+    required_sets, deltas = [event.required for event in plain], [*map(approximate_delta, plain)]
+    mixture = mask_mixture(required_sets, [*map(pure_epsilon, plain)], deltas, observed=observed)
     if mixture.delta > delta:
         return math.inf, delta
     # A zero delta is reserved for pure events, even where an impure one never reads a row.
     spent = delta if rest or mixture.delta == 0.0 else mixture.delta
-    return mixture.epsilon + _ungated(rest, delta), spent
+    return mixture.epsilon + _plain_epsilon(rest, delta), spent
 
 
-def _many_gates(events: Events, delta: float, observed: Rates) -> float:
+def _disjoint_parts(events: Events, delta: float, observed: Rates) -> float:
     """Bound events behind disjoint parts of their gates: by loss distributions, or by replicas."""
     if delta == 0.0:
         return math.inf
     if not _tabulated(events):
         curved = all(proven(rdp_curve, e) and not approximate_delta(e) for e in events)
         return replica_epsilon(events, delta, observed) if curved else math.inf
-    behind = behind_disjoint_gates(events, observed)
-    loss = _loss_behind_gates((gate_probability(g, observed), own) for g, own in behind.items())
+    behind = events_by_disjoint_part(events, observed)
+    loss = _loss_of_parts(
+        (observation_probability(g, observed), group) for g, group in behind.items()
+    )
     return float(loss.get_epsilon_for_delta(delta))
 
 
@@ -159,29 +161,29 @@ def _chosen(events: Events, delta: float, structure: ChosenRequirements, observe
     return chosen_epsilon(chosen_costs(events, structure, observed), delta, observed)
 
 
-def _one_gate(events: Events, delta: float, probability: float) -> float:
+def _one_requirement(events: Events, delta: float, probability: float) -> float:
     """Everything gated goes through one gate, open with at most this probability.
 
     True of a common core of all gates under MCAR, of attributes that every data-chosen gate
     holds, and of ``BoundedObservation``, which bounds the union of all gates: opening any of them
     is the one gate, and what is behind it may depend on which of them are open.
     """
-    inside, outside = _by_gate(events)
+    inside, outside = _split_by_requirement(events)
     if probability == 1.0 or not inside:
         return math.inf
-    found = [math.inf]
+    bounds = [math.inf]
     if all(map(is_pure, inside)):
         cost = math.fsum(map(pure_epsilon, inside))
-        found.append(amplified_epsilon(probability, cost) + _ungated(outside, delta))
+        bounds.append(amplified_epsilon(probability, cost) + _plain_epsilon(outside, delta))
     if delta > 0.0 and _tabulated(events):
-        loss = _loss_behind_gates([(probability, inside), (1.0, outside)])
-        found.append(float(loss.get_epsilon_for_delta(delta)))
+        loss = _loss_of_parts([(probability, inside), (1.0, outside)])
+        bounds.append(float(loss.get_epsilon_for_delta(delta)))
     elif delta > 0.0 and not outside:
-        found.append(_by_profile(inside, delta, probability))
-    return min(found)
+        bounds.append(_by_profile(inside, delta, probability))
+    return min(bounds)
 
 
-def _loss_behind_gates(blocks: Iterable[tuple[float, Sequence[Event]]]) -> PrivacyLossDistribution:
+def _loss_of_parts(blocks: Iterable[tuple[float, Sequence[Event]]]) -> PrivacyLossDistribution:
     """Return the loss of events behind disjoint gates, each group by the chance of its gate."""
     alike = Counter((p, tuple(map(tabulated, events))) for p, events in blocks)
     return _composed(tuple(sorted(alike.items(), key=repr)))  # the last digits depend on the order
@@ -194,14 +196,16 @@ def _composed(
     """Compose once for what is stated and for the check of it."""
     losses = []
     for (p, events), times in groups:
-        group = gate_loss_distribution(compose(events), p)
+        group = amplified_loss_distribution(compose(events), p)
         losses.append(group.self_compose(times) if times > 1 else group)
     return reduce(type(losses[0]).compose, losses)
 
 
 def _by_profile(events: Events, delta: float, probability: float) -> float:
     profile = partial(delta_of, events)
-    return or_infinite(lambda: gated_epsilon(delta, probability=probability, profile=profile))
+    return or_infinite(
+        lambda: amplified_profile_epsilon(delta, probability=probability, profile=profile)
+    )
 
 
 def _hoelder(probability: float, costs: Sequence[float]) -> float:
@@ -219,20 +223,20 @@ def _any_structure(
     Removing: solving P_present >= e^{-ε_u} E[e^{-ε_a(m)}(Q - δ_m)] for Q weighs δ_m(a) by at most
     e^{ε̄}, because the weights depend on a. So δ_u is budgeted at δ·e^{-ε̄}.
     """
-    inside, outside = _by_gate(events)
+    inside, outside = _split_by_requirement(events)
     if not inside or not all(map(is_pure, inside)):
         return math.inf
-    gated = amplified([pure_epsilon(event) for event in inside])
-    share = 0.0 if all(map(is_pure, outside)) else delta * math.exp(-gated)
-    return gated + _ungated(outside, share)
+    amplified_loss = amplified([pure_epsilon(event) for event in inside])
+    share = 0.0 if all(map(is_pure, outside)) else delta * math.exp(-amplified_loss)
+    return amplified_loss + _plain_epsilon(outside, share)
 
 
-def _by_gate(events: Events) -> tuple[list[Event], list[Event]]:
+def _split_by_requirement(events: Events) -> tuple[list[Event], list[Event]]:
     """Return the events that have a gate, and those that read every row."""
     return [e for e in events if e.required], [e for e in events if not e.required]
 
 
-def _ungated(events: Events, delta: float) -> float:
+def _plain_epsilon(events: Events, delta: float) -> float:
     """Epsilon of events that are not amplified; infinite where none is proven."""
     return or_infinite(lambda: epsilon_of(events, delta))
 

@@ -41,7 +41,7 @@ from missdp.schema import Schema
 if TYPE_CHECKING:
     from missdp.synth import Synthesizer
 
-_MOST = 64.0
+_MAX_EPSILON = 64.0
 _PRECISE = 1e-4
 # The events of a fit that trains may stay below its epsilon by this factor: noise is calibrated.
 _CALIBRATED = 1.002
@@ -85,7 +85,7 @@ class AmplifiedEvent(Event):
     def __post_init__(self) -> None:
         if any(event.adjacency != "add-remove" for event in self.flatten()):
             raise UnprovenError("amplification is proven under add-remove adjacency only")
-        _checked(self.structure, self.flatten())
+        _checked_structure(self.structure, self.flatten())
 
     def flatten(self) -> tuple[Event, ...]:
         """Return the elementary events of the releases."""
@@ -96,16 +96,16 @@ class AmplifiedEvent(Event):
 
         Caps are: under them the proofs hold whatever is chosen along the way.
         """
-        caps = all(isinstance(event, FilterEvent) for event in self.events)
-        return (self.assumption, self.structure, *(() if caps else (FixedSchedule(),)))
+        only_caps = all(isinstance(event, FilterEvent) for event in self.events)
+        return (self.assumption, self.structure, *(() if only_caps else (FixedSchedule(),)))
 
     def epsilon_bound(self, delta: float, *, adjacency: Adjacency, protects: Protects) -> float:
         """Return the amplified epsilon at ``delta``; infinite for the incomplete table."""
         if protects != "ground-truth":
             return math.inf
         plain = proven_epsilon(self.events, delta, adjacency)
-        events, known = self.flatten(), (self.assumption, self.structure)
-        return amplify(events, delta, *known, adjacency, plain=plain)[0]
+        events, facts = self.flatten(), (self.assumption, self.structure)
+        return amplify(events, delta, *facts, adjacency, plain=plain)[0]
 
 
 def ground_truth_guarantee(
@@ -176,7 +176,7 @@ def ground_truth_guarantee(
         fit: Any = source
         parts = fit.ground_truth_parts()
         _check_names(assumption, fit.schema_)
-        return _better(fit.guarantee_, parts, assumption, conditions)
+        return _smaller_guarantee(fit.guarantee_, parts, assumption, conditions)
     if assumption is None or not assumption.implies_row_independence:
         raise UnprovenError(
             "nothing is proven for the ground truth unless rows lose values independently of "
@@ -185,18 +185,18 @@ def ground_truth_guarantee(
     plain = _incomplete(source, delta)
     _refuse_limits_on_the_masked_table(plain.conditions)
     events = flatten(plain.events)
-    found, proof = (plain.epsilon, plain.delta), plain.events
+    bound, proof = (plain.epsilon, plain.delta), plain.events
     extra = [assumption, *conditions]
     can_amplify = isinstance(assumption, MissingCompletelyAtRandom | BoundedObservation)
     if can_amplify and any(event.required for event in events):
-        who = _checked(structure, events)
+        who = _checked_structure(structure, events)
         better = amplify(events, plain.delta, assumption, who, plain.adjacency, plain=plain.epsilon)
-        if better[0] < plain.epsilon and _explained(plain):
+        if better[0] < plain.epsilon and _events_explain(plain):
             event = AmplifiedEvent(events=plain.events, assumption=assumption, structure=who)
             extra += event.required_conditions()
-            found, proof = better, (event,)
+            bound, proof = better, (event,)
     conditions = (*plain.conditions, *extra)
-    return Guarantee(*found, plain.adjacency, "ground-truth", conditions, proof)
+    return Guarantee(*bound, plain.adjacency, "ground-truth", conditions, proof)
 
 
 def planned_ground_truth(
@@ -230,7 +230,7 @@ def planned_ground_truth(
     True
     """
     _check_names(assumption, schema)
-    return _better(*synthesizer.planned_parts(schema), assumption, ())
+    return _smaller_guarantee(*synthesizer.planned_parts(schema), assumption, ())
 
 
 def epsilon_for_ground_truth(
@@ -267,31 +267,34 @@ def epsilon_for_ground_truth(
     >>> found > 2
     True
     """
-    goal = number("epsilon", epsilon, most=_MOST, open_end=True)
+    goal = number("epsilon", epsilon, most=_MAX_EPSILON, open_end=True)
     _check_names(assumption, schema)
 
     def fits(candidate: float) -> bool:
         parts = synthesizer.planned_parts(schema, epsilon=candidate)
-        return _better(*parts, assumption, ()).epsilon <= goal
+        return _smaller_guarantee(*parts, assumption, ()).epsilon <= goal
 
     low = high = goal
-    while high < _MOST and fits(high := min(_MOST, 1.5 * low)):
+    while high < _MAX_EPSILON and fits(high := min(_MAX_EPSILON, 1.5 * low)):
         low = high
     if not fits(low * (1 + _PRECISE)):
         return low
     return boundary(lambda candidate: not fits(candidate), low, high, tolerance=_PRECISE)[0]
 
 
-def _better(
-    whole: Guarantee, parts: Parts, assumption: Condition | None, conditions: Iterable[Condition]
+def _smaller_guarantee(
+    fit_guarantee: Guarantee,
+    parts: Parts,
+    assumption: Condition | None,
+    conditions: Iterable[Condition],
 ) -> Guarantee:
     """Return the better guarantee for the ground truth: of a fit as a whole, or of its parts."""
-    both = [(whole, None), parts] if parts[1] else [(whole, None)]
-    found = [
+    both = [(fit_guarantee, None), parts] if parts[1] else [(fit_guarantee, None)]
+    guarantees = [
         ground_truth_guarantee(one, assumption, structure=who, conditions=conditions)
         for one, who in both
     ]
-    return min(found, key=lambda guarantee: guarantee.epsilon)
+    return min(guarantees, key=lambda guarantee: guarantee.epsilon)
 
 
 def _check_names(assumption: Condition | None, schema: Schema) -> None:
@@ -342,7 +345,7 @@ def _refuse_limits_on_the_masked_table(conditions: Iterable[Condition]) -> None:
             )
 
 
-def _checked(structure: Structure | None, events: Sequence[Event]) -> Structure:
+def _checked_structure(structure: Structure | None, events: Sequence[Event]) -> Structure:
     if not isinstance(structure, FixedRequirements | DataChosenRequirements | ChosenRequirements):
         raise ParameterError(
             "say whether the gates were fixed in advance: structure=FixedRequirements() or "
@@ -353,7 +356,7 @@ def _checked(structure: Structure | None, events: Sequence[Event]) -> Structure:
     return structure
 
 
-def _explained(plain: Guarantee) -> bool:
+def _events_explain(plain: Guarantee) -> bool:
     """Whether the events account for the whole stated loss, and may be amplified alone."""
     bound = partial(proven_epsilon, plain.events, plain.delta, plain.adjacency)
     trained = any(isinstance(event, SampledGaussianEvent) for event in flatten(plain.events))
@@ -412,21 +415,21 @@ def joint(
     >>> round(one.epsilon, 2), round(joint([one, one], known).epsilon, 2)
     (0.62, 1.43)
     """
-    found = [_release(release, assumption) for release in releases]
-    if not found:
+    taken_apart = [_release(release, assumption) for release in releases]
+    if not taken_apart:
         raise ParameterError("joint needs at least one release")
-    guarantees = [guarantee for guarantee, _, _ in found]
+    guarantees = [guarantee for guarantee, _, _ in taken_apart]
     if delta is None:
         delta = float_up(sum((exact(g.delta) for g in guarantees), exact(0.0)))
-    events, structure = _merged(found)
+    events, structure = _merged(taken_apart)
     conditions = [c for g in guarantees for c in g.conditions]
-    if len(found) > 1:
+    if len(taken_apart) > 1:
         conditions.append(FixedSchedule())
     plain = Guarantee.from_events(events, delta=delta, conditions=conditions)
-    known: Condition = assumption
+    combined: Condition = assumption
     if isinstance(assumption, BoundedObservation) and not assumption.together:
-        known, structure = _of_all(found, structure)
-    return ground_truth_guarantee(plain, known, structure=structure, conditions=(assumption,))
+        combined, structure = _combined_bound(taken_apart, structure)
+    return ground_truth_guarantee(plain, combined, structure=structure, conditions=(assumption,))
 
 
 def _release(release: Synthesizer | Guarantee, assumption: Condition) -> Release:
@@ -443,7 +446,7 @@ def _release(release: Synthesizer | Guarantee, assumption: Condition) -> Release
     if guarantee.adjacency != "add-remove":
         raise UnprovenError("amplification is proven under add-remove adjacency only")
     if guarantee.protects == "ground-truth":
-        return _taken_apart(guarantee, assumption)
+        return _incomplete_release(guarantee, assumption)
     if structure is None and any(event.required for event in flatten(guarantee.events)):
         raise ParameterError(
             "who chose the gates is not known of a guarantee for the incomplete table; pass what "
@@ -452,28 +455,28 @@ def _release(release: Synthesizer | Guarantee, assumption: Condition) -> Release
     return guarantee, structure, assumption
 
 
-def _taken_apart(guarantee: Guarantee, assumption: Condition) -> Release:
+def _incomplete_release(guarantee: Guarantee, assumption: Condition) -> Release:
     """Return a guarantee for the ground truth as the one for the incomplete table behind it."""
-    events, structure, known = guarantee.events, None, assumption
+    events, structure, stated = guarantee.events, None, assumption
     rests = assumption in guarantee.conditions
     if isinstance(assumption, BoundedObservation) and assumption.together:
         rests = any(isinstance(c, BoundedObservation) for c in guarantee.conditions)
     event = events[0] if len(events) == 1 else None
     if isinstance(event, AmplifiedEvent):
-        events, structure, known = event.events, event.structure, event.assumption
+        events, structure, stated = event.events, event.structure, event.assumption
     elif any(e.required for e in flatten(events)):  # nobody says who chose them
         events = tuple(replace(e, required=None) for e in flatten(events))
-    alike = known == assumption or {type(known), type(assumption)} == {BoundedObservation}
+    alike = stated == assumption or {type(stated), type(assumption)} == {BoundedObservation}
     if not (rests and alike and events):
         raise UnprovenError(
             "a guarantee for the ground truth rests on another assumption, or has no events: its "
             "number cannot be added to others, for all releases see one draw of the missing cells"
         )
     plain = Guarantee.from_events(events, delta=guarantee.delta)
-    return plain.with_conditions(*guarantee.conditions), structure, known
+    return plain.with_conditions(*guarantee.conditions), structure, stated
 
 
-def _gates(guarantee: Guarantee, structure: Structure | None) -> frozenset[frozenset[str]]:
+def _required_sets(guarantee: Guarantee, structure: Structure | None) -> frozenset[frozenset[str]]:
     """Return sets of attributes: a row that a release reads behind a gate is observed on one."""
     if structure is None:
         return frozenset()
@@ -486,39 +489,43 @@ def _gates(guarantee: Guarantee, structure: Structure | None) -> frozenset[froze
     return frozenset({*required_sets, *map(frozenset, filter(None, among))})
 
 
-def _of_all(found: Sequence[Release], structure: Structure) -> tuple[BoundedObservation, Structure]:
+def _combined_bound(
+    releases: Sequence[Release], structure: Structure
+) -> tuple[BoundedObservation, Structure]:
     """Return what is known of the union of all gates, and the structure that it is enough for.
 
     A release whose every gate holds a gate of the others is opened only by rows that open one of
     those, and adds nothing. Pure releases need no union: by Hölder's inequality it is enough that
     each gate has its bound.
     """
-    known = [assumed for _, _, assumed in found if isinstance(assumed, BoundedObservation)]
-    required_sets = [_gates(guarantee, structure) for guarantee, structure, _ in found]
-    kept = sorted(zip(known, required_sets, strict=True), key=lambda one: one[0].p_max)
-    for i in reversed(range(len(kept))):
+    bounds = [assumed for _, _, assumed in releases if isinstance(assumed, BoundedObservation)]
+    required_sets = [_required_sets(guarantee, structure) for guarantee, structure, _ in releases]
+    needed = sorted(zip(bounds, required_sets, strict=True), key=lambda one: one[0].p_max)
+    for i in reversed(range(len(needed))):
         others = {
-            required for _, required_sets in kept[:i] + kept[i + 1 :] for required in required_sets
+            required
+            for _, required_sets in needed[:i] + needed[i + 1 :]
+            for required in required_sets
         }
-        if all(any(other <= required for other in others) for required in kept[i][1]):
-            del kept[i]
-    largest = kept[-1][0] if kept else known[0]
-    if len(kept) < 2 or isinstance(structure, DataChosenRequirements):
+        if all(any(other <= required for other in others) for required in needed[i][1]):
+            del needed[i]
+    largest = needed[-1][0] if needed else bounds[0]
+    if len(needed) < 2 or isinstance(structure, DataChosenRequirements):
         return largest, structure
-    gated = [e for guarantee, _, _ in found for e in flatten(guarantee.events) if e.required]
-    if isinstance(structure, FixedRequirements) and all(map(is_pure, gated)):
-        names = tuple({name for event in gated for name in event.required or ()})
+    amplified = [e for guarantee, _, _ in releases for e in flatten(guarantee.events) if e.required]
+    if isinstance(structure, FixedRequirements) and all(map(is_pure, amplified)):
+        names = tuple({name for event in amplified for name in event.required or ()})
         return largest, DataChosenRequirements(attributes=names, smallest=1)
-    total = float_up(sum((exact(bound.p_max) for bound, _ in kept), exact(0.0)))
+    total = float_up(sum((exact(bound.p_max) for bound, _ in needed), exact(0.0)))
     return BoundedObservation(min(1.0, total), together=True), structure
 
 
-def _merged(found: Sequence[Release]) -> tuple[tuple[Event, ...], Structure]:
+def _merged(releases: Sequence[Release]) -> tuple[tuple[Event, ...], Structure]:
     """Return all events, and one structure that is true of all of them."""
-    if any(isinstance(structure, ChosenRequirements) for _, structure, _ in found):
-        return _all_chosen(found)
-    events = tuple(event for guarantee, _, _ in found for event in guarantee.events)
-    chosen = [who for _, who, _ in found if isinstance(who, DataChosenRequirements)]
+    if any(isinstance(structure, ChosenRequirements) for _, structure, _ in releases):
+        return _all_chosen(releases)
+    events = tuple(event for guarantee, _, _ in releases for event in guarantee.events)
+    chosen = [who for _, who, _ in releases if isinstance(who, DataChosenRequirements)]
     if not chosen:
         return events, FixedRequirements()
     names = {name for event in flatten(events) for name in event.required or ()}
@@ -528,7 +535,7 @@ def _merged(found: Sequence[Release]) -> tuple[tuple[Event, ...], Structure]:
     )
 
 
-def _all_chosen(found: Sequence[Release]) -> tuple[tuple[Event, ...], ChosenRequirements]:
+def _all_chosen(releases: Sequence[Release]) -> tuple[tuple[Event, ...], ChosenRequirements]:
     """Return events labelled as `ChosenRequirements` wants them, and the family of all releases.
 
     Where a marginal may get the whole cap of its release, it may get what selections leave, too.
@@ -536,16 +543,16 @@ def _all_chosen(found: Sequence[Release]) -> tuple[tuple[Event, ...], ChosenRequ
     events: list[Event] = []
     among: list[tuple[str, ...]] = []
     chosen, largest = 0.0, 0.0
-    for guarantee, structure, _ in found:
-        own, family, share = _labelled(guarantee.events, structure)
-        events += own
+    for guarantee, structure, _ in releases:
+        labelled, family, share = _labelled(guarantee.events, structure)
+        events += labelled
         among += family
-        cap = sum(_rho(e) for e in own if e.label == ChosenRequirements.chosen)
-        left = sum(_rho(e) for e in own if e.label == ChosenRequirements.selections)
+        cap = sum(_rho(e) for e in labelled if e.label == ChosenRequirements.chosen)
+        selections = sum(_rho(e) for e in labelled if e.label == ChosenRequirements.selections)
         chosen += cap
-        largest = max(largest, share * cap if share < 1 else cap + left)
-    known = math.isfinite(chosen) and 0 < largest < chosen
-    share = min(1.0, largest / chosen * (1 + 1e-9)) if known else 1.0
+        largest = max(largest, share * cap if share < 1 else cap + selections)
+    has_share = math.isfinite(chosen) and 0 < largest < chosen
+    share = min(1.0, largest / chosen * (1 + 1e-9)) if has_share else 1.0
     return tuple(events), ChosenRequirements(among=tuple(among), largest_share=share)
 
 
@@ -556,11 +563,11 @@ def _labelled(
     if isinstance(structure, ChosenRequirements):
         return list(events), structure.among, structure.largest_share
     if isinstance(structure, DataChosenRequirements) and structure.smallest:
-        own = [
+        labelled = [
             _relabelled(e, ChosenRequirements.chosen if e.required else "", e.required)
             for e in events
         ]
-        return own, tuple((name,) for name in structure.attributes), 1.0
+        return labelled, tuple((name,) for name in structure.attributes), 1.0
     fixed = isinstance(structure, FixedRequirements)
     return [_relabelled(e, "", e.required if fixed else None) for e in events], (), 0.0
 
@@ -576,7 +583,7 @@ def _rho(event: Event) -> float:
     return or_infinite(lambda: sum(map(zcdp_rho_of, flatten(event))))
 
 
-def together(
+def joint_epsilon(
     released: Sequence[Synthesizer], assumption: Condition | None
 ) -> tuple[float | None, float]:
     """Return epsilon and delta of several releases of one table, as if fixed in advance.

@@ -37,7 +37,7 @@ def check_observed(observed: Mapping[str, float]) -> dict[str, float]:
     return {a: number("an observed probability", p, most=1.0) for a, p in observed.items()}
 
 
-def gate_probability(required: RequiredAttributes, observed: Mapping[str, float]) -> float:
+def observation_probability(required: RequiredAttributes, observed: Mapping[str, float]) -> float:
     """Return the probability that all attributes of a gate are observed, under independent masks.
 
     Parameters
@@ -48,7 +48,7 @@ def gate_probability(required: RequiredAttributes, observed: Mapping[str, float]
 
     Examples
     --------
-    >>> gate_probability({"age", "income", "sex"}, {"age": 0.5, "income": 0.5})
+    >>> observation_probability({"age", "income", "sex"}, {"age": 0.5, "income": 0.5})
     0.25
     """
     return math.prod(observed.get(name, 1.0) for name in sorted(as_required_attributes(required)))
@@ -89,7 +89,7 @@ def amplified_epsilon(probability: float, epsilon: float) -> float:
     return cost + math.log(p + (1.0 - p) * math.exp(-cost))
 
 
-def largest_gate_probability(
+def max_observation_probability(
     attributes: Collection[str],
     observed: Mapping[str, float],
     *,
@@ -113,9 +113,9 @@ def largest_gate_probability(
     Examples
     --------
     >>> rates = {"a": 0.5, "b": 0.75, "c": 0.5}
-    >>> largest_gate_probability({"a", "b", "c"}, rates, smallest=2)
+    >>> max_observation_probability({"a", "b", "c"}, rates, smallest=2)
     0.375
-    >>> largest_gate_probability({"a", "b", "c", "d"}, rates, smallest=2)
+    >>> max_observation_probability({"a", "b", "c", "d"}, rates, smallest=2)
     0.75
     """
     fixed, rates = as_required_attributes(always), check_observed(observed)
@@ -123,7 +123,7 @@ def largest_gate_probability(
     if not 0 <= smallest <= len(fixed | others):
         raise ParameterError("smallest must be between 0 and the number of attributes")
     free = sorted((rates.get(name, 1.0) for name in others), reverse=True)
-    return gate_probability(fixed, rates) * math.prod(free[: max(0, smallest - len(fixed))])
+    return observation_probability(fixed, rates) * math.prod(free[: max(0, smallest - len(fixed))])
 
 
 def distinct_targets_bound(
@@ -161,10 +161,10 @@ def distinct_targets_bound(
     """
     costs = sorted((number("epsilons", cost) for cost in epsilons), reverse=True)
     rates = check_observed(observed)
-    doors = sorted((rates.get(name, 1.0) for name in frozenset(attributes)), reverse=True)
-    if len(costs) > len(doors):
+    probabilities = sorted((rates.get(name, 1.0) for name in frozenset(attributes)), reverse=True)
+    if len(costs) > len(probabilities):
         raise ParameterError("distinct targets need at least one attribute for each measurement")
-    return math.fsum(map(amplified_epsilon, doors, costs))
+    return math.fsum(map(amplified_epsilon, probabilities, costs))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,11 +250,13 @@ def mask_mixture(
         check_observed(observed),
     )
     costs = [number("epsilons", cost) for cost in epsilons]
-    slips = [number("deltas", slip, most=1.0) for slip in deltas or [0.0] * len(sets)]
-    if not len(sets) == len(costs) == len(slips):
+    failure_probabilities = [
+        number("deltas", failure, most=1.0) for failure in deltas or [0.0] * len(sets)
+    ]
+    if not len(sets) == len(costs) == len(failure_probabilities):
         raise ParameterError("epsilons and deltas need one value for each gate")
     limit = whole("treewidth_limit", treewidth_limit)
-    chances = [gate_probability(required, rates) for required in sets]
+    chances = [observation_probability(required, rates) for required in sets]
     weights: defaultdict[frozenset[str], float] = defaultdict(float)
     for required, cost, chance in zip(sets, costs, chances, strict=True):
         if chance > 0.0:
@@ -262,7 +264,9 @@ def mask_mixture(
     every_row = weights.pop(frozenset(), 0.0)
     mean, relaxed = _log_mean(weights, rates, limit) if weights else (0.0, ())
     epsilon = every_row + mean + (_OUTWARD * (1.0 + 0.01 * math.fsum(costs)) if weights else 0.0)
-    delta = math.fsum(slip * chance for slip, chance in zip(slips, chances, strict=True))
+    delta = math.fsum(
+        failure * chance for failure, chance in zip(failure_probabilities, chances, strict=True)
+    )
     return MaskMixture(
         epsilon=min(epsilon, math.fsum(costs)), delta=min(delta, 1.0), relaxed=relaxed
     )
@@ -295,15 +299,17 @@ def _log_mean(
     }
     for scope, cost in zip(scopes, costs, strict=True):
         tables.setdefault(scope, np.zeros((2,) * len(scope)))[(1,) * len(scope)] += cost
-    left_out = sorted(chain(*(names[v] for v in relaxed)))
-    return log_total(tables, steps), tuple(left_out)
+    relaxed_names = sorted(chain(*(names[v] for v in relaxed)))
+    return log_total(tables, steps), tuple(relaxed_names)
 
 
 _INTERVAL = 1e-4
 _TAIL = 1e-15  # mass of losses that are not told apart from infinite ones
 
 
-def gated_delta(epsilon: float, *, probability: float, profile: Callable[[float], float]) -> float:
+def amplified_profile_delta(
+    epsilon: float, *, probability: float, profile: Callable[[float], float]
+) -> float:
     r"""Return the privacy profile, at one ε̄, of a composition behind one gate.
 
     Parameters
@@ -340,7 +346,7 @@ def gated_delta(epsilon: float, *, probability: float, profile: Callable[[float]
     --------
     >>> import math
     >>> step = lambda e: 0.0 if e >= 1.0 else 1 - math.exp(e - 1.0)   # a pure 1-DP profile
-    >>> gated_delta(math.log(1 + 0.5 * (math.e - 1)), probability=0.5, profile=step)
+    >>> amplified_profile_delta(math.log(1 + 0.5 * (math.e - 1)), probability=0.5, profile=step)
     0.0
     """
     p, epsilon = number("probability", probability, most=1.0), number("epsilon", epsilon)
@@ -366,15 +372,17 @@ def _removing(epsilon: Floats, p: float) -> tuple[Floats, Floats]:
     return -np.log(np.where(shrunk > 0.0, shrunk, 1.0)), factor
 
 
-def gated_epsilon(delta: float, *, probability: float, profile: Callable[[float], float]) -> float:
-    """Return the smallest ε̄ at which `gated_delta` is at most ``delta``, rounded up.
+def amplified_profile_epsilon(
+    delta: float, *, probability: float, profile: Callable[[float], float]
+) -> float:
+    """Return the smallest ε̄ at which `amplified_profile_delta` is at most ``delta``, rounded up.
 
     Parameters
     ----------
     delta : float
         Target δ̄ in (0, 1), or 0 for a profile that reaches 0.
     probability, profile
-        As for :func:`gated_delta`.
+        As for :func:`amplified_profile_delta`.
 
     Raises
     ------
@@ -385,13 +393,13 @@ def gated_epsilon(delta: float, *, probability: float, profile: Callable[[float]
     --------
     >>> import math
     >>> pure = lambda e: max(0.0, 1 - math.exp(e - 1.0))
-    >>> round(gated_epsilon(0.0, probability=0.5, profile=pure), 4)
+    >>> round(amplified_profile_epsilon(0.0, probability=0.5, profile=pure), 4)
     0.6201
     """
     goal = number("delta", delta, most=1.0)
 
     def fits(epsilon: float) -> bool:
-        return gated_delta(epsilon, probability=probability, profile=profile) <= goal
+        return amplified_profile_delta(epsilon, probability=probability, profile=profile) <= goal
 
     if fits(0.0):
         return 0.0
@@ -403,7 +411,7 @@ def gated_epsilon(delta: float, *, probability: float, profile: Callable[[float]
     return boundary(fits, 0.0, high)[1]
 
 
-def gate_loss_distribution(
+def amplified_loss_distribution(
     loss: PrivacyLossDistribution, probability: float, *, interval: float = _INTERVAL
 ) -> PrivacyLossDistribution:
     r"""Return the privacy loss distribution of a composition behind one gate.
@@ -413,7 +421,7 @@ def gate_loss_distribution(
     loss : dp_accounting PrivacyLossDistribution
         Of the ungated composition, pessimistic, for add-remove adjacency.
     probability : float
-        p, as for :func:`gated_delta`.
+        p, as for :func:`amplified_profile_delta`.
     interval : float
         The grid of ``loss``, and of what is returned.
 
@@ -424,7 +432,7 @@ def gate_loss_distribution(
 
     Notes
     -----
-    The two profiles of `gated_delta` are computed on a grid and joined by straight lines in e^ε,
+    The two profiles of `amplified_profile_delta` are computed on a grid and joined by straight lines in e^ε,
     which lie above them, since divergences are convex in e^ε. At ε < 0 each follows from the
     other: the divergence at e^ε is 1 - e^ε plus e^ε times that of the other direction at e^{-ε}.
 
@@ -432,7 +440,7 @@ def gate_loss_distribution(
     --------
     >>> from dp_accounting.pld import privacy_loss_distribution as pld
     >>> gaussian = pld.from_gaussian_mechanism(1.0)
-    >>> gated = gate_loss_distribution(gaussian, 0.5)
+    >>> gated = amplified_loss_distribution(gaussian, 0.5)
     >>> gated.get_epsilon_for_delta(1e-6) < gaussian.get_epsilon_for_delta(1e-6)
     True
     """
@@ -443,15 +451,15 @@ def gate_loss_distribution(
         return loss
     if p == 0.0:
         return privacy_loss_distribution.identity(interval)
-    known = _profile(loss, interval)
-    largest = interval * (len(known) - 1)
+    profile = _profile(loss, interval)
+    largest = interval * (len(profile) - 1)
     steps = math.ceil(np.logaddexp(math.log1p(-p), math.log(p) + largest) / interval) + 1
-    if known[-1]:  # then the shut gate may tell as well, by at most -log(1 - p)
+    if profile[-1]:  # then the shut gate may tell as well, by at most -log(1 - p)
         steps = max(steps, math.ceil(-math.log1p(-p) / interval) + 1)
     epsilons = interval * np.arange(steps + 1)
     inner, factor = _removing(epsilons, p)
-    present = p * _between(known, interval, _adding(epsilons, p))
-    absent = factor * _between(known, interval, inner)
+    present = p * _between(profile, interval, _adding(epsilons, p))
+    absent = factor * _between(profile, interval, inner)
 
     def dots(ahead: Floats, behind: Floats) -> pld_pmf.PLDPmf:
         below = -np.expm1(-epsilons[:0:-1]) + np.exp(-epsilons[:0:-1]) * behind[:0:-1]
@@ -476,9 +484,9 @@ def _profile(loss: PrivacyLossDistribution, interval: float) -> Floats:
     return np.asarray(np.maximum(0.0, loss.get_delta_for_epsilon(epsilons)))
 
 
-def _between(known: Floats, interval: float, epsilons: Floats) -> Floats:
+def _between(profile: Floats, interval: float, epsilons: Floats) -> Floats:
     """Return δ at any ε: between two losses of the grid it is a straight line in e^ε."""
-    place = np.minimum(np.floor(epsilons / interval), len(known) - 2).astype(int)
+    place = np.minimum(np.floor(epsilons / interval), len(profile) - 2).astype(int)
     part = np.expm1(epsilons - interval * place) / math.expm1(interval)
-    slope = known[place + 1] - known[place]
-    return np.asarray(known[place] + np.clip(part, 0.0, 1.0) * slope)
+    slope = profile[place + 1] - profile[place]
+    return np.asarray(profile[place] + np.clip(part, 0.0, 1.0) * slope)

@@ -26,7 +26,7 @@ from missdp.accounting.measures import gdp_cost, zcdp_rho_of
 from missdp.accounting.renyi import epsilon_from_rdp, rdp_curve
 from missdp.calibration import gdp_selection
 from missdp.errors import ParameterError
-from missdp.ground_truth.mixture import check_observed, gate_probability
+from missdp.ground_truth.mixture import check_observed, observation_probability
 from missdp.required_attributes import ChosenRequirements
 from missdp.types import Floats
 
@@ -36,12 +36,12 @@ CHOSEN_ORDERS = np.array(
     [*range(2, 33), *range(34, 65, 2), *range(68, 129, 6), *range(136, 201, 16)]
 )
 """Integer orders at which the bound for chosen marginals may be computed."""
-_LEAST_ORDER = 1.01
+_MIN_ORDER = 1.01
 _OUTWARD = 1 + 1e-9  # floating-point sums of a few hundred terms are off by far less
 _CLASSES = 24  # of rates; more are rounded up to a grid, for which the bound is no smaller
 
 
-def behind_disjoint_gates(
+def events_by_disjoint_part(
     events: Sequence[Event], observed: Mapping[str, float]
 ) -> dict[frozenset[str], list[Event]]:
     """Return events by a part of their gate, so that no two parts have a name in common.
@@ -49,44 +49,44 @@ def behind_disjoint_gates(
     What a row enters behind a gate may be counted behind a part of it. A gate that overlaps no
     other one stays whole; of others it is the attribute that is observed least, and shared least.
     """
-    found: dict[frozenset[str], list[Event]] = defaultdict(list)
+    by_part: dict[frozenset[str], list[Event]] = defaultdict(list)
     live = [frozenset(a for a in e.required or () if observed.get(a, 1.0) < 1) for e in events]
     uses = Counter(name for required in set(live) for name in required)
     for event, required in zip(events, live, strict=True):
-        least = sorted(required, key=lambda a: (observed[a], uses[a], a))[:1]
-        found[required if all(uses[name] == 1 for name in required) else frozenset(least)].append(
-            event
-        )
-    return found
+        rarest = sorted(required, key=lambda a: (observed[a], uses[a], a))[:1]
+        by_part[
+            required if all(uses[name] == 1 for name in required) else frozenset(rarest)
+        ].append(event)
+    return by_part
 
 
 def replica_epsilon(events: Sequence[Event], delta: float, observed: Mapping[str, float]) -> float:
     """Return the amplified epsilon at ``delta`` above 0; infinite if no order proves one."""
     curve = _replica_curve(events, observed)
-    known = np.isfinite(curve)
-    if not known.any():
+    finite = np.isfinite(curve)
+    if not finite.any():
         return np.inf
-    return epsilon_from_rdp(ORDERS[known].astype(float), curve[known], delta)
+    return epsilon_from_rdp(ORDERS[finite].astype(float), curve[finite], delta)
 
 
 def _replica_curve(events: Sequence[Event], observed: Mapping[str, float]) -> Floats:
     """Return the amplified Rényi divergence at each of `ORDERS`; infinite where none is proven.
 
     Of elementary add-remove events whose gates were fixed in advance: those behind one of the
-    `behind_disjoint_gates` together have some divergence at each order, however they are made.
+    `events_by_disjoint_part` together have some divergence at each order, however they are made.
     """
     every = np.arange(1, ORDERS[-1] + 1)  # the first is no order: one copy tells nothing
-    behind = behind_disjoint_gates(events, observed)
+    behind = events_by_disjoint_part(events, observed)
     forwards = backwards = _curve(behind.pop(frozenset(), []), ORDERS)
     alike: Counter[tuple[float, tuple[Event, ...]]] = Counter()
-    for part, gated in behind.items():
+    for part, part_events in behind.items():
         p = math.prod(observed[name] for name in part)
-        alike[p, tuple(replace(event, label="", required=None) for event in gated)] += 1
+        alike[p, tuple(replace(event, label="", required=None) for event in part_events)] += 1
     for (p, those), times in alike.items():
         costs = np.append(0.0, _curve(those, every[1:]))
         moments = [_moment(costs[:n], int(n), p) / (n - 1) for n in ORDERS]
         forwards = forwards + times * np.array(moments)
-        lower = np.maximum(1 + (ORDERS - 1) * p, _LEAST_ORDER)
+        lower = np.maximum(1 + (ORDERS - 1) * p, _MIN_ORDER)
         backwards = backwards + (times * p * _curve(those, lower) if p else 0.0)
     return np.asarray(np.maximum(forwards, backwards) * _OUTWARD)
 
@@ -123,7 +123,7 @@ class _ChosenCosts:
     Marginals with equal sets count each.
     """
 
-    ungated: float = 0.0  # of all that reads every row, but for the selections
+    every_row: float = 0.0  # of all that reads every row, but for the selections
     selections: float = 0.0  # if they spend all that they may
     unselected: float = 0.0  # of marginals, if they spend what the selections may
     fixed: Mapping[str, float] = field(default_factory=dict)  # behind one attribute, in advance
@@ -152,22 +152,22 @@ def chosen_costs(
     least. A cap in Gaussian DP of mu squared bounds zCDP by half as much, and selections by less
     (docs/referees/proofs.md).
     """
-    found: dict[str, float] = defaultdict(float)
+    totals: dict[str, float] = defaultdict(float)
     fixed: dict[str, float] = defaultdict(float)
     rates = observed or {}
     for event in flatten(events):
         rho = zcdp_rho_of(event)
         if event.label == structure.chosen:
-            found["chosen"] += rho
+            totals["chosen"] += rho
         elif event.label == structure.selections and not event.required:
-            found["unselected"] += rho
-            found["selections"] += min(rho, _selected(event))
+            totals["unselected"] += rho
+            totals["selections"] += min(rho, _selected(event))
         elif event.required:
             fixed[min(event.required, key=lambda a: (rates.get(a, 1.0), a))] += rho
         else:
-            found["ungated"] += rho
+            totals["ungated"] += rho
     share = structure.largest_share
-    return _ChosenCosts(**found, fixed=fixed, required_sets=structure.among, largest_share=share)
+    return _ChosenCosts(**totals, fixed=fixed, required_sets=structure.among, largest_share=share)
 
 
 def _selected(cap: Event) -> float:
@@ -211,30 +211,36 @@ def _at_order(costs: _ChosenCosts, observed: Mapping[str, float], n: int) -> flo
     # Attributes of one rate and one cost are alike: the weighted law of k_a, and log E Π w.
     names = frozenset(costs.fixed).union(*costs.counted)
     kinds = {name: (observed.get(name, 1.0), costs.fixed.get(name, 0.0)) for name in sorted(names)}
-    log_laws = {kind: _log_binomial(n, kind[0]) + kind[1] * twice for kind in kinds.values()}
-    means = {kind: float(logsumexp(law)) for kind, law in log_laws.items()}
-    laws = {kind: np.exp(law - means[kind]) for kind, law in log_laws.items()}
+    log_weighted = {kind: _log_binomial(n, kind[0]) + kind[1] * twice for kind in kinds.values()}
+    means = {kind: float(logsumexp(log_weights)) for kind, log_weights in log_weighted.items()}
+    distributions = {
+        kind: np.exp(log_weights - means[kind]) for kind, log_weights in log_weighted.items()
+    }
     log_weight = max(0.0, math.fsum(means[kinds[name]] for name in costs.fixed))
     # Steps of log g, in which the cap of the selections is spent as is worst for each k.
     height = costs.chosen * twice
     height += np.maximum(costs.selections * twice[-1], costs.unselected * twice)
-    reached = _reached(costs, kinds, laws, n)
+    reached = _reached(costs, kinds, distributions, n)
     with np.errstate(divide="ignore"):
         terms = height[2:] + np.log(-np.expm1(np.minimum(height[1:-1] - height[2:], 0.0)))
         # 1 is added to what exceeds it, so that small costs are not lost to rounding.
         mean = np.logaddexp(height[1], logsumexp(terms + np.log(reached[2:])))
-    forth = n * costs.ungated + (log_weight + float(mean)) / (n - 1)
+    forth = n * costs.every_row + (log_weight + float(mean)) / (n - 1)
     return max(forth, _backwards(costs, observed, n))
 
 
 def _backwards(costs: _ChosenCosts, observed: Mapping[str, float], n: int) -> float:
-    def gated(cost: float, p: float) -> float:
+    def amplified_cost(cost: float, p: float) -> float:
         return cost * p * (1 + (n - 1) * p)
 
-    p = max((gate_probability(required, observed) for required in costs.counted), default=0.0)
-    chosen = gated(costs.chosen, p) + max(n * costs.selections, gated(costs.unselected, p))
-    fixed = (gated(cost, observed.get(name, 1.0)) for name, cost in costs.fixed.items())
-    return n * costs.ungated + chosen + math.fsum(fixed)
+    p = max(
+        (observation_probability(required, observed) for required in costs.counted), default=0.0
+    )
+    chosen = amplified_cost(costs.chosen, p) + max(
+        n * costs.selections, amplified_cost(costs.unselected, p)
+    )
+    fixed = (amplified_cost(cost, observed.get(name, 1.0)) for name, cost in costs.fixed.items())
+    return n * costs.every_row + chosen + math.fsum(fixed)
 
 
 # An attribute's numbers of copies in which it is observed: their law is that of its class.
@@ -242,41 +248,43 @@ _Class = tuple[float, float]
 
 
 def _reached(
-    costs: _ChosenCosts, kinds: Mapping[str, _Class], laws: Mapping[_Class, Floats], n: int
+    costs: _ChosenCosts, kinds: Mapping[str, _Class], distributions: Mapping[_Class, Floats], n: int
 ) -> Floats:
     """Return, for each k, a bound on the chance that as many copies observe one set."""
     alike: Counter[tuple[_Class, ...]] = Counter()
     for required, times in costs.counted.items():
         alike[tuple(sorted(kinds[name] for name in required))] += times
-    laws_of: dict[tuple[_Class, ...], Floats] = {}
+    by_group: dict[tuple[_Class, ...], Floats] = {}
 
-    def law(group: tuple[_Class, ...]) -> Floats:
+    def distribution(group: tuple[_Class, ...]) -> Floats:
         if not group:
             return np.asarray(np.eye(1, n + 1, n)[0])  # an empty set is observed in every copy
-        if group not in laws_of:
-            last = laws[group[-1]]
-            laws_of[group] = law(group[:-1]) @ _meeting(n, tuple(last)) if group[1:] else last
-        return laws_of[group]
+        if group not in by_group:
+            last = distributions[group[-1]]
+            by_group[group] = (
+                distribution(group[:-1]) @ _meeting(n, tuple(last)) if group[1:] else last
+            )
+        return by_group[group]
 
-    found = np.zeros(n + 1)
+    bound = np.zeros(n + 1)
     for group, times in alike.items():
-        found += times * np.cumsum(law(group)[::-1])[::-1]
-    return np.asarray(np.minimum(1.0, costs.largest_share * found * _OUTWARD))
+        bound += times * np.cumsum(distribution(group)[::-1])[::-1]
+    return np.asarray(np.minimum(1.0, costs.largest_share * bound * _OUTWARD))
 
 
 @lru_cache(maxsize=_CLASSES)
-def _meeting(n: int, law: tuple[float, ...]) -> Floats:
+def _meeting(n: int, distribution: tuple[float, ...]) -> Floats:
     """Return the chances that i of n copies meet a random set k times, whose size j has a law."""
     j = np.arange(n + 1)
-    found = np.zeros((n + 1, n + 1))
-    weights = np.array(law)
+    chances = np.zeros((n + 1, n + 1))
+    weights = np.array(distribution)
     for i in range(n + 1):
         k = np.arange(i + 1)
         # Of the j copies, k are among the i: hypergeometric.
         logs = _log_choose(i, k)[None, :] + _log_choose(n - i, j[:, None] - k[None, :])
         logs -= _log_choose(n, j)[:, None]
-        found[i, : i + 1] = weights @ np.exp(logs)
-    return found
+        chances[i, : i + 1] = weights @ np.exp(logs)
+    return chances
 
 
 def _log_choose(n: int, k: NDArray[np.int64]) -> Floats:

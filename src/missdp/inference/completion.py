@@ -23,7 +23,7 @@ from functools import reduce
 import numpy as np
 
 from missdp.inference.conditional_models import Pair
-from missdp.inference.counts import averaged
+from missdp.inference.counts import precision_mean
 from missdp.inference.fit_conditional_models import fit_tree
 from missdp.inference.missing_rates import RatesByLevel
 from missdp.inference.missingness import MissingnessModel
@@ -40,7 +40,7 @@ class PairTables:
     say of complete rows.
 
     * ``sizes``: Levels of each attribute, without "missing".
-    * ``margins``: Share of the rows at each level and, if the attribute may be missing, missing;
+    * ``marginals``: Share of the rows at each level and, if the attribute may be missing, missing;
       nowhere negative.
     * ``tables`` (by (attribute, attribute)): The same for every two attributes; noise makes some
       negative.
@@ -54,7 +54,7 @@ class PairTables:
     """
 
     sizes: tuple[int, ...]
-    margins: tuple[Floats, ...]
+    marginals: tuple[Floats, ...]
     tables: Mapping[Pair, Floats]
     variances: Mapping[Pair, Floats]
     n_rows: float
@@ -64,36 +64,36 @@ class PairTables:
     @property
     def rates(self) -> Floats:
         """Share of the rows in which each attribute is missing."""
-        return np.array([m[s:].sum() for m, s in zip(self.margins, self.sizes, strict=True)])
+        return np.array([m[s:].sum() for m, s in zip(self.marginals, self.sizes, strict=True)])
 
 
-_LEAST_CHANCE = 0.02  # no chance to be observed is smaller
-_STILL = 0.1  # standard deviations of noise, below which tables no longer move
-_ENOUGH = 0.2  # chance to be observed, below which a model stands for what is not
-_STEADY = 0.5  # the same of levels, of which pairs have cells with less chance than that
-_LEAST_SHARE = 1e-7
-_LEAST_VARIANCE, _NOTHING = 1e-30, 1e-14  # of shares; below the second, nothing has moved
-_LEAST_DEGREES = 0.01  # an attribute of one level has none
+_MIN_CHANCE = 0.02  # no chance to be observed is smaller
+_MIN_CHANGE = 0.1  # standard deviations of noise, below which tables no longer move
+_MIN_DIVISOR = 0.2  # chance to be observed, below which a model stands for what is not
+_STEADY_DIVISOR = 0.5  # the same of levels, of which pairs have cells with less chance than that
+_MIN_SHARE = 1e-7
+_MIN_VARIANCE, _NO_CHANGE = 1e-30, 1e-14  # of shares; below the second, nothing has moved
+_MIN_DEGREES = 0.01  # an attribute of one level has none
 _RIDGE = 0.1  # see `MissingnessModel.learn`
 _PRIOR_ROWS = 5.0  # strength with which a cell's chance leans on those of its two levels
-_QUIET = 0.05  # noise of a margin, as a share of the rows, below which its square is nothing
-_PLAINLY = 3.0  # standard deviations of what noise adds up to
+_QUIET_STD = 0.05  # noise of a margin, as a share of the rows, below which its square is nothing
+_CLEAR_SD = 3.0  # standard deviations of what noise adds up to
 _SWEEPS, _MANY = 11, 22  # of learning the model of missing cells, and where it begins
-_STARTING = 2  # rounds, at first by rows in which selection is not yet corrected
-_RAKING = 8
-_LEAST_EFFECTIVE = 0.1  # rows of those drawn: noisy tables of many pairs may contradict each other
-_LEAST_BASE = 0.1  # of independence: what few rows of a model lack may still be there
+_UNCORRECTED_ROUNDS = 2  # rounds, at first by rows in which selection is not yet corrected
+_RAKING_SWEEPS = 8
+_MIN_EFFECTIVE = 0.1  # rows of those drawn: noisy tables of many pairs may contradict each other
+_MIN_BASE = 0.1  # of independence: what few rows of a model lack may still be there
 _ROWS = 30_000
-_FEWEST = 6_000  # rows
+_MIN_ROWS = 6_000  # rows
 _PAIRS = 200  # of attributes, beyond which fewer rows are looked at
-_TIMES = 20  # as many rows as are known
+_ROWS_PER_ROW = 20  # as many rows as are known
 
 
 @dataclass(frozen=True, eq=False)
 class Completed:
     """What noisy tables with missing values say of complete rows.
 
-    * ``margins``: One-way margin of each attribute, adding up to 1.
+    * ``marginals``: One-way margin of each attribute, adding up to 1.
     * ``pairs`` (by (attribute, attribute)): Table of each pair less the product of its margins.
     * ``variances`` (by (attribute, attribute)): Variance of the noise of each cell; an error of the
       masks comes on top.
@@ -101,7 +101,7 @@ class Completed:
     * ``n_rows``: Number of rows, as far as it is known.
     """
 
-    margins: tuple[Floats, ...]
+    marginals: tuple[Floats, ...]
     pairs: Mapping[Pair, Floats]
     variances: Mapping[Pair, Floats]
     masks: MissingnessModel
@@ -110,11 +110,11 @@ class Completed:
     @property
     def stds(self) -> dict[Clique, float | Floats]:
         """Standard deviation of the noise of each cell before centring, in shares of rows."""
-        found: dict[Clique, float | Floats] = {}
+        stds: dict[Clique, float | Floats] = {}
         for (a, b), variance in self.variances.items():
-            degrees = centred_share((len(self.margins[a]), len(self.margins[b])))
-            found[a, b] = np.sqrt(variance / max(degrees, _LEAST_DEGREES))
-        return found
+            degrees = centred_share((len(self.marginals[a]), len(self.marginals[b])))
+            stds[a, b] = np.sqrt(variance / max(degrees, _MIN_DEGREES))
+        return stds
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,19 +159,28 @@ def complete(
     -------
     Completed
     """
-    known = complete_by(tables, facts, np.zeros((0, len(tables.sizes)), dtype=np.int64))
-    enough = rows_enough(_ROWS, attributes=len(tables.sizes), known=tables.n_rows)
-    for turn in range(rounds if known.masks.present.any() else 0):
-        rows, weights = weighted_tree_rows(known, rng, n=enough)
-        rows, before, first = rows[resample(weights, enough, rng)], known, turn < _STARTING
+    completed = complete_with_rows(tables, facts, np.zeros((0, len(tables.sizes)), dtype=np.int64))
+    enough = rows_enough(_ROWS, attributes=len(tables.sizes), known_rows=tables.n_rows)
+    for turn in range(rounds if completed.masks.present.any() else 0):
+        rows, weights = weighted_tree_rows(completed, rng, n=enough)
+        rows, before, first = (
+            rows[resample(weights, enough, rng)],
+            completed,
+            turn < _UNCORRECTED_ROUNDS,
+        )
         sweeps = _SWEEPS if turn else _MANY
-        known = complete_by(tables, facts, rows, start=known.masks, sweeps=sweeps, first=first)
-        if not first and moved(before.pairs, known.pairs, known.variances) <= _STILL:
+        completed = complete_with_rows(
+            tables, facts, rows, start=completed.masks, sweeps=sweeps, first=first
+        )
+        if (
+            not first
+            and mean_change(before.pairs, completed.pairs, completed.variances) <= _MIN_CHANGE
+        ):
             break
-    return known
+    return completed
 
 
-def complete_by(
+def complete_with_rows(
     tables: PairTables,
     facts: ModelFacts,
     rows: Ints,
@@ -201,14 +210,14 @@ def complete_by(
     -------
     Completed
     """
-    rates = np.clip(tables.rates, 0.0, 1 - _LEAST_CHANCE)
+    rates = np.clip(tables.rates, 0.0, 1 - _MIN_CHANCE)
     if start is None:
         masks = MissingnessModel(rates, dict(facts.always), implied_by=dict(facts.implied_by))
-        return _corrected(tables, rows[:0], masks)
+        return _correct(tables, rows[:0], masks)
     masks = copy.deepcopy(start)
     masks.rates = rates
     if not masks.present.any():
-        return _corrected(tables, rows[:0], masks)
+        return _correct(tables, rows[:0], masks)
     by_level = _rates_by_level(tables, masks.present)
     by_level |= {e: s for e, s in tables.missing_by_two.items() if masks.present[e[0]]}
     masks.learn(
@@ -220,10 +229,10 @@ def complete_by(
         sweeps=sweeps,
         start=first,
     )
-    return _corrected(tables, rows, masks)
+    return _correct(tables, rows, masks)
 
 
-def moved(
+def mean_change(
     before: Mapping[Pair, Floats], after: Mapping[Pair, Floats], variances: Mapping[Pair, Floats]
 ) -> float:
     """By how many standard deviations of their noise tables have moved, on average over pairs.
@@ -239,14 +248,15 @@ def moved(
     -------
     float
     """
-    moves = [
-        float(np.square(table - before[pair]).mean()) / max(_NOTHING, float(variances[pair].mean()))
+    changes = [
+        float(np.square(table - before[pair]).mean())
+        / max(_NO_CHANGE, float(variances[pair].mean()))
         for pair, table in after.items()
     ]
-    return math.sqrt(np.mean(moves)) if moves else 0.0
+    return math.sqrt(np.mean(changes)) if changes else 0.0
 
 
-def rows_enough(n: int, *, attributes: int = 0, known: float = np.inf) -> int:
+def rows_enough(n: int, *, attributes: int = 0, known_rows: float = np.inf) -> int:
     """Return how many of n rows of a model are enough to look at.
 
     What they are drawn for are means. With many attributes, work grows with the pairs, and the
@@ -254,18 +264,18 @@ def rows_enough(n: int, *, attributes: int = 0, known: float = np.inf) -> int:
     these vary more among themselves than twenty times as many of a model.
     """
     pairs = attributes * (attributes - 1) // 2
-    enough = min(n * _PAIRS / max(1, pairs), _TIMES * max(0.0, known))
-    return min(n, int(max(_FEWEST, enough)))
+    enough = min(n * _PAIRS / max(1, pairs), _ROWS_PER_ROW * max(0.0, known_rows))
+    return min(n, int(max(_MIN_ROWS, enough)))
 
 
 def weighted_tree_rows(
-    known: Completed, rng: np.random.Generator, *, n: int
+    completed: Completed, rng: np.random.Generator, *, n: int
 ) -> tuple[Ints, Floats]:
     """Draw rows from a tree of pairs, and weigh them so that the tables of all pairs hold.
 
     Parameters
     ----------
-    known : Completed
+    completed : Completed
         Tables of complete rows.
     rng : numpy.random.Generator
         Draws the rows.
@@ -278,53 +288,55 @@ def weighted_tree_rows(
     weights : ndarray of float64, shape (n,)
         Share of each row.
     """
-    margins, noisy, products = known.margins, dict[Clique, Floats](), dict[Clique, Floats]()
-    for (a, b), moment in known.pairs.items():
-        products[a, b] = np.outer(margins[a], margins[b])
+    marginals, noisy, products = completed.marginals, dict[Clique, Floats](), dict[Clique, Floats]()
+    for (a, b), moment in completed.pairs.items():
+        products[a, b] = np.outer(marginals[a], marginals[b])
         noisy[a, b] = moment + products[a, b]
-    wanted = shrunk(noisy, products, known.stds)
-    rows = fit_tree(margins, {(a, b): wanted[a, b] for a, b in known.pairs}).sample(n, rng)
-    return rows, rake(rows, wanted, sweeps=_RAKING, least_share=_LEAST_EFFECTIVE)
+    targets = shrunk(noisy, products, completed.stds)
+    rows = fit_tree(marginals, {(a, b): targets[a, b] for a, b in completed.pairs}).sample(n, rng)
+    return rows, rake(rows, targets, sweeps=_RAKING_SWEEPS, min_share=_MIN_EFFECTIVE)
 
 
 def _rates_by_level(tables: PairTables, present: Flags) -> dict[Clique, RatesByLevel]:
     """How often each attribute is missing at each observed level of each other."""
-    found: dict[Clique, RatesByLevel] = {}
+    rates: dict[Clique, RatesByLevel] = {}
     for (one, other), table in tables.tables.items():
         noise = tables.variances[one, other]
         for a, b, cells, variance in ((one, other, table, noise), (other, one, table.T, noise.T)):
             if present[a] and len(cells) > tables.sizes[a]:
-                found[a, b] = _rates(tables, a, b, cells, variance)
-    return found
+                rates[a, b] = _rates_of_pair(tables, a, b, cells, variance)
+    return rates
 
 
-def _rates(tables: PairTables, a: int, b: int, cells: Floats, variance: Floats) -> RatesByLevel:
+def _rates_of_pair(
+    tables: PairTables, a: int, b: int, cells: Floats, variance: Floats
+) -> RatesByLevel:
     missing, levels = tables.sizes[a], tables.sizes[b]
     n = tables.n_rows
-    std = n * float(np.sqrt(max(_LEAST_VARIANCE, variance[missing, :levels].mean())))
-    rate = max(float(tables.margins[a][missing:].sum()), 1e-6)
+    std = n * float(np.sqrt(max(_MIN_VARIANCE, variance[missing, :levels].mean())))
+    rate = max(float(tables.marginals[a][missing:].sum()), 1e-6)
     # Rows are counted by the margin, whose noise is small, and not by the sum of such a table. In
     # a sum the noise of missing values would be that of a part: so many cells make up for that.
     return RatesByLevel(
-        cells[missing, :levels] * n, tables.margins[b][:levels] * n, std, (2 - rate) / rate
+        cells[missing, :levels] * n, tables.marginals[b][:levels] * n, std, (2 - rate) / rate
     )
 
 
 def _both_missing(tables: PairTables) -> dict[tuple[int, int], tuple[float, float]]:
     """Rows in which two attributes are both missing, and the noise of their number."""
-    found = {}
+    counts = {}
     for (a, b), table in tables.tables.items():
         at = tables.sizes[a], tables.sizes[b]
         if table.shape == (at[0] + 1, at[1] + 1):
             std = tables.n_rows * float(np.sqrt(tables.variances[a, b][at]))
-            found[a, b] = tables.n_rows * float(table[at]), std
+            counts[a, b] = tables.n_rows * float(table[at]), std
     for pair, (share, noise) in tables.both_missing.items():
         new = tables.n_rows * share, tables.n_rows * noise
-        found[pair] = averaged(found[pair], new) if pair in found else new
-    return found
+        counts[pair] = precision_mean(counts[pair], new) if pair in counts else new
+    return counts
 
 
-def _corrected(tables: PairTables, rows: Ints, masks: MissingnessModel) -> Completed:
+def _correct(tables: PairTables, rows: Ints, masks: MissingnessModel) -> Completed:
     """What the observed values say, over the chance to be observed."""
     missing, sizes, columns = masks.missing(rows), tables.sizes, np.ascontiguousarray(rows.T)
     single = [
@@ -335,22 +347,24 @@ def _corrected(tables: PairTables, rows: Ints, masks: MissingnessModel) -> Compl
     for a, b in tables.tables:
         shape = sizes[a], sizes[b]
         cells = cell_index(columns, (a, b), shape, len(rows))
-        seen = masks.observed(rows, (a, b), missing)
+        chances = masks.observed(rows, (a, b), missing)
         usual = np.outer(single[a][1], single[b][1])
-        observed[a, b] = _chance_observed(cells, seen, usual, shape)
-    margins = _margins(tables, single, {pair: chance for pair, (_, chance) in observed.items()})
+        observed[a, b] = _chance_observed(cells, chances, usual, shape)
+    marginals = _complete_marginals_of(
+        tables, single, {pair: chance for pair, (_, chance) in observed.items()}
+    )
     pairs, variances = {}, {}
     for (a, b), (model, chance) in observed.items():
         table, (one, other) = tables.tables[a, b], chance.shape
-        whole = _whole(table[:one, :other], chance, model, _ENOUGH)
-        pairs[a, b] = centred(whole - _independent(whole, chance, tables, (a, b), margins))
+        shares = _complete_shares(table[:one, :other], chance, model, _MIN_DIVISOR)
+        pairs[a, b] = centred(shares - _independent(shares, chance, tables, (a, b), marginals))
         noise = tables.variances[a, b][:one, :other] / chance**2
-        variances[a, b] = np.maximum(noise, _LEAST_VARIANCE)
-    return Completed(tuple(margins), pairs, variances, masks, tables.n_rows)
+        variances[a, b] = np.maximum(noise, _MIN_VARIANCE)
+    return Completed(tuple(marginals), pairs, variances, masks, tables.n_rows)
 
 
 def _chance_observed(
-    cells: Ints, seen: Floats, usual: float | Floats, shape: tuple[int, ...]
+    cells: Ints, observed: Floats, usual: float | Floats, shape: tuple[int, ...]
 ) -> tuple[Floats, Floats]:
     """Return the share of a model's rows in each cell, and how likely they are observed there.
 
@@ -358,7 +372,7 @@ def _chance_observed(
     ----------
     cells : ndarray of int64, shape (n,)
         The cell of each row of the model.
-    seen : ndarray of float64, shape (n,)
+    observed : ndarray of float64, shape (n,)
         Chance that a row is observed.
     usual : float or ndarray
         Chance towards which that of a cell with few rows is shrunk.
@@ -371,12 +385,12 @@ def _chance_observed(
     """
     size = math.prod(shape)
     number = np.bincount(cells, minlength=size).reshape(shape)
-    weighted = np.bincount(cells, seen, size).reshape(shape) + _PRIOR_ROWS * usual
-    chance = np.clip(weighted / (number + _PRIOR_ROWS), _LEAST_CHANCE, 1.0)
+    weighted = np.bincount(cells, observed, size).reshape(shape) + _PRIOR_ROWS * usual
+    chance = np.clip(weighted / (number + _PRIOR_ROWS), _MIN_CHANCE, 1.0)
     return number / max(1, len(cells)), chance
 
 
-def _margins(
+def _complete_marginals_of(
     tables: PairTables, single: list[tuple[Floats, Floats]], chances: Mapping[Pair, Floats]
 ) -> list[Floats]:
     """Return the margins of complete rows.
@@ -387,17 +401,21 @@ def _margins(
     """
     hardly = [np.zeros(size, dtype=bool) for size in tables.sizes]
     for (a, b), chance in chances.items():
-        hardly[a] |= (chance < _ENOUGH).any(axis=1)
-        hardly[b] |= (chance < _ENOUGH).any(axis=0)
-    margins = []
-    for margin, (model, chance), few in zip(tables.margins, single, hardly, strict=True):
-        lifted = _whole(margin[: len(model)], chance, model, np.where(few, _STEADY, 0.0))
-        lifted = np.maximum(lifted, _LEAST_SHARE)
-        margins.append(lifted / lifted.sum())
-    return margins
+        hardly[a] |= (chance < _MIN_DIVISOR).any(axis=1)
+        hardly[b] |= (chance < _MIN_DIVISOR).any(axis=0)
+    marginals = []
+    for observed, (model, chance), few in zip(tables.marginals, single, hardly, strict=True):
+        shares = _complete_shares(
+            observed[: len(model)], chance, model, np.where(few, _STEADY_DIVISOR, 0.0)
+        )
+        shares = np.maximum(shares, _MIN_SHARE)
+        marginals.append(shares / shares.sum())
+    return marginals
 
 
-def _whole(observed: Floats, chance: Floats, model: Floats, enough: float | Floats) -> Floats:
+def _complete_shares(
+    observed: Floats, chance: Floats, model: Floats, enough: float | Floats
+) -> Floats:
     """Return what observed shares say of complete rows.
 
     Shares are divided by the chance to be observed. Where that is small, they would be little but
@@ -405,12 +423,12 @@ def _whole(observed: Floats, chance: Floats, model: Floats, enough: float | Floa
     most of those that are not observed. If the model is right, both say the same.
     """
     divisor = np.maximum(chance, enough if model.any() else 0.0)
-    whole: Floats = observed / divisor + model * (1 - chance / divisor)
-    return whole
+    shares: Floats = observed / divisor + model * (1 - chance / divisor)
+    return shares
 
 
 def _independent(
-    whole: Floats, chance: Floats, tables: PairTables, pair: Pair, margins: Sequence[Floats]
+    shares: Floats, chance: Floats, tables: PairTables, pair: Pair, marginals: Sequence[Floats]
 ) -> Floats:
     """Return the table of a pair of independent attributes that its own margins would make.
 
@@ -418,36 +436,36 @@ def _independent(
     takes the same from the cells again, but for the product of two noises. Where few rows are known
     that is too large: it counts as far as margins differ from released ones by more than noise.
     """
-    noise, (rows, columns) = tables.variances[pair], whole.shape
-    alone = noise[:rows, columns:].sum(axis=1) / np.square(chance.mean(axis=1))
-    other_alone = noise[rows:, :columns].sum(axis=0) / np.square(chance.mean(axis=0))
-    if max(alone.sum(), other_alone.sum()) < _QUIET**2:
-        total = max(_LEAST_CHANCE, float(whole.sum()))
-        return np.asarray(np.outer(whole.sum(axis=1), whole.sum(axis=0)) / total)
-    one, other = (margins[a] for a in pair)
+    noise, (rows, columns) = tables.variances[pair], shares.shape
+    row_noise = noise[:rows, columns:].sum(axis=1) / np.square(chance.mean(axis=1))
+    column_noise = noise[rows:, :columns].sum(axis=0) / np.square(chance.mean(axis=0))
+    if max(row_noise.sum(), column_noise.sum()) < _QUIET_STD**2:
+        total = max(_MIN_CHANCE, float(shares.sum()))
+        return np.asarray(np.outer(shares.sum(axis=1), shares.sum(axis=0)) / total)
+    one, other = (marginals[a] for a in pair)
 
     def linear(off: Floats, off_other: Floats) -> Floats:
         same = (1 - off.sum()) * np.outer(one, other)
         return np.asarray(same + np.outer(off, other) + np.outer(one, off_other))
 
-    off, off_other = whole.sum(axis=1) - one, whole.sum(axis=0) - other
+    off, off_other = shares.sum(axis=1) - one, shares.sum(axis=0) - other
     ends = (
-        np.maximum(one + _more_than_noise(off, alone), 0.0),
-        np.maximum(other + _more_than_noise(off_other, other_alone), 0.0),
+        np.maximum(one + _more_than_noise(off, row_noise), 0.0),
+        np.maximum(other + _more_than_noise(off_other, column_noise), 0.0),
     )
-    total = max(_LEAST_CHANCE, float(ends[0].sum() * ends[1].sum()) ** 0.5)
-    beyond = np.outer(*ends) / total - linear(ends[0] - one, ends[1] - other)
-    return np.asarray(linear(off, off_other) + beyond)
+    total = max(_MIN_CHANCE, float(ends[0].sum() * ends[1].sum()) ** 0.5)
+    second_order = np.outer(*ends) / total - linear(ends[0] - one, ends[1] - other)
+    return np.asarray(linear(off, off_other) + second_order)
 
 
 def _more_than_noise(off: Floats, noise: Floats) -> Floats:
     """Return differences, leaned on 0 by how much of them is noise."""
     square = float(np.square(off).sum())
-    plain = float(noise.sum()) * (1 + _PLAINLY * np.sqrt(2 / len(off)))
+    plain = float(noise.sum()) * (1 + _CLEAR_SD * np.sqrt(2 / len(off)))
     return off * max(0.0, 1 - plain / square) if square > 0 else off
 
 
-def completed(
+def complete_marginals(
     counts: Mapping[Clique, Floats],
     stds: Mapping[Clique, float],
     masks: MissingnessModel,
@@ -488,16 +506,16 @@ def completed(
     for clique, table in counts.items():
         shape = tuple(sizes[a] for a in clique)
         cells = cell_index(columns, clique, shape, len(rows))
-        seen = masks.observed(rows, clique, missing)
-        model, chance = _chance_observed(cells, seen, float(seen.mean()), shape)
-        observed = table[tuple(map(slice, shape))]
-        total = max(1.0, float(observed.sum() / max(float(seen.mean()), _LEAST_CHANCE)))
-        whole = _whole(observed / total, chance, model, _ENOUGH)
-        noisy[clique] = whole / max(float(whole.sum()), _LEAST_CHANCE)
+        observed = masks.observed(rows, clique, missing)
+        model, chance = _chance_observed(cells, observed, float(observed.mean()), shape)
+        counted = table[tuple(map(slice, shape))]
+        total = max(1.0, float(counted.sum() / max(float(observed.mean()), _MIN_CHANCE)))
+        shares = _complete_shares(counted / total, chance, model, _MIN_DIVISOR)
+        noisy[clique] = shares / max(float(shares.sum()), _MIN_CHANCE)
         if not shrink:
             continue
         noise[clique] = stds[clique] / total / chance
-        margins = [np.bincount(columns[a], minlength=sizes[a]) / len(rows) for a in clique]
-        base = np.maximum(model, _LEAST_BASE * reduce(np.multiply.outer, margins))
+        marginals = [np.bincount(columns[a], minlength=sizes[a]) / len(rows) for a in clique]
+        base = np.maximum(model, _MIN_BASE * reduce(np.multiply.outer, marginals))
         models[clique] = base / base.sum()
     return shrunk(noisy, models, noise) if shrink else noisy

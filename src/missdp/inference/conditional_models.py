@@ -47,32 +47,32 @@ class ConditionalModels(Record):
     """A law of complete rows, drawn attribute by attribute; released values only.
 
     * ``order``: The attributes in the order in which they are drawn.
-    * ``margins``: One-way margin of each attribute, which draws are calibrated to.
+    * ``marginals``: One-way margin of each attribute, which draws are calibrated to.
     * ``biases``: Logarithm of the odds of each attribute's levels, before any earlier attribute
       speaks.
     * ``weights`` (by (attribute, earlier attribute)): What is added to it for each level of an
       earlier attribute; one row per level drawn.
     * ``allowed`` (by (attribute, attribute)): Which cells of a pair are possible (public, or one
       attribute is a function of the other, by what was released); pairs without a table are free.
-    * ``together``: Of cliques of three attributes and more: what is added for each level of the
+    * ``interactions``: Of cliques of three attributes and more: what is added for each level of the
       first, which is drawn last, by the levels of all others together.
     """
 
     order: tuple[int, ...]
-    margins: tuple[Floats, ...]
+    marginals: tuple[Floats, ...]
     biases: tuple[Floats, ...]
     weights: dict[Pair, Floats]
     allowed: dict[Pair, Flags] = field(default_factory=dict)
-    together: dict[Clique, Floats] = field(default_factory=dict)
+    interactions: dict[Clique, Floats] = field(default_factory=dict)
 
     @cached_property
     def parents(self) -> tuple[tuple[int, ...], ...]:
         """Earlier attributes that each attribute depends on, in the order of drawing."""
         place = {a: k for k, a in enumerate(self.order)}
-        found: list[list[int]] = [[] for _ in self.margins]
+        parents: list[list[int]] = [[] for _ in self.marginals]
         for a, c in self.weights:
-            found[a].append(c)
-        return tuple(tuple(sorted(earlier, key=lambda c: place[c])) for earlier in found)
+            parents[a].append(c)
+        return tuple(tuple(sorted(earlier, key=lambda c: place[c])) for earlier in parents)
 
     def sample(self, n: int, rng: np.random.Generator) -> Ints:
         """Draw ``n`` rows, one column per attribute.
@@ -80,13 +80,13 @@ class ConditionalModels(Record):
         Draws are spread systematically and keep the one-way margins, so that tables carry less
         sampling noise than independent rows would.
         """
-        rows = np.zeros((n, len(self.margins)), dtype=np.int64)
-        pieces = self._pieces(n)
-        for k in range(pieces):  # alike in distribution, as rows are
-            block = np.zeros((len(range(k, n, pieces)), rows.shape[1]), dtype=np.int64)
+        rows = np.zeros((n, len(self.marginals)), dtype=np.int64)
+        parts = self._n_parts(n)
+        for k in range(parts):  # alike in distribution, as rows are
+            block = np.zeros((len(range(k, n, parts)), rows.shape[1]), dtype=np.int64)
             for place in range(len(self.order)):
                 self.draw_next(block, place, rng)
-            rows[k::pieces] = block
+            rows[k::parts] = block
         return rows
 
     def draw_next(self, rows: Ints, place: int, rng: np.random.Generator) -> None:
@@ -96,26 +96,26 @@ class ConditionalModels(Record):
         """
         a = self.order[place]
         parents, limits = self.parents[a], self.limits[a]
-        plain = len(parents) <= 1 and all(a != clique[0] for clique in self.together)
+        plain = len(parents) <= 1 and all(a != clique[0] for clique in self.interactions)
         if plain and set(limits) <= set(parents):
-            rows[:, a] = draw(*self._short(rows, a), rng)
+            rows[:, a] = draw(*self._small_tables(rows, a), rng)
             return
-        closed = barrier(rows, limits, rng, len(self.margins[a]))
-        scores, margin = self.scores(rows, a), self.margins[a]
+        closed = log_mask(rows, limits, rng, len(self.marginals[a]))
+        scores, marginal = self.scores(rows, a), self.marginals[a]
         if closed is not None:
             scores += closed
-            margin = reachable(margin, *blocks(closed))
-        law = _calibrated(_softmax(scores), margin)
-        rows[:, a] = _draw_evenly(law, self._alike(rows, a, rng), rng)
+            marginal = attainable_marginal(marginal, *level_blocks(closed))
+        probabilities = _calibrated(_softmax(scores), marginal)
+        rows[:, a] = _draw_evenly(probabilities, self._similar_rows(rows, a, rng), rng)
 
-    def _pieces(self, n: int) -> int:
+    def _n_parts(self, n: int) -> int:
         """Return in how many parts so many rows are drawn."""
-        widest = max([1, *(len(m) for m in self.margins)])
-        columns = max(sum(len(self.margins[c]) for c in p) for p in (*self.parents, ()))
+        widest = max([1, *(len(m) for m in self.marginals)])
+        columns = max(sum(len(self.marginals[c]) for c in p) for p in (*self.parents, ()))
         at_once = max(_FEW_ROWS, _NUMBERS_AT_ONCE // max(widest, min(columns, 1000)))
         return max(1, -(-n // at_once))
 
-    def _short(self, rows: Ints, a: int) -> tuple[Floats, Ints]:
+    def _small_tables(self, rows: Ints, a: int) -> tuple[Floats, Ints]:
         """Laws given one attribute or none, and which of them each row has."""
         if not self.parents[a]:
             return _softmax(self.biases[a][:, None].copy()).T, np.zeros(len(rows), dtype=np.int64)
@@ -129,47 +129,47 @@ class ConditionalModels(Record):
 
     def scores(self, rows: Ints, a: int) -> Singles:
         """Return the logarithm of the odds of each level (down) in each row (across)."""
-        features = Features(rows, self.parents[a], [len(m) for m in self.margins])
+        features = Features(rows, self.parents[a], [len(m) for m in self.marginals])
         weights = [self.weights[a, c] for c in self.parents[a]]
         scores = np.tile(self.biases[a].astype(np.float32)[:, None], len(rows))
         if weights:
             scores += features.scores(np.concatenate(weights, axis=1))
-        for clique, table in self.together.items():
+        for clique, table in self.interactions.items():
             if clique[0] == a:
                 cells = cell_index(rows.T, clique[1:], table.shape[1:], len(rows))
                 scores += table.reshape(len(table), -1).astype(np.float32)[:, cells]
         return scores
 
-    def _alike(self, rows: Ints, a: int, rng: np.random.Generator) -> Ints:
+    def _similar_rows(self, rows: Ints, a: int, rng: np.random.Generator) -> Ints:
         """Order of the rows in which neighbours have much the same law, and are random else."""
         order = rng.permutation(len(rows))
         key, cells = np.zeros(len(rows), dtype=np.int64), 1
-        for c in self._nearest(a):
-            cells *= len(self.margins[c])
+        for c in self._most_influential(a):
+            cells *= len(self.marginals[c])
             if cells * _ROWS_ALIKE > len(rows) or cells > 1 << 16:
                 break
-            key = key * len(self.margins[c]) + rows[:, c]
-        found: Ints = order[np.argsort(key.astype(np.uint16)[order], kind="stable")]
-        return found
+            key = key * len(self.marginals[c]) + rows[:, c]
+        ordered: Ints = order[np.argsort(key.astype(np.uint16)[order], kind="stable")]
+        return ordered
 
-    def _nearest(self, a: int) -> list[int]:
+    def _most_influential(self, a: int) -> list[int]:
         """Earlier attributes, those first that say most about one."""
-        said = {
-            c: float(self.margins[a] @ np.square(self.weights[a, c]) @ self.margins[c])
+        influence = {
+            c: float(self.marginals[a] @ np.square(self.weights[a, c]) @ self.marginals[c])
             for c in self.parents[a]
         }
-        return sorted(said, key=lambda c: -said[c])
+        return sorted(influence, key=lambda c: -influence[c])
 
     @cached_property
     def limits(self) -> tuple[dict[int, Flags], ...]:
         """For each attribute, what levels of earlier ones leave possible of it."""
         place = {a: k for k, a in enumerate(self.order)}
-        found: tuple[dict[int, Flags], ...] = tuple({} for _ in self.order)
+        limits: tuple[dict[int, Flags], ...] = tuple({} for _ in self.order)
         for (a, c), table in self.allowed.items():
             later, earlier, possible = (a, c, table) if place[a] > place[c] else (c, a, table.T)
             if not possible.all():
-                found[later][earlier] = possible
-        return found
+                limits[later][earlier] = possible
+        return limits
 
 
 class Features:
@@ -207,12 +207,12 @@ class Features:
     def gram(self) -> Floats:
         """Mean product of two indicators."""
         product = self.matrix @ self.matrix.T
-        whole: Singles = product if self.dense else product.toarray()
-        mean: Floats = whole.astype(np.float64) / self.matrix.shape[1]
+        dense: Singles = product if self.dense else product.toarray()
+        mean: Floats = dense.astype(np.float64) / self.matrix.shape[1]
         return mean
 
 
-def barrier(
+def log_mask(
     rows: Ints, limits: Mapping[int, Flags], rng: np.random.Generator, size: int
 ) -> Singles | None:
     """Return minus infinity where a level (down) is impossible in a row (across), 0 elsewhere.
@@ -235,7 +235,7 @@ def barrier(
     return np.where(possible, np.float32(0), np.float32(-np.inf))
 
 
-def blocks(closed: Singles) -> tuple[Ints, Ints]:
+def level_blocks(closed: Singles) -> tuple[Ints, Ints]:
     """Group levels into blocks so that every row can draw levels of one block only.
 
     Two levels share a block if some row allows both, directly or through a chain of rows.
@@ -262,7 +262,7 @@ def blocks(closed: Singles) -> tuple[Ints, Ints]:
     return levels, levels[first]
 
 
-def reachable(margin: Floats, levels: Ints, rows: Ints) -> Floats:
+def attainable_marginal(marginal: Floats, levels: Ints, rows: Ints) -> Floats:
     """Rescale a noisy margin to the share of rows that limits assign to each block.
 
     Within a block, levels keep their proportions; they are equal if the margin gives the block
@@ -270,17 +270,17 @@ def reachable(margin: Floats, levels: Ints, rows: Ints) -> Floats:
 
     Parameters
     ----------
-    margin : ndarray of float64, shape (levels,)
+    marginal : ndarray of float64, shape (levels,)
         The noisy margin.
     levels, rows : ndarray of int64
-        The block of each level, and of each row; see `blocks`.
+        The block of each level, and of each row; see `level_blocks`.
 
     Returns
     -------
     ndarray of float64, shape (levels,)
     """
-    size, total = np.bincount(levels), np.bincount(levels, margin)[levels]
-    inside = np.divide(margin, total, out=1 / size[levels], where=total > 0)
+    size, total = np.bincount(levels), np.bincount(levels, marginal)[levels]
+    inside = np.divide(marginal, total, out=1 / size[levels], where=total > 0)
     return np.asarray(inside * (np.bincount(rows, minlength=len(size)) / len(rows))[levels])
 
 
@@ -292,38 +292,41 @@ def _softmax(scores: NDArray[Any]) -> NDArray[Any]:
     return scores
 
 
-def _calibrated(law: Singles, margin: Floats) -> Singles:
+def _calibrated(probabilities: Singles, marginal: Floats) -> Singles:
     """Scale the levels of all columns' laws so that their mean is the margin."""
     for _ in range(_ROUNDS):
-        mean = law.mean(axis=1, dtype=np.float64)
-        if np.abs(mean - margin).sum() * law.shape[1] < 1:
+        mean = probabilities.mean(axis=1, dtype=np.float64)
+        if np.abs(mean - marginal).sum() * probabilities.shape[1] < 1:
             break
-        law *= np.exp(_bias(law, mean, margin)).astype(np.float32)[:, None]
-        law /= law.sum(axis=0)
-    return law
+        probabilities *= np.exp(_bias(probabilities, mean, marginal)).astype(np.float32)[:, None]
+        probabilities /= probabilities.sum(axis=0)
+    return probabilities
 
 
-def _bias(law: Singles, mean: Floats, margin: Floats) -> Floats:
+def _bias(probabilities: Singles, mean: Floats, marginal: Floats) -> Floats:
     """What added to all rows' logarithms takes their mean to the margin, to first order."""
-    if len(margin) > _NEWTON:
-        scaled: Floats = np.log(np.maximum(margin, _NEVER) / np.maximum(mean, _NEVER))
+    if len(marginal) > _NEWTON:
+        scaled: Floats = np.log(np.maximum(marginal, _NEVER) / np.maximum(mean, _NEVER))
         return np.clip(scaled, -_STEP, _STEP)
-    curved = np.diag(mean) - (law @ law.T).astype(np.float64) / law.shape[1]
+    curved = (
+        np.diag(mean)
+        - (probabilities @ probabilities.T).astype(np.float64) / probabilities.shape[1]
+    )
     curved[np.diag_indices_from(curved)] += _RIDGE * mean + _NEVER
-    return np.clip(np.linalg.solve(curved, margin - mean), -_STEP, _STEP)
+    return np.clip(np.linalg.solve(curved, marginal - mean), -_STEP, _STEP)
 
 
-def _draw_evenly(law: NDArray[Any], order: Ints, rng: np.random.Generator) -> Ints:
+def _draw_evenly(probabilities: NDArray[Any], order: Ints, rng: np.random.Generator) -> Ints:
     """Draw a level for each row by its own law, a column, evenly along an order of the rows.
 
     The levels are halved again and again. Rows are walked through in their order, those in the
     same part of the levels one after the other, and go to the upper half whenever the sum of
     their chances to do so passes a whole number.
     """
-    m, n = law.shape
+    m, n = probabilities.shape
     depth = max(1, int(m - 1).bit_length())
     ends = np.zeros(((1 << depth) + 1, n))
-    np.cumsum(law, axis=0, out=ends[1 : m + 1])
+    np.cumsum(probabilities, axis=0, out=ends[1 : m + 1])
     ends[m + 1 :] = ends[m]
     flat, expected = ends.ravel(), ends.sum(axis=1)
     part = np.zeros(n, dtype=np.int64)
@@ -353,6 +356,6 @@ def _balanced(chance: Floats, part: Ints, expected: Floats) -> Floats:
     # Which rows are in a part was drawn, so their chances do not quite add up to that.
     slack = np.bincount(part, chance * (1 - chance), len(expected))
     gap = expected - np.bincount(part, chance, len(expected))
-    moved = np.exp(np.clip(gap / np.maximum(slack, 1.0), -1.0, 1.0))[part] * chance
-    balanced: Floats = moved / (moved + 1 - chance)
+    shifted = np.exp(np.clip(gap / np.maximum(slack, 1.0), -1.0, 1.0))[part] * chance
+    balanced: Floats = shifted / (shifted + 1 - chance)
     return balanced

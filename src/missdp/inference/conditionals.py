@@ -47,9 +47,9 @@ class Factors(Record):
 
     def fixed(self, sizes: Sequence[int]) -> Factors:
         """Return a copy that nobody can change, of numbers alone; see `Conditionals.fixed`."""
-        levels = tuple(_held_levels(level) for level in self.levels)
-        odds = tuple(_held(table) for table in self.odds)
-        factors = {(int(a), int(c)): _held(table) for (a, c), table in self.factors.items()}
+        levels = tuple(_frozen_levels(level) for level in self.levels)
+        odds = tuple(_frozen(table) for table in self.odds)
+        factors = {(int(a), int(c)): _frozen(table) for (a, c), table in self.factors.items()}
         width = [level.n_groups for level in levels]
         fits = [len(level.groups) for level in levels] == list(sizes)
         fits = fits and [table.shape for table in odds] == [(size,) for size in width]
@@ -66,18 +66,18 @@ class Factors(Record):
     def of(self, a: int, rows: Ints) -> Floats:
         """Return the law of an attribute for each row, shape (rows, levels)."""
         start = np.broadcast_to(self.odds[a] / self.odds[a].max(), (len(rows), len(self.odds[a])))
-        law = start.copy()
+        probabilities = start.copy()
         for k, c in enumerate([c for b, c in self.factors if b == a]):
-            law *= self.factors[a, c][_grouped(self.levels[c], rows[:, c])]
+            probabilities *= self.factors[a, c][_grouped(self.levels[c], rows[:, c])]
             if k % _AT_ONCE == _AT_ONCE - 1:
-                law = _scaled(law, start)
-        law = _scaled(law, start)
+                probabilities = _scaled(probabilities, start)
+        probabilities = _scaled(probabilities, start)
         level = self.levels[a]
         if len(level.groups) > level.n_groups:
-            law = law[:, level.groups] * level.shares
+            probabilities = probabilities[:, level.groups] * level.shares
         # Added up one after the other, so that the sum of a row is rounded as it is by itself.
-        law /= np.cumsum(law, axis=1)[:, -1:]
-        return law
+        probabilities /= np.cumsum(probabilities, axis=1)[:, -1:]
+        return probabilities
 
 
 def _grouped(level: Levels, codes: Ints) -> Ints:
@@ -115,27 +115,27 @@ class Conditionals(Record):
         return Conditionals(order, *parts)
 
 
-def _held(table: Floats) -> Floats:
+def _frozen(table: Floats) -> Floats:
     held = np.array(table, dtype=np.float64)
     held.setflags(write=False)
     return held
 
 
-def _held_levels(level: Levels) -> Levels:
-    groups, shares = np.array(level.groups, dtype=np.int64), _held(level.shares)
+def _frozen_levels(level: Levels) -> Levels:
+    groups, shares = np.array(level.groups, dtype=np.int64), _frozen(level.shares)
     groups.setflags(write=False)
-    whole = {*groups.tolist()} == {*range(int(groups.max()) + 1)}
-    known = shares.shape == groups.shape and bool((shares >= 0).all() and (shares <= 1).all())
-    if not (whole and known and np.bincount(groups, weights=shares).all()):
+    is_numbered = {*groups.tolist()} == {*range(int(groups.max()) + 1)}
+    is_share = shares.shape == groups.shape and bool((shares >= 0).all() and (shares <= 1).all())
+    if not (is_numbered and is_share and np.bincount(groups, weights=shares).all()):
         raise ValueError
     return Levels(groups, shares)
 
 
-def _scaled(law: Floats, otherwise: Floats) -> Floats:
+def _scaled(probabilities: Floats, otherwise: Floats) -> Floats:
     """Divide each row by its largest number; a row of zeros becomes another one."""
-    largest = law.max(axis=1, keepdims=True)
+    largest = probabilities.max(axis=1, keepdims=True)
     dead = largest[:, 0] <= 0
-    scaled: Floats = law / np.where(largest > 0, largest, 1.0)
+    scaled: Floats = probabilities / np.where(largest > 0, largest, 1.0)
     scaled[dead] = otherwise[dead]
     return scaled
 
@@ -173,48 +173,48 @@ def fit_conditionals(
         )
         for a, (size, kind) in enumerate(zip(sizes, kinds, strict=True))
     )
-    given = [_grouped(level, rows[:, a]) for a, level in enumerate(levels)]
-    groups = np.stack(given, axis=1) if given else rows
+    columns = [_grouped(level, rows[:, a]) for a, level in enumerate(levels)]
+    groups = np.stack(columns, axis=1) if columns else rows
     width = [level.n_groups for level in levels]
     hidden = rng.random(rows.shape) < rng.random((len(rows), 1))
-    told = np.where(hidden, np.array(width, dtype=np.int64), groups)
+    observed = np.where(hidden, np.array(width, dtype=np.int64), groups)
     never = {(c[0], c[1]): table for c, table in merge_zeros(zeros, levels).items()}
     never |= {(c, a): table.T for (a, c), table in never.items()}
     return Conditionals(
-        _told_best_first(groups, width),
+        _best_explained_first(groups, width),
         _factors(groups, levels, None, never),
-        _factors(groups, levels, told, never),
+        _factors(groups, levels, observed, never),
     )
 
 
 def _factors(
-    rows: Ints, levels: tuple[Levels, ...], told: Ints | None, never: Mapping[Pair, Flags]
+    rows: Ints, levels: tuple[Levels, ...], observed: Ints | None, never: Mapping[Pair, Flags]
 ) -> Factors:
     """Return the laws that fit rows, given all other attributes or what is told of them."""
     sizes = [level.n_groups for level in levels]
-    heads = fit_given_all(rows, sizes, told=told) if len(rows) else []
-    odds = tuple(np.exp(bias - bias.max()) for bias, _ in heads)
-    known: dict[Pair, Floats] = {}
-    for a, (_, given) in enumerate(heads):
-        for c, weights in given.items():
+    regressions = fit_given_all(rows, sizes, observed=observed) if len(rows) else []
+    odds = tuple(np.exp(bias - bias.max()) for bias, _ in regressions)
+    factors: dict[Pair, Floats] = {}
+    for a, (_, weights_by_other) in enumerate(regressions):
+        for c, weights in weights_by_other.items():
             table = np.ones((sizes[c] + 1, sizes[a]))
             table[: weights.shape[1]] = np.exp(np.clip(weights.T, -_LARGEST, _LARGEST))
-            known[a, c] = table
+            factors[a, c] = table
     for (a, c), cells in never.items():
-        free = known.get((a, c), np.ones((sizes[c] + 1, sizes[a])))
+        free = factors.get((a, c), np.ones((sizes[c] + 1, sizes[a])))
         closed = np.vstack([cells.T, np.zeros((1, sizes[a]), dtype=bool)])
-        known[a, c] = np.where(closed, _NEVER, free)
-    return Factors(levels, odds or tuple(np.ones(size) for size in sizes), known)
+        factors[a, c] = np.where(closed, _NEVER, free)
+    return Factors(levels, odds or tuple(np.ones(size) for size in sizes), factors)
 
 
-def _told_best_first(rows: Ints, sizes: Sequence[int]) -> tuple[int, ...]:
+def _best_explained_first(rows: Ints, sizes: Sequence[int]) -> tuple[int, ...]:
     """Order attributes by how much of their spread the others explain, one by one."""
-    told = np.zeros(len(sizes))
+    explained = np.zeros(len(sizes))
     for a, c in combinations(range(len(sizes)) if len(rows) else (), 2):
         cells = np.bincount(rows[:, a] * sizes[c] + rows[:, c], minlength=sizes[a] * sizes[c])
         table = cells.reshape(sizes[a], sizes[c]) / len(rows)
         product = np.outer(table.sum(axis=1), table.sum(axis=0))
         spread = float((np.square(table - product) / np.maximum(product, 1e-12)).sum())
-        told[a] += spread / max(1, sizes[a] - 1)
-        told[c] += spread / max(1, sizes[c] - 1)
-    return tuple(np.argsort(-told, kind="stable").tolist())
+        explained[a] += spread / max(1, sizes[a] - 1)
+        explained[c] += spread / max(1, sizes[c] - 1)
+    return tuple(np.argsort(-explained, kind="stable").tolist())

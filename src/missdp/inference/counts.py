@@ -14,17 +14,17 @@ Value = TypeVar("Value", float, Floats)
 _PLAIN, _PLAIN_END = 3.0, 2.0  # standard deviations of noise: top codes lie at the ends
 
 
-def averaged(one: tuple[Value, float], other: tuple[Value, float]) -> tuple[Value, float]:
+def precision_mean(one: tuple[Value, float], other: tuple[Value, float]) -> tuple[Value, float]:
     """Return the mean of two noisy numbers or tables by their precisions, and its noise.
 
-    >>> averaged((np.array([2.0]), 1.0), (np.array([4.0]), 1.0))[0]
+    >>> precision_mean((np.array([2.0]), 1.0), (np.array([4.0]), 1.0))[0]
     array([3.])
     """
     first, second = one[1] ** -2, other[1] ** -2
     return (first * one[0] + second * other[0]) / (first + second), (first + second) ** -0.5
 
 
-def falling_ends(counts: NDArray[np.float64], std: float) -> NDArray[np.float64]:
+def enforce_decreasing_tails(counts: NDArray[np.float64], std: float) -> NDArray[np.float64]:
     """Return noisy counts of numbers in their order, with ends that fall off outwards.
 
     Beyond the outermost count that stands out of the noise, nothing tells one number from the next:
@@ -32,14 +32,14 @@ def falling_ends(counts: NDArray[np.float64], std: float) -> NDArray[np.float64]
     """
     from scipy.optimize import isotonic_regression
 
-    found, least = np.array(counts, dtype=np.float64), np.full(len(counts), _PLAIN * std)
-    least[[0, -1]] = _PLAIN_END * std
-    plain = np.flatnonzero(found > least)
-    if plain.size:
-        for end, rising in ((slice(plain[0]), True), (slice(plain[-1] + 1, None), False)):
-            if found[end].size:
-                found[end] = isotonic_regression(found[end], increasing=rising).x
-    return found
+    decreasing, thresholds = np.array(counts, dtype=np.float64), np.full(len(counts), _PLAIN * std)
+    thresholds[[0, -1]] = _PLAIN_END * std
+    clear = np.flatnonzero(decreasing > thresholds)
+    if clear.size:
+        for end, rising in ((slice(clear[0]), True), (slice(clear[-1] + 1, None), False)):
+            if decreasing[end].size:
+                decreasing[end] = isotonic_regression(decreasing[end], increasing=rising).x
+    return decreasing
 
 
 def project_to_simplex(counts: NDArray[np.float64]) -> NDArray[np.float64]:

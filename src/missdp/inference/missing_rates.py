@@ -22,7 +22,7 @@ _MIN_RATE = 1e-6  # the smallest value that is divided by
 
 
 def both_missing(
-    counts: Floats, std: float, holes: Sequence[tuple[float, float]], n_rows: float
+    counts: Floats, std: float, missing_counts: Sequence[tuple[float, float]], n_rows: float
 ) -> tuple[float, float]:
     """Estimate in how many rows two attributes are both missing.
 
@@ -32,7 +32,7 @@ def both_missing(
         Released counts by the levels of both attributes. The last level is "missing".
     std : float
         Standard deviation of the noise of each count, in rows.
-    holes : sequence of (float, float)
+    missing_counts : sequence of (float, float)
         Of each attribute, the number of rows in which it is missing, and its noise.
     n_rows : float
         Number of rows.
@@ -46,8 +46,8 @@ def both_missing(
     cells = np.outer(one, other).ravel()  # of each quarter of the table
     edges = [[0, n - 1] for n in counts.shape]
     quarters = np.add.reduceat(np.add.reduceat(counts, edges[0], 0), edges[1], 1).ravel()
-    released = np.append(quarters - [n_rows, 0, 0, 0], [count for count, _ in holes])
-    noise = np.append(std * np.sqrt(cells), [unsure for _, unsure in holes])
+    released = np.append(quarters - [n_rows, 0, 0, 0], [count for count, _ in missing_counts])
+    noise = np.append(std * np.sqrt(cells), [noise_std for _, noise_std in missing_counts])
     # Of both, of the first and of the second: neither, the second alone, the first alone, both.
     of = np.array([[1, -1, -1], [-1, 0, 1], [-1, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
     weighted = of / noise[:, np.newaxis]
@@ -124,8 +124,8 @@ class RatesByLevel:
         noise = self.std**2 * ((1 - total) ** 2 + total**2 * self.observed_cells)
         variance = (noise + rows * total * (1 - total)) / rows**2
         weight, off = 1 / np.maximum(variance, _MIN_RATE**2), self.missing / rows - total
-        beyond = max(0.0, float(weight @ np.square(off)) - len(rows) + 1)
-        spread = beyond / max(weight.sum() - np.square(weight).sum() / weight.sum(), _MIN_RATE)
+        excess = max(0.0, float(weight @ np.square(off)) - len(rows) + 1)
+        spread = excess / max(weight.sum() - np.square(weight).sum() / weight.sum(), _MIN_RATE)
         rates: Floats = np.clip(total + off * spread / (spread + variance), 0.0, 1.0)
         return rates
 
@@ -143,8 +143,8 @@ def shrunk(values: Floats, stds: Floats) -> Floats:
     for _ in range(2):
         mean = float(weight @ values / weight.sum())
         if not spread:
-            beyond = max(0.0, float(weight @ (values - mean) ** 2) - len(values) + 1)
-            spread = beyond / max(weight.sum() - (weight @ weight) / weight.sum(), _MIN_RATE)
+            excess = max(0.0, float(weight @ (values - mean) ** 2) - len(values) + 1)
+            spread = excess / max(weight.sum() - (weight @ weight) / weight.sum(), _MIN_RATE)
         weight = 1 / (spread + variances)
     if abs(mean) < _MEAN / math.sqrt(weight.sum()):
         mean = spread = 0.0

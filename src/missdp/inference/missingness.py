@@ -118,8 +118,8 @@ def solved_log_odds(p: Floats, q: Floats, total: Floats) -> Floats:
     pairs = np.arange(len(total))
     ends = np.full(len(total), -_MAX_LOG_ODDS), np.full(len(total), _MAX_LOG_ODDS)
     solved = find_root(excess, ends, args=(pairs,), tolerances={"xatol": _SOLVED}).x
-    beyond = [excess(ends[0], pairs) >= 0, excess(ends[1], pairs) <= 0]
-    return np.asarray(np.select(beyond, ends, solved))
+    out_of_range = [excess(ends[0], pairs) >= 0, excess(ends[1], pairs) <= 0]
+    return np.asarray(np.select(out_of_range, ends, solved))
 
 
 @dataclass(eq=False)
@@ -167,10 +167,10 @@ class MissingnessModel(Record):
         for a in {effect[0] for effect in self.slopes}:  # most attributes depend on none
             if self.present[a]:
                 out[:, a] = expit(self._logits(a, rows))
-        for a in TopologicalSorter({a: self._tellers(a) for a in self.always}).static_order():
+        for a in TopologicalSorter({a: self._determining(a) for a in self.always}).static_order():
             if a in self.always:
                 level = rows[:, a] == self.always[a]
-                out[level, a] = 1 - self.observed(rows[level], self._tellers(a), out[level])
+                out[level, a] = 1 - self.observed(rows[level], self._determining(a), out[level])
         return out
 
     def observed(self, rows: Ints, clique: Sequence[int], missing: Floats) -> Floats:
@@ -192,13 +192,13 @@ class MissingnessModel(Record):
         ndarray of float64, shape (n,)
         """
         chance = np.ones(len(rows))
-        for a, before, tie in self._order(clique, rules=True):
-            seen = 1 - missing[:, a]
-            if tie:
+        for a, before, fit_odds_ratios in self._order(clique, rules=True):
+            observed = 1 - missing[:, a]
+            if fit_odds_ratios:
                 last = 1 - missing[:, before]
-                neither = seen - missing[:, before] + self.both(rows, a, before, missing)
-                seen = np.clip(neither / np.maximum(last, _MIN_RATE), 0.0, 1.0)
-            chance *= seen
+                neither = observed - missing[:, before] + self.both(rows, a, before, missing)
+                observed = np.clip(neither / np.maximum(last, _MIN_RATE), 0.0, 1.0)
+            chance *= observed
         return chance
 
     def both(self, rows: Ints, a: int, b: int, missing: Floats) -> Floats:
@@ -221,29 +221,31 @@ class MissingnessModel(Record):
             return np.asarray(missing[:, a])
         chance = joint_chance(missing[:, a], missing[:, b], self.odds.get(_pair(a, b), 0.0))
         for one, other in ((a, b), (b, a)):
-            if tellers := self._tellers(one):
+            if determining := self._determining(one):
                 level = rows[:, one] == self.always[one]
-                some, those, alone = rows[level], missing[level], missing[level, other]
+                some, those, other_missing = rows[level], missing[level], missing[level, other]
                 none = np.ones(len(some))  # of the tellers is missing where the other one is
-                for c in tellers:
-                    none *= 1 - self.both(some, c, other, those) / np.maximum(alone, _MIN_RATE)
-                chance[level] = alone * (1 - none)
+                for c in determining:
+                    none *= 1 - self.both(some, c, other, those) / np.maximum(
+                        other_missing, _MIN_RATE
+                    )
+                chance[level] = other_missing * (1 - none)
         return chance
 
     def draw(self, rows: Ints, rng: np.random.Generator) -> Flags:
         """Draw masks for complete rows; True is missing."""
         uniforms, missing = rng.random(rows.shape), self.missing(rows)
-        holes = np.asarray(uniforms < missing)
-        for a, before, tie in self._order(range(rows.shape[1])):
-            if tie:
-                both, alone = self.both(rows, a, before, missing), missing[:, before]
-                where = both / np.maximum(alone, _MIN_RATE)
-                elsewhere = (missing[:, a] - both) / np.maximum(1 - alone, _MIN_RATE)
-                holes[:, a] = uniforms[:, a] < np.where(holes[:, before], where, elsewhere)
-            if tellers := self._tellers(a):
+        drawn = np.asarray(uniforms < missing)
+        for a, before, fit_odds_ratios in self._order(range(rows.shape[1])):
+            if fit_odds_ratios:
+                both, other_missing = self.both(rows, a, before, missing), missing[:, before]
+                where = both / np.maximum(other_missing, _MIN_RATE)
+                elsewhere = (missing[:, a] - both) / np.maximum(1 - other_missing, _MIN_RATE)
+                drawn[:, a] = uniforms[:, a] < np.where(drawn[:, before], where, elsewhere)
+            if determining := self._determining(a):
                 level = rows[:, a] == self.always[a]
-                holes[level, a] = holes[np.ix_(level, tellers)].any(axis=1)
-        return holes
+                drawn[level, a] = drawn[np.ix_(level, determining)].any(axis=1)
+        return drawn
 
     def learn(
         self,
@@ -285,29 +287,33 @@ class MissingnessModel(Record):
             for _ in range(_MATCHING):
                 self._match_rates(self.missing(rows))
             self._doubt_levels(rows, both, n_rows)
-            self.tie(rows, both, n_rows)
-        tables = self._shared(tables)
+            self.fit_odds_ratios(rows, both, n_rows)
+        tables = self._share_tables(tables)
         excess = {
             (a, b): abs(both[a, b][0] - n_rows * self.rates[a] * self.rates[b])
             for a, b in self.evident
         }
-        tables = {e: table for e, table in tables.items() if not self._hides(e, tables, excess)}
+        tables = {
+            e: table
+            for e, table in tables.items()
+            if not self._is_explained_by_masks(e, tables, excess)
+        }
         self.slopes = {e: slope for e, slope in self.slopes.items() if e in tables}
         moving, cells = dict[int, dict[Clique, RatesByLevel]](), dict[Clique, Ints]()
         for effect, table in tables.items():
-            moves = table.selective or effect in self.slopes
-            if moves and self.present[effect[0]]:
+            has_slope = table.selective or effect in self.slopes
+            if has_slope and self.present[effect[0]]:
                 moving.setdefault(effect[0], {})[effect] = table
                 if effect[1:] not in cells:
                     cells[effect[1:]] = cell_index(rows.T, effect[1:], table.shape, len(rows))
         for _ in range(sweeps):
             missing = self.missing(rows)
             self._match_rates(missing)
-            for a, own in moving.items():
-                self._learn_one(a, own, rows, cells, missing, n_rows / max(1, len(rows)), ridge)
-        self.tie(rows, both, n_rows)
+            for a, effects in moving.items():
+                self._learn_one(a, effects, rows, cells, missing, n_rows / max(1, len(rows)), ridge)
+        self.fit_odds_ratios(rows, both, n_rows)
 
-    def tie(self, rows: Ints, both: CountsOfBoth, n_rows: float) -> None:
+    def fit_odds_ratios(self, rows: Ints, both: CountsOfBoth, n_rows: float) -> None:
         """Fit odds ratios, so that two attributes are missing together in as many rows as released.
 
         Parameters
@@ -328,7 +334,7 @@ class MissingnessModel(Record):
         spread, at = np.sqrt(missing * (1 - missing)), tuple(np.array(pairs).T)
         scale = np.maximum(_MIN_RATE, (spread.T @ spread)[at] / len(rows))
         expected = (missing.T @ missing)[at] / len(rows)
-        ruled = [i for i, pair in enumerate(pairs) if any(map(self._tellers, pair))]
+        ruled = [i for i, pair in enumerate(pairs) if any(map(self._determining, pair))]
         for i in ruled:
             expected[i] = self.both(rows, *pairs[i], missing).mean()
         noise = np.sqrt(stds**2 + np.maximum(expected * (1 - expected) / n_rows, _MIN_RATE**2))
@@ -341,17 +347,17 @@ class MissingnessModel(Record):
         evident = np.flatnonzero(np.abs(counts - expected) > EVIDENCE * noise)
         self.evident = tuple(pairs[i] for i in evident)
 
-    def _shared(self, tables: Mapping[Clique, RatesByLevel]) -> dict[Clique, RatesByLevel]:
+    def _share_tables(self, tables: Mapping[Clique, RatesByLevel]) -> dict[Clique, RatesByLevel]:
         """Return tables averaged over two attributes that are plainly missing in the same rows."""
-        found = dict(tables)
+        shared = dict(tables)
         for a, b in self.evident:
-            if self._tie(a, b, rules=False) > _SAME:
-                for effect in [e for e in found if e[0] == a and (b, *e[1:]) in found]:
-                    one, other = found[effect], found[b, *effect[1:]]
+            if self._dependence(a, b, rules=False) > _SAME:
+                for effect in [e for e in shared if e[0] == a and (b, *e[1:]) in shared]:
+                    one, other = shared[effect], shared[b, *effect[1:]]
                     missing, std = (one.missing + other.missing) / 2, math.hypot(one.std, other.std)
-                    found[effect] = replace(one, missing=missing, std=std / 2)
-                    found[b, *effect[1:]] = found[effect]
-        return found
+                    shared[effect] = replace(one, missing=missing, std=std / 2)
+                    shared[b, *effect[1:]] = shared[effect]
+        return shared
 
     def _doubt_levels(self, rows: Ints, both: CountsOfBoth, n_rows: float) -> None:
         """Drop levels that are never missing, if two are missing together more than they allow."""
@@ -371,7 +377,7 @@ class MissingnessModel(Record):
         one, other = np.array(pairs).T
         p, q, total = missing[:, one], missing[:, other], targets * len(rows)
         for k, pair in enumerate(pairs):
-            for a in filter(self._tellers, pair):  # rules decide about rows at one level of it
+            for a in filter(self._determining, pair):  # rules decide about rows at one level of it
                 level = rows[:, a] == self.always[a]
                 total[k] -= self.both(rows[level], *pair, missing[level]).sum()
                 p[level, k] = 0.0
@@ -387,16 +393,16 @@ class MissingnessModel(Record):
         """
         best, order = dict.fromkeys(attributes, (0.0, -1)), list[tuple[int, int, float]]()
         while best:
-            ready = [a for a in best if not best.keys() & {*self._tellers(a)}]
+            ready = [a for a in best if not best.keys() & {*self._determining(a)}]
             a = max(ready, key=lambda one: best[one][0])
-            tie, before = best.pop(a)
-            order.append((a, before, tie))
+            fit_odds_ratios, before = best.pop(a)
+            order.append((a, before, fit_odds_ratios))
             for other in best:
-                best[other] = max(best[other], (self._tie(a, other, rules=rules), a))
+                best[other] = max(best[other], (self._dependence(a, other, rules=rules), a))
         return order
 
-    def _tie(self, a: int, b: int, *, rules: bool) -> float:
-        if rules and self._ruled((a, b)):
+    def _dependence(self, a: int, b: int, *, rules: bool) -> float:
+        if rules and self._is_ruled((a, b)):
             return math.inf
         if _pair(a, b) not in self.odds:
             return 0.0
@@ -404,10 +410,10 @@ class MissingnessModel(Record):
         both = joint_chance(p, q, self.odds[_pair(a, b)])
         return float(abs(both - p * q) / max(_MIN_RATE, math.sqrt(p * (1 - p) * q * (1 - q))))
 
-    def _tellers(self, a: int) -> tuple[int, ...]:
+    def _determining(self, a: int) -> tuple[int, ...]:
         return self.implied_by.get(a, ()) if a in self.always and self.present[a] else ()
 
-    def _hides(
+    def _is_explained_by_masks(
         self,
         effect: Clique,
         tables: Mapping[Clique, RatesByLevel],
@@ -424,15 +430,15 @@ class MissingnessModel(Record):
         apart = len(effect) == 2 and all(self.odds[_pair(a, b)] < _APART for b in tied)
         back = tables.get((effect[1], a))
         weaker = back is not None and back.evidence > tables[effect].evidence
-        return self._ruled(effect) or bool(tied and (weaker or not apart))
+        return self._is_ruled(effect) or bool(tied and (weaker or not apart))
 
-    def _ruled(self, effect: Clique) -> bool:
+    def _is_ruled(self, effect: Clique) -> bool:
         """Whether rules relate the mask of the first attribute to the mask of another."""
-        first, *others = ({a, *self._reasons(a)} for a in effect)
+        first, *others = ({a, *self._ancestors(a)} for a in effect)
         return any(first & other for other in others)
 
-    def _reasons(self, a: int) -> set[int]:
-        return {b for c in self.implied_by.get(a, ()) for b in (c, *self._reasons(c))}
+    def _ancestors(self, a: int) -> set[int]:
+        return {b for c in self.implied_by.get(a, ()) for b in (c, *self._ancestors(c))}
 
     def _logits(self, a: int, rows: Ints) -> Floats:
         logits = np.full(len(rows), self.intercepts[a])
@@ -466,8 +472,8 @@ class MissingnessModel(Record):
             slope = self.slopes.get(effect, np.zeros(table.shape)).ravel()
             if table.selective:
                 chance = np.where(level, missing[:, a], expit(logits))
-                seen = (1 - missing[:, effect[1:]]).prod(axis=1) * per_row
-                step = _step(chance, cells[effect[1:]], seen, table, ridge, slope)
+                observed = (1 - missing[:, effect[1:]]).prod(axis=1) * per_row
+                step = _step(chance, cells[effect[1:]], observed, table, ridge, slope)
                 self.slopes[effect] = (slope + step).reshape(table.shape)
             else:
                 step = -slope
@@ -482,7 +488,7 @@ def _pair(a: int, b: int) -> tuple[int, int]:
 def _step(
     chance: Floats,
     codes: Ints,
-    seen: Floats,
+    observed: Floats,
     table: RatesByLevel,
     ridge: float,
     slope: Floats,
@@ -494,9 +500,9 @@ def _step(
     missing cells coincide.
     """
     levels = len(slope)
-    expected = np.bincount(codes, weights=seen * chance, minlength=levels)
-    curvature = np.bincount(codes, weights=seen * chance * (1 - chance), minlength=levels)
-    aim = table.rates * np.bincount(codes, weights=seen, minlength=levels)
+    expected = np.bincount(codes, weights=observed * chance, minlength=levels)
+    curvature = np.bincount(codes, weights=observed * chance * (1 - chance), minlength=levels)
+    aim = table.rates * np.bincount(codes, weights=observed, minlength=levels)
     if aim.sum() <= 0:
         return np.zeros(levels)
     aim *= expected.sum() / aim.sum()

@@ -64,18 +64,18 @@ class Levels(Record):
         if among.size:
             ends = np.cumsum(self.shares[order])  # one unit per group, in group order
             groups = codes[among]
-            found = np.searchsorted(ends, groups + rng.random(among.size), side="right")
+            places = np.searchsorted(ends, groups + rng.random(among.size), side="right")
             first = last - sizes + 1
-            drawn[among] = order[np.clip(found, first[groups], last[groups])]
+            drawn[among] = order[np.clip(places, first[groups], last[groups])]
         return drawn
 
 
 def split_rows(
-    levels: Sequence[Levels], rows: Ints, holes: NDArray[np.bool_], rng: np.random.Generator
+    levels: Sequence[Levels], rows: Ints, missing: NDArray[np.bool_], rng: np.random.Generator
 ) -> list[NDArray[np.int64]]:
     """Draw a level for each group, attribute by attribute; a hole has the code ``size``."""
     return [
-        np.where(holes[:, v], len(level.groups), level.split(rows[:, v], rng))
+        np.where(missing[:, v], len(level.groups), level.split(rows[:, v], rng))
         for v, level in enumerate(levels)
     ]
 
@@ -91,12 +91,12 @@ def level_kinds(zeros: Zeros, sizes: Sequence[int]) -> list[NDArray[np.int64]]:
     """
     kinds = []
     for v, size in enumerate(sizes):
-        seen = [
+        tables = [
             np.moveaxis(table, clique.index(v), 0).reshape(size, -1)
             for clique, table in zeros.items()
             if v in clique
         ]
-        pattern = np.concatenate([np.zeros((size, 1), dtype=bool), *seen], axis=1)
+        pattern = np.concatenate([np.zeros((size, 1), dtype=bool), *tables], axis=1)
         kinds.append(np.unique(pattern, axis=0, return_inverse=True)[1].reshape(size))
     return kinds
 
@@ -120,7 +120,7 @@ def _narrow(groups: NDArray[np.int64], number: int) -> NDArray[np.integer]:
     return groups.astype(np.uint16) if number <= 2**16 else groups
 
 
-def draw(laws: Floats, given: Ints, rng: np.random.Generator) -> Ints:
+def draw(distributions: Floats, cells_of_rows: Ints, rng: np.random.Generator) -> Ints:
     """Draw a level for each row by the law, up to a factor, of the cell that it is in.
 
     Draws are even: each single one has exactly the right law. Rows of one cell are negatively
@@ -130,9 +130,9 @@ def draw(laws: Floats, given: Ints, rng: np.random.Generator) -> Ints:
 
     Parameters
     ----------
-    laws : ndarray of shape (cells, levels)
+    distributions : ndarray of shape (cells, levels)
         The law of each cell, up to a factor.
-    given : ndarray of int64, shape (n,)
+    cells_of_rows : ndarray of int64, shape (n,)
         The cell of each row.
     rng : numpy.random.Generator
         Draws the levels.
@@ -142,29 +142,29 @@ def draw(laws: Floats, given: Ints, rng: np.random.Generator) -> Ints:
     ndarray of int64, shape (n,)
         The level of each row.
     """
-    cells, width = laws.shape
-    positive = laws.sum(axis=1, keepdims=True) > 0
-    cumulative = np.cumsum(np.where(positive, laws, 1.0), axis=1)
+    cells, width = distributions.shape
+    positive = distributions.sum(axis=1, keepdims=True) > 0
+    cumulative = np.cumsum(np.where(positive, distributions, 1.0), axis=1)
     cumulative /= cumulative[:, -1:]
-    counts = np.bincount(given, minlength=cells)
+    counts = np.bincount(cells_of_rows, minlength=cells)
     upto = np.ceil(cumulative * counts[:, None] - rng.random((cells, 1))).astype(np.int64)
     upto = np.clip(upto, 0, counts[:, None])  # rows that get this level or an earlier one
     upto = np.where(cumulative < 1.0, upto, counts[:, None])  # whatever rounding says
     many = np.diff(upto, axis=1, prepend=0)
-    order = rng.permutation(len(given))
-    order = order[np.argsort(_narrow(given, cells)[order], kind="stable")]
-    drawn = np.empty(len(given), dtype=np.int64)
+    order = rng.permutation(len(cells_of_rows))
+    order = order[np.argsort(_narrow(cells_of_rows, cells)[order], kind="stable")]
+    drawn = np.empty(len(cells_of_rows), dtype=np.int64)
     drawn[order] = np.repeat(np.tile(np.arange(width), cells), many.ravel())
     return drawn
 
 
-def draw_each(laws: Floats, rng: np.random.Generator) -> Ints:
+def draw_each(distributions: Floats, rng: np.random.Generator) -> Ints:
     """Draw a level from each of many laws, which are given up to factors."""
-    cumulative = np.cumsum(laws, axis=1)
+    cumulative = np.cumsum(distributions, axis=1)
     cumulative /= cumulative[:, -1:]
-    uniform = rng.random(len(laws))
-    codes = np.zeros(len(laws), dtype=np.int64)
-    for level in range(laws.shape[1] - 1):
+    uniform = rng.random(len(distributions))
+    codes = np.zeros(len(distributions), dtype=np.int64)
+    for level in range(distributions.shape[1] - 1):
         codes += uniform >= cumulative[:, level]
     return codes
 
@@ -172,10 +172,10 @@ def draw_each(laws: Floats, rng: np.random.Generator) -> Ints:
 _FEWEST = 100  # rows, of which a line tells something
 _RIDGE = 1e-3
 _CLOSEST = 0.95  # correlation inside a bin
-_LEAST = 1e-9
+_MIN_SHARE = 1e-9
 
 
-def related(
+def relate_within_bins(
     codes: Mapping[Name, NDArray[np.integer]],
     values: Mapping[Name, Floats],
     sizes: Mapping[Name, int],
@@ -191,9 +191,9 @@ def related(
 
     ``sizes`` has the number of bins; cells with a code from there on have no value.
     """
-    found = dict(values)
+    reordered = dict(values)
     if len(sizes) < 2 or len(values[next(iter(sizes))]) < _FEWEST:
-        return found
+        return reordered
     scores = np.stack([_scores(codes[a], values[a], size) for a, size in sizes.items()], axis=1)
     gram = scores.T @ scores / len(scores)
     for i, name in enumerate(sizes):
@@ -201,10 +201,10 @@ def related(
             others = np.arange(len(sizes)) != i
             line = gram[np.ix_(others, others)] + _RIDGE * np.eye(len(sizes) - 1)
             slopes = np.linalg.solve(line, gram[others, i])
-            told = float(slopes @ gram[others, i] / max(gram[i, i], _LEAST))
+            explained = float(slopes @ gram[others, i] / max(gram[i, i], _MIN_SHARE))
             cells, along = codes[name].astype(np.int64), scores[:, others] @ slopes
-            found[name] = _in_order(cells, values[name], scores[:, i], along, told, rng)
-    return found
+            reordered[name] = _in_order(cells, values[name], scores[:, i], along, explained, rng)
+    return reordered
 
 
 def _scores(codes: NDArray[np.integer], values: Floats, size: int) -> Floats:
@@ -212,29 +212,34 @@ def _scores(codes: NDArray[np.integer], values: Floats, size: int) -> Floats:
     from scipy.special import logit
     from scipy.stats import rankdata
 
-    found, seen = np.zeros(len(codes)), codes < size
-    if seen.any():
-        scores = logit((rankdata(values[seen]) - 0.5) / seen.sum())
-        found[seen] = (scores - scores.mean()) / max(_LEAST, scores.std())
-    return found
+    standardised, has_value = np.zeros(len(codes)), codes < size
+    if has_value.any():
+        scores = logit((rankdata(values[has_value]) - 0.5) / has_value.sum())
+        standardised[has_value] = (scores - scores.mean()) / max(_MIN_SHARE, scores.std())
+    return standardised
 
 
 def _in_order(
-    codes: Ints, values: Floats, scores: Floats, line: Floats, told: float, rng: np.random.Generator
+    codes: Ints,
+    values: Floats,
+    scores: Floats,
+    line: Floats,
+    explained: float,
+    rng: np.random.Generator,
 ) -> Floats:
     """Return the values of each bin in another order: as ``line`` says, as far as it tells.
 
-    Given the number, the expectation of the line rises with it by ``told``, whatever part of its
+    Given the number, the expectation of the line rises with it by ``explained``, whatever part of its
     range is looked at: that makes the correlation inside of each bin.
     """
     middle, spread = _by_code(codes, line)
-    within = max(0.0, told) * _by_code(codes, scores)[1] / np.maximum(spread, _LEAST)
+    within = max(0.0, explained) * _by_code(codes, scores)[1] / np.maximum(spread, _MIN_SHARE)
     part = np.minimum(within, _CLOSEST)[codes]
-    score = part * (line - middle[codes]) / np.maximum(spread, _LEAST)[codes]
+    score = part * (line - middle[codes]) / np.maximum(spread, _MIN_SHARE)[codes]
     score += np.sqrt(1 - np.square(part)) * rng.standard_normal(len(codes))
-    found = np.empty(len(codes))
-    found[np.lexsort((score, codes))] = values[np.lexsort((values, codes))]
-    return found
+    reordered = np.empty(len(codes))
+    reordered[np.lexsort((score, codes))] = values[np.lexsort((values, codes))]
+    return reordered
 
 
 def _by_code(codes: Ints, numbers: Floats) -> tuple[Floats, Floats]:

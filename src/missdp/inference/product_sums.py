@@ -46,8 +46,8 @@ from missdp.types import Floats, Ints
 
 _NUMBERS_AT_ONCE = 1 << 22
 _POINTS = 4096
-_HALF = 5000.0  # rows over noise, in norms, where half of independent rows are to be clipped
-_LEAST, _MOST = 0.2, 0.95  # share of independent rows that is not clipped
+_HALF_SIGNAL = 5000.0  # rows over noise, in norms, where half of independent rows are to be clipped
+_MIN_UNCLIPPED, _MAX_UNCLIPPED = 0.2, 0.95  # share of independent rows that is not clipped
 _PER_DECADE = 0.3
 _SHORTEST = 1e-3
 
@@ -56,14 +56,14 @@ class RowVectors(NamedTuple):
     """The vectors that rows are made into before they are clipped.
 
     * ``blocks``: The numbers of each attribute, one row per code.
-    * ``alone``: Factor of blocks and further numbers beside products.
-    * ``further``: Further numbers of some attributes, by position, which enter no product. The
+    * ``first_order_weight``: Factor of blocks and further numbers beside products.
+    * ``extra_features``: Further numbers of some attributes, by position, which enter no product. The
       block of such an attribute ends with its number.
     """
 
     blocks: Sequence[Floats]
-    alone: float
-    further: Mapping[int, Floats] = {}
+    first_order_weight: float
+    extra_features: Mapping[int, Floats] = {}
 
     def norms(self, rows: Ints) -> Floats:
         """Return the L2 norm of each row's vector before it is clipped."""
@@ -72,16 +72,16 @@ class RowVectors(NamedTuple):
             squares[a] = np.square(block).sum(axis=1)[rows[:, a]]
         total = squares.sum(axis=0)
         pairs = (np.square(total) - np.square(squares).sum(axis=0)) / 2
-        for a, table in self.further.items():
+        for a, table in self.extra_features.items():
             total = total + np.square(table).sum(axis=1)[rows[:, a]]
-        return np.asarray(np.sqrt(np.maximum(self.alone**2 * total + pairs, 0.0)))
+        return np.asarray(np.sqrt(np.maximum(self.first_order_weight**2 * total + pairs, 0.0)))
 
-    def kept(self, rows: Ints, clip: float) -> Floats:
+    def retained_share(self, rows: Ints, clip: float) -> Floats:
         """Return the share of each row's vector that is kept if it is clipped to a norm."""
         return np.asarray(clip / np.maximum(self.norms(rows), clip))
 
 
-def clip_norm(margins: Sequence[Floats], vectors: RowVectors, signal: float) -> float:
+def clip_norm(marginals: Sequence[Floats], vectors: RowVectors, signal: float) -> float:
     """Return the norm to which rows' vectors are clipped, by a public rule.
 
     The rule takes a quantile of the norms that rows would have if all attributes were independent:
@@ -89,7 +89,7 @@ def clip_norm(margins: Sequence[Floats], vectors: RowVectors, signal: float) -> 
 
     Parameters
     ----------
-    margins : sequence of ndarray
+    marginals : sequence of ndarray
         Released margin of each attribute, on the codes of the blocks.
     vectors : RowVectors
         What rows are made into.
@@ -107,16 +107,16 @@ def clip_norm(margins: Sequence[Floats], vectors: RowVectors, signal: float) -> 
     and BR2000, from 1,000 to 300,000 rows and epsilon from 0.1 to 10, quantiles 0.2 off cost less
     than a twentieth.
     """
-    norms = vectors.norms(independent_rows(margins, _POINTS))
-    share = 0.5 + _PER_DECADE * np.log10(max(signal, 1.0) / _HALF)
-    found = float(np.quantile(norms, np.clip(share, _LEAST, _MOST)))
-    return max(found, _SHORTEST)
+    norms = vectors.norms(independent_rows(marginals, _POINTS))
+    share = 0.5 + _PER_DECADE * np.log10(max(signal, 1.0) / _HALF_SIGNAL)
+    norm = float(np.quantile(norms, np.clip(share, _MIN_UNCLIPPED, _MAX_UNCLIPPED)))
+    return max(norm, _SHORTEST)
 
 
 class ClippingBias(NamedTuple):
     """What to add to released means so that clipping is undone, once they are multiplied by gains.
 
-    * ``single``: To the means of each block; after these, to those of ``further`` numbers.
+    * ``single``: To the means of each block; after these, to those of ``extra_features`` numbers.
     * ``pairs``, ``gains``: To those of products, and by what these are multiplied before: by 1, but
       for products with a number.
     """
@@ -125,7 +125,7 @@ class ClippingBias(NamedTuple):
     pairs: dict[Pair, Floats]
     gains: Mapping[Pair, Floats] = {}
 
-    def put_back(self, pair: Pair, mean: Floats) -> Floats:
+    def add_bias(self, pair: Pair, mean: Floats) -> Floats:
         """Return the mean of products over all rows, given that over clipped ones."""
         return np.asarray(self.gains.get(pair, 1.0) * mean + self.pairs[pair])
 
@@ -147,27 +147,27 @@ def clipped_away(rows: Ints, vectors: RowVectors, clip: float) -> ClippingBias:
     Taken
         After the means of the blocks come those of the further numbers.
     """
-    blocks, further = vectors.blocks, vectors.further
-    lost = 1 - vectors.kept(rows, clip)
+    blocks, extra_features = vectors.blocks, vectors.extra_features
+    lost = 1 - vectors.retained_share(rows, clip)
     lost *= 1 / max(1, len(rows))
     touched = np.flatnonzero(lost > 0)
     ends = np.cumsum([0, *(block.shape[1] for block in blocks)])
-    single, whole = np.zeros(ends[-1]), np.zeros((ends[-1], ends[-1]))
+    single, second = np.zeros(ends[-1]), np.zeros((ends[-1], ends[-1]))
     step = max(1, _NUMBERS_AT_ONCE // max(1, int(ends[-1])))
     for start in range(0, len(touched), step):
         part = touched[start : start + step]
         stacked = np.concatenate([b[rows[part, a]] for a, b in enumerate(blocks)], axis=1)
         scaled = stacked * lost[part, None]
         single += scaled.sum(axis=0)
-        whole += scaled.T @ stacked
+        second += scaled.T @ stacked
     spans = [slice(*pair) for pair in pairwise(ends)]
-    pairs = {(a, b): whole[spans[a], spans[b]] for a, b in combinations(range(len(blocks)), 2)}
-    rest = [table[rows[touched, a]].T @ lost[touched] for a, table in further.items()]
-    gains = _gains(rows, blocks, lost, pairs, further)
-    return ClippingBias([*(single[span] for span in spans), *rest], pairs, gains)
+    pairs = {(a, b): second[spans[a], spans[b]] for a, b in combinations(range(len(blocks)), 2)}
+    extra = [table[rows[touched, a]].T @ lost[touched] for a, table in extra_features.items()]
+    gains = _clipping_gains(rows, blocks, lost, pairs, extra_features)
+    return ClippingBias([*(single[span] for span in spans), *extra], pairs, gains)
 
 
-def _gains(
+def _clipping_gains(
     rows: Ints,
     blocks: Sequence[Floats],
     lost: Floats,
@@ -179,8 +179,8 @@ def _gains(
     ``lost`` is what clipping takes of each row, as a share of all rows.
     """
     z, gains = {a: blocks[a][rows[:, a], -1] for a in numbered}, {}
-    for (a, b), taken in pairs.items():
-        gain, whole = np.ones(taken.shape), taken.copy()
+    for (a, b), bias in pairs.items():
+        gain, corrected = np.ones(bias.shape), bias.copy()
         for one, other, place in ((a, b, np.s_[-1, :]), (b, a, np.s_[:, -1])):
             if one not in z:
                 continue
@@ -189,9 +189,9 @@ def _gains(
             mean, size, less = (np.bincount(rows[:, other], w, len(block)) for w in weights)
             size, less = (np.square(block).T @ np.stack([size, less], axis=1)).T
             gain[place] = 1 / (1 - np.divide(less, size, out=np.zeros_like(size), where=size > 0))
-            whole[place] = taken[place] - (gain[place] - 1) * (block.T @ mean - taken[place])
+            corrected[place] = bias[place] - (gain[place] - 1) * (block.T @ mean - bias[place])
         if a in z or b in z:
-            gains[a, b], pairs[a, b] = gain, whole
+            gains[a, b], pairs[a, b] = gain, corrected
     return gains
 
 
@@ -217,30 +217,30 @@ def clipped_share(rows: Ints, vectors: RowVectors, clip: float) -> tuple[Floats,
     dict of (int, int) to float
         The share of each product.
     """
-    kept = vectors.kept(rows, clip)
+    retained = vectors.retained_share(rows, clip)
     sizes = [np.square(b).sum(axis=1)[rows[:, a]] for a, b in enumerate(vectors.blocks)]
     squares = np.stack(sizes, axis=1)
-    everything, left = squares.T @ squares, (squares * kept[:, None]).T @ squares
-    share = np.divide(left, everything, out=np.ones_like(left), where=everything > 0)
+    everything, clipped = squares.T @ squares, (squares * retained[:, None]).T @ squares
+    share = np.divide(clipped, everything, out=np.ones_like(clipped), where=everything > 0)
     pairs = {(a, b): float(share[a, b]) for a, b in combinations(range(len(sizes)), 2)}
-    total, part = squares.sum(axis=0), (squares * kept[:, None]).sum(axis=0)
-    return np.divide(part, total, out=np.ones_like(part), where=total > 0), pairs
+    total, clipped_total = squares.sum(axis=0), (squares * retained[:, None]).sum(axis=0)
+    return np.divide(clipped_total, total, out=np.ones_like(clipped_total), where=total > 0), pairs
 
 
-def independent_rows(margins: Sequence[Floats], n: int) -> Ints:
+def independent_rows(marginals: Sequence[Floats], n: int) -> Ints:
     """Return rows in which all attributes are independent, the same ones at every call."""
     rng = np.random.default_rng(0)  # public: no more than points for numerical integration
     places = (np.arange(n) + 0.5) / n
     columns = []
-    for margin in margins:
-        ends = np.cumsum(margin)
-        found = np.searchsorted(ends / ends[-1], places, side="right")
-        columns.append(rng.permutation(np.minimum(found, len(margin) - 1)))
+    for marginal in marginals:
+        ends = np.cumsum(marginal)
+        levels = np.searchsorted(ends / ends[-1], places, side="right")
+        columns.append(rng.permutation(np.minimum(levels, len(marginal) - 1)))
     return np.stack(columns, axis=1).astype(np.int64)
 
 
-_LEAST_CHANCE = 0.02
-_LEAST_SPREAD = 1e-6  # variance, below which a number is a constant
+_MIN_CHANCE = 0.02
+_MIN_SPREAD = 1e-6  # variance, below which a number is a constant
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,32 +278,34 @@ class Numbers:
     by_level: Mapping[Pair, tuple[Floats, Floats]]
     both: Mapping[Pair, tuple[float, float]]
 
-    def less(self, other: Numbers) -> Numbers:
+    def difference_from(self, other: Numbers) -> Numbers:
         """Return by how much covariances differ from those of another draw of the noise."""
         by_level = {p: (x - other.by_level[p][0], v) for p, (x, v) in self.by_level.items()}
         both = {p: (x - other.both[p][0], v) for p, (x, v) in self.both.items()}
         return replace(self, levels=other.levels, by_level=by_level, both=both)
 
-    def under(self, pair: Pair, table: Floats, *, noise: bool) -> Floats:
+    def with_numbers(self, pair: Pair, table: Floats, *, noise: bool) -> Floats:
         """Return a table with a row and a column more for each number, or that of its noise."""
         a, b = pair
-        found = np.zeros([n + (v in self.levels) for n, v in zip(table.shape, pair, strict=True)])
-        found[: table.shape[0], : table.shape[1]] = table
+        extended = np.zeros(
+            [n + (v in self.levels) for n, v in zip(table.shape, pair, strict=True)]
+        )
+        extended[: table.shape[0], : table.shape[1]] = table
         if a in self.levels:
-            found[-1, : table.shape[1]] = self.by_level[a, b][noise]
+            extended[-1, : table.shape[1]] = self.by_level[a, b][noise]
         if b in self.levels:
-            found[: table.shape[0], -1] = self.by_level[b, a][noise]
+            extended[: table.shape[0], -1] = self.by_level[b, a][noise]
         if a in self.levels and b in self.levels:
-            found[-1, -1] = self.both[pair][noise]
-        return found
+            extended[-1, -1] = self.both[pair][noise]
+        return extended
 
 
-def complete_numbers(
+def number_covariances(
     moments: NumberMoments,
     levels: Mapping[int, tuple[Floats, Floats]],
-    margins: Sequence[Floats],
+    marginals: Sequence[Floats],
     rows: Ints,
-    holes: NDArray[np.bool_],
+    missing_cells: NDArray[np.bool_],
     masks: MissingnessModel,
 ) -> Numbers:
     """Return what moments of observed cells say of complete rows.
@@ -314,11 +316,11 @@ def complete_numbers(
         What was released.
     levels : mapping of int to (ndarray, ndarray)
         Mean and variance of ``z`` at each level of an attribute that is a number.
-    margins : sequence of ndarray
+    marginals : sequence of ndarray
         One-way margins of complete rows.
     rows : ndarray of int64, shape (n, d)
         Rows of a model of complete rows. Only what is missing is read off them.
-    holes : ndarray of bool, shape (n, d)
+    missing_cells : ndarray of bool, shape (n, d)
         A draw of what is missing in them.
     masks : MissingnessModel
         The model of missing cells.
@@ -327,39 +329,41 @@ def complete_numbers(
     -------
     Numbers
     """
-    missing = masks.missing(rows)
+    chances = masks.missing(rows)
     z = {a: mean[rows[:, a]] for a, (mean, _) in levels.items()}
-    middle = {a: float(margins[a] @ mean) for a, (mean, _) in levels.items()}
+    middle = {a: float(marginals[a] @ mean) for a, (mean, _) in levels.items()}
     spread = {
-        a: float(margins[a] @ (inside + np.square(mean))) - middle[a] ** 2
+        a: float(marginals[a] @ (inside + np.square(mean))) - middle[a] ** 2
         for a, (mean, inside) in levels.items()
     }
-    holed = bool(holes.any())
+    has_missing = bool(missing_cells.any())
 
     def chance(pair: Pair) -> tuple[Floats, float]:
         """How much more a row counts than it should, and the share of rows that are observed."""
-        if not holed:
+        if not has_missing:
             return np.zeros(0), 1.0
-        seen = masks.observed(rows, pair, missing)
-        share = max(_LEAST_CHANCE, 1 - float(holes[:, pair].any(axis=1).mean()))
-        return (1 - seen / max(_LEAST_CHANCE, float(seen.mean()))) / len(rows), share
+        observed = masks.observed(rows, pair, chances)
+        share = max(_MIN_CHANCE, 1 - float(missing_cells[:, pair].any(axis=1).mean()))
+        return (1 - observed / max(_MIN_CHANCE, float(observed.mean()))) / len(rows), share
 
     by_level: dict[Pair, tuple[Floats, Floats]] = {}
     both: dict[Pair, tuple[float, float]] = {}
-    for (a, c), (found, std) in moments.by_level.items():
-        lacking, share = chance((a, c))
-        size = len(margins[c])
-        whole = found[:size] / share
-        if holed:
-            whole = whole + np.bincount(rows[:, c], lacking * z[a], size)
-        whole = whole - margins[c] * whole.sum()
-        by_level[a, c] = whole, np.square(std[:size] / share)
+    for (a, c), (values, std) in moments.by_level.items():
+        excess_weight, share = chance((a, c))
+        size = len(marginals[c])
+        sums = values[:size] / share
+        if has_missing:
+            sums = sums + np.bincount(rows[:, c], excess_weight * z[a], size)
+        sums = sums - marginals[c] * sums.sum()
+        by_level[a, c] = sums, np.square(std[:size] / share)
     for (a, b), (product, noise) in moments.both.items():
-        lacking, share = chance((a, b))
-        told = product / share + (float(lacking @ (z[a] * z[b])) if holed else 0.0)
-        both[a, b] = told - middle[a] * middle[b], (noise / share) ** 2
-    vary = {a: mean for a, (mean, _) in levels.items() if spread[a] > _LEAST_SPREAD}
-    return Numbers(vary, spread, by_level, both)
+        excess_weight, share = chance((a, b))
+        covariance = product / share + (
+            float(excess_weight @ (z[a] * z[b])) if has_missing else 0.0
+        )
+        both[a, b] = covariance - middle[a] * middle[b], (noise / share) ** 2
+    varying = {a: mean for a, (mean, _) in levels.items() if spread[a] > _MIN_SPREAD}
+    return Numbers(varying, spread, by_level, both)
 
 
 @pydantic.dataclasses.dataclass(frozen=True, eq=False)
@@ -377,8 +381,8 @@ class Products(Record):
     std : float
         Standard deviation of the noise of each number of ``pairs``.
     single_std : float
-        That of each number of ``single`` and ``further``.
-    further_blocks, further : mapping of str to array of float
+        That of each number of ``single`` and ``extra_features``.
+    extra_blocks, extra : mapping of str to array of float
         The further numbers of the plan, rounded to the grid, and their sums.
     """
 
@@ -387,16 +391,16 @@ class Products(Record):
     pairs: Mapping[tuple[str, str], Floats]
     std: float
     single_std: float
-    further_blocks: Mapping[str, Floats] = field(default_factory=dict)
-    further: Mapping[str, Floats] = field(default_factory=dict)
+    extra_blocks: Mapping[str, Floats] = field(default_factory=dict)
+    extra_features: Mapping[str, Floats] = field(default_factory=dict)
 
 
 def products_of(
     cells: Ints,
     blocks: Mapping[str, Ints],
-    further: Mapping[str, Ints],
+    extra_features: Mapping[str, Ints],
     *,
-    alone: int,
+    first_order_weight: int,
     grid: float,
     unit: float,
     scale: float,
@@ -407,9 +411,9 @@ def products_of(
     ----------
     cells : ndarray of int64
         The noisy sums: of blocks, of further numbers, and of the products of every two blocks.
-    blocks, further : mapping of str to ndarray of int64
+    blocks, extra_features : mapping of str to ndarray of int64
         The numbers that were summed up, in steps of the grid.
-    alone : int
+    first_order_weight : int
         Factor of blocks and further numbers, in steps of the grid.
     grid : float
         Steps of one number.
@@ -423,17 +427,17 @@ def products_of(
     Products
         Released; post-processing.
     """
-    whole, factor = np.asarray(cells, dtype=np.float64) / unit, alone / grid
+    scaled, factor = np.asarray(cells, dtype=np.float64) / unit, first_order_weight / grid
     width = {name: block.shape[1] for name, block in blocks.items()}
     ordered = list(combinations(blocks, 2))
-    sizes = [*width.values(), *(block.shape[1] for block in further.values())]
+    sizes = [*width.values(), *(block.shape[1] for block in extra_features.values())]
     sizes += [width[a] * width[b] for a, b in ordered]
-    pieces = iter(np.split(whole, np.cumsum(sizes)[:-1]))
-    single = {name: next(pieces) / factor for name in blocks}
-    others = {name: next(pieces) / factor for name in further}
-    pairs = {(a, b): next(pieces).reshape(width[a], width[b]) for a, b in ordered}
+    segments = iter(np.split(scaled, np.cumsum(sizes)[:-1]))
+    single = {name: next(segments) / factor for name in blocks}
+    extra_sums = {name: next(segments) / factor for name in extra_features}
+    pairs = {(a, b): next(segments).reshape(width[a], width[b]) for a, b in ordered}
     std = scale / unit
-    rounded, beside = (
-        {name: block / grid for name, block in part.items()} for part in (blocks, further)
+    rounded, extra_blocks = (
+        {name: block / grid for name, block in part.items()} for part in (blocks, extra_features)
     )
-    return Products(rounded, single, pairs, std, std / factor, beside, others)
+    return Products(rounded, single, pairs, std, std / factor, extra_blocks, extra_sums)

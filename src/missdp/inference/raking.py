@@ -28,12 +28,12 @@ from missdp.inference.model import Draws, cell_index
 from missdp.inference.shrinkage import Mixture, NoisyTable
 from missdp.types import Clique, Floats, Ints
 
-_BATCH, _LEAST_BATCH = 250, 50  # rows that are compared at once
+_BATCH, _MIN_BATCH = 250, 50  # rows that are compared at once
 _SWAPS = 1000
 _LOOKUPS = 60_000_000  # of cells, at most: batches, then rounds, are smaller for many pairs
-_IDLE = 50  # rounds without a swap, after which no more are tried
-_FEWEST = 20  # rounds; with fewer, it is not worth counting
-_COUNTED = 300_000_000  # cells that are counted in the beginning, at most
+_MAX_IDLE = 50  # rounds without a swap, after which no more are tried
+_MIN_ROUNDS = 20  # rounds; with fewer, it is not worth counting
+_MAX_COUNTED = 300_000_000  # cells that are counted in the beginning, at most
 _FIRST = 0.001  # of the rows, how many are replaced at once in the beginning
 _DENSE = 30  # cells for each that is touched, up to which all are counted
 _GROW, _SHRINK = 1.1, 0.5
@@ -55,79 +55,79 @@ def _swap(
     look at the largest cells only and at the rarest only.  Few rows are replaced, so that what the
     tables do not tell stays as it was drawn.
     """
-    batch, rounds = _plan(len(chosen), len(tables), rounds)
+    batch, rounds = _swap_plan(len(chosen), len(tables), rounds)
     if not rounds:
         return chosen
-    cells, current = _finder(tables), chosen.copy()
-    misfit, scale = _misfit(codes[chosen], tables)
+    cells, current = _cell_finder(tables), chosen.copy()
+    misfit, scale = _misfits(codes[chosen], tables)
     proposed = rng.choice(len(codes), size=(rounds, batch), p=weights)
-    most, idle = max(1.0, _FIRST * len(chosen)), 0
+    max_swaps, idle = max(1.0, _FIRST * len(chosen)), 0
     for others in proposed:
         places = np.unique(rng.integers(0, len(chosen), batch))
         old, new = cells(codes[current[places]]), cells(codes[others])
         pull = misfit * scale
         leave, enter = pull[old].sum(axis=1), pull[new].sum(axis=1)
-        k = min(int(most), len(places))
+        k = min(int(max_swaps), len(places))
         worst, best = np.argsort(leave)[:k], np.argsort(-enter)[:k]
         old, new = old[worst], new[best]
         # Of one swap alone, this is exactly half of what it lessens the sum of squares by.
         cost = ((scale[old] + scale[new]) * (old != new)).sum(axis=1) / 2
         good = enter[best] - leave[worst] > cost
         idle = 0 if good.any() else idle + 1
-        if idle == _IDLE:
+        if idle == _MAX_IDLE:
             break
-        touched, change = _change(old[good], new[good], misfit.size)
+        touched, change = _swap_change(old[good], new[good], misfit.size)
         before = misfit[touched]
         if (scale[touched] * change * (2 * before + change)).sum() < 0:
             misfit[touched] = before + change
             current[places[worst[good]]] = others[best[good]]
-            most *= _GROW
+            max_swaps *= _GROW
         else:  # alone they are good, together too many
-            most = max(1.0, most * _SHRINK)
+            max_swaps = max(1.0, max_swaps * _SHRINK)
     return current
 
 
-def _plan(n: int, tables: int, rounds: int = _SWAPS) -> tuple[int, int]:
+def _swap_plan(n: int, tables: int, rounds: int = _SWAPS) -> tuple[int, int]:
     """Return how many rows to compare at once, and how often: public facts alone decide."""
-    if not n or not tables or n * tables > _COUNTED:
+    if not n or not tables or n * tables > _MAX_COUNTED:
         return 0, 0
-    most = _LOOKUPS // (2 * tables)
-    batch = min(n, _BATCH, max(_LEAST_BATCH, most // _SWAPS))
-    rounds = min(rounds, most // batch)
-    return batch, rounds if rounds >= _FEWEST else 0
+    max_looked_up = _LOOKUPS // (2 * tables)
+    batch = min(n, _BATCH, max(_MIN_BATCH, max_looked_up // _SWAPS))
+    rounds = min(rounds, max_looked_up // batch)
+    return batch, rounds if rounds >= _MIN_ROUNDS else 0
 
 
-def _finder(tables: Mapping[Clique, Floats]) -> Callable[[Ints], Ints]:
+def _cell_finder(tables: Mapping[Clique, Floats]) -> Callable[[Ints], Ints]:
     """Return what tells the cells of rows, a column per table, all tables put into one array."""
-    most = max(map(len, tables))  # smaller tables get places that do not count
-    places = np.array([(*c, *[0] * (most - len(c))) for c in tables]).T
+    max_order = max(map(len, tables))  # smaller tables get places that do not count
+    places = np.array([(*c, *[0] * (max_order - len(c))) for c in tables]).T
     strides = np.zeros_like(places)
     for at, table in enumerate(tables.values()):
         strides[: table.ndim, at] = np.cumprod((1, *table.shape[:0:-1]))[::-1]
     starts = np.cumsum([0, *(table.size for table in tables.values())])[:-1]
 
     def cells(rows: Ints) -> Ints:
-        found: Ints = rows[:, places[0]] * strides[0] + starts
+        indices: Ints = rows[:, places[0]] * strides[0] + starts
         for place, stride in zip(places[1:], strides[1:], strict=True):
-            found += rows[:, place] * stride
-        return found
+            indices += rows[:, place] * stride
+        return indices
 
     return cells
 
 
-def _misfit(rows: Ints, tables: Mapping[Clique, Floats]) -> tuple[Floats, Floats]:
+def _misfits(rows: Ints, tables: Mapping[Clique, Floats]) -> tuple[Floats, Floats]:
     """Return, of all cells, what the tables want minus counts, and what a square is divided by."""
     columns, n = np.ascontiguousarray(rows.T), len(rows)
-    wanted, counts = [], []
+    targets, counts = [], []
     for pair, table in tables.items():
         cells = cell_index(columns, pair, table.shape, n)
         counts.append(np.bincount(cells, minlength=table.size))
-        wanted.append(table.ravel() * (n / table.sum()))
-    want = np.concatenate(wanted)
-    return want - np.concatenate(counts), 1 / np.sqrt(np.maximum(want, 1.0))
+        targets.append(table.ravel() * (n / table.sum()))
+    target = np.concatenate(targets)
+    return target - np.concatenate(counts), 1 / np.sqrt(np.maximum(target, 1.0))
 
 
-def _change(old: Ints, new: Ints, size: int) -> tuple[Ints, Floats]:
+def _swap_change(old: Ints, new: Ints, size: int) -> tuple[Ints, Floats]:
     """Return the cells that swaps touch, and what they add to the misfit of each."""
     if size < _DENSE * old.size:
         change = np.bincount(old.ravel(), minlength=size) - np.bincount(new.ravel(), minlength=size)
@@ -159,36 +159,38 @@ def rake(
     weights: Floats | None = None,
     sweeps: int = 15,
     tolerance: float = 1e-4,
-    least_share: float = 0.5,
+    min_share: float = 0.5,
 ) -> Floats:
     """Return weights of rows under which tables hold."""
     columns = np.asfortranarray(codes).T
-    current = _allowed(columns, tables, weights)
+    current = _allowed_weights(columns, tables, weights)
     order = list(tables)
-    floor = min(least_share, effective_share(current))
+    floor = min(min_share, effective_share(current))
     for sweep in range(sweeps):
-        swept, distance = _swept(columns, tables, order[:: -1 if sweep % 2 else 1], current)
+        swept, distance = _sweep(columns, tables, order[:: -1 if sweep % 2 else 1], current)
         if effective_share(swept) < floor:
-            return _part_of_the_way(current, swept, floor)
+            return _partial_step(current, swept, floor)
         current = swept
         if distance <= tolerance:
             break
     return current
 
 
-def _allowed(columns: Ints, tables: Mapping[Clique, Floats], weights: Floats | None) -> Floats:
+def _allowed_weights(
+    columns: Ints, tables: Mapping[Clique, Floats], weights: Floats | None
+) -> Floats:
     """Return the weights to begin with, without the rows of forbidden cells if others are left."""
     start = np.ones(columns.shape[1]) if weights is None else np.array(weights, dtype=np.float64)
     for clique, table in tables.items():
         if not np.all(table):
             cells = cell_index(columns, clique, table.shape, columns.shape[1])
-            left = start * (table.ravel() > 0)[cells]
-            start = left if left.any() else start
+            allowed = start * (table.ravel() > 0)[cells]
+            start = allowed if allowed.any() else start
     scaled: Floats = start / start.sum()
     return scaled
 
 
-def _swept(
+def _sweep(
     columns: Ints, tables: Mapping[Clique, Floats], order: list[Clique], weights: Floats
 ) -> tuple[Floats, float]:
     """Make one table after the other hold; and how far they were from that, on average."""
@@ -200,23 +202,23 @@ def _swept(
         filled = (counts > 0) & (table > 0)
         if not filled.any():
             continue
-        found: Floats = counts / counts.sum()
+        shares: Floats = counts / counts.sum()
         aim = np.where(filled, table, 0.0)
         aim /= aim.sum()
-        distance += 0.5 * float(np.abs(aim - found).sum())
-        factor = np.divide(aim, found, out=np.ones(table.size), where=filled)
+        distance += 0.5 * float(np.abs(aim - shares).sum())
+        factor = np.divide(aim, shares, out=np.ones(table.size), where=filled)
         swept *= np.clip(factor, 1 / _MAX_FACTOR, _MAX_FACTOR)[cells]
     return swept / swept.sum(), distance / max(1, len(order))
 
 
-def _part_of_the_way(before: Floats, after: Floats, floor: float) -> Floats:
+def _partial_step(before: Floats, after: Floats, floor: float) -> Floats:
     """Move along the geometric path from one set of weights to another, as far as allowed."""
     share, best = 0.0, before
     for halving in range(1, _HALVINGS):
-        further = share + 0.5**halving
-        tried = before ** (1 - share - 0.5**halving) * after**further
+        next_share = share + 0.5**halving
+        tried = before ** (1 - share - 0.5**halving) * after**next_share
         if effective_share(tried) >= floor:
-            share, best = further, tried / tried.sum()
+            share, best = next_share, tried / tried.sum()
     return best
 
 
@@ -224,16 +226,16 @@ def resample(
     weights: Floats, n: int, rng: np.random.Generator, *, codes: Ints | None = None
 ) -> Ints:
     """Draw ``n`` of the weighted rows systematically (Madow 1949), in random order."""
-    order = rng.permutation(len(weights)) if codes is None else _alike(codes, rng)
+    order = rng.permutation(len(weights)) if codes is None else _similar_rows(codes, rng)
     ends = np.cumsum(weights[order])
     places = (np.arange(n) + rng.random()) * (ends[-1] / max(1, n))
-    found = np.searchsorted(ends, places, side="right")
+    indices = np.searchsorted(ends, places, side="right")
     # Rounding may push a place past the end: never onto a row without weight.
     last = int(np.flatnonzero(weights[order] > 0)[-1])
-    return rng.permutation(order[np.minimum(found, last)])
+    return rng.permutation(order[np.minimum(indices, last)])
 
 
-def _alike(codes: Ints, rng: np.random.Generator) -> Ints:
+def _similar_rows(codes: Ints, rng: np.random.Generator) -> Ints:
     shuffled = rng.permutation(len(codes))
     keys = codes[shuffled].T[::-1]
     small = keys.astype(np.uint16) if keys.size and keys.max() < 2**16 else keys
@@ -242,9 +244,9 @@ def _alike(codes: Ints, rng: np.random.Generator) -> Ints:
 
 _POOL = 100_000  # rows that are weighted together, at most
 _FEWEST_WEIGHTED = 20_000
-_TIMES = 4  # as many rows are weighted as are chosen, if a pool holds so many
+_ROWS_PER_ROW = 4  # as many rows are weighted as are chosen, if a pool holds so many
 _SWEEPS = 4
-_LEAST_EFFECTIVE = 0.5  # effective rows, of those that are weighted
+_MIN_EFFECTIVE = 0.5  # effective rows, of those that are weighted
 
 
 def raked_rows(
@@ -285,12 +287,12 @@ def raked_rows(
     starts, parts = range(0, n, _POOL), list[Ints]()
     for start in starts:
         part = min(_POOL, n - start)
-        rows = sample(min(_POOL, max(_FEWEST_WEIGHTED, _TIMES * part)), rng)
-        weights = rake(rows, tables, sweeps=_SWEEPS, least_share=_LEAST_EFFECTIVE)
+        rows = sample(min(_POOL, max(_FEWEST_WEIGHTED, _ROWS_PER_ROW * part)), rng)
+        weights = rake(rows, tables, sweeps=_SWEEPS, min_share=_MIN_EFFECTIVE)
         few = rounds // len(starts)  # what is left of rounding matters less in many pools
         if draws == "independent":
             chosen = rng.choice(len(rows), size=part, p=weights)
-        elif _plan(part, len(tables), few)[1]:
+        elif _swap_plan(part, len(tables), few)[1]:
             chosen = resample(weights, part, rng)
             chosen = _swap(chosen, rows, tables, weights=weights, rng=rng, rounds=few)
         else:  # too many to swap: rows that are alike, side by side, are repeated less often
@@ -299,7 +301,7 @@ def raked_rows(
     return np.concatenate(parts)
 
 
-_LEAST_SHARE = 1e-3  # of the model's share of a cell, whatever is released
+_MIN_SHARE = 1e-3  # of the model's share of a cell, whatever is released
 _SCALINGS = 20
 _SCALED = 1e-12  # of a margin: no further from it than rounding
 
@@ -316,18 +318,18 @@ def centred_share(shape: Sequence[int]) -> float:
     return prod(1 - 1 / size for size in shape)
 
 
-def _margin(table: Floats, axis: int) -> Floats:
+def _marginal(table: Floats, axis: int) -> Floats:
     """Return the one-way margin of an axis of a table."""
     return np.asarray(table.sum(axis=tuple(i for i in range(table.ndim) if i != axis)))
 
 
-def scaled_to(table: Floats, margins: Sequence[Floats], *, sweeps: int = _SCALINGS) -> Floats:
+def scaled_to(table: Floats, marginals: Sequence[Floats], *, sweeps: int = _SCALINGS) -> Floats:
     """Return a table scaled to one-way margins, by iterative proportional fitting."""
     for _ in range(sweeps):
         furthest = 0.0
-        for axis, margin in enumerate(margins):
-            found = _margin(table, axis)
-            factor = np.divide(margin, found, out=np.ones_like(found), where=found > 0)
+        for axis, marginal in enumerate(marginals):
+            current = _marginal(table, axis)
+            factor = np.divide(marginal, current, out=np.ones_like(current), where=current > 0)
             table = table * factor.reshape([-1, *[1] * (table.ndim - axis - 1)])
             furthest = max(furthest, float(np.abs(factor - 1).max(initial=0.0)))
         if furthest < _SCALED:
@@ -340,7 +342,7 @@ def shrunk(
     base: Mapping[Clique, Floats],
     std: Mapping[Clique, float | Floats],
     *,
-    margins: Mapping[int, Floats] | None = None,
+    marginals: Mapping[int, Floats] | None = None,
     rows: float = inf,
 ) -> dict[Clique, Floats]:
     """Return noisy tables shrunk towards those of a model, all by one mixture.
@@ -353,7 +355,7 @@ def shrunk(
         Shares of the rows by the model.
     std : mapping of clique to float or ndarray
         Standard deviation of the noise of each share.
-    margins : mapping of attribute to ndarray, optional
+    marginals : mapping of attribute to ndarray, optional
         One-way margins that the tables are scaled to, by default those of ``base``.
     rows : float, optional
         Number of rows of the model that ``base`` was counted in.
@@ -369,22 +371,23 @@ def shrunk(
     see `missdp.inference.shrinkage`.
     """
     residuals = {c: centred(table - base[c]) for c, table in noisy.items()}
-    tables = {c: _residual(residuals[c], base[c], std[c], rows) for c in noisy}
+    tables = {c: _noisy_residual(residuals[c], base[c], std[c], rows) for c in noisy}
     # What is known better than by rows of the model says nothing of how far it errs elsewhere.
-    known = {c for c, table in tables.items() if table.noise.mean() < table.sampling.mean()}
-    mixture, found = Mixture.of({c: t for c, t in tables.items() if c not in known}), {}
+    precise = {c for c, table in tables.items() if table.noise.mean() < table.sampling.mean()}
+    mixture, shrunken = Mixture.of({c: t for c, t in tables.items() if c not in precise}), {}
     for clique, residual in residuals.items():
         model = base[clique]
-        retained = 1.0 if clique in known else mixture.shrink(tables[clique]).retained
-        table = np.maximum(model + retained * residual, _LEAST_SHARE * model)
+        retained = 1.0 if clique in precise else mixture.shrink(tables[clique]).retained
+        table = np.maximum(model + retained * residual, _MIN_SHARE * model)
         ends = [
-            _margin(model, axis) if margins is None else margins[a] for axis, a in enumerate(clique)
+            _marginal(model, axis) if marginals is None else marginals[a]
+            for axis, a in enumerate(clique)
         ]
-        found[clique] = scaled_to(table, ends)
-    return found
+        shrunken[clique] = scaled_to(table, ends)
+    return shrunken
 
 
-def _residual(residual: Floats, base: Floats, std: float | Floats, rows: float) -> NoisyTable:
+def _noisy_residual(residual: Floats, base: Floats, std: float | Floats, rows: float) -> NoisyTable:
     """Return what is left of a noisy table beyond a model's, with what it may vary by."""
     degrees = centred_share(base.shape)
     noise = np.square(np.broadcast_to(std, base.shape)) * degrees

@@ -183,8 +183,8 @@ class Mixture:
         The mixture was estimated with this table, or with another one that has as many shapes. The
         share of this table is subtracted from the mixture.
         """
-        known = self.likelihoods.get(table)
-        log_null, log_components = known or _likelihoods(table, self.strengths)
+        cached = self.likelihoods.get(table)
+        log_null, log_components = cached or _likelihoods(table, self.strengths)
         rest = self._without(log_null, log_components)
         both = rest._responsibilities(np.array([log_null]), log_components[None])
         p_independent, each = float(both[0][0]), both[1][0]

@@ -50,5 +50,5 @@ def __getattr__(name: str) -> object:
     """Import a family when it is first asked for: the command shows its help without them."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    return found
+    globals()[name] = family = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return family

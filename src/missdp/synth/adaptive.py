@@ -25,7 +25,7 @@ from missdp.synth.learn_pairs import PairRelease, fit_pairs, model_facts
 from missdp.synth.noisy_counts import MASKS_SHARE, least_squares_total
 from missdp.synth.parameters import is_declared
 from missdp.synth.shared_steps import (
-    counted,
+    row_totals,
     one_way_parts,
     open_rows,
     release_masks,
@@ -46,16 +46,18 @@ from missdp.synth.workload import pairs_of
 from missdp.types import Clique
 
 _COUNT_SHARE = 0.04  # of the budget, for the number of rows: +- 23 at epsilon 1, delta 1e-6
-_LEAST_COUNT_SHARE = 0.005
+_MIN_COUNT_SHARE = 0.005
 _RARE = 5.0  # standard deviations: levels with fewer rows are merged
-_MOST_PAIRS = 600  # of 35 attributes, say, for which a reserve pays
-_MOST_KEPT = 0.8  # of what is left, where imputation takes much
-_PIECES = 1 / (1 - _MOST_KEPT)  # into which what is left for a round is divided at most
+_MAX_PAIRS = 600  # of 35 attributes, say, for which a reserve pays
+_MAX_RESERVE_SHARE = 0.8  # of what is left, where imputation takes much
+_MAX_DIVISIONS = 1 / (
+    1 - _MAX_RESERVE_SHARE
+)  # into which what is left for a round is divided at most
 _SLACK = 1e-9  # of the budget, which rounding may take
-_CRUMBS = 1e-6  # of the budget: less is not worth a measurement
+_MIN_REST = 1e-6  # of the budget: less is not worth a measurement
 _ROWS = (6_000, 20_000)  # of the quick model, at least and at most
-_AS_MANY = 2  # times the released number of rows: then they vary less than private rows do
-_BEFORE, _AFTER = 0.05, 0.8  # of the work, when rounds begin and end
+_ROWS_PER_ROW = 2  # times the released number of rows: then they vary less than private rows do
+_START, _END = 0.05, 0.8  # of the work, when rounds begin and end
 ROUNDED = 1 + 1e-6  # where a fit adds up many parts
 
 
@@ -66,8 +68,8 @@ class AdaptiveFit:
     * ``session``: Measures marginals on merged levels.
     * ``workload``: Marginals that may be measured, with their weights in selections.
     * ``marginals``: All that was measured so far.
-    * ``whole``: Cost of the whole fit.
-    * ``for_selections``: The most that selections may cost from here on; it holds on every path.
+    * ``total``: Cost of the whole fit.
+    * ``selection_budget``: The most that selections may cost from here on; it holds on every path.
     * ``reserve``: What is kept for pairs that no selected marginal contains.
     * ``estimate_by``: Fits a quick model to all marginals, given the one of the round before.
     """
@@ -75,25 +77,25 @@ class AdaptiveFit:
     session: Session
     workload: Mapping[Clique, float]
     marginals: NoisyMarginals
-    whole: Cost
-    for_selections: float
+    total: Cost
+    selection_budget: float
     reserve: float
     estimate_by: Callable[[NoisyMarginals, QuickFit | None], QuickFit]
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """What may be spent on rounds, in the measure of the budget."""
-        left = self.session.left.amount - self.reserve - _SLACK * self.whole.amount
-        return max(0.0, left)
+        remaining = self.session.left.amount - self.reserve - _SLACK * self.total.amount
+        return max(0.0, remaining)
 
     @property
-    def done(self) -> float:
+    def progress(self) -> float:
         """About which part of the whole fit is done, for a report of progress."""
-        return _BEFORE + (_AFTER - _BEFORE) * (1 - self.session.left.amount / self.whole.amount)
+        return _START + (_END - _START) * (1 - self.session.left.amount / self.total.amount)
 
     def noise(self, cost: float) -> Noise:
         """Return the noise of a marginal that costs so much."""
-        return Noise.worth(replace(self.whole, amount=cost))
+        return Noise.worth(replace(self.total, amount=cost))
 
     def names(self, clique: Clique) -> tuple[str, ...]:
         """Return the names of attributes, by their positions."""
@@ -119,9 +121,9 @@ class AdaptiveFit:
         cliques = [*expected]
         if len(cliques) == 1:
             return cliques[0]  # one candidate is no choice
-        self.for_selections -= cost
-        named = {self.names(clique): known for clique, known in expected.items()}
-        epsilon = selection_epsilon(replace(self.whole, amount=cost))
+        self.selection_budget -= cost
+        named = {self.names(clique): expectation for clique, expectation in expected.items()}
+        epsilon = selection_epsilon(replace(self.total, amount=cost))
         selection = Selection(epsilon, MISFIT_SENSITIVITY)
         misfits = Misfits(tuple(named), named.__getitem__)
         return cliques[int(self.session.measure(misfits, selection).value)]
@@ -131,19 +133,19 @@ class AdaptiveFit:
         counts = self.session.measure(Marginal(self.names(clique)), noise).value
         self.marginals = self.marginals.add(clique, counts.astype(np.float64), noise.std)
 
-    def measure_rest(self) -> None:
+    def measure_reserved(self) -> None:
         """Spend the reserve on pairs that were not measured, and crumbs on what was once more."""
         rest = pairs_of(self.workload, self.marginals.counts) if self.reserve else []
         rest, self.reserve = rest or [*self.marginals.counts], 0.0
-        if self.left > _CRUMBS * self.whole.amount:
-            noise = self.noise(self.left / len(rest))
+        if self.remaining > _MIN_REST * self.total.amount:
+            noise = self.noise(self.remaining / len(rest))
             for clique in rest:
                 self.measure(clique, noise)
 
     def selection_cost(self, share: float, cost: float, *, rounds: int = 1) -> float:
         """Return the part of the cost of each of some rounds that its selection gets."""
-        most = self.for_selections / rounds
-        return min(share * cost, most) if len(self.workload) > 1 else 0.0
+        limit = self.selection_budget / rounds
+        return min(share * cost, limit) if len(self.workload) > 1 else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,7 +229,7 @@ def _parts(request: Request[Any], how: SelectionPlan) -> list[Part]:
     if several:
         choices = how.selection_share * ROUNDED
         parts.append(Part(CHOICES, choices, anything, kind="selections", count=how.rounds))
-    rest = Part(TABLES, 1.0, anything, count=how.rounds * _PIECES)
+    rest = Part(TABLES, 1.0, anything, count=how.rounds * _MAX_DIVISIONS)
     if request.strategy.required_sets == "data":
         cliques = dict.fromkeys([*how.workload, *pairs_of(how.workload)])
         among = request.required_sets([schema.names[a] for a in clique] for clique in cliques)
@@ -251,9 +253,9 @@ def _count_share(request: Request[Any], one_way_share: float) -> float:
         for name in schema.names
         if strategy.fills or strategy.implies_total((name,), schema)
     ]
-    known = one_way_share * math.fsum(1 / size for size in sizes) / len(schema)
-    lacking = _COUNT_SHARE - known
-    return lacking if lacking > _LEAST_COUNT_SHARE else 0.0
+    implied = one_way_share * math.fsum(1 / size for size in sizes) / len(schema)
+    missing = _COUNT_SHARE - implied
+    return missing if missing > _MIN_COUNT_SHARE else 0.0
 
 
 # A fit, step by step
@@ -274,17 +276,17 @@ def _fit(
     marginals, rows = release_one_way(session, plan, request, number, rare=_RARE, later=later)
     measured: tuple[tuple[str, ...], ...] = ()
     if how.workload:
-        fit = _start(session, plan, request, how, marginals)
+        fit = _start_rounds(session, plan, request, how, marginals)
         run(fit, request, how)
         measured = tuple(map(fit.names, fit.marginals.counts))
-        request.report("measuring other pairs", _AFTER)
-        fit.measure_rest()
+        request.report("measuring other pairs", _END)
+        fit.measure_reserved()
         marginals = fit.marginals
     request.report("final fit", 0.9)
     facts, rng = _facts(request, marginals), session.generator()
     model = fit_pairs(PairRelease(marginals), facts, rng=rng)
     request.report("done", 1.0)
-    total, complete = counted(session, _total(session, rows, marginals), number)
+    total, complete = row_totals(session, _total(session, rows, marginals), number)
     return Learned(model, total, tables=marginals, measured=measured, complete=complete)
 
 
@@ -294,7 +296,7 @@ def _facts(request: Request[Any], marginals: NoisyMarginals) -> ModelFacts:
     return model_facts(request.modelled, marginals.levels, selective=selective)
 
 
-def _start(
+def _start_rounds(
     session: Session,
     plan: BudgetPlan,
     request: Request[Any],
@@ -310,21 +312,23 @@ def _start(
         session.expect(Marginal((names[a], names[b])) for a, b in masks)
         marginals = replace(marginals, masks=masks, masks_std=std)
     merged = session.on(Merged(marginals.groups(session.facts.schema.names)))
-    n = int(min(max(_ROWS[0], _AS_MANY * marginals.rows), _ROWS[1]))
+    n = int(min(max(_ROWS[0], _ROWS_PER_ROW * marginals.rows), _ROWS[1]))
     facts, rng = _facts(request, marginals), session.generator()
-    left = max(0.0, session.left.amount - reserve)
+    remaining = max(0.0, session.left.amount - reserve)
     return AdaptiveFit(
         session=merged,
         workload=how.workload,
         marginals=marginals,
-        whole=plan.total,
-        for_selections=min(how.selection_share * left, plan.cost(CHOICES).amount),
+        total=plan.total,
+        selection_budget=min(how.selection_share * remaining, plan.cost(CHOICES).amount),
         reserve=reserve,
-        estimate_by=lambda known, before: quick_fit(known, facts, rng, n=n, before=before),
+        estimate_by=lambda current, before: quick_fit(current, facts, rng, n=n, before=before),
     )
 
 
-def reserved(plan: BudgetPlan, how: SelectionPlan, marginals: NoisyMarginals, left: float) -> float:
+def reserved(
+    plan: BudgetPlan, how: SelectionPlan, marginals: NoisyMarginals, remaining: float
+) -> float:
     """Return the part of the budget that is kept for pairs that no selected marginal contains.
 
     Measuring them pays if there are not too many of them, and if their cells have rows enough to be
@@ -338,7 +342,7 @@ def reserved(plan: BudgetPlan, how: SelectionPlan, marginals: NoisyMarginals, le
         Has the share, and what makes it pay.
     marginals : NoisyMarginals
         The released one-way marginals.
-    left : float
+    remaining : float
         What is left of the budget.
 
     Returns
@@ -349,12 +353,16 @@ def reserved(plan: BudgetPlan, how: SelectionPlan, marginals: NoisyMarginals, le
     pairs = pairs_of(how.workload)
     cells = [math.prod(marginals.sizes[a] for a in pair) for pair in pairs]
     domain = float(np.prod(marginals.sizes, dtype=float))
-    if len(pairs) > _MOST_PAIRS or not how.reserve_share or domain <= how.small_domain:
+    if len(pairs) > _MAX_PAIRS or not how.reserve_share or domain <= how.small_domain:
         return 0.0
     reserve = how.reserve_share * plan.after(BINS, KINDS).amount
     noise = Noise.worth(replace(plan.total, amount=reserve / len(pairs)))
     in_a_cell = marginals.rows * len(cells) / sum(cells)
-    return min(reserve, _MOST_KEPT * left) if in_a_cell >= how.min_rows * noise.std else 0.0
+    return (
+        min(reserve, _MAX_RESERVE_SHARE * remaining)
+        if in_a_cell >= how.min_rows * noise.std
+        else 0.0
+    )
 
 
 def _total(session: Session, rows: Total, marginals: NoisyMarginals) -> Total:
@@ -364,6 +372,6 @@ def _total(session: Session, rows: Total, marginals: NoisyMarginals) -> Total:
     for clique, counts in marginals.counts.items():
         total = Total(float(counts.sum()), counts.size * marginals.stds[clique] ** 2)
         names = tuple(facts.schema.names[a] for a in clique)
-        whole = facts.strategy.complete_only or facts.sums_to_row_count(names)
-        (totals if whole else floors).append(total)
+        counts_all = facts.strategy.complete_only or facts.sums_to_row_count(names)
+        (totals if counts_all else floors).append(total)
     return least_squares_total(totals, floors)

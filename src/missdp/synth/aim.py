@@ -18,8 +18,8 @@ from missdp.synth.workload import Workload, candidates
 
 # Fewer in pure DP: with n rounds noise grows by n there, and by the root of n otherwise.
 _ROUNDS_PER_ATTRIBUTE, _PURE_ROUNDS = 3, 1.5
-_MANY_ROUNDS, _MOST_ROUNDS = 100, 10_000
-_LEAST_IN_A_CELL = 3.5  # standard deviations
+_MANY_ROUNDS, _MAX_ROUNDS = 100, 10_000
+_MIN_CELL_SD = 3.5  # standard deviations
 _WITH_MISSING = 3  # times as many standard deviations, since tables with missing cells tell less
 _SLACK = 1 - 1e-9  # so that rounding does not take the last one of the planned rounds
 _SMALL_DOMAIN = 2**17  # combinations of levels, up to which rounds are enough for all pairs
@@ -41,8 +41,8 @@ class Rounds:
         """Return the cost of each round; the last one takes all that is left."""
         last = False
         while not last:
-            last = self.fit.left < 2 * _SLACK * self.cost or len(self.fit.workload) == 1
-            yield self.fit.left if last else self.cost
+            last = self.fit.remaining < 2 * _SLACK * self.cost or len(self.fit.workload) == 1
+            yield self.fit.remaining if last else self.cost
 
     def anneal(self) -> None:
         """Spend more on each further round: half the noise, or a quarter in pure DP."""
@@ -53,7 +53,7 @@ def select_and_measure(fit: AdaptiveFit, request: Request[AIM], how: SelectionPl
     """Select, measure, estimate and anneal, until the budget of the rounds is spent.
 
     One-way marginals were measured before, and pairs that no selected marginal contains are
-    measured afterwards, with a reserve that is not in ``fit.left``.
+    measured afterwards, with a reserve that is not in ``fit.remaining``.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def select_and_measure(fit: AdaptiveFit, request: Request[AIM], how: SelectionPl
         Has the planned rounds, and the share of a selection.
     """
     estimate = fit.estimate()
-    rounds = Rounds(fit, fit.left / how.rounds)
+    rounds = Rounds(fit, fit.remaining / how.rounds)
     for cost in rounds:
         choice = fit.selection_cost(how.selection_share, cost)
         noise = fit.noise(cost - choice)
@@ -81,15 +81,15 @@ def select_and_measure(fit: AdaptiveFit, request: Request[AIM], how: SelectionPl
         change = np.abs(estimate.expected(chosen) - expected[chosen].table)
         if change.sum() <= expected[chosen].bias:
             rounds.anneal()
-        request.report("selecting and measuring", fit.done)
+        request.report("selecting and measuring", fit.progress)
 
 
 def _check(parameters: AIM) -> None:
     check_imputation(parameters)
     check_share(parameters, "first_share", "selection_share")
     rounds = parameters.rounds
-    if rounds != "auto" and not (is_integer(rounds) and 1 <= rounds <= _MOST_ROUNDS):
-        raise ParameterError(f"rounds must be 'auto' or a whole number from 1 to {_MOST_ROUNDS:,}")
+    if rounds != "auto" and not (is_integer(rounds) and 1 <= rounds <= _MAX_ROUNDS):
+        raise ParameterError(f"rounds must be 'auto' or a whole number from 1 to {_MAX_ROUNDS:,}")
 
 
 def selection_plan(request: Request[AIM]) -> SelectionPlan:
@@ -104,7 +104,7 @@ def selection_plan(request: Request[AIM]) -> SelectionPlan:
         selection_share=parameters.selection_share,
         rounds=usual if parameters.rounds == "auto" else parameters.rounds,
         reserve_share=_RESERVE_SHARE,
-        min_rows=_LEAST_IN_A_CELL * (_WITH_MISSING if nullable else 1),
+        min_rows=_MIN_CELL_SD * (_WITH_MISSING if nullable else 1),
         small_domain=_SMALL_DOMAIN,
     )
 

@@ -22,7 +22,7 @@ from missdp.inference.models import PairModel
 from missdp.schema import Schema
 from missdp.session import Marginal, Merged, Noise, RowProducts, Session
 from missdp.synth.base import Synthesizer
-from missdp.synth.coordinates import coordinates, with_shares
+from missdp.synth.numeric_scores import numeric_scores, with_shares
 from missdp.synth.family import Family, Learned, Request, gaussian_budget
 from missdp.synth.impute_first import Imputer, check_imputation
 from missdp.synth.learn_pairs import (
@@ -32,9 +32,9 @@ from missdp.synth.learn_pairs import (
     release_pairs,
 )
 from missdp.synth.noisy_counts import MASKS_SHARE
-from missdp.synth.parameters import check_share, is_declared, is_number
+from missdp.synth.parameters import check_share, is_declared, is_real_number
 from missdp.synth.shared_steps import (
-    counted,
+    row_totals,
     one_way_parts,
     open_rows,
     release_masks,
@@ -47,7 +47,7 @@ from missdp.synth.workload import MAX_CELLS, Workload, named_marginals
 from missdp.types import Clique
 
 _PAIRS = "all pairs"
-_MOST_HOLED = 32  # attributes with the most missing cells, of which pairs are counted
+_MAX_MASKED = 32  # attributes with the most missing cells, of which pairs are counted
 _FIRST_SHARE = 0.08
 _COUNT_SHARE = 0.02  # of the budget, for the number of rows, where margins do not tell it
 _CLIPS = (2.0**-10, 2.0**20)
@@ -62,8 +62,8 @@ def check_pairs(parameters: Any) -> None:
     if parameters.first_share is not None:
         check_share(parameters, "first_share")
     clip = parameters.clip
-    given = is_number(clip) and _CLIPS[0] <= clip <= _CLIPS[1]
-    if not (given or (isinstance(clip, str) and clip == "auto")):
+    is_clip = is_real_number(clip) and _CLIPS[0] <= clip <= _CLIPS[1]
+    if not (is_clip or (isinstance(clip, str) and clip == "auto")):
         raise ParameterError("clip must be 'auto' or a number from 2**-10 to 2**20")
 
 
@@ -77,7 +77,7 @@ def check_gaussian(parameters: Any) -> None:
 
 
 def marginal_parts(
-    request: Request[Any], share: float | None, *, most_cells: int = RowProducts.most
+    request: Request[Any], share: float | None, *, max_cells: int = RowProducts.most
 ) -> list[Part]:
     """Return the parts of the budget until one-way marginals are released; public.
 
@@ -87,7 +87,7 @@ def marginal_parts(
         Parameters and public facts.
     share : float or None
         Share of the one-way marginals; by default 0.08. A single attribute gets all.
-    most_cells : int
+    max_cells : int
         The largest number of cells of all pairs together.
 
     Returns
@@ -101,9 +101,9 @@ def marginal_parts(
     """
     schema = request.modelled.schema
     cells = sum(a.extended_size * b.extended_size for a, b in combinations(schema, 2))
-    if cells > most_cells:
+    if cells > max_cells:
         raise ParameterError(
-            f"all pairs of attributes have {cells:,} cells, more than the {most_cells:,} "
+            f"all pairs of attributes have {cells:,} cells, more than the {max_cells:,} "
             "that are learned together; use fewer attributes, bins or levels, or MST"
         )
     share = _FIRST_SHARE if share is None else share
@@ -154,14 +154,14 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[AllPairs]) -> Lear
     request.report("measuring single attributes", 0.05)
     one_way, total = release_one_way(session, plan, request, count)
     tables, stds = _release_top_up(session, one_way, _named(request, request.public), plan)
-    masks, std = release_masks(session, plan, one_way, most=_MOST_HOLED)
+    masks, std = release_masks(session, plan, one_way, max_attributes=_MAX_MASKED)
     request.report("measuring all pairs", 0.1)
     names = session.facts.schema.names
     release = release_pairs(
         session,
         replace(one_way, counts=tables, stds=stds, masks=masks, masks_std=std),
         clip=request.parameters.clip,
-        numbers=coordinates(request.schema, names, one_way.levels, one_way.margins),
+        numbers=numeric_scores(request.schema, names, one_way.levels, one_way.one_way),
         cost=cost_of_pairs(session, plan),
     )
     request.report("fitting", 0.3)
@@ -171,11 +171,11 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[AllPairs]) -> Lear
         model_facts(request.modelled, one_way.levels, selective=selective),
         rng=session.generator(),
     )
-    release = release.settled(model, session.generator())
+    release = release.settle_tails(model, session.generator())
     numbers = dict(zip(names, release.numbers, strict=False))
     schema = with_shares(request.schema, numbers)
     request.report("done", 1.0)
-    total, complete = counted(session, total, count)
+    total, complete = row_totals(session, total, count)
     return Learned(model, total, tables=release, complete=complete, schema=schema)
 
 
@@ -185,39 +185,39 @@ TOP_UP = "tables of the workload"
 TOP_UP_SHARE = 0.12
 """Share of what margins leave of the budget, for all tables together."""
 
-_MOST = 100  # tables: with more, each is noise
+_MAX_TABLES = 100  # tables: with more, each is noise
 
 
 def _named(request: Request[AllPairs], schema: Schema) -> dict[Clique, float]:
     """Return the tables of the workload that all pairs do not tell, with weights, or refuse it."""
     named = named_marginals(request.parameters.workload, schema)
-    wanted = {clique: weight for clique, weight in named.items() if len(clique) > 2}
-    if len(wanted) > _MOST:
+    larger = {clique: weight for clique, weight in named.items() if len(clique) > 2}
+    if len(larger) > _MAX_TABLES:
         raise ParameterError(
-            f"the workload has {len(wanted):,} marginals of three attributes or more; name "
-            f"{_MOST} at most, or use AIM"
+            f"the workload has {len(larger):,} marginals of three attributes or more; name "
+            f"{_MAX_TABLES} at most, or use AIM"
         )
-    for names in ([schema.names[a] for a in clique] for clique in wanted):
+    for names in ([schema.names[a] for a in clique] for clique in larger):
         if math.prod(schema[name].extended_size for name in names) > MAX_CELLS:
             raise ParameterError(
                 f"the workload's marginal of {', '.join(names)} has more than {MAX_CELLS:,} cells"
             )
-    return wanted
+    return larger
 
 
 def _release_top_up(
-    session: Session, one_way: NoisyMarginals, tables: Mapping[Clique, float], plan: BudgetPlan
+    session: Session, one_way: NoisyMarginals, workload: Mapping[Clique, float], plan: BudgetPlan
 ) -> tuple[dict[Clique, NDArray[np.float64]], dict[Clique, float]]:
     """Release tables, on groups of levels; with the noise of each count."""
-    names, found, stds = session.facts.schema.names, {}, {}
-    if tables:
+    names, tables, stds = session.facts.schema.names, {}, {}
+    if workload:
         session = session.on(Merged(one_way.groups(names)))
-        session.expect(Marginal(tuple(names[a] for a in clique)) for clique in tables)
-        for clique, cost in zip(tables, plan.costs(TOP_UP), strict=True):
+        session.expect(Marginal(tuple(names[a] for a in clique)) for clique in workload)
+        for clique, cost in zip(workload, plan.costs(TOP_UP), strict=True):
             noise = Noise.worth(cost)
             counts = session.measure(Marginal(tuple(names[a] for a in clique)), noise).value
-            found[clique], stds[clique] = counts.astype(np.float64), noise.std
-    return found, stds
+            tables[clique], stds[clique] = counts.astype(np.float64), noise.std
+    return tables, stds
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -43,7 +43,7 @@ from missdp.sources import Strategy
 from missdp.synth.family import Codes, Family, Finish, Request
 from missdp.synth.first_parts import check_open, left_out
 from missdp.synth.fitted import Fitted, not_a_model, read_document
-from missdp.synth.fitting import check_unit, fit
+from missdp.synth.fitting import check_unit, fit_synthesizer
 from missdp.synth.parameters import (
     check_parameters,
     chosen_delta,
@@ -52,11 +52,11 @@ from missdp.synth.parameters import (
     sampling_generator,
 )
 from missdp.synth.sampling import (
-    Selection,
+    RowSelection,
     Where,
     block_sizes,
     drawn_in_blocks,
-    restored,
+    restore_rows,
     with_related_values,
 )
 from missdp.synth.split import Parts, ground_truth_parts, of_parts
@@ -120,7 +120,7 @@ class Synthesizer(Estimator):
     progress: Progress | bool | None = None
 
     _fitted: Fitted | None = field(default=None, init=False)
-    _budget_left: bool = field(default=False, init=False)  # whether it did not travel along
+    _budget_lost: bool = field(default=False, init=False)  # whether it did not travel along
 
     @one_blas_thread()
     def fit(
@@ -168,14 +168,14 @@ class Synthesizer(Estimator):
         """
         del y
         check_parameters(self)
-        if self._budget_left and self.budget is None:
+        if self._budget_lost and self.budget is None:
             raise ParameterError(
                 "this model was fitted within a shared budget that did not travel with it; to fit "
                 "it again, give it one with set_params(budget=...), or clone it to do without"
             )
         with reported(self.progress) as progress:
-            fit(self, data, schema, undeclared, progress)
-        self._budget_left = False
+            fit_synthesizer(self, data, schema, undeclared, progress)
+        self._budget_lost = False
         return self
 
     # What a fit leaves behind
@@ -270,8 +270,10 @@ class Synthesizer(Estimator):
         `Schema.with_bins` gives them to the schema of another table.
         """
         bins = {a.name: a.binning for a in self.schema_ if isinstance(a, Numeric)}
-        found = {name: b for name, b in bins.items() if b.source is BinSource.RELEASE}
-        return {n: replace(b, release=b.release or self.release_ or "") for n, b in found.items()}
+        released = {name: b for name, b in bins.items() if b.source is BinSource.RELEASE}
+        return {
+            n: replace(b, release=b.release or self.release_ or "") for n, b in released.items()
+        }
 
     @property
     def population_(self) -> float:
@@ -301,8 +303,8 @@ class Synthesizer(Estimator):
     def __repr__(self) -> str:
         """Show parameters and, of a fitted model, where bins were found: both are released."""
         names = () if self._fitted is None else self.bins_
-        found = ", ".join(f"{name} ({self.schema_[name].size})" for name in names)
-        return super().__repr__() + (f", bins found: {found}" if found else "")
+        bins = ", ".join(f"{name} ({self.schema_[name].size})" for name in names)
+        return super().__repr__() + (f", bins found: {bins}" if bins else "")
 
     # Guarantees
 
@@ -340,10 +342,10 @@ class Synthesizer(Estimator):
         """
         self._check_unweighted()
         # By name: what is proven stands above this package, and is read when it is asked for.
-        found: Guarantee = import_module("missdp.ground_truth").ground_truth_guarantee(
+        guarantee: Guarantee = import_module("missdp.ground_truth").ground_truth_guarantee(
             self, assumption
         )
-        return found
+        return guarantee
 
     def ground_truth_parts(self) -> Parts:
         """Return the caps of the fit's parts, for :func:`missdp.ground_truth.joint`."""
@@ -416,20 +418,22 @@ class Synthesizer(Estimator):
         request = request.on_rows(at_most(schema), schema.names)
         budget, trainings, plan = request.budget, request.trainings, request.plan()
         epsilon = float(request.parameters.epsilon) if trainings else budget.epsilon
-        whole = Guarantee(epsilon, budget.delta, events=(budget.filter(), *trainings))
+        guarantee = Guarantee(epsilon, budget.delta, events=(budget.filter(), *trainings))
         plan.check(steps=check_unit(request))
         if request.opened:
-            events = (*whole.events, *request.failures)
-            whole = replace(whole, delta=request.delta, events=events)
-        return whole, of_parts(whole, plan.limits, trainings, request.training_requirement())
+            events = (*guarantee.events, *request.failures)
+            guarantee = replace(guarantee, delta=request.delta, events=events)
+        return guarantee, of_parts(
+            guarantee, plan.limits, trainings, request.training_requirement()
+        )
 
     def _public(self) -> dict[str, Any]:
         return {n: v for n, v in self.get_params(deep=False).items() if n not in _NOT_PUBLIC}
 
     def public_parameters(self) -> dict[str, Any]:
         """Return the parameters that a file of the model holds, checked."""
-        own = {**self._public(), **check_parameters(self)}
-        return {n: v.item() if isinstance(v, np.generic) else v for n, v in own.items()}
+        parameters = {**self._public(), **check_parameters(self)}
+        return {n: v.item() if isinstance(v, np.generic) else v for n, v in parameters.items()}
 
     # Files
 
@@ -454,8 +458,8 @@ class Synthesizer(Estimator):
             model = cls(**fitted.parameters)
             parts = (fitted.model, family.model), (fitted.tables, family.tables)
             typed = all(is_instance_of(part, kind) for part, kind in parts)
-            known = model.missing in family.strategies
-            if not (typed and known and fitted.parameters.keys() == model._public().keys()):
+            is_offered = model.missing in family.strategies
+            if not (typed and is_offered and fitted.parameters.keys() == model._public().keys()):
                 raise broken
             agrees = model._agrees_with(fitted.guarantee)
         if not agrees:
@@ -643,7 +647,7 @@ class Synthesizer(Estimator):
         *,
         missing_values: MissingValues = "fill",
         random_state: int | None = None,
-        where: Where | Selection | None = None,
+        where: Where | RowSelection | None = None,
     ) -> Iterator[Table]:
         """Return the rows of :meth:`sample` in blocks: for more rows than memory holds.
 
@@ -651,8 +655,8 @@ class Synthesizer(Estimator):
         ----------
         n, missing_values, random_state
             See :meth:`sample`.
-        where : str, mapping or Selection, optional
-            See :meth:`sample`. A `Selection` counts how many rows met the condition.
+        where : str, mapping or RowSelection, optional
+            See :meth:`sample`. A `RowSelection` counts how many rows met the condition.
 
         Returns
         -------
@@ -687,10 +691,10 @@ class Synthesizer(Estimator):
                 if together
                 else "where requires n, the number of rows to draw"
             )
-        asked = where if isinstance(where, Selection) else Selection(where, fitted.schema)
-        if asked.missing and missing_values != "keep":
+        selection = where if isinstance(where, RowSelection) else RowSelection(where, fitted.schema)
+        if selection.missing and missing_values != "keep":
             raise ParameterError("missing cells can be asked for with missing_values='keep' only")
-        return asked.blocks(draw, rows, rng, columns=columns)
+        return selection.blocks(draw, rows, rng, columns=columns)
 
     @one_blas_thread()
     def sample_block(
@@ -725,7 +729,7 @@ class Synthesizer(Estimator):
             return with_related_values(drawn, rng)
         one = partial(self.sample_codes, rng=rng, keep_missing=keep_missing)
         modelled, shares = fitted.modelled, fitted.kinds
-        return restored(modelled, one, rows, rng, shares=shares, kind=fitted.frame)
+        return restore_rows(modelled, one, rows, rng, shares=shares, kind=fitted.frame)
 
     def sample_codes(self, n: int, rng: np.random.Generator, *, keep_missing: bool) -> Codes:
         """Draw codes of every modelled attribute; a missing cell has the code ``size``.
@@ -749,8 +753,10 @@ class Synthesizer(Estimator):
     def _finish(self) -> Finish | None:
         """What makes rows fit each other, by the parameters of the fit or, before it, by those."""
         finish = self.family.finish
-        own = self.get_params(deep=False) if self._fitted is None else self._fitted.parameters
-        return None if finish is None else finish(own)
+        parameters = (
+            self.get_params(deep=False) if self._fitted is None else self._fitted.parameters
+        )
+        return None if finish is None else finish(parameters)
 
     @property
     def draws_together(self) -> bool:
@@ -761,26 +767,26 @@ class Synthesizer(Estimator):
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """Pickle a fitted model without its budget."""
-        own, lost = self.get_params(deep=False), self._budget_left
+        parameters, budget_lost = self.get_params(deep=False), self._budget_lost
         if self._fitted is not None and self.budget is not None:
-            own, lost = own | {"budget": None}, True
-        return _copied, (type(self), own, self._fitted, lost)
+            parameters, budget_lost = parameters | {"budget": None}, True
+        return _copied, (type(self), parameters, self._fitted, budget_lost)
 
     def __copy__(self) -> Self:
         """Copy that shares everything, the budget included."""
-        own = self.get_params(deep=False)
-        return _copied(type(self), own, self._fitted, self._budget_left)
+        parameters = self.get_params(deep=False)
+        return _copied(type(self), parameters, self._fitted, self._budget_lost)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Copy all but the budget, which is shared."""
-        own, fitted = copy.deepcopy((self.get_params(deep=False), self._fitted), memo)
-        return _copied(type(self), own, fitted, self._budget_left)
+        parameters, fitted = copy.deepcopy((self.get_params(deep=False), self._fitted), memo)
+        return _copied(type(self), parameters, fitted, self._budget_lost)
 
 
 def _copied(
-    cls: type[Copied], parameters: Mapping[str, Any], fitted: Fitted | None, budget_left: bool
+    cls: type[Copied], parameters: Mapping[str, Any], fitted: Fitted | None, budget_lost: bool
 ) -> Copied:
     """Return a synthesizer with these parameters, and with what a fit left behind."""
     another = cls(**parameters)
-    another._fitted, another._budget_left = fitted, budget_left
+    another._fitted, another._budget_lost = fitted, budget_lost
     return another

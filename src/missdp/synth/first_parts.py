@@ -34,12 +34,12 @@ from missdp.errors import ParameterError, UnprovenError, replacing
 from missdp.inference.dyadic import (
     SPIKE,
     Histogram,
-    beyond,
-    depth_of,
-    falling,
+    tail_counts,
+    tree_depth,
+    decaying_tail,
     fit_histogram,
     measured_levels,
-    occupied,
+    occupied_range,
 )
 from missdp.schema import Numeric, OpenCategorical, Schema, SurveyWeight, Unit
 from missdp.schema.binning import Binning, BinSource
@@ -54,26 +54,26 @@ if TYPE_CHECKING:
     from missdp.synth.family import Request
 
 OPEN: Final = "open levels"
-_CUTS_SHARE = 0.3  # of the budget, for the trees of all attributes that are to be cut
+_BINS_SHARE = 0.3  # of the budget, for the trees of all attributes that are to be cut
 _SIZES_SHARE = 0.02
-_OPEN_SHARE, _MOST_OPEN_SHARE = 0.12, 0.3  # for one attribute, and for all
-_KIND_SHARE, _MOST_KINDS_SHARE = 0.02, 0.06  # likewise
-_PURE_HEAP = 8.4  # for `SPIKE`: Laplace noise goes as far as often
-_FADES = 0.25  # from one piece to the next, where no mass stands out
-_LEAST = 1e-6
-_LOOK = 4  # level of the tree by which the range is found
-_BESIDE = 4  # intervals that tell how many rows the one at an end would have
-_PILED = 2.0  # standard deviations by which it stands out from them
-_PLAIN = 3.5  # standard deviations from which it is told apart from the one before it
-_NEAREST = 2  # counts of a first look that tell whether it goes on
+_OPEN_SHARE, _MAX_OPEN_SHARE = 0.12, 0.3  # for one attribute, and for all
+_KIND_SHARE, _MAX_KINDS_SHARE = 0.02, 0.06  # likewise
+_PURE_SPIKE = 8.4  # for `SPIKE`: Laplace noise goes as far as often
+_FADE = 0.25  # from one piece to the next, where no mass stands out
+_MIN_MASS = 1e-6
+_FIRST_LEVEL = 4  # level of the tree by which the range is found
+_NEIGHBOURS = 4  # intervals that tell how many rows the one at an end would have
+_PILE_SD = 2.0  # standard deviations by which it stands out from them
+_CLEAR_SD = 3.5  # standard deviations from which it is told apart from the one before it
+_FIRST_COUNTS = 2  # counts of a first look that tell whether it goes on
 _BINS = 10  # of equal mass, for all rows; for those that are in no spike, their share of it
-_LEAST_BIN = 0.02  # of the rows, on either side of a spike inside a bin
-_MOST_BINS = 16  # where counts are so large that noise does not matter
-_LEAST_RATIO = 3.0  # of the density of rows in a narrow spike to that on either side of it
+_MIN_BIN = 0.02  # of the rows, on either side of a spike inside a bin
+_MAX_BINS = 16  # where counts are so large that noise does not matter
+_MIN_RATIO = 3.0  # of the density of rows in a narrow spike to that on either side of it
 _WIDEST = 0.01  # of the range of nine in ten rows: the largest width of a narrow spike's cell
-_MIDDLE = np.array([0.0, 1.0, 0.0])  # where a spike is in its cell
-_MOST_DIGITS = 300
-_LARGE = 1000  # rows of a bin, in units of noise, with which there may be more than ten
+_IN_CELL = np.array([0.0, 1.0, 0.0])  # where a spike is in its cell
+_MAX_DIGITS = 300
+_LARGE_BIN = 1000  # rows of a bin, in units of noise, with which there may be more than ten
 
 
 def first_parts(request: Request[Any]) -> list[Part]:
@@ -81,20 +81,20 @@ def first_parts(request: Request[Any]) -> list[Part]:
     opened, unit, schema = request.opened, request.unit, request.modelled.schema
     unequal = request.weight is not None or (unit is not None and unit.bound > 1)
     pending = (a.name for a in request.schema if is_pending(a) and a.name in schema)
-    cut = tuple(request.observed_requirement((name,)) for name in pending)
+    bin_requirements = tuple(request.observed_requirement((name,)) for name in pending)
     kinds = request.modelled.kinds if request.strategy.models_missingness else ()
-    levels = min(_MOST_OPEN_SHARE, _OPEN_SHARE * len(opened))
+    levels = min(_MAX_OPEN_SHARE, _OPEN_SHARE * len(opened))
     parts = [
         Part(OPEN, levels, (RequiredAttributes(),) * len(opened)),
         Part(SIZES, _SIZES_SHARE),
-        Part(BINS, _CUTS_SHARE, cut, kind="other"),
+        Part(BINS, _BINS_SHARE, bin_requirements, kind="other"),
         Part(
             KINDS,
-            min(_MOST_KINDS_SHARE, _KIND_SHARE * len(kinds)),
+            min(_MAX_KINDS_SHARE, _KIND_SHARE * len(kinds)),
             (RequiredAttributes(),) * len(kinds),
         ),
     ]
-    return list(compress(parts, map(bool, (opened, unequal, cut, kinds))))
+    return list(compress(parts, map(bool, (opened, unequal, bin_requirements, kinds))))
 
 
 def release_bins(
@@ -122,73 +122,77 @@ def release_bins(
         least number, the greatest number, the noisy count in rows and its standard deviation.
         Released.
     """
-    wanted = [a for a in schema if is_pending(a) and a.name in session.facts.schema]
+    pending = [a for a in schema if is_pending(a) and a.name in session.facts.schema]
     session.expect(Marginal((name,)) for name in session.facts.schema.names)
     unit = Noise.worth(session.left).std
-    found, hidden = {}, {}
-    for a, cost in zip(wanted, plan.costs(BINS), strict=True):
+    attributes, hidden = {}, {}
+    for a, cost in zip(pending, plan.costs(BINS), strict=True):
         cells = grid[a.name]
         assert isinstance(cells, Numeric)
-        histogram, outside = _histogram(session, a.name, cells, cost)
-        found[a.name] = replace(a, bins=find_bins(cells, histogram, unit=unit))
-        least, greatest = cells.reach
+        histogram, outside = _measure_histogram(session, a.name, cells, cost)
+        attributes[a.name] = replace(a, bins=find_bins(cells, histogram, unit=unit))
+        lower, upper = cells.reach
         first, last = outside[:, 0].astype(int), outside[:, 1].astype(int) - 1
-        hidden[a.name] = np.column_stack([least[first], greatest[last], outside[:, 2:]])
-    return schema.replaced(found), hidden
+        hidden[a.name] = np.column_stack([lower[first], upper[last], outside[:, 2:]])
+    return schema.replaced(attributes), hidden
 
 
-def _measured(session: Session, tree: Tree, cost: Cost) -> tuple[list[Ints], Noise]:
+def _measure_tree(session: Session, tree: Tree, cost: Cost) -> tuple[list[Ints], Noise]:
     """Return noisy counts of the nodes of a dyadic tree, by level, and the noise of each count."""
-    found = session.measure(tree, cost)
-    assert isinstance(found.mechanism, Noise)
+    answer = session.measure(tree, cost)
+    assert isinstance(answer.mechanism, Noise)
     ends = np.cumsum([1 << level for level in tree.levels])[:-1]
-    return np.split(np.asarray(found.value), ends), found.mechanism
+    return np.split(np.asarray(answer.value), ends), answer.mechanism
 
 
-def _histogram(
+def _measure_histogram(
     session: Session, name: str, grid: Numeric, cost: Cost
 ) -> tuple[Histogram, NDArray[np.float64]]:
     """Return how an attribute is distributed, by a tree where rows are, and what is outside."""
     every, share = (3, 0.2) if cost.privacy_measure == "pure" else (2, 0.1)
     size = grid.size
     within, outside = (0, size), np.zeros((0, 4))
-    if depth_of(size) > _LOOK + 2:
-        look = Tree(name=name, size=size, levels=(_LOOK,), within=within)
-        (counts,), noise = _measured(session, look, replace(cost, amount=cost.amount * share))
-        within = occupied(counts, std=noise.std, size=size)
-        outside = _unseen(counts, noise.std, within, size)
+    if tree_depth(size) > _FIRST_LEVEL + 2:
+        look = Tree(name=name, size=size, levels=(_FIRST_LEVEL,), within=within)
+        (counts,), noise = _measure_tree(session, look, replace(cost, amount=cost.amount * share))
+        within = occupied_range(counts, std=noise.std, size=size)
+        outside = _outside_counts(counts, noise.std, within, size)
         cost = replace(cost, amount=cost.amount * (1 - share))
     inside = within[1] - within[0]
     levels = measured_levels(inside, every=every)
-    whole = Tree(name=name, size=size, levels=levels, within=within)
-    tree, noise = _measured(session, whole, cost)
-    least, greatest = (ends[slice(*within)] for ends in grid.reach)
-    heap = _PURE_HEAP if cost.privacy_measure == "pure" else SPIKE
-    reach = least, greatest
+    full_tree = Tree(name=name, size=size, levels=levels, within=within)
+    tree, noise = _measure_tree(session, full_tree, cost)
+    lower, upper = (ends[slice(*within)] for ends in grid.reach)
+    min_spike = _PURE_SPIKE if cost.privacy_measure == "pure" else SPIKE
+    reach = lower, upper
     histogram = fit_histogram(
-        tree, std=noise.std, size=inside, levels=levels, reach=reach, heap=heap
+        tree, std=noise.std, size=inside, levels=levels, reach=reach, min_spike=min_spike
     )
-    near = beyond(
-        tree, std=noise.std, size=inside, levels=levels, kept=histogram.sure or (0, inside)
+    near = tail_counts(
+        tree,
+        std=noise.std,
+        size=inside,
+        levels=levels,
+        retained=histogram.certain_range or (0, inside),
     )
     near[:, :2] += within[0]
     starts, rows = histogram.starts + within[0], histogram.mass * histogram.rows
     hidden = np.concatenate([near, outside])
     ends = 2 if len(rows) > 2 or inside < size else 0  # of noise alone nothing falls off
     for _ in range(ends):  # the end, and the beginning
-        starts, rows, hidden = _to_the_end(starts, rows, hidden, size=size, std=noise.std)
+        starts, rows, hidden = _with_tail(starts, rows, hidden, size=size, std=noise.std)
         hidden[:, :2] = size - hidden[:, 1::-1]
         starts, rows = size - starts[::-1], rows[::-1]
     if np.count_nonzero(rows) == 1 and histogram.likely is not None:
         # All else will be in one wide bin; where in it is likely, counts that noise may be tell.
         below = np.append(0.0, np.cumsum(histogram.likely))
-        rows = rows + _LEAST * histogram.rows * np.diff(
+        rows = rows + _MIN_MASS * histogram.rows * np.diff(
             np.interp(starts, histogram.starts + within[0], below)
         )
-    return Histogram(starts, rows / max(float(rows.sum()), _LEAST), histogram.rows), hidden
+    return Histogram(starts, rows / max(float(rows.sum()), _MIN_MASS), histogram.rows), hidden
 
 
-def _to_the_end(
+def _with_tail(
     starts: NDArray[np.int64],
     rows: NDArray[np.float64],
     hidden: NDArray[np.float64],
@@ -203,45 +207,45 @@ def _to_the_end(
     """
     cells, stop = np.diff(starts), int(starts[-1])
     at = int(np.flatnonzero(rows > 0).max(initial=0))
-    if at > 1 and rows[at] < _PLAIN * std and cells[at - 1] > 1:  # noise may be all of it
+    if at > 1 and rows[at] < _CLEAR_SD * std and cells[at - 1] > 1:  # noise may be all of it
         rows = np.add.reduceat(rows, np.delete(np.arange(len(rows)), at))
         starts, at = np.delete(starts, at), at - 1
         cells = np.diff(starts)
-    beside = slice(max(0, at - _BESIDE), at) if at else slice(1)
-    even = float(np.median(rows[beside] / cells[beside]))
+    neighbours = slice(max(0, at - _NEIGHBOURS), at) if at else slice(1)
+    even = float(np.median(rows[neighbours] / cells[neighbours]))
     low, high, counts, stds = hidden.T
-    beyond, more = low >= stop, 0.0
+    outer, more = low >= stop, 0.0
     if at == len(rows) - 1 and stop < size:
-        nearest = np.flatnonzero(beyond)[np.argsort(low[beyond])][:_NEAREST]
-        seen, doubt = counts[nearest].sum(), np.sqrt(np.square(stds[nearest]).sum())
-        most = float(seen + doubt if seen > doubt else max(0.0, seen))
-        more = min(float(rows[at]) - even * int(cells[at]), most)
-        more = more if more > _PILED * std else 0.0
-    stops, inside = falling(float(rows[at]) - more, int(cells[at]), even=even)
+        nearest = np.flatnonzero(outer)[np.argsort(low[outer])][:_FIRST_COUNTS]
+        observed, doubt = counts[nearest].sum(), np.sqrt(np.square(stds[nearest]).sum())
+        max_more = float(observed + doubt if observed > doubt else max(0.0, observed))
+        more = min(float(rows[at]) - even * int(cells[at]), max_more)
+        more = more if more > _PILE_SD * std else 0.0
+    stops, inside = decaying_tail(float(rows[at]) - more, int(cells[at]), even=even)
     ends, outside = np.array([stop]), np.zeros(0)
     if more:
-        further, outside = falling(more, min(size - stop, max(1, stop // 4)), even=even)
-        ends = np.append(stop, stop + further)
+        outer_stops, outside = decaying_tail(more, min(size - stop, max(1, stop // 4)), even=even)
+        ends = np.append(stop, stop + outer_stops)
     below = np.append(0.0, np.cumsum(outside))
-    known = np.interp(high, ends, below) - np.interp(low, ends, below)
-    low = np.where(beyond, np.maximum(low, ends[-1]), low)
-    left = np.column_stack([low, high, counts - known, stds])[high > low]
+    explained = np.interp(high, ends, below) - np.interp(low, ends, below)
+    low = np.where(outer, np.maximum(low, ends[-1]), low)
+    remaining = np.column_stack([low, high, counts - explained, stds])[high > low]
     starts = np.concatenate([starts[: at + 1], starts[at] + stops, starts[at + 2 :], ends[1:]])
     rows = np.concatenate([rows[:at], inside, rows[at + 1 :], outside])
     if starts[-1] < size:
         starts, rows = np.append(starts, size), np.append(rows, 0.0)
-    return starts, rows, left
+    return starts, rows, remaining
 
 
-def _unseen(
+def _outside_counts(
     counts: NDArray[np.int64], std: float, within: tuple[int, int], size: int
 ) -> NDArray[np.float64]:
-    """Return what a first look counted outside of an interval of cells, as by `beyond`."""
-    width = (1 << depth_of(size)) // len(counts)
+    """Return what a first look counted outside of an interval of cells, as by `tail_counts`."""
+    width = (1 << tree_depth(size)) // len(counts)
     first = np.arange(len(counts)) * width
     after = np.minimum(first + width, size)
-    found = np.column_stack([first, after, counts, np.full(len(counts), std)])
-    return found[(first < size) & ((after <= within[0]) | (first >= within[1]))]
+    intervals = np.column_stack([first, after, counts, np.full(len(counts), std)])
+    return intervals[(first < size) & ((after <= within[0]) | (first >= within[1]))]
 
 
 def find_bins(grid: Numeric, histogram: Histogram, *, unit: float) -> Binning:
@@ -272,55 +276,57 @@ def find_bins(grid: Numeric, histogram: Histogram, *, unit: float) -> Binning:
     ((0.0,), (0.0, 5.0, 99.0))
     """
     if len(histogram.mass) <= 2:  # noise is all there is
-        return Binning(edges=_even(grid), source=BinSource.PENDING)
+        return Binning(edges=_even_edges(grid), source=BinSource.PENDING)
     first, last = grid.reach[0][histogram.starts[:-1]], grid.reach[1][histogram.starts[1:] - 1]
     heavy = np.flatnonzero((first == last) & (histogram.mass > 1 / (2 * _BINS)))
     heavy = heavy[np.argsort(-histogram.mass[heavy], kind="stable")][: MAX_CODES - 1]
     spikes = np.sort(first[heavy])
     rest = histogram.mass.copy()
     rest[heavy] = 0.0
-    pieces, shares = _pieces(grid, histogram.starts, rest)
+    segments, shares = _grid_segments(grid, histogram.starts, rest)
     share = float(rest.sum())
-    large = min(_MOST_BINS, share * histogram.rows / unit / _LARGE)
+    large = min(_MAX_BINS, share * histogram.rows / unit / _LARGE_BIN)
     bins = max(1, round(max(_BINS * share, large)))
-    edges = _quantiles(pieces, shares, min(bins, MAX_CODES - len(spikes)))
-    apart = _apart(edges, pieces, shares, spikes[np.isin(spikes, pieces)])  # to the last bit
+    edges = _quantile_edges(segments, shares, min(bins, MAX_CODES - len(spikes)))
+    apart = _separated_edges(
+        edges, segments, shares, spikes[np.isin(spikes, segments)]
+    )  # to the last bit
     edges = apart if len(apart) + len(spikes) <= MAX_CODES + 1 else edges
-    narrow = _narrow_spikes(grid, pieces, shares)
-    of = np.searchsorted(edges, pieces[:-1], side="right") - 1  # the bin of each piece
-    known = np.bincount(of, weights=shares)[of] > 0
-    shares = np.where(known, shares, _fading(pieces, shares, spikes))
-    pieces, shares = _with_points(pieces, shares, narrow)
+    narrow = _narrow_spikes(grid, segments, shares)
+    of = np.searchsorted(edges, segments[:-1], side="right") - 1  # the bin of each piece
+    has_mass = np.bincount(of, weights=shares)[of] > 0
+    shares = np.where(has_mass, shares, _fading_shares(segments, shares, spikes))
+    segments, shares = _with_points(segments, shares, narrow)
     return Binning(
         edges=tuple(edges.tolist()),
         spikes=tuple(spikes.tolist()),
-        subintervals=tuple(pieces.tolist()),
+        subintervals=tuple(segments.tolist()),
         weights=tuple(shares.tolist()),
         source=BinSource.PENDING,
     )
 
 
-def _even(grid: Numeric) -> tuple[float, ...]:
+def _even_edges(grid: Numeric) -> tuple[float, ...]:
     """Return edges of a grid that make bins of about equal width."""
     edges = grid.bin_edges
-    wanted = np.linspace(grid.lower, grid.upper, _BINS + 1)
-    return tuple(np.unique([edges[np.abs(edges - one).argmin()] for one in wanted]).tolist())
+    targets = np.linspace(grid.lower, grid.upper, _BINS + 1)
+    return tuple(np.unique([edges[np.abs(edges - one).argmin()] for one in targets]).tolist())
 
 
-def _pieces(
+def _grid_segments(
     grid: Numeric, starts: NDArray[np.int64], mass: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return where pieces begin, a number and the interval after it being one, and their mass."""
-    edges, least = grid.bin_edges, grid.reach[0]
-    place = np.searchsorted(edges, least[starts[:-1]], side="right") - 1
+    edges, lower = grid.bin_edges, grid.reach[0]
+    place = np.searchsorted(edges, lower[starts[:-1]], side="right") - 1
     first = edges[np.clip(place, 0, len(edges) - 2)]
-    pieces, piece = np.unique(first, return_inverse=True)
-    shares = np.bincount(piece, weights=mass)
-    return np.append(pieces, edges[-1]), np.asarray(shares, dtype=np.float64)
+    segments, segment = np.unique(first, return_inverse=True)
+    shares = np.bincount(segment, weights=mass)
+    return np.append(segments, edges[-1]), np.asarray(shares, dtype=np.float64)
 
 
 def _narrow_spikes(
-    grid: Numeric, pieces: NDArray[np.float64], shares: NDArray[np.float64]
+    grid: Numeric, segments: NDArray[np.float64], shares: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
     """Return which pieces are single cells of the grid with more rows than on either side.
 
@@ -328,17 +334,17 @@ def _narrow_spikes(
     """
     if grid.integer or grid.step is not None:
         return np.zeros(len(shares), dtype=bool)
-    cells, widths = np.diff(np.searchsorted(grid.bin_edges, pieces)), np.diff(pieces)
+    cells, widths = np.diff(np.searchsorted(grid.bin_edges, segments)), np.diff(segments)
     density = np.pad(shares / widths, 1)
-    beside = np.maximum(density[:-2], density[2:])
+    neighbours = np.maximum(density[:-2], density[2:])
     below = np.append(0.0, np.cumsum(shares))
-    low, high = np.interp([0.05 * below[-1], 0.95 * below[-1]], below, pieces)
-    alone = (cells == 1) & (widths <= _WIDEST * (high - low))
-    return np.asarray(alone & (density[1:-1] > _LEAST_RATIO * beside))
+    low, high = np.interp([0.05 * below[-1], 0.95 * below[-1]], below, segments)
+    is_narrow = (cells == 1) & (widths <= _WIDEST * (high - low))
+    return np.asarray(is_narrow & (density[1:-1] > _MIN_RATIO * neighbours))
 
 
 def _with_points(
-    pieces: NDArray[np.float64], shares: NDArray[np.float64], narrow: NDArray[np.bool_]
+    segments: NDArray[np.float64], shares: NDArray[np.float64], narrow: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return pieces and shares in which each narrow spike is one number.
 
@@ -346,15 +352,15 @@ def _with_points(
     number of the cell with the fewest decimals is taken as the value.
     """
     starts, mass = list[NDArray[np.float64]](), list[NDArray[np.float64]]()
-    for low, high, share, spike in zip(pieces[:-1], pieces[1:], shares, narrow, strict=True):
-        parts, weights, kept = np.array([low]), np.array([share]), np.array([True])
+    for low, high, share, spike in zip(segments[:-1], segments[1:], shares, narrow, strict=True):
+        parts, weights, retained = np.array([low]), np.array([share]), np.array([True])
         if spike:
             point = _roundest(float(low), float(high))
-            parts, weights = np.array([low, point, np.nextafter(point, np.inf)]), share * _MIDDLE
-            kept = np.append(np.diff(parts) > 0, parts[-1] < high)
-        starts.append(parts[kept])
-        mass.append(weights[kept])
-    return np.concatenate([*starts, pieces[-1:]]), np.concatenate(mass)
+            parts, weights = np.array([low, point, np.nextafter(point, np.inf)]), share * _IN_CELL
+            retained = np.append(np.diff(parts) > 0, parts[-1] < high)
+        starts.append(parts[retained])
+        mass.append(weights[retained])
+    return np.concatenate([*starts, segments[-1:]]), np.concatenate(mass)
 
 
 def _roundest(low: float, high: float) -> float:
@@ -367,7 +373,7 @@ def _roundest(low: float, high: float) -> float:
     """
     if low <= 0 < high:
         return 0.0
-    for digits in range(-math.floor(math.log10(high - low)) - 1, _MOST_DIGITS):
+    for digits in range(-math.floor(math.log10(high - low)) - 1, _MAX_DIGITS):
         first, last = math.ceil(low * 10.0**digits), math.ceil(high * 10.0**digits) - 1
         middle = first + (last - first + (first < 0)) // 2
         point = float(f"{middle}e{-digits}")
@@ -376,9 +382,9 @@ def _roundest(low: float, high: float) -> float:
     return low
 
 
-def _apart(
+def _separated_edges(
     edges: NDArray[np.float64],
-    pieces: NDArray[np.float64],
+    segments: NDArray[np.float64],
     shares: NDArray[np.float64],
     spikes: NDArray[np.float64],
 ) -> NDArray[np.float64]:
@@ -386,37 +392,37 @@ def _apart(
 
     Else small and large numbers share a bin whenever what is between them are spikes.
     """
-    found = [edges[0]]
+    separated = [edges[0]]
     for low, high in pairwise(edges):
-        own = (pieces[:-1] >= low) & (pieces[:-1] < high)
-        start, mass = pieces[:-1][own], shares[own]
+        inside = (segments[:-1] >= low) & (segments[:-1] < high)
+        start, mass = segments[:-1][inside], shares[inside]
         for spike in spikes[(spikes > low) & (spikes < high)]:
-            below = mass[(start >= found[-1]) & (start < spike)].sum()
-            if min(below, mass[start >= spike].sum()) > _LEAST_BIN:
-                found.append(spike)
-        found.append(high)
-    return np.array(found)
+            below = mass[(start >= separated[-1]) & (start < spike)].sum()
+            if min(below, mass[start >= spike].sum()) > _MIN_BIN:
+                separated.append(spike)
+        separated.append(high)
+    return np.array(separated)
 
 
-def _fading(
-    pieces: NDArray[np.float64], shares: NDArray[np.float64], spikes: NDArray[np.float64]
+def _fading_shares(
+    segments: NDArray[np.float64], shares: NDArray[np.float64], spikes: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return shares for bins of which nothing is known: most beside what has mass, then less."""
-    known = shares > 0
-    known[np.searchsorted(pieces[1:-1], spikes, side="right")] = True
-    away = np.abs(np.subtract.outer(np.arange(len(shares)), np.flatnonzero(known)))
-    return _LEAST * _FADES ** (away.min(axis=1) if known.any() else np.zeros(len(shares)))
+    has_mass = shares > 0
+    has_mass[np.searchsorted(segments[1:-1], spikes, side="right")] = True
+    away = np.abs(np.subtract.outer(np.arange(len(shares)), np.flatnonzero(has_mass)))
+    return _MIN_MASS * _FADE ** (away.min(axis=1) if has_mass.any() else np.zeros(len(shares)))
 
 
-def _quantiles(
-    pieces: NDArray[np.float64], shares: NDArray[np.float64], bins: int
+def _quantile_edges(
+    segments: NDArray[np.float64], shares: NDArray[np.float64], bins: int
 ) -> NDArray[np.float64]:
     """Return the edges of bins whose shares are as equal as the pieces allow, none of them 0."""
     below = np.concatenate([[0.0], np.cumsum(shares)])
-    wanted = below[-1] * np.arange(1, bins) / bins
-    nearest = {int(np.abs(below - share).argmin()) for share in wanted}
-    kept = [place for place in nearest if 0 < below[place] < below[-1]]
-    return np.unique(np.concatenate([pieces[:1], pieces[kept], pieces[-1:]]))
+    targets = below[-1] * np.arange(1, bins) / bins
+    nearest = {int(np.abs(below - share).argmin()) for share in targets}
+    inner = [place for place in nearest if 0 < below[place] < below[-1]]
+    return np.unique(np.concatenate([segments[:1], segments[inner], segments[-1:]]))
 
 
 SIZES = "what units count"
@@ -446,8 +452,8 @@ class EffectiveSize(Record):
     def design(self) -> float:
         """By how much sums vary more than those of as many independent rows that count as one."""
         square = max(self.square, _CLEARLY * self.std) * self.bound
-        least = 1.0 if self.weight is None else 0.0
-        return min(self.bound, max(least, square / max(self.total, 1.0)))
+        min_design = 1.0 if self.weight is None else 0.0
+        return min(self.bound, max(min_design, square / max(self.total, 1.0)))
 
     @property
     def units(self) -> float:
@@ -498,19 +504,19 @@ def release_sizes(
     """
     if SIZES not in plan:
         return None
-    found = session.measure(UnitSums(), plan.cost(SIZES))
-    assert isinstance(found.mechanism, Noise)
-    bound, (total, square) = 1 if unit is None else unit.bound, found.values.tolist()
-    std = found.mechanism.std
+    answer = session.measure(UnitSums(), plan.cost(SIZES))
+    assert isinstance(answer.mechanism, Noise)
+    bound, (total, square) = 1 if unit is None else unit.bound, answer.values.tolist()
+    std = answer.mechanism.std
     return EffectiveSize(total=total, square=square, std=std, bound=float(bound), weight=weight)
 
 
-_NOTHING = 0.99  # shares so far apart tell nothing
+_UNINFORMATIVE = 0.99  # shares so far apart tell nothing
 
 
 def left_out(size: EffectiveSize | None, guarantee: Guarantee, *, weighed: bool) -> str:
     """Say what is known, from what was released, of rows and weight that did not take part."""
-    unit, own = guarantee.unit, "to tell it takes a release of its own"
+    unit, release_needed = guarantee.unit, "to tell it takes a release of its own"
     if unit == ROW and not weighed:
         return "No row was left out for its unit, and none counts less than one."
     if unit == ROW and size is not None:
@@ -520,14 +526,14 @@ def left_out(size: EffectiveSize | None, guarantee: Guarantee, *, weighed: bool)
             "How much is not known; compare the sum of the weights with a total that is known."
         )
     low, high = (0.0, 1.0) if size is None or weighed else size.full
-    if high - low < _NOTHING:
+    if high - low < _UNINFORMATIVE:
         return (
             f"About {low:.0%} to {high:.0%} of the rows that took part belong to a {unit} with "
             f"{guarantee.max_rows} of them, as many as may: only these can have had more. How many "
-            f"rows did not take part is not known: {own}."
+            f"rows did not take part is not known: {release_needed}."
         )
-    cut = ", or how much weight was cut off," if weighed else ""
-    return f"How many rows of a {unit} did not take part{cut} is not known: {own}."
+    or_weight = ", or how much weight was cut off," if weighed else ""
+    return f"How many rows of a {unit} did not take part{or_weight} is not known: {release_needed}."
 
 
 def check_open(request: Request[Any]) -> None:

@@ -148,8 +148,8 @@ class Fitted(Record):
     @property
     def released_bins(self) -> dict[str, Binning]:
         """The bins that a release found, by attribute; they name the release."""
-        found = {n: b for n, b in self.bins.items() if b.source is BinSource.RELEASE}
-        return {n: replace(b, release=b.release or self.release or "") for n, b in found.items()}
+        released = {n: b for n, b in self.bins.items() if b.source is BinSource.RELEASE}
+        return {n: replace(b, release=b.release or self.release or "") for n, b in released.items()}
 
     @property
     def is_weighted(self) -> bool:
@@ -157,8 +157,8 @@ class Fitted(Record):
         return any(isinstance(c, WeightsOfRows) for c in self.guarantee.conditions)
 
     def _coheres(self) -> bool:
-        known = self.parameters.get("missing") in STRATEGIES
-        return known and self._results_fit() and self._size_fits()
+        is_strategy = self.parameters.get("missing") in STRATEGIES
+        return is_strategy and self._results_fit() and self._size_fits()
 
     def _results_fit(self) -> bool:
         """Whether levels and bins were found only where none are declared."""
@@ -214,5 +214,7 @@ def release_in(path: Path) -> str | None:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
-    found = document.get("release") if isinstance(document, dict) and "family" in document else None
-    return found if isinstance(found, str) and re.fullmatch("[0-9a-f]{32}", found) else None
+    release = (
+        document.get("release") if isinstance(document, dict) and "family" in document else None
+    )
+    return release if isinstance(release, str) and re.fullmatch("[0-9a-f]{32}", release) else None

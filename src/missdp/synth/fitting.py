@@ -1,8 +1,8 @@
 """A fit, phase by phase: from parameters and data to all that it leaves behind.
 
-`missdp.session.fit.fit` has the order on which privacy rests, and charges; `_Fitting` has what is
+`missdp.session.fit.fit_synthesizer` has the order on which privacy rests, and charges; `_Fitting` has what is
 done in each phase: refuse, read, find levels, find bins, count units and kinds of missing values,
-learn. `fit` then puts together what was released, and warns by it.
+learn. `fit_synthesizer` then puts together what was released, and warns by it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from missdp.sources import (
     readable,
 )
 from missdp.sources.in_memory import recodable
-from missdp.synth.coordinates import finely
+from missdp.synth.numeric_scores import with_fine_bins
 from missdp.synth.family import Learned, Request
 from missdp.synth.first_parts import (
     check_open,
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from missdp.synth.base import Synthesizer
 
 
-def fit(
+def fit_synthesizer(
     synthesizer: Synthesizer,
     data: Any,
     schema: Schema | None,
@@ -214,7 +214,7 @@ class _Fitting:
         self._schema = schema if opened else source.schema
         check_paid(self._schema.ledger, self.request.parameters.budget)
         self._declared = self._schema.without_ledger()
-        _check_rows_alone(self._schema)
+        _check_plain_rows(self._schema)
         self.request.strategy.check(readable(source, reads))
         self.request = self.request.on_rows(source.schema.without_ledger(), recodable(source))
         self._grid = with_search_grid(self.request.schema)  # refused now, if it cannot be
@@ -271,7 +271,7 @@ class _Fitting:
             for a, old in zip(schema, self._grid, strict=True)
             if isinstance(a, Numeric) and isinstance(old, Numeric) and a != old
         }
-        fine = finely(schema)
+        fine = with_fine_bins(schema)
         return session.on(Recoded(schema, cells, None if fine is schema else fine))
 
     # State
@@ -326,43 +326,43 @@ def _as_rows(data: Any, schema: Schema | None) -> tuple[Any, Schema, FrameKind, 
         read = Table.read(data, schema)
         return read._of_rows(), schema.of_rows, read.kind, read._sums
     coded = isinstance(data, Table) or is_source(data)
-    known = data.schema if coded and schema is None else schema
-    if known is None:
+    facts = data.schema if coded and schema is None else schema
+    if facts is None:
         raise SchemaError(
             "a schema is needed: pass fit(data, schema=...), or read the data with Table.read"
         )
-    opened = open_attributes(known) or (open_attributes(data.schema) if coded else ())
+    opened = open_attributes(facts) or (open_attributes(data.schema) if coded else ())
     if opened and coded:
         raise SchemaError(
             f"the levels of {opened[0].name!r} are open, and are found in rows as they come: pass "
             "a frame, a DuckDB relation or the path of a file, with schema=..."
         )
     if coded:
-        return data, known, data.kind if isinstance(data, Table) else "pandas", None
+        return data, facts, data.kind if isinstance(data, Table) else "pandas", None
     again = bool(opened) and engine_of(data) is None
-    return (Rows.of(data, known) if again else data), known, frame_kind(data), None
+    return (Rows.of(data, facts) if again else data), facts, frame_kind(data), None
 
 
 def check_unit(request: Request[Any]) -> int:
     """Refuse a fit of which nothing is proven for units or weights; return the steps of a row."""
     unit, weight, family = request.unit, request.weight, request.family
     if unit is not None:
-        most = unit.max_rows
-        who = f"each {unit.column!r}, with up to {most} row{'s' * (most > 1)}"
+        max_rows = unit.max_rows
+        protected = f"each {unit.column!r}, with up to {max_rows} row{'s' * (max_rows > 1)}"
     elif weight is not None:
-        who = f"rows that count by their {weight.column!r}"
+        protected = f"rows that count by their {weight.column!r}"
     else:
         return 1
     if not family.protects_units:
         name = type(request.parameters).__name__
         raise UnprovenError(
-            f"{name} is proven to protect single rows, not {who}: use AllPairs, "
+            f"{name} is proven to protect single rows, not {protected}: use AllPairs, "
             f"AIM or MST, or leave the {'weight' if unit is None else 'unit'} out of the schema"
         )
     if request.opened:
         raise UnprovenError(
             f"finding the levels of {', '.join(map(repr, request.opened))} is proven to protect "
-            f"single rows, not {who}: declare these levels"
+            f"single rows, not {protected}: declare these levels"
         )
     declared = is_declared(request.parameters.n_rows)
     if declared and unit is not None and unit.max_rows > 1:
@@ -377,7 +377,7 @@ def check_unit(request: Request[Any]) -> int:
     return STEPS if request.declared is not None and request.declared.weighs else 1
 
 
-def _check_rows_alone(facts: Schema) -> None:
+def _check_plain_rows(facts: Schema) -> None:
     """Raise SchemaError if rows that are to be counted still belong to units, or have weights."""
     if facts.of_rows is not facts:
         raise SchemaError(

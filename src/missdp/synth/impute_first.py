@@ -90,20 +90,20 @@ def impute(session: Session, imputer: Imputer = "marginal", *, cost: Cost) -> Se
         return session.on(MarginallyFilledRow(declared, public))
     noise = Noise.worth(replace(cost, amount=cost.amount / len(nullable)))
     session.expect(Marginal((a.name,)) for a in nullable)
-    laws = {}
+    distributions = {}
     for attribute in nullable:
         released = session.measure(Marginal((attribute.name,)), noise).value
-        margin = project_to_simplex(released / max(1.0, float(released.sum())))
-        laws[attribute.name] = _law(imputer, attribute, margin)
-    return session.on(MarginallyFilledRow(declared, laws))
+        marginal = project_to_simplex(released / max(1.0, float(released.sum())))
+        distributions[attribute.name] = _cell_distribution(imputer, attribute, marginal)
+    return session.on(MarginallyFilledRow(declared, distributions))
 
 
-def _law(
-    imputer: Imputer, attribute: AnyAttribute, law: NDArray[np.float64]
+def _cell_distribution(
+    imputer: Imputer, attribute: AnyAttribute, marginal: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return the distribution of an attribute's filled cells, given its released margin."""
     if imputer == "mean" and isinstance(attribute, Numeric):
-        mean = float(law / law.sum() @ attribute.centres)
+        mean = float(marginal / marginal.sum() @ attribute.centres)
         level = int(attribute.encode_values(np.array([mean]))[0])
         return np.asarray(np.arange(attribute.size) == level, dtype=np.float64)
-    return law
+    return marginal

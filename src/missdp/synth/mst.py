@@ -20,14 +20,14 @@ from missdp.synth.workload import Workload, candidates, pairs_of
 _FIRST_SHARE = 1 / 3
 _SELECTION_SHARE = 0.15
 _RESERVE_SHARE = 0.35
-_LEAST_IN_A_CELL = 2.2  # standard deviations
+_MIN_CELL_SD = 2.2  # standard deviations
 
 
 def select_tree(fit: AdaptiveFit, request: Request[Any], how: SelectionPlan) -> None:
     """Select and measure the edges of a spanning tree, one after the other.
 
     One-way marginals were measured before, and pairs outside of the tree are measured
-    afterwards, with a reserve that is not in ``fit.left``.
+    afterwards, with a reserve that is not in ``fit.remaining``.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def select_tree(fit: AdaptiveFit, request: Request[Any], how: SelectionPlan) -> 
     """
     tree_of = [*range(len(fit.marginals.sizes))]  # two attributes are joined if it is the same
     edges = len(tree_of) - 1  # at least one: of one attribute, nothing is selected
-    cost = fit.left / edges
+    cost = fit.remaining / edges
     choice = fit.selection_cost(how.selection_share, cost, rounds=edges)
     noise = fit.noise(cost - choice)
     # A pair is scored by its distance from independence, less what noise adds to a distance.
@@ -54,7 +54,7 @@ def select_tree(fit: AdaptiveFit, request: Request[Any], how: SelectionPlan) -> 
         fit.measure(edge, noise)
         one, other = (tree_of[a] for a in edge)
         tree_of = [one if tree == other else tree for tree in tree_of]
-        request.report("selecting and measuring", fit.done)
+        request.report("selecting and measuring", fit.progress)
 
 
 def selection_plan(request: Request[Any]) -> SelectionPlan:
@@ -63,7 +63,7 @@ def selection_plan(request: Request[Any]) -> SelectionPlan:
     workload = candidates(MST.workload, schema)
     edges, pairs = len(schema) - 1, len(pairs_of(workload))
 
-    def largest_share(left: float) -> float:
+    def largest_share(remaining: float) -> float:
         """Return the largest share of what edges and pairs get together that one of them gets.
 
         The guarantee for the ground truth is better where a share is known beforehand.
@@ -75,7 +75,7 @@ def selection_plan(request: Request[Any]) -> SelectionPlan:
         """
         if edges < 2 or pairs != math.comb(len(schema), 2):
             return 1.0
-        return max(1 / edges, _RESERVE_SHARE / left / (pairs - edges)) * ROUNDED
+        return max(1 / edges, _RESERVE_SHARE / remaining / (pairs - edges)) * ROUNDED
 
     return SelectionPlan(
         workload=workload,
@@ -83,7 +83,7 @@ def selection_plan(request: Request[Any]) -> SelectionPlan:
         selection_share=_SELECTION_SHARE,
         rounds=max(1, edges),
         reserve_share=_RESERVE_SHARE,
-        min_rows=_LEAST_IN_A_CELL,
+        min_rows=_MIN_CELL_SD,
         largest_share=largest_share,
     )
 

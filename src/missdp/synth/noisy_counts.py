@@ -51,19 +51,19 @@ def least_squares_total(totals: Iterable[Total], floors: Iterable[Total] = ()) -
     >>> least_squares_total([Total(100.0, 4.0)], [Total(140.0, 4.0), Total(20.0, 1.0)])
     Total(value=120.0, variance=4.0)
     """
-    known = list(totals)
-    exact = [total for total in known if total.variance == 0]
+    released = list(totals)
+    exact = [total for total in released if total.variance == 0]
     if exact:
         return exact[0]
-    weight = math.fsum(1 / total.variance for total in known)
-    weighted = math.fsum(total.value / total.variance for total in known)
-    variance = 1 / weight if known else 0.0
+    weight = math.fsum(1 / total.variance for total in released)
+    weighted = math.fsum(total.value / total.variance for total in released)
+    variance = 1 / weight if released else 0.0
     for floor in sorted(floors, key=lambda total: -total.value):
         if weight > 0 and floor.value * weight <= weighted:
             break
         weight += 1 / floor.variance
         weighted += floor.value / floor.variance
-    return Total(weighted / weight, variance if known else 1 / weight)
+    return Total(weighted / weight, variance if released else 1 / weight)
 
 
 def rounded_rows(total: Total, *, epsilon: float, declarable: bool = True) -> int:
@@ -96,12 +96,12 @@ def rounded_rows(total: Total, *, epsilon: float, declarable: bool = True) -> in
 
 def warn_if_hardly_complete(complete: Total | None, *, rows: int) -> None:
     """Warn with `SmallTableWarning` if hardly any of the rows that are learned from is complete."""
-    found = complete or Total(math.inf, 0.0)
-    noise = _SMALL * found.std
-    if noise < rows and found.value < max(_HARDLY * rows, min(noise, _FEW * rows)):
+    count = complete or Total(math.inf, 0.0)
+    noise = _SMALL * count.std
+    if noise < rows and count.value < max(_HARDLY * rows, min(noise, _FEW * rows)):
         warnings.warn(
-            f"by what was released, about {max(0.0, found.value):.0f} of {rows} rows are complete, "
-            f"give or take {2 * found.std:.0f}, and missing='complete-rows' learns from these "
+            f"by what was released, about {max(0.0, count.value):.0f} of {rows} rows are complete, "
+            f"give or take {2 * count.std:.0f}, and missing='complete-rows' learns from these "
             "alone: they may differ from all others. missing='joint', or 'observed' where a family "
             "lacks it, reads the rest as well",
             SmallTableWarning,
@@ -123,10 +123,10 @@ def row_count(session: Session, noise: Noise) -> Total:
 _FEW_NUMBERS = 16  # of longer lists bins are found
 
 
-def has_numbers(attribute: AnyAttribute) -> bool:
+def has_number_levels(attribute: AnyAttribute) -> bool:
     """Return whether each level of an attribute is one of a few numbers, in their order."""
     if not isinstance(attribute, Numeric) or attribute.size > _FEW_NUMBERS:
         return False
-    least, greatest = attribute.reach
-    each = (least == greatest).all() and (np.diff(least) > 0).all()
+    lower, upper = attribute.reach
+    each = (lower == upper).all() and (np.diff(lower) > 0).all()
     return bool(each) and not attribute.binning.spikes

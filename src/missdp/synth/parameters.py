@@ -14,7 +14,7 @@ from missdp.errors import ParameterError, check_epsilon, did_you_mean
 if TYPE_CHECKING:
     from missdp.synth.base import Synthesizer
 
-_MOST_ROWS = 2**53
+_MAX_ROWS = 2**53
 _SAMPLING = (7, 1, 3)  # any stream but those that SeededNoise spawns
 
 
@@ -23,7 +23,7 @@ def is_integer(value: Any) -> TypeGuard[int]:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def is_number(value: Any) -> TypeGuard[float]:
+def is_real_number(value: Any) -> TypeGuard[float]:
     """Whether a parameter is a real number."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
@@ -62,7 +62,7 @@ def check_share(parameters: Any, *names: str) -> None:
     """Refuse shares of a budget that are out of range."""
     for name in names:
         value = getattr(parameters, name)  # nearer to 0 or 1, rounding would decide what is left
-        if not (is_number(value) and 1e-4 <= value <= 0.99):
+        if not (is_real_number(value) and 1e-4 <= value <= 0.99):
             raise ParameterError(f"{name} must be a share from 0.0001 to 0.99")
 
 
@@ -94,7 +94,7 @@ def check_parameters(parameters: Synthesizer) -> Mapping[str, Any]:
         raise ParameterError("cuts must be 'private' or 'equal'")
     _check_budget(parameters)
     declared = parameters.n_rows
-    if is_declared(declared) and not (is_integer(declared) and 1 <= declared <= _MOST_ROWS):
+    if is_declared(declared) and not (is_integer(declared) and 1 <= declared <= _MAX_ROWS):
         raise ParameterError("n_rows must be 'noisy' or a whole number from 1 to 2**53")
     if parameters.random_state is not None:
         _check_seed(parameters.random_state)
@@ -109,7 +109,7 @@ def check_parameters(parameters: Synthesizer) -> Mapping[str, Any]:
 def _check_budget(parameters: Synthesizer) -> None:
     for name in ("epsilon",) if parameters.delta is None else ("epsilon", "delta"):
         value = getattr(parameters, name)
-        if not is_number(value):
+        if not is_real_number(value):
             raise ParameterError(f"{name} must be a number, not {type(value).__name__}")
         if value != value:
             raise ParameterError(f"{name} must be a number, not nan")

@@ -80,10 +80,10 @@ def default_synthesizer(schema: Schema, *, delta: float | None) -> str:
 
 def _homes() -> dict[str, EntryPoint]:
     """Return where the families are, by name; a stranger's cannot take the name of one of ours."""
-    found = {point.name: point for point in entry_points(group=GROUP)}
-    ours = {n: p for n, p in found.items() if p.module.startswith("missdp.")}
+    points = {point.name: point for point in entry_points(group=GROUP)}
+    ours = {n: p for n, p in points.items() if p.module.startswith("missdp.")}
     ours |= {name: EntryPoint(name, home, GROUP) for name, home in CORE.items()}
-    return dict(sorted(ours.items())) | {n: p for n, p in sorted(found.items()) if n not in ours}
+    return dict(sorted(ours.items())) | {n: p for n, p in sorted(points.items()) if n not in ours}
 
 
 def load(path: str | Path) -> Synthesizer:
@@ -113,16 +113,16 @@ def load(path: str | Path) -> Synthesizer:
         if point.attr == document["family"]:
             return synthesizer_named(name).opened(document, Path(path))
     # Not quoted: what was given for a model could be anyone's file.
-    known = ", ".join(point.attr for point in homes.values())
-    raise DataError(f"the model is of a family that is not installed; there are {known}")
+    installed = ", ".join(point.attr for point in homes.values())
+    raise DataError(f"the model is of a family that is not installed; there are {installed}")
 
 
-def _own_parameters(family: type[Synthesizer]) -> dict[str, Any]:
+def _family_parameters(family: type[Synthesizer]) -> dict[str, Any]:
     """Return the type of each parameter that a family has beside those that all families have."""
     hints = get_type_hints(family if is_dataclass(family) else family.__init__)
     shared = inspect.signature(Synthesizer).parameters
-    own = [name for name in inspect.signature(family).parameters if name not in shared]
-    return {name: hints.get(name) for name in own}
+    names = [name for name in inspect.signature(family).parameters if name not in shared]
+    return {name: hints.get(name) for name in names}
 
 
 def read_settings(family: type[Synthesizer], settings: Iterable[str]) -> dict[str, Any]:
@@ -133,9 +133,9 @@ def read_settings(family: type[Synthesizer], settings: Iterable[str]) -> dict[st
     >>> read_settings(synthesizer_named("aim"), ["workload=age,sex,income; age,region"])
     {'workload': (('age', 'sex', 'income'), ('age', 'region'))}
     """
-    own = {name: _choices(hint) for name, hint in _own_parameters(family).items()}
-    types = {name: choices for name, choices in own.items() if set(choices) - {NoneType}}
-    found: dict[str, Any] = {}
+    parameters = {name: _choices(hint) for name, hint in _family_parameters(family).items()}
+    types = {name: choices for name, choices in parameters.items() if set(choices) - {NoneType}}
+    values: dict[str, Any] = {}
     for text in settings:
         name, equals, value = text.partition("=")
         if not equals:
@@ -145,10 +145,10 @@ def read_settings(family: type[Synthesizer], settings: Iterable[str]) -> dict[st
                 f"{family.__name__} has no parameter {name!r} to set. It has "
                 f"{', '.join(types) or 'none'}{did_you_mean(name, types)}"
             )
-        if name in found:
+        if name in values:
             raise ParameterError(f"{name} is set twice")
-        found[name] = _value(name, value, types[name])
-    return found
+        values[name] = _value(name, value, types[name])
+    return values
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:
@@ -182,5 +182,5 @@ def _value(name: str, text: str, choices: tuple[Any, ...]) -> Any:
     if str in choices:
         return text
     numbers = {int: "a whole number", float: "a number"}
-    expected = [*words, *(said for kind, said in numbers.items() if kind in choices)]
+    expected = [*words, *(phrase for kind, phrase in numbers.items() if kind in choices)]
     raise ParameterError(f"{name} must be {' or '.join(expected)}, not {text!r}")

@@ -25,7 +25,7 @@ from missdp.inference.completion import PairTables
 from missdp.types import Floats
 
 _CLEAR = 3.0  # standard deviations of the noise
-_LEAST_SHARE = 1e-12
+_MIN_SHARE = 1e-12
 _MODERATE = 0.3
 """Cramér's V of a moderate relation (Cohen 1988 calls that a medium effect).
 
@@ -39,7 +39,7 @@ LARGER_EPSILON = "a larger epsilon"
 """One of the remedies, which `mostly_noise` completes with an epsilon."""
 MORE_ROWS = "more rows"
 """The remedy where sampling of the rows hides relations at any epsilon."""
-_MOST_EPSILON = 10.0  # that is suggested
+_MAX_EPSILON = 10.0  # that is suggested
 _STEP = 1.2
 _SLOWER = 0.9  # power of epsilon by which noise falls: a little less than in proportion
 
@@ -72,9 +72,9 @@ class PairNoise:
         shapes, relative, rows = [], [], []
         for (a, b), variance in tables.variances.items():
             r, c = tables.sizes[a], tables.sizes[b]
-            one, other = tables.margins[a][:r], tables.margins[b][:c]
-            both = max(float(one.sum() * other.sum()), _LEAST_SHARE)
-            cells = np.maximum(np.outer(one, other), _LEAST_SHARE)
+            one, other = tables.marginals[a][:r], tables.marginals[b][:c]
+            both = max(float(one.sum() * other.sum()), _MIN_SHARE)
+            cells = np.maximum(np.outer(one, other), _MIN_SHARE)
             shapes.append((r, c))
             relative.append(variance[:r, :c] / cells / both)
             rows.append(tables.n_rows * both)
@@ -83,9 +83,9 @@ class PairNoise:
     @classmethod
     def of_counts(cls, shapes: Iterable[tuple[int, int]], std: float, rows: float) -> PairNoise:
         """Return the noise of counts with this standard deviation, of levels that are as common."""
-        known = [*shapes]
-        relative = [np.full(shape, math.prod(shape) * (std / rows) ** 2) for shape in known]
-        return cls(known, relative, [rows] * len(known), rows)
+        shape_list = [*shapes]
+        relative = [np.full(shape, math.prod(shape) * (std / rows) ** 2) for shape in shape_list]
+        return cls(shape_list, relative, [rows] * len(shape_list), rows)
 
     def larger(self, factor: float) -> PairNoise:
         """Return noise whose standard deviations are so many times as large."""
@@ -99,12 +99,12 @@ class PairNoise:
     @property
     def clear(self) -> float:
         """Cramér's V from which on a relation stands out, in the median pair; 0 without pairs."""
-        found = [
+        thresholds = [
             _clear(noise + 1 / max(rows, 1.0))
             for (r, c), noise, rows in zip(self.shapes, self.relative, self.rows, strict=True)
             if min(r, c) > 1
         ]
-        return float(np.median(found)) if found else 0.0
+        return float(np.median(thresholds)) if thresholds else 0.0
 
 
 def _clear(variances: Floats) -> float:
@@ -157,6 +157,6 @@ def enough_epsilon(noise: PairNoise, epsilon: float) -> float | None:
     larger = epsilon
     while noise.larger((epsilon / larger) ** _SLOWER).clear > _MODERATE:
         larger *= _STEP
-        if larger > _MOST_EPSILON:
+        if larger > _MAX_EPSILON:
             return None
     return larger

@@ -37,14 +37,14 @@ def noise_of_relations(synthesizer: Synthesizer) -> PairNoise:
     """
     fitted = synthesizer.fitted_
     if isinstance(fitted.tables, PairRelease):
-        return PairNoise.of_tables(fitted.tables.guessed())
+        return PairNoise.of_tables(fitted.tables.initial_tables())
     like = Request(type(synthesizer)(**fitted.parameters), fitted.with_unit(fitted.schema))
-    left, columns = like.budget.left, [*fitted.modelled.schema]
+    remaining, columns = like.budget.left, [*fitted.modelled.schema]
     if like.trainings:  # `left` is the first part, and the comparison needs all
-        left = Cost.worth("gdp", float(like.parameters.epsilon), like.delta_to_spend)
+        remaining = Cost.worth("gdp", float(like.parameters.epsilon), like.delta_to_spend)
     counts, std = max(1, len(columns) - 1), _HIDES_ALL
     with suppress(ParameterError):  # raised for more noise than can be drawn
-        std = Noise.worth(replace(left, amount=left.amount / counts)).std
+        std = Noise.worth(replace(remaining, amount=remaining.amount / counts)).std
     shapes = combinations([attribute.extended_size for attribute in columns], 2)
     return PairNoise.of_counts(shapes, std, fitted.counted_rows)
 

@@ -25,7 +25,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.inference.model import related
+from missdp.inference.model import relate_within_bins
 from missdp.schema import Categorical, Numeric, Schema
 from missdp.schema.bound_rules import Routing
 from missdp.schema.expressions import RuleError, attribute_named, comparison, parse_where
@@ -57,8 +57,8 @@ def block_sizes(n: int, columns: int) -> list[int]:
     >>> block_sizes(0, 5), block_sizes(200_000, 5), block_sizes(500_000, 5)
     ([0], [200000], [166667, 166667, 166666])
     """
-    most = min(max(_CELLS // max(1, columns), _ROWS[0]), _ROWS[1])
-    blocks = max(1, -(-n // most))
+    max_rows = min(max(_CELLS // max(1, columns), _ROWS[0]), _ROWS[1])
+    blocks = max(1, -(-n // max_rows))
     return [n // blocks + (k < n % blocks) for k in range(blocks)]
 
 
@@ -82,7 +82,7 @@ def drawn_in_blocks(
     yield from in_order(lambda block: draw(*block), blocks, n_jobs=_JOBS)
 
 
-def restored(
+def restore_rows(
     modelled: Modelled,
     draw: Callable[[int], Codes],
     n: int,
@@ -100,19 +100,19 @@ def restored(
     """
     table, broken = _ruled(modelled, draw(n), rng)
     for _ in range(_ROW_ROUNDS):
-        lacking = np.flatnonzero(broken)
-        if not lacking.size:
+        broken_rows = np.flatnonzero(broken)
+        if not broken_rows.size:
             break
-        accepted = max(0.05, 1 - lacking.size / max(1, n))
-        more, bad = _ruled(modelled, draw(int(lacking.size / accepted * 1.1) + 8), rng)
-        good = np.flatnonzero(~bad)[: lacking.size]
-        table = put(table, lacking[: good.size], more, good)
-        broken[lacking[: good.size]] = False
+        accepted = max(0.05, 1 - broken_rows.size / max(1, n))
+        more, bad = _ruled(modelled, draw(int(broken_rows.size / accepted * 1.1) + 8), rng)
+        good = np.flatnonzero(~bad)[: broken_rows.size]
+        table = replace_rows(table, broken_rows[: good.size], more, good)
+        broken[broken_rows[: good.size]] = False
     for share in _LOOSE if n and broken.all() else ():
         loose, bad = _ruled(modelled, _loosened(modelled, draw(_TRIED), share, rng), rng)
         if not bad.all():
             where = np.arange(n)
-            table = put(table, where, loose, rng.choice(np.flatnonzero(~bad), size=n))
+            table = replace_rows(table, where, loose, rng.choice(np.flatnonzero(~bad), size=n))
             broken[:] = False
             break
     if broken.any():
@@ -126,15 +126,15 @@ def _ruled(
     """Return rows with values and what follows from them, and which of them break a rule."""
     table, broken = _completed(modelled, codes, rng, overrule=False)
     free = any(isinstance(a, Numeric) for a in modelled.schema)
-    left, in_vain = _VALUE_ROUNDS if free else 1, 0
-    while left and broken.any():
+    rounds, in_vain = _VALUE_ROUNDS if free else 1, 0
+    while rounds and broken.any():
         again = np.flatnonzero(broken)
         part = {name: cells[again] for name, cells in codes.items()}
-        more, bad = _completed(modelled, part, rng, overrule=left == 1)
+        more, bad = _completed(modelled, part, rng, overrule=rounds == 1)
         good = np.flatnonzero(~bad)
         in_vain = 0 if good.size else in_vain + again.size
-        left = min(left - 1, 1 if in_vain >= _TRIED else _VALUE_ROUNDS)
-        table = put(table, again[good], more, good)
+        rounds = min(rounds - 1, 1 if in_vain >= _TRIED else _VALUE_ROUNDS)
+        table = replace_rows(table, again[good], more, good)
         broken[again[good]] = False
     return table, broken
 
@@ -151,7 +151,7 @@ def _completed(
         # A place for what follows: the first level, until it is computed.
         cells = np.zeros(n, dtype=np.int64) if cells is None else cells
         columns[attribute.name] = Column(cells.astype(code_dtype(attribute)))
-    return followed(with_related_values(Table(schema, columns), rng), overrule=overrule)
+    return apply_rules(with_related_values(Table(schema, columns), rng), overrule=overrule)
 
 
 def with_related_values(table: Table, rng: np.random.Generator) -> Table:
@@ -162,13 +162,13 @@ def with_related_values(table: Table, rng: np.random.Generator) -> Table:
     values = {name: drawn.values(name) for name in names}
     sizes = {name: table.schema[name].size for name in names}
     free = {name for name in names if table.column(name).values is None}
-    found = related(codes, values, sizes, rng, free=free)
+    related = relate_within_bins(codes, values, sizes, rng, free=free)
     columns = {name: drawn.column(name) for name in table.schema.names}
-    columns |= {name: Column(codes[name], cells) for name, cells in found.items()}
+    columns |= {name: Column(codes[name], cells) for name, cells in related.items()}
     return Table(table.schema, columns, kind=table.kind)
 
 
-def followed(table: Table, *, overrule: bool = False) -> tuple[Table, NDArray[np.bool_]]:
+def apply_rules(table: Table, *, overrule: bool = False) -> tuple[Table, NDArray[np.bool_]]:
     """Return synthetic rows with what follows from their cells, and which rows break a rule.
 
     With ``overrule``, values are taken away where they are surely not applicable; else such rows
@@ -193,9 +193,9 @@ def followed(table: Table, *, overrule: bool = False) -> tuple[Table, NDArray[np
         if target in book.routing:
             broken |= _misrouted(book.routing[target], rows, overrule=overrule)
             rows.route(book.routing[target])
-    known = rows.known
+    cells = rows.known
     for bound in book.bound:
-        broken |= bound.broken(known, n).is_true
+        broken |= bound.broken(cells, n).is_true
     return Table(
         schema, {name: rows.column(name) for name in schema.names}, kind=table.kind
     ), broken
@@ -203,21 +203,21 @@ def followed(table: Table, *, overrule: bool = False) -> tuple[Table, NDArray[np
 
 def _loosened(modelled: Modelled, codes: Codes, share: float, rng: np.random.Generator) -> Codes:
     """Return rows in which a share of the cells is any level: for models that are all noise."""
-    found = {}
+    loosened = {}
     for name, drawn in codes.items():
         anything = rng.integers(0, modelled.schema[name].size, len(drawn))
-        found[name] = np.where(rng.random(len(drawn)) < share, anything, drawn)
-    return found
+        loosened[name] = np.where(rng.random(len(drawn)) < share, anything, drawn)
+    return loosened
 
 
 def _misrouted(rule: Routing, rows: Rows, *, overrule: bool) -> NDArray[np.bool_]:
     """Tell which rows have no value although the condition holds, or one although it fails."""
     applies, cells = rule.unless.truth(rows.known, rows.n), rows.known[rule.target.name]
-    found = applies.is_true & cells.not_applicable
-    return np.asarray(found if overrule else found | (applies.is_false & cells.has_value))
+    misrouted = applies.is_true & cells.not_applicable
+    return np.asarray(misrouted if overrule else misrouted | (applies.is_false & cells.has_value))
 
 
-def put(
+def replace_rows(
     table: Table,
     where: NDArray[np.integer],
     other: Table,
@@ -241,13 +241,13 @@ def put(
 
 def _repeated(table: Table, broken: NDArray[np.bool_], rng: np.random.Generator) -> Table:
     """Replace rows that could not be drawn otherwise by rows that obey the rules."""
-    good, lacking = np.flatnonzero(~broken), np.flatnonzero(broken)
+    good, broken_rows = np.flatnonzero(~broken), np.flatnonzero(broken)
     if not good.size:
         raise DataError(
             "no row drawn from the model obeys the rules of the schema; look for a rule that "
             "hardly any row can obey"
         )
-    return put(table, lacking, table, rng.choice(good, size=lacking.size))
+    return replace_rows(table, broken_rows, table, rng.choice(good, size=broken_rows.size))
 
 
 def _with_kinds(
@@ -257,9 +257,9 @@ def _with_kinds(
     columns = {name: table.column(name) for name in table.schema.names}
     for name, share in shares.items():
         column, first = columns[name], table.schema[name].missing_code
-        holes = np.flatnonzero(column.codes == first)
+        missing = np.flatnonzero(column.codes == first)
         codes = column.codes.copy()
-        codes[holes] = first + _spread(share, holes.size, rng)
+        codes[missing] = first + _spread(share, missing.size, rng)
         columns[name] = Column(codes, column.values)
     return Table(table.schema, columns, kind=kind)
 
@@ -267,8 +267,8 @@ def _with_kinds(
 def _spread(share: NDArray[np.float64], n: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Draw n kinds evenly: each has its law, and their counts are as near to it as can be."""
     places = (rng.permutation(n) + rng.random()) / max(1, n)
-    found = np.searchsorted(np.cumsum(share), places, side="right")
-    spread: NDArray[np.int64] = np.minimum(found, np.flatnonzero(share)[-1])
+    kinds = np.searchsorted(np.cumsum(share), places, side="right")
+    spread: NDArray[np.int64] = np.minimum(kinds, np.flatnonzero(share)[-1])
     return spread
 
 
@@ -289,9 +289,9 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 def _without_missing(where: str) -> tuple[str, list[str]]:
     """Return a condition without the ``and name is missing`` at its end, and these names."""
     names: list[str] = []
-    while found := _IS_MISSING.fullmatch(where):
-        names.append(found["name"].strip("`"))
-        where = found["rest"] or ""
+    while match := _IS_MISSING.fullmatch(where):
+        names.append(match["name"].strip("`"))
+        where = match["rest"] or ""
     if names and re.search(r"\bor\b", _QUOTED.sub("", where), re.IGNORECASE):
         raise ParameterError("where: 'is missing' and 'or' cannot be asked for together")
     return where, names
@@ -306,7 +306,7 @@ def drawing_limit(n: int) -> int:
     return max(MIN_LIMIT, MAX_DRAWN_PER_ROW * n)
 
 
-class Selection:
+class RowSelection:
     """Which rows are asked for, and how many of the rows drawn matched.
 
     * ``where``: A condition such as ``"age >= 60 and sex = 'f'"``, at whose end ``and name is
@@ -315,16 +315,16 @@ class Selection:
     """
 
     def __init__(self, where: Where, schema: Schema) -> None:
-        self.drawn = self.kept = 0
+        self.drawn = self.matched = 0
         missing: Iterable[str]
         with replacing(RuleError, by=lambda error: ParameterError(f"where: {error}")):
             if isinstance(where, str):
                 rest, missing = _without_missing(where)
                 self._predicate = parse_where(rest, schema)
             elif isinstance(where, Mapping):
-                asked = {attribute_named(schema.columns, n).name: v for n, v in where.items()}
-                missing = [name for name, value in asked.items() if value is None]
-                parts = (_compared(schema, n, v) for n, v in asked.items() if v is not None)
+                conditions = {attribute_named(schema.columns, n).name: v for n, v in where.items()}
+                missing = [name for name, value in conditions.items() if value is None]
+                parts = (_compared(schema, n, v) for n, v in conditions.items() if v is not None)
                 self._predicate = Junction(tuple(parts), all_of=True)
             else:
                 raise ParameterError("where must be a condition in text, or a mapping of names")
@@ -333,16 +333,16 @@ class Selection:
     @property
     def share(self) -> float:
         """The share of the rows drawn from the model that matched."""
-        return self.kept / max(1, self.drawn)
+        return self.matched / max(1, self.drawn)
 
     def of(self, table: Table) -> Flags:
         """Return which rows of a table are asked for, and count them."""
-        found = self._predicate.select(table)
+        matches = self._predicate.select(table)
         for name in self.missing:
             attribute = table.schema[name]
-            found = found & (table.codes(name) >= attribute.missing_code)
-        self.drawn, self.kept = self.drawn + len(table), self.kept + int(np.count_nonzero(found))
-        return found
+            matches = matches & (table.codes(name) >= attribute.missing_code)
+        self.drawn, self.matched = self.drawn + len(table), self.matched + int(np.count_nonzero(matches))
+        return matches
 
     def blocks(
         self, draw: Callable[[int, Generator], Table], n: int, rng: Generator, *, columns: int
@@ -373,19 +373,21 @@ class Selection:
             If fewer rows than requested match among `drawing_limit` rows. The search ends at
             the first million rows if fewer than half as many match as that limit requires.
         """
-        drawn, kept, limit = 0, 0, drawing_limit(n)
+        drawn, matched, limit = 0, 0, drawing_limit(n)
         while True:
-            wanted = max(MIN_BATCH, int(SPARE * (n - kept) * (drawn + 1) / (kept + 1))) if n else 0
-            batch = min(wanted, (MIN_LIMIT if drawn < MIN_LIMIT else limit) - drawn)
+            requested = (
+                max(MIN_BATCH, int(SPARE * (n - matched) * (drawn + 1) / (matched + 1))) if n else 0
+            )
+            batch = min(requested, (MIN_LIMIT if drawn < MIN_LIMIT else limit) - drawn)
             for block in drawn_in_blocks(draw, block_sizes(batch, columns), rng, columns):
-                matching = np.flatnonzero(self.of(block))[: n - kept]
-                drawn, kept = drawn + len(block), kept + matching.size
+                matching = np.flatnonzero(self.of(block))[: n - matched]
+                drawn, matched = drawn + len(block), matched + matching.size
                 yield block.take(matching)
-                if kept == n:
+                if matched == n:
                     return
-            if drawn >= limit or (drawn >= MIN_LIMIT and 2 * kept * limit < n * drawn):
+            if drawn >= limit or (drawn >= MIN_LIMIT and 2 * matched * limit < n * drawn):
                 raise ParameterError(
-                    f"where: {kept:,} of {drawn:,} rows drawn from the model match the condition, "
+                    f"where: {matched:,} of {drawn:,} rows drawn from the model match the condition, "
                     f"and {n:,} matching rows were requested. Use a less narrow condition, or "
                     "request fewer rows."
                 )

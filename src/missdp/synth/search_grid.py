@@ -26,7 +26,7 @@ MAX_CODES = 20
 _SINGLY = 12  # numbers, each of which is a bin of its own, so that nothing is to be found
 _NUMBERS = 4096  # that are cells of their own, and cells of equal width
 _CELLS = 3072  # otherwise, beside numbers of two digits,
-_LEAST = 1e-5  # down to which part of the largest number
+_MIN_NUMBER = 1e-5  # down to which part of the largest number
 _STEPS = 1e9  # beyond which rounding tells them apart no longer
 _FINEST = 1e-8  # of the range, the unit of numbers without a step
 _HAIR = 1e-12
@@ -102,8 +102,8 @@ def _grid(a: Numeric) -> Binning:
     edges, common = _spaced(a), _common(a)
     if step is not None:
         of = np.rint((common - lower) / step)
-        alone = of[of < _STEPS, None] + [-1, 0, 1]  # and .99 before it
-        steps = np.append(np.ceil((edges[1:-1] - lower) / step), alone)
+        own_cells = of[of < _STEPS, None] + [-1, 0, 1]  # and .99 before it
+        steps = np.append(np.ceil((edges[1:-1] - lower) / step), own_cells)
         return Binning(edges=_edges_of(lower + step * steps, a), source=BinSource.PENDING)
     hair = _HAIR * max(abs(lower), abs(upper))  # by which rounding misses the bounds
     inner = edges[(edges > lower + hair) & (edges < upper - hair)]
@@ -116,11 +116,11 @@ def _common(a: Numeric) -> Floats:
     """Return numbers of at most two digits, zeros aside: heaps are where people round."""
     if isinstance(a, (Date, Difference)):
         return np.zeros(0)
-    most = max(abs(a.lower), abs(a.upper))
-    tens = range(*(math.floor(math.log10(x)) for x in (_step(a) or _LEAST * most, most)))
+    largest = max(abs(a.lower), abs(a.upper))
+    tens = range(*(math.floor(math.log10(x)) for x in (_step(a) or _MIN_NUMBER * largest, largest)))
     sizes = [float(f"{digits}e{ten}") for ten in tens for digits in range(10, 100)]
-    found = np.unique([0.0, *sizes, *(-size for size in sizes)])
-    return found[(found >= a.lower) & (found <= a.upper)]
+    numbers = np.unique([0.0, *sizes, *(-size for size in sizes)])
+    return numbers[(numbers >= a.lower) & (numbers <= a.upper)]
 
 
 def _edges_of(first: Floats, a: Numeric) -> tuple[float, ...]:

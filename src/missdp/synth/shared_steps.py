@@ -22,8 +22,10 @@ from missdp.synth.parameters import is_declared
 from missdp.synth.split import MARGINALS, MASKS, ROWS, BudgetPlan, Part
 from missdp.types import Floats
 
-_SEEN = 3.0  # standard deviations of noise: with fewer missing cells, an attribute has none
-_MOST_NOISE = 0.1  # of a count of masks, as a share of the rows
+_MIN_MISSING_SD = (
+    3.0  # standard deviations of noise: with fewer missing cells, an attribute has none
+)
+_MAX_NOISE = 0.1  # of a count of masks, as a share of the rows
 
 
 def one_way_parts(request: Request[Any], share: float, *, count_share: float) -> list[Part]:
@@ -134,7 +136,11 @@ def release_one_way(
 
 
 def release_masks(
-    session: Session, plan: BudgetPlan, one_way: NoisyMarginals, *, most: int | None = None
+    session: Session,
+    plan: BudgetPlan,
+    one_way: NoisyMarginals,
+    *,
+    max_attributes: int | None = None,
 ) -> tuple[dict[Pair, Floats], float]:
     """Release which cells are missing together, where noise leaves something to be seen.
 
@@ -146,7 +152,7 @@ def release_masks(
         Has the cost of all pairs together, if they are a part of it.
     one_way : NoisyMarginals
         Tells which attributes are missing often enough.
-    most : int, optional
+    max_attributes : int, optional
         Of how many attributes pairs are counted, those with the most missing cells.
 
     Returns
@@ -160,16 +166,18 @@ def release_masks(
     if MASKS not in plan:
         return {}, 0.0
     missing, schema = (1 - one_way.observed) * one_way.rows, session.facts.schema
-    often = np.argsort(-missing)[:most]
-    pairs = [*combinations(sorted(often[missing[often] > _SEEN * one_way.std].tolist()), 2)]
+    often = np.argsort(-missing)[:max_attributes]
+    pairs = [
+        *combinations(sorted(often[missing[often] > _MIN_MISSING_SD * one_way.std].tolist()), 2)
+    ]
     if not pairs:
         return {}, 0.0
-    whole = plan.cost(MASKS)
+    cost = plan.cost(MASKS)
     try:
-        noise = Noise.worth(replace(whole, amount=whole.amount / len(pairs)))
+        noise = Noise.worth(replace(cost, amount=cost.amount / len(pairs)))
     except ParameterError:  # more than can be drawn
         return {}, 0.0
-    if noise.std > _MOST_NOISE * one_way.rows:
+    if noise.std > _MAX_NOISE * one_way.rows:
         return {}, 0.0
     named = {pair: Marginal(tuple(schema.names[a] for a in pair)) for pair in pairs}
     session.expect(named.values())
@@ -178,7 +186,7 @@ def release_masks(
     return {p: bare.measure(m, noise).value.astype(np.float64) for p, m in named.items()}, noise.std
 
 
-def counted(session: Session, total: Total, count: Total | None) -> tuple[Total, Total | None]:
+def row_totals(session: Session, total: Total, count: Total | None) -> tuple[Total, Total | None]:
     """Return the number of all rows, and of complete ones if they alone were counted.
 
     Parameters
@@ -220,5 +228,5 @@ def sample_rows(fitted: Fitted, n: int, rng: np.random.Generator, keep_missing: 
     -------
     dict of str to ndarray of int64, shape (n,)
     """
-    codes = fitted.model.sample(n, rng, keep_holes=keep_missing, draws=fitted.draws)
+    codes = fitted.model.sample(n, rng, keep_missing=keep_missing, draws=fitted.draws)
     return dict(zip(fitted.modelled.schema.names, codes, strict=True))

@@ -92,9 +92,9 @@ def difference(amount: float, *parts: float, up: bool = False) -> float:
     >>> difference(1.0, 0.1, 0.2)
     0.7
     """
-    taken = sum(exact(check_nonnegative("part", part)) for part in parts)
-    left = max(Fraction(0), exact(check_nonnegative("amount", amount)) - taken)
-    return float_up(left) if up else float_down(left)
+    spent = sum(exact(check_nonnegative("part", part)) for part in parts)
+    rest = max(Fraction(0), exact(check_nonnegative("amount", amount)) - spent)
+    return float_up(rest) if up else float_down(rest)
 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True)
@@ -130,12 +130,12 @@ class BudgetLimits(Record):
         """What all parts cost together, at most."""
         return Cost(privacy_measure=self.privacy_measure, amount=self.amount)
 
-    def cover(self, whole: FilterEvent) -> bool:
-        """Whether a fit was capped as a whole by this, and what it released is within the parts."""
-        if whole.cost != FilterEvent(capacity=self.total.event()).cost:
+    def cover(self, fit_event: FilterEvent) -> bool:
+        """Whether a fit was capped as a fit_event by this, and what it released is within the parts."""
+        if fit_event.cost != FilterEvent(capacity=self.total.event()).cost:
             return False
         spending = Spending(self)
-        return all(spending.fits(event) for event in releases(whole))
+        return all(spending.fits(event) for event in releases(fit_event))
 
 
 class Spending:
@@ -166,7 +166,7 @@ class Spending:
             place = event.label if labelled else event.required or _EVERY
             self._limits[place] += exact(event.cost.amount)
         self._spent: dict[Place, Fraction] = defaultdict(Fraction)
-        self._alone: dict[RequiredAttributes, Fraction] = defaultdict(Fraction)
+        self._spent_on_set: dict[RequiredAttributes, Fraction] = defaultdict(Fraction)
 
     def charge(self, event: Event) -> None:
         """Count a release that is about to be made, or refuse it if its part has no room for it."""
@@ -181,33 +181,37 @@ class Spending:
         cost, place = self._total.price(event), self._place(event)
         member = self._member(event.required or RequiredAttributes())
         if isinstance(place, frozenset):
-            inside = min(cost, max(Fraction(0), self._left(place)))
+            inside = min(cost, max(Fraction(0), self._remaining(place)))
             self._spent[place] += inside
             # What reads rows observed on a set of the family may count as one of the chosen.
             cost, place = cost - inside, _EVERY if member is None else _CHOSEN
-        elif place == _EVERY and cost > self._left(_EVERY) and RequiredAttributes() in self._among:
+        elif (
+            place == _EVERY
+            and cost > self._remaining(_EVERY)
+            and RequiredAttributes() in self._among
+        ):
             place = _CHOSEN  # which reads every row
         self._spent[place] += cost
         if place == _CHOSEN:
-            self._alone[member or RequiredAttributes()] += cost
+            self._spent_on_set[member or RequiredAttributes()] += cost
         return self._within()
 
-    def _left(self, place: Place) -> Fraction:
+    def _remaining(self, place: Place) -> Fraction:
         """Return what a part has left."""
         return self._limits[place] * exact(_ROUNDED) - self._spent[place]
 
     def _within(self) -> bool:
         """Whether nothing exceeds its cap; what was chosen may spend what the first two leave."""
-        left = [self._left(place) for place in (_EVERY, _SELECTIONS, _CHOSEN)]
-        most = exact(self._share) * self._limits[_CHOSEN] * exact(_ROUNDED)
-        alone = self._alone.items() if self._share < 1 else ()
-        shared = all(cost <= most * self._among[member] for member, cost in alone)
-        return shared and min(*left[:2], sum(left)) >= 0
+        remaining = [self._remaining(place) for place in (_EVERY, _SELECTIONS, _CHOSEN)]
+        max_share = exact(self._share) * self._limits[_CHOSEN] * exact(_ROUNDED)
+        spent_on_sets = self._spent_on_set.items() if self._share < 1 else ()
+        shared = all(cost <= max_share * self._among[member] for member, cost in spent_on_sets)
+        return shared and min(*remaining[:2], sum(remaining)) >= 0
 
     def _member(self, required: RequiredAttributes) -> RequiredAttributes | None:
         """Return the set of the family that a release behind the gate is counted as, if any."""
-        inside = (known for known in self._among if known <= required)
-        return max(inside, key=lambda known: (len(known), sorted(known)), default=None)
+        inside = (chosen for chosen in self._among if chosen <= required)
+        return max(inside, key=lambda chosen: (len(chosen), sorted(chosen)), default=None)
 
     def _place(self, event: Event) -> Place:
         """Return the part that an event is charged to."""
@@ -249,7 +253,7 @@ MASKS = "cells missing together"
 
 _ALL = 1 - 1e-6
 _CLEARLY = 1e-11
-_MOST_MARGINALS = 20_000  # more are not worth the while
+_MAX_MARGINALS = 20_000  # more are not worth the while
 _SELECTED = 16.0  # scale of the noise of a selection, times its epsilon, at most
 
 
@@ -304,11 +308,11 @@ class BudgetPlan:
 
     @cached_property
     def _amounts(self) -> dict[str, float]:
-        left, found = self.total.amount, {}
+        remaining, amounts = self.total.amount, {}
         for part in self.parts:
-            found[part.name] = part.share * left
-            left -= found[part.name]
-        return found
+            amounts[part.name] = part.share * remaining
+            remaining -= amounts[part.name]
+        return amounts
 
     def __contains__(self, name: str) -> bool:
         return name in self._amounts
@@ -358,9 +362,7 @@ class BudgetPlan:
         chosen = last if last.chosen and any(last.required_sets) else None
         if chosen and self.total.privacy_measure == "pure":
             return self._reserved(chosen) if chosen.reserved and all(chosen.required_sets) else None
-        if (
-            chosen and len(chosen.required_sets) > _MOST_MARGINALS
-        ) or self._leaves_more_than_told():
+        if (chosen and len(chosen.required_sets) > _MAX_MARGINALS) or self._leaves_unplanned_rest():
             return None
         amounts, rest = defaultdict[Place, float](float), None if chosen else last.required_sets[-1]
         for part in self.parts[:-1] if chosen else self.parts:
@@ -368,27 +370,27 @@ class BudgetPlan:
                 place = _SELECTIONS if chosen and part.kind == "selections" else required
                 amounts[place] += self._amounts[part.name] * share
         events = [self._cap(a, place) for place, a in amounts.items() if a > 0 and place != rest]
-        known = [event.cost.amount for event in events]
-        left = difference(self.total.amount, *known, up=rest is not None)
-        if left <= 0:
+        cap_amounts = [event.cost.amount for event in events]
+        remaining = difference(self.total.amount, *cap_amounts, up=rest is not None)
+        if remaining <= 0:
             return None
         if rest is None:
-            return self._with_chosen(events, left, last)
-        events.append(self._cap(left, rest))
-        gated = any(event.required for event in events)
-        return BudgetLimits.of(self.total, events, FixedRequirements()) if gated else None
+            return self._with_chosen(events, remaining, last)
+        events.append(self._cap(remaining, rest))
+        amplifies = any(event.required for event in events)
+        return BudgetLimits.of(self.total, events, FixedRequirements()) if amplifies else None
 
     def _with_chosen(
-        self, events: Sequence[FilterEvent], left: float, chosen: Part
+        self, events: Sequence[FilterEvent], remaining: float, chosen: Part
     ) -> BudgetLimits:
         largest = min(1.0, chosen.largest)
-        if largest < 1 and _costs_less(self.total, largest * left):
+        if largest < 1 and _costs_less(self.total, largest * remaining):
             largest = 1.0
         smallest = min(chosen.required_sets, key=lambda required: (len(required), sorted(required)))
         structure = ChosenRequirements(
             among=tuple(map(tuple, chosen.required_sets)), largest_share=largest
         )
-        cap = self._cap(left, smallest, _CHOSEN)
+        cap = self._cap(remaining, smallest, _CHOSEN)
         return BudgetLimits.of(self.total, (*events, cap), structure)
 
     def _reserved(self, part: Part) -> BudgetLimits:
@@ -401,19 +403,19 @@ class BudgetPlan:
         structure = DataChosenRequirements(attributes=names, smallest=1)
         return BudgetLimits.of(self.total, events, structure)
 
-    def _leaves_more_than_told(self) -> bool:
+    def _leaves_unplanned_rest(self) -> bool:
         """Whether counts leave more than was planned to what is not behind their gates."""
         *parts, last = self.parts
         if len(last.required_sets) == 1 and last.required_sets[0]:
             return False
         parts += [last] if len(last.required_sets) > 1 and not last.chosen else []
-        gated = (
+        counts = (
             cost.amount
             for part in parts
             for cost, required in zip(self.costs(part.name), part.required_sets, strict=True)
             if part.kind == "counts" and (required or last.chosen)
         )
-        return _costs_less(self.total, *gated)
+        return _costs_less(self.total, *counts)
 
     def _cap(self, amount: float, place: Place, label: str = "") -> FilterEvent:
         """Return the cap of what is charged to a place."""
@@ -432,14 +434,14 @@ def _check(part: Part, cost: Cost, steps: int) -> None:
         check_scale(part.name, _SELECTED / epsilon if epsilon else math.inf)
 
 
-def _costs_less(whole: Cost, *amounts: float) -> bool:
+def _costs_less(total: Cost, *amounts: float) -> bool:
     """Whether noise of counts costs clearly less: in Gaussian DP its costs have gaps."""
 
     def cost(amount: float) -> Fraction:
-        sigma = Noise.worth(replace(whole, amount=amount)).scale
-        return whole.price(GaussianEvent(sensitivity=1, sigma=sigma))
+        sigma = Noise.worth(replace(total, amount=amount)).scale
+        return total.price(GaussianEvent(sensitivity=1, sigma=sigma))
 
-    if whole.privacy_measure == "pure":
+    if total.privacy_measure == "pure":
         return False
     return any(cost(a) < exact(a) * exact(1 - _CLEARLY) for a in {*amounts} if a > 0)
 
@@ -477,25 +479,27 @@ def ground_truth_parts(
     """
     if guarantee.unit != ROW:
         return guarantee, None
-    whole, *rest = guarantee.events or (None,)
-    if not isinstance(whole, FilterEvent):
+    fit_event, *rest = guarantee.events or (None,)
+    if not isinstance(fit_event, FilterEvent):
         return guarantee, None
     # Parts that are reserved are in the log.
-    known = limits is not None and not isinstance(limits.structure, DataChosenRequirements)
+    has_fixed_limits = limits is not None and not isinstance(
+        limits.structure, DataChosenRequirements
+    )
     trained = all(isinstance(event, SampledGaussianEvent) for event in rest)
-    if limits is not None and known and trained and limits.cover(whole):
+    if limits is not None and has_fixed_limits and trained and limits.cover(fit_event):
         return of_parts(guarantee, limits, rest, training_requirement)
-    if rest or whole.cost.privacy_measure != "pure":
+    if rest or fit_event.cost.privacy_measure != "pure":
         return guarantee, None
-    gated, chosen = _gated(whole, strategy)
+    amplified, chosen = _amplifiable_parts(fit_event, strategy)
     names = modelled.schema.names
     always = {*names} - {*modelled.schema.nullable} | modelled.filled & {*names}
-    if not gated or (chosen and always):
+    if not amplified or (chosen and always):
         return guarantee, None
     structure = (
         DataChosenRequirements(attributes=names, smallest=1) if chosen else FixedRequirements()
     )
-    return replace(guarantee, events=_with_the_rest(whole.cost.amount, gated)), structure
+    return replace(guarantee, events=_with_rest(fit_event.cost.amount, amplified)), structure
 
 
 def of_parts(
@@ -534,34 +538,36 @@ def of_parts(
     return replace(guarantee, epsilon=epsilon, events=events), limits.structure
 
 
-def _gated(whole: FilterEvent, strategy: Strategy) -> tuple[list[FilterEvent], bool]:
+def _amplifiable_parts(
+    fit_event: FilterEvent, strategy: Strategy
+) -> tuple[list[FilterEvent], bool]:
     """Return what may be amplified, by caps, and whether the data chose the gates."""
     if strategy.required_sets == "parameters":
-        margins = [e for e in whole.log if e.required and not isinstance(e, FilterEvent)]
-        caps = [Guarantee.from_events(event).epsilon for event in margins]
-        return [_cap(e, c, e.required) for e, c in zip(margins, caps, strict=True)], False
+        marginals = [e for e in fit_event.log if e.required and not isinstance(e, FilterEvent)]
+        cap_epsilons = [Guarantee.from_events(event).epsilon for event in marginals]
+        return [_cap(e, c, e.required) for e, c in zip(marginals, cap_epsilons, strict=True)], False
     if strategy.required_sets == "none":
         return [], False
-    found, chosen = [], strategy.required_sets == "data"
-    for part in whole.log:
+    amplified, chosen = [], strategy.required_sets == "data"
+    for part in fit_event.log:
         required_sets = [release.required for release in releases(part)]
-        known = [required for required in required_sets if required]
-        if isinstance(part, FilterEvent) and known and len(known) == len(required_sets):
+        nonempty = [required for required in required_sets if required]
+        if isinstance(part, FilterEvent) and nonempty and len(nonempty) == len(required_sets):
             # Data-chosen: one of the smallest, as good as any. Fixed: what all of them have.
-            smallest = min(known, key=lambda names: (len(names), sorted(names)))
-            required = smallest if chosen else frozenset.intersection(*known)
-            found.append(_cap(part, part.cost.amount, required))
-    return [part for part in found if part.required], chosen
+            smallest = min(nonempty, key=lambda names: (len(names), sorted(names)))
+            required = smallest if chosen else frozenset.intersection(*nonempty)
+            amplified.append(_cap(part, part.cost.amount, required))
+    return [part for part in amplified if part.required], chosen
 
 
 def _cap(event: Event, epsilon: float, required: frozenset[str] | None) -> FilterEvent:
     return FilterEvent(capacity=PureEvent(epsilon=epsilon), label=event.label, required=required)
 
 
-def _with_the_rest(cap: float, gated: Sequence[FilterEvent]) -> tuple[Event, ...]:
+def _with_rest(cap: float, amplified: Sequence[FilterEvent]) -> tuple[Event, ...]:
     """Return the gated parts, and one event of all that the cap leaves, less what rounding adds."""
-    caps = [event.cost.amount for event in gated]
-    rest = difference(cap, *caps, up=True)
-    last = _cap(gated[-1], difference(cap, rest, *caps[:-1]), gated[-1].required)
+    amounts = [event.cost.amount for event in amplified]
+    rest = difference(cap, *amounts, up=True)
+    last = _cap(amplified[-1], difference(cap, rest, *amounts[:-1]), amplified[-1].required)
     everything_else = FilterEvent(capacity=PureEvent(epsilon=rest), label="everything else")
-    return (*gated[:-1], last, everything_else)
+    return (*amplified[:-1], last, everything_else)

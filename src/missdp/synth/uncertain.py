@@ -20,14 +20,14 @@ from functools import partial
 import numpy as np
 
 from missdp.errors import ParameterError
-from missdp.inference.completion import ModelFacts, PairTables, complete_by
+from missdp.inference.completion import ModelFacts, PairTables, complete_with_rows
 from missdp.inference.conditional_models import Pair
 from missdp.inference.fit_conditional_models import fit_conditional_models
 from missdp.inference.models import PairModel, targets
 from missdp.inference.smoothing import Smoothing
 from missdp.session.strategies import strategy_named
 from missdp.synth.fitted import Fitted
-from missdp.synth.learn_pairs import PairRelease, model_facts, numbers_of
+from missdp.synth.learn_pairs import PairRelease, model_facts, released_covariances
 from missdp.types import Clique, Floats, Ints
 
 _ROWS = 20_000  # of the model, which play the private ones
@@ -61,10 +61,10 @@ def resample_pairs(fitted: Fitted, rng: np.random.Generator) -> Iterator[PairMod
         )
     release, selective = PairRelease.of(fitted.tables), strategy.models_missingness
     facts = model_facts(fitted.modelled, release.levels, selective=selective)
-    return varied_pairs(release, fitted.model, facts, rng, design=fitted.design)
+    return posterior_models(release, fitted.model, facts, rng, design=fitted.design)
 
 
-def varied_pairs(
+def posterior_models(
     release: PairRelease,
     model: PairModel,
     facts: ModelFacts,
@@ -91,79 +91,81 @@ def varied_pairs(
     ------
     PairModel
     """
-    rows = model.law.sample(_ROWS, rng)
+    rows = model.row_model.sample(_ROWS, rng)
     start = model.masks if facts.selective else None
-    completed = partial(complete_by, facts=facts, rows=rows[:_FEWER], start=start)
-    holes = model.masks.draw(rows, rng)
-    seen = np.where(holes, release.marginals.sizes, rows)
-    taken, left = release.taken(seen), release.left(seen)[1]
-    tables = release.tables(taken)
-    known = completed(tables)
-    numbers = numbers_of(release, taken, known, rows, holes)
+    complete = partial(complete_with_rows, facts=facts, rows=rows[:_FEWER], start=start)
+    missing = model.masks.draw(rows, rng)
+    observed = np.where(missing, release.marginals.sizes, rows)
+    bias, retained = release.clipping_bias(observed), release.retained_shares(observed)[1]
+    tables = release.tables(bias)
+    completed = complete(tables)
+    numbers = released_covariances(release, bias, completed, rows, missing)
     smoothing = Smoothing.of(
-        known.margins,
-        known.pairs,
-        known.variances,
+        completed.marginals,
+        completed.pairs,
+        completed.variances,
         facts.ordered,
-        rows=known.n_rows,
+        rows=completed.n_rows,
         numbers=numbers,
     )
     possible = smoothing.allowed(facts.allowed)
     while True:
-        again = release.redrawn(rng)
-        noisy = noisier(tables, again.tables(taken), left)
-        noise = completed(noisy)
-        as_many = _of_other_rows(noisy, seen, rng, noisy.n_rows / design)
-        other = completed(as_many)
-        more = numbers_of(again, taken, noise, rows, holes)
-        off = more.less(numbers) if more and numbers else None
-        pairs = smoothing.drawn({c: t - known.pairs[c] for c, t in noise.pairs.items()}, off)
+        again = release.redraw_noise(rng)
+        noisy = with_redrawn_noise(tables, again.tables(bias), retained)
+        noise = complete(noisy)
+        as_many = _of_other_rows(noisy, observed, rng, noisy.n_rows / design)
+        other = complete(as_many)
+        more = released_covariances(again, bias, noise, rows, missing)
+        off = more.difference_from(numbers) if more and numbers else None
+        pairs = smoothing.draw({c: t - completed.pairs[c] for c, t in noise.pairs.items()}, off)
         pairs = {c: t + other.pairs[c] - noise.pairs[c] for c, t in pairs.items()}
         drawn = replace(other, pairs=pairs, variances=smoothing.remaining_variance)
-        together = again.marginals.of_several(drawn.masks, rows)
-        parts = drawn.margins, pairs, drawn.variances
-        law = fit_conditional_models(
+        together = again.marginals.higher_order_targets(drawn.masks, rows)
+        parts = drawn.marginals, pairs, drawn.variances
+        row_model = fit_conditional_models(
             *parts,
             rng=rng,
             allowed=possible,
-            together=together,
+            higher_order=together,
             ridge=release.ridge,
         )
-        wanted = targets(drawn, law.sample(_ROWS, rng)) | together
-        yield replace(model, law=law, tables=wanted, masks=drawn.masks)
+        targets_of_rows = targets(drawn, row_model.sample(_ROWS, rng)) | together
+        yield replace(model, row_model=row_model, tables=targets_of_rows, masks=drawn.masks)
 
 
-def noisier(tables: PairTables, again: PairTables, left: Mapping[Pair, float]) -> PairTables:
+def with_redrawn_noise(
+    tables: PairTables, again: PairTables, retained: Mapping[Pair, float]
+) -> PairTables:
     """Return tables with other noise, and clipping with it; what is never missing stays so."""
-    moved = {c: t + (again.tables[c] - t) / left[c] for c, t in tables.tables.items()}
-    margins = list[Floats]()
-    for before, margin, size in zip(tables.margins, again.margins, tables.sizes, strict=True):
+    redrawn = {c: t + (again.tables[c] - t) / retained[c] for c, t in tables.tables.items()}
+    marginals = list[Floats]()
+    for before, marginal, size in zip(tables.marginals, again.marginals, tables.sizes, strict=True):
         never = before[size:].sum() == 0
-        margin = np.where(np.arange(len(margin)) < size, margin, 0.0) if never else margin
-        margins.append(margin / margin.sum())
-    return replace(tables, margins=tuple(margins), tables=moved)
+        marginal = np.where(np.arange(len(marginal)) < size, marginal, 0.0) if never else marginal
+        marginals.append(marginal / marginal.sum())
+    return replace(tables, marginals=tuple(marginals), tables=redrawn)
 
 
 def _of_other_rows(
-    tables: PairTables, seen: Ints, rng: np.random.Generator, rows: float
+    tables: PairTables, rows_of_model: Ints, rng: np.random.Generator, n_rows: float
 ) -> PairTables:
     """Return the tables of so many other rows of the population that these rows stand for."""
-    n = len(seen)
-    times = rng.poisson(rows / n, n) / max(1.0, rows) if n else np.zeros(0)
+    n = len(rows_of_model)
+    times = rng.poisson(n_rows / n, n) / max(1.0, n_rows) if n else np.zeros(0)
     weights = times - times.mean()
 
-    def moved(clique: tuple[int, ...], table: Floats) -> Floats:
-        return table + counted(seen, clique, table.shape, weights)
+    def resampled(clique: tuple[int, ...], table: Floats) -> Floats:
+        return table + weighted_counts(rows_of_model, clique, table.shape, weights)
 
-    margins = [np.maximum(moved((a,), m), 0.0) for a, m in enumerate(tables.margins)]
+    marginals = [np.maximum(resampled((a,), m), 0.0) for a, m in enumerate(tables.marginals)]
     return replace(
         tables,
-        margins=tuple(margin / margin.sum() for margin in margins),
-        tables={pair: moved(pair, table) for pair, table in tables.tables.items()},
+        marginals=tuple(marginal / marginal.sum() for marginal in marginals),
+        tables={pair: resampled(pair, table) for pair, table in tables.tables.items()},
     )
 
 
-def counted(rows: Ints, clique: Clique, shape: tuple[int, ...], weights: Floats) -> Floats:
+def weighted_counts(rows: Ints, clique: Clique, shape: tuple[int, ...], weights: Floats) -> Floats:
     """Return sums of weights by the codes of some columns; a code beyond the shape is not counted.
 
     Parameters
@@ -187,5 +189,5 @@ def counted(rows: Ints, clique: Clique, shape: tuple[int, ...], weights: Floats)
     if not inside.all():
         columns, weights = [column[inside] for column in columns], weights[inside]
     cells = np.ravel_multi_index(tuple(columns), shape)
-    found = np.bincount(cells, weights, int(np.prod(shape))).reshape(shape)
-    return np.asarray(found, dtype=np.float64)
+    sums = np.bincount(cells, weights, int(np.prod(shape))).reshape(shape)
+    return np.asarray(sums, dtype=np.float64)

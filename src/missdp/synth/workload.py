@@ -18,7 +18,7 @@ MAX_CELLS = 1_000_000
 MAX_MARGINALS = 200_000
 MAX_TOTAL_CELLS = 2**27  # a gigabyte of counts, which are all held at once
 _MAX_ORDER = 4
-_LEAST_WEIGHT = 1e-9
+_MIN_WEIGHT = 1e-9
 
 
 def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
@@ -34,10 +34,10 @@ def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
     >>> candidates({("a", "b"): 3.0, ("b", "c"): 1.0}, schema)
     {(0, 1): 1.0, (1, 2): 0.7142857142857143}
     """
-    wanted = named_marginals(workload, schema)
+    named = named_marginals(workload, schema)
     subsets = {
         part
-        for clique in wanted
+        for clique in named
         for k in range(2, len(clique) + 1)
         for part in combinations(clique, k)
     }
@@ -52,7 +52,7 @@ def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
             "k, or declare coarser bins"
         )
     each = [0.0] * len(schema)  # the sum over s of c_s |r ∩ s| is one over the members of r
-    for clique, c in wanted.items():
+    for clique, c in named.items():
         for v in clique:
             each[v] += c
     weight = {r: math.fsum(each[v] for v in r) for r in small}
@@ -62,9 +62,9 @@ def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
 
 def pairs_of(workload: Iterable[Clique], measured: Iterable[Clique] = ()) -> list[Clique]:
     """Return the pairs inside marginals of the workload that no measured marginal contains."""
-    known = {pair for clique in measured for pair in combinations(clique, 2)}
-    wanted = (pair for clique in workload for pair in combinations(clique, 2))
-    return [pair for pair in dict.fromkeys(wanted) if pair not in known]
+    covered = {pair for clique in measured for pair in combinations(clique, 2)}
+    pairs = (pair for clique in workload for pair in combinations(clique, 2))
+    return [pair for pair in dict.fromkeys(pairs) if pair not in covered]
 
 
 def named_marginals(workload: Workload, schema: Schema) -> dict[Clique, float]:
@@ -98,9 +98,9 @@ def named_marginals(workload: Workload, schema: Schema) -> dict[Clique, float]:
                 f"a workload marginal must have 1 to {_MAX_ORDER} distinct attributes"
             )
         number = isinstance(weight, numbers.Real) and not isinstance(weight, bool)
-        if not number or not _LEAST_WEIGHT <= weight <= 1 / _LEAST_WEIGHT:
+        if not number or not _MIN_WEIGHT <= weight <= 1 / _MIN_WEIGHT:
             raise ParameterError(
-                f"workload weights must be numbers from {_LEAST_WEIGHT:g} to {1 / _LEAST_WEIGHT:g}"
+                f"workload weights must be numbers from {_MIN_WEIGHT:g} to {1 / _MIN_WEIGHT:g}"
             )
         out[tuple(sorted(schema.names.index(name) for name in names))] = float(weight)
     if not out:

@@ -88,7 +88,7 @@ def missing_rates(fitted: Fitted) -> dict[str, float]:
     if not isinstance(fitted.tables, PairRelease | NoisyMarginals):
         return {}
     marginals = PairRelease.of(fitted.tables).marginals
-    every = zip(fitted.modelled.schema, marginals.margins, marginals.levels, strict=True)
+    every = zip(fitted.modelled.schema, marginals.one_way, marginals.levels, strict=True)
     return {a.name: float(m[-1]) for a, m, of in every if len(m) > of.n_groups}
 
 
