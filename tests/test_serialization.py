@@ -47,10 +47,10 @@ from missdp.schema.attributes import Column, Ignored, Key
 from missdp.serialization import FORMAT, Record, decoded, encoded, sealed, unsealed
 from missdp.session import Products, RowProducts, Total
 from missdp.statistics import Estimate, Histogram
-from missdp.synth.numeric_scores import NumericScore
 from missdp.synth.first_parts import EffectiveSize
 from missdp.synth.fitted import Fitted
 from missdp.synth.learn_pairs import PairRelease
+from missdp.synth.numeric_scores import NumericScore
 from missdp.synth.split import BudgetLimits
 from missdp.testing.claims import Audit
 from missdp.testing.findings import Finding, Report
@@ -512,7 +512,7 @@ def test_edited_models_and_guarantees_are_refused(tmp_path):
     for name, change in edits:
         part = document[name] | change
         path.write_text(json.dumps(sealed(document | {name: part})), encoding="utf-8")
-        refused(DataError, "not that of its parameters", missdp.load, path)
+        refused(DataError, "does not match its parameters", missdp.load, path)
     path.write_text(json.dumps(sealed(document)), encoding="utf-8")
     assert missdp.load(path).guarantee_ == model.guarantee_
     kept = missdp.Guarantee.from_events(

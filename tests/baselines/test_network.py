@@ -12,8 +12,8 @@ from hypothesis.extra.numpy import arrays
 
 from missdp import PrivBayes
 from missdp.baselines.network import (
-    Node,
     Network,
+    Node,
     _condition,
 )
 from missdp.baselines.privbayes import _candidates, _reachable_cliques

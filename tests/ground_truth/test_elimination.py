@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from missdp.ground_truth import observation_probability, mask_mixture
+from missdp.ground_truth import mask_mixture, observation_probability
 from missdp.ground_truth.elimination import elimination_order, log_total
 
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from missdp.inference.dyadic import (
-    tree_depth,
     decaying_tail,
     fit_histogram,
-    node_counts,
     measured_levels,
+    node_counts,
     occupied_range,
+    tree_depth,
 )
 
 

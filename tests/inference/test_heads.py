@@ -9,8 +9,8 @@ from inference.graphs import apart, dependence, tables_of
 from missdp.inference.conditional_models import (
     ConditionalModels,
     _draw_evenly,
-    level_blocks,
     attainable_marginal,
+    level_blocks,
 )
 from missdp.inference.fit_conditional_models import fit_conditional_models, fit_tree
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from missdp import Numeric, Schema, Table
 from missdp.errors import SchemaError
 from missdp.evaluate import marginal_distance
-from missdp.inference.dyadic import fit_histogram, node_counts, measured_levels
+from missdp.inference.dyadic import fit_histogram, measured_levels, node_counts
 from missdp.schema import Binning, BinSource
 from missdp.synth.first_parts import find_bins
 from missdp.synth.search_grid import MAX_CODES, before_fit, with_pending_bins, with_search_grid

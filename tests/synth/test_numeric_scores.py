@@ -14,15 +14,15 @@ from missdp.errors import BudgetExceededError, ParameterError
 from missdp.inference.dyadic import Histogram
 from missdp.session import CountedRows, FineCodes, Merged, Noise, Recoded, SeededNoise, Session
 from missdp.sources import open_source, strategy_named
-from missdp.synth.numeric_scores import (
-    WEIGHT,
-    numeric_scores,
-    with_fine_bins,
-    draw_fine_codes,
-    with_shares,
-)
 from missdp.synth.first_parts import find_bins
 from missdp.synth.learn_pairs import _plan_products, measure_one_way, release_pairs
+from missdp.synth.numeric_scores import (
+    WEIGHT,
+    draw_fine_codes,
+    numeric_scores,
+    with_fine_bins,
+    with_shares,
+)
 from missdp.synth.search_grid import with_pending_bins, with_search_grid
 from missdp.testing import RecordingNoise
 from refusing import refuses
@@ -314,7 +314,7 @@ def test_numbers_are_released_only_where_bins_are_found():
     model = AllPairs(**facts).fit(frame, schema=OPEN)
     assert model.tables_.numeric_scores.keys() == {0, 1, 2}
     for other in (
-        AllPairs(**facts, cuts="equal").fit(frame, schema=OPEN),
+        AllPairs(**facts, bins="equal").fit(frame, schema=OPEN),
         AllPairs(**facts).fit(frame, schema=OPEN.with_bins(model.bins_)),
         AllPairs(**facts, missing="impute-first").fit(frame, schema=OPEN),
     ):

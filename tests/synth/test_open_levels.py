@@ -140,7 +140,7 @@ def test_a_release_that_fails_is_as_rare_as_it_says(monkeypatch):
     attributes = (SCHEMA["illness"], OpenCategorical(name="job"))
     delta = 0.4
     schema = Schema(attributes)
-    found = first_parts(Request(AllPairs(epsilon=1.0, cuts="equal"), schema, at_most(schema)))
+    found = first_parts(Request(AllPairs(epsilon=1.0, bins="equal"), schema, at_most(schema)))
     split = BudgetPlan(Cost(privacy_measure="gdp", amount=1.0), (*found, Part("x", 1.0)))
     data = {"illness": ["J00"] * 30 + ["only me"], "job": ["a"] * 30 + ["mine"]}
 
@@ -274,7 +274,7 @@ def test_whatever_reads_levels_refuses_open_ones_by_name(tmp_path):
         lambda: open_source(duckdb.read_csv(str(path)), SCHEMA).counts([()], rows="observed"),
         lambda: marginal_distance(path, path, schema=SCHEMA),
     ):
-        with refuses(SchemaError, "the levels of 'illness' are open"):
+        with refuses(SchemaError, "attribute 'illness': open levels"):
             read()
 
 

@@ -102,7 +102,7 @@ BAD = {
     "delta": [True, "much", math.nan, -1, 1.0],
     "missing": ["adaptive", "auto", None],
     "n_rows": [0, -1, 2.5, True, "many", 10**400],
-    "cuts": ["none", None],
+    "bins": ["none", None],
     "random_state": [-1, "1", np.random.default_rng(5)],
     "clip": [*NONE, 0, math.inf, 2.0**-11, 2.0**21],
     "first_share": SHARE[1:],

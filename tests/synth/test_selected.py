@@ -174,7 +174,7 @@ def test_a_public_number_of_rows_is_drawn_before_the_error(monkeypatch, n, place
     draw = Counting(places=places)
     said = (
         rf"^where: {kept:,} of {drawn:,} rows drawn from the model match the condition, and {n:,} "
-        r"matching rows were requested\. Use a less narrow condition, or request fewer rows\.$"
+        r"matching rows were requested\. Use a wider condition, or request fewer rows\.$"
     )
     with refuses(ParameterError, said):
         draw.drawn(n)

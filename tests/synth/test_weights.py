@@ -359,11 +359,11 @@ def test_noise_hides_how_many_units_are_full():
 @pytest.mark.parametrize(
     ("schema", "says"),
     [
-        (schema_of(3), "of the rows that took part belong to a person with 3 of them"),
-        (schema_of(weight=SURVEY), "may be of rows whose weight is at the largest that counts"),
-        (schema_of(3, "one"), "How many rows of a person did not take part is not known"),
-        (schema_of(1), "How many rows of a person did not take part is not known"),
-        (schema_of(3, "one", SURVEY), "did not take part, or how much weight was cut off, is not"),
+        (schema_of(3), "of the rows that took part belong to a person with 3 rows"),
+        (schema_of(weight=SURVEY), "may belong to rows with the largest weight that counts"),
+        (schema_of(3, "one"), "The number of rows of a person left out is unknown"),
+        (schema_of(1), "The number of rows of a person left out is unknown"),
+        (schema_of(3, "one", SURVEY), "left out and the weight cut off are unknown"),
         (schema_of(), "No row was left out for its unit"),
     ],
 )

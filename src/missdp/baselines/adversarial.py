@@ -25,7 +25,7 @@ from missdp.session.training import SAMPLING_SLACK
 from missdp.synth.all_pairs import check_gaussian, marginal_parts
 from missdp.synth.family import Family, Learned, Request
 from missdp.synth.parameters import check_share, is_integer, is_real_number
-from missdp.synth.shared_steps import row_totals, open_rows, release_one_way, sample_rows
+from missdp.synth.shared_steps import open_rows, release_one_way, row_totals, sample_rows
 from missdp.synth.split import BudgetPlan, Part
 
 Networks: TypeAlias = Callable[[Request[Any], Session, NoisyMarginals], NetworkModel]

@@ -44,7 +44,7 @@ class DPAutoGAN(Synthesizer):
 
     Parameters
     ----------
-    epsilon, delta, n_rows, cuts, random_state, budget, progress
+    epsilon, delta, n_rows, bins, random_state, budget, progress
         See :class:`~missdp.synth.base.Synthesizer`. delta must be above 0.
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
         ``"observed"`` reads every row. Missing cells are zeros in the inputs, and the decoder is

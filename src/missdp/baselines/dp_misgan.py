@@ -45,7 +45,7 @@ class DPMisGAN(Synthesizer):
 
     Parameters
     ----------
-    epsilon, delta, n_rows, cuts, random_state, budget, progress
+    epsilon, delta, n_rows, bins, random_state, budget, progress
         See :class:`~missdp.synth.base.Synthesizer`. delta must be above 0.
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
         ``"observed"`` reads every row, its observed values and its mask; missing cells can be

@@ -36,7 +36,7 @@ from missdp.synth.family import Family, Finish, Learned, Request, gaussian_budge
 from missdp.synth.fitted import Fitted
 from missdp.synth.impute_first import Imputer
 from missdp.synth.learn_pairs import fit_pairs, model_facts, release_pairs
-from missdp.synth.shared_steps import row_totals, open_rows, release_one_way, sample_rows
+from missdp.synth.shared_steps import open_rows, release_one_way, row_totals, sample_rows
 from missdp.synth.split import BudgetPlan, Part
 
 
@@ -123,7 +123,7 @@ class Kamino(Synthesizer):
 
     Parameters
     ----------
-    epsilon, delta, n_rows, cuts, random_state, budget, progress
+    epsilon, delta, n_rows, bins, random_state, budget, progress
         See :class:`~missdp.synth.base.Synthesizer`; delta must be above 0.
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
         ``"observed"`` (KaminoI) learns the relation of two attributes from the rows in which both

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Cost, PureEvent, scale_for
 from missdp.accounting.exact import float_up
-
 from missdp.baselines.network import Network, Node
 from missdp.calibration import selection_epsilon
 from missdp.errors import DataError, ParameterError

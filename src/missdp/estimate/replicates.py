@@ -22,13 +22,13 @@ from missdp.inference.completion import (
     Completed,
     ModelFacts,
     PairTables,
-    complete_with_rows,
     complete_marginals,
+    complete_with_rows,
 )
 from missdp.inference.product_sums import ClippingBias, NumberMoments, number_covariances
 from missdp.synth import AIM, MST, AllPairs
-from missdp.synth.numeric_scores import draw_fine_codes
 from missdp.synth.learn_pairs import PairRelease, ordered_levels
+from missdp.synth.numeric_scores import draw_fine_codes
 from missdp.synth.uncertain import weighted_counts, with_redrawn_noise
 from missdp.types import Clique, Floats, Ints
 

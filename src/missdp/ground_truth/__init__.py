@@ -16,13 +16,13 @@ from missdp.ground_truth.guarantees import joint as joint
 from missdp.ground_truth.guarantees import planned_ground_truth as planned_ground_truth
 from missdp.ground_truth.mixture import MaskMixture as MaskMixture
 from missdp.ground_truth.mixture import amplified_epsilon as amplified_epsilon
-from missdp.ground_truth.mixture import distinct_targets_bound as distinct_targets_bound
 from missdp.ground_truth.mixture import amplified_loss_distribution as amplified_loss_distribution
-from missdp.ground_truth.mixture import observation_probability as observation_probability
 from missdp.ground_truth.mixture import amplified_profile_delta as amplified_profile_delta
 from missdp.ground_truth.mixture import amplified_profile_epsilon as amplified_profile_epsilon
-from missdp.ground_truth.mixture import max_observation_probability as max_observation_probability
+from missdp.ground_truth.mixture import distinct_targets_bound as distinct_targets_bound
 from missdp.ground_truth.mixture import mask_mixture as mask_mixture
+from missdp.ground_truth.mixture import max_observation_probability as max_observation_probability
+from missdp.ground_truth.mixture import observation_probability as observation_probability
 from missdp.required_attributes import ChosenRequirements as ChosenRequirements
 from missdp.required_attributes import DataChosenRequirements as DataChosenRequirements
 from missdp.required_attributes import FixedRequirements as FixedRequirements

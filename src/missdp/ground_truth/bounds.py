@@ -29,17 +29,17 @@ from missdp.conditions import BoundedObservation, Condition, MissingCompletelyAt
 from missdp.errors import UnprovenError
 from missdp.ground_truth.mixture import (
     amplified_epsilon,
-    distinct_targets_bound,
     amplified_loss_distribution,
-    observation_probability,
     amplified_profile_epsilon,
-    max_observation_probability,
+    distinct_targets_bound,
     mask_mixture,
+    max_observation_probability,
+    observation_probability,
 )
 from missdp.ground_truth.replicas import (
-    events_by_disjoint_part,
     chosen_costs,
     chosen_epsilon,
+    events_by_disjoint_part,
     replica_epsilon,
 )
 from missdp.profiles import delta_of

@@ -210,7 +210,7 @@ def planned_ground_truth(
         Parameters; it need not be fitted, and is not changed.
     schema : Schema
         Of the private table. Where only codes of it are at hand (`Table.from_codes`), no bins are
-        found: plan for it with ``cuts="equal"``.
+        found: plan for it with ``bins="equal"``.
     assumption : Condition
         How values go missing; see `ground_truth_guarantee`.
 

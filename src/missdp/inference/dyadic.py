@@ -21,13 +21,13 @@ from missdp.types import Flags, Floats, Ints
 
 __all__ = [
     "Histogram",
-    "tail_counts",
-    "tree_depth",
     "decaying_tail",
     "fit_histogram",
-    "node_counts",
     "measured_levels",
+    "node_counts",
     "occupied_range",
+    "tail_counts",
+    "tree_depth",
 ]
 
 _Number = TypeVar("_Number", bound=np.generic)

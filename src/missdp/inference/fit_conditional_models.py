@@ -33,9 +33,9 @@ from missdp.inference.conditional_models import (
     ConditionalModels,
     Features,
     Pair,
-    log_mask,
-    level_blocks,
     attainable_marginal,
+    level_blocks,
+    log_mask,
 )
 from missdp.inference.model import cell_index
 from missdp.types import Clique, Flags, Floats, Ints
@@ -359,7 +359,9 @@ class _Regression:
         """Turn weights' slopes into those of coordinates, or coordinates into weights."""
         if self.weight_scale.ndim == 2:
             return np.asarray(values * self.weight_scale)
-        turned = values[:, None] @ self.weight_scale if back else self.weight_scale @ values[:, :, None]
+        turned = (
+            values[:, None] @ self.weight_scale if back else self.weight_scale @ values[:, :, None]
+        )
         return np.reshape(turned, values.shape)
 
     def _value(self, flat: Floats) -> tuple[float, Floats]:

@@ -30,12 +30,12 @@ from missdp.inference.completion import (
     ModelFacts,
     PairTables,
     complete,
-    complete_with_rows,
     complete_marginals,
+    complete_with_rows,
     weighted_tree_rows,
 )
 from missdp.inference.conditional_models import Pair
-from missdp.inference.counts import precision_mean, enforce_decreasing_tails, project_to_simplex
+from missdp.inference.counts import enforce_decreasing_tails, precision_mean, project_to_simplex
 from missdp.inference.missing_rates import RatesByLevel, both_missing
 from missdp.inference.missingness import MissingnessModel
 from missdp.inference.model import Levels, cell_index

@@ -16,7 +16,7 @@ import numpy as np
 
 from missdp.accounting import Cost
 from missdp.errors import ParameterError
-from missdp.inference.dyadic import tree_depth, node_counts
+from missdp.inference.dyadic import node_counts, tree_depth
 from missdp.session.counting import Clique
 from missdp.session.mechanisms import Noise
 from missdp.session.session import Release

@@ -1,18 +1,16 @@
-"""What every fit releases before its family learns: levels, how much units count, bins, kinds.
+"""Releases that precede the fit of every family: levels, effective size, bins, kinds of missing.
 
-* Levels of open attributes. The proof stands in `missdp.session.frequent_values`: costs add up as
-  those of Gaussian releases, and failures are taken out of the delta of the fit before the rest of
-  it is converted.
-* How many units that count alike would tell as much, where rows do not: Kish's effective size. A
-  unit counts what its rows do together, and units are independent. So a sum over units varies by
-  the sum of the squares of what they count: as if ``(Σ W)² / Σ W²`` units counted alike (Kish
-  1965).
-  That is never more than there are units, and as many as these where they do count alike.
-* Bins of numeric attributes that declare none, found by a noisy tree. They have about equal mass; a
-  number that many rows have is a spike of its own; inside a bin values are drawn as the tree tells.
-* How holes are spread over the kinds of missing.
+* Levels of open attributes. The proof is in `missdp.session.frequent_values`. Costs add up as those
+  of Gaussian releases. Failures are subtracted from the delta of the fit before the rest is
+  converted.
+* Effective size (Kish 1965), if rows count unequally. A unit counts as the sum of its rows, and
+  units are independent. So a sum over units varies as if ``(Σ W)² / Σ W²`` units counted equally.
+  This number is at most the number of units, and equal to it if all units count equally.
+* Bins of numeric attributes that declare none, found by a noisy tree. They have about equal mass. A
+  number that many rows have is a spike. Values inside a bin are drawn by the counts of the tree.
+* Shares of the kinds of missing values.
 
-Everything here is post-processing of what a session answers.
+Everything here is post-processing of answers of a session.
 """
 
 from __future__ import annotations
@@ -34,12 +32,12 @@ from missdp.errors import ParameterError, UnprovenError, replacing
 from missdp.inference.dyadic import (
     SPIKE,
     Histogram,
-    tail_counts,
-    tree_depth,
     decaying_tail,
     fit_histogram,
     measured_levels,
     occupied_range,
+    tail_counts,
+    tree_depth,
 )
 from missdp.schema import Numeric, OpenCategorical, Schema, SurveyWeight, Unit
 from missdp.schema.binning import Binning, BinSource
@@ -54,30 +52,33 @@ if TYPE_CHECKING:
     from missdp.synth.family import Request
 
 OPEN: Final = "open levels"
-_BINS_SHARE = 0.3  # of the budget, for the trees of all attributes that are to be cut
-_SIZES_SHARE = 0.02
-_OPEN_SHARE, _MAX_OPEN_SHARE = 0.12, 0.3  # for one attribute, and for all
-_KIND_SHARE, _MAX_KINDS_SHARE = 0.02, 0.06  # likewise
-_PURE_SPIKE = 8.4  # for `SPIKE`: Laplace noise goes as far as often
-_FADE = 0.25  # from one piece to the next, where no mass stands out
-_MIN_MASS = 1e-6
-_FIRST_LEVEL = 4  # level of the tree by which the range is found
-_NEIGHBOURS = 4  # intervals that tell how many rows the one at an end would have
-_PILE_SD = 2.0  # standard deviations by which it stands out from them
-_CLEAR_SD = 3.5  # standard deviations from which it is told apart from the one before it
-_FIRST_COUNTS = 2  # counts of a first look that tell whether it goes on
-_BINS = 10  # of equal mass, for all rows; for those that are in no spike, their share of it
-_MIN_BIN = 0.02  # of the rows, on either side of a spike inside a bin
-_MAX_BINS = 16  # where counts are so large that noise does not matter
-_MIN_RATIO = 3.0  # of the density of rows in a narrow spike to that on either side of it
-_WIDEST = 0.01  # of the range of nine in ten rows: the largest width of a narrow spike's cell
-_IN_CELL = np.array([0.0, 1.0, 0.0])  # where a spike is in its cell
-_MAX_DIGITS = 300
-_LARGE_BIN = 1000  # rows of a bin, in units of noise, with which there may be more than ten
+_BINS_SHARE = 0.3  # share of the budget for the trees of all attributes without bins
+_SIZES_SHARE = 0.02  # share of the budget for the effective size
+# shares of the budget for open levels: of one attribute, and of all at most
+_OPEN_SHARE, _MAX_OPEN_SHARE = 0.12, 0.3
+# shares of the budget for kinds: of one attribute, and of all at most
+_KIND_SHARE, _MAX_KINDS_SHARE = 0.02, 0.06
+_PURE_SPIKE = 8.4  # SDs of Laplace noise with the tail probability of `SPIKE` SDs of Gaussian noise
+_FADE = 0.25  # ratio of the shares of neighbouring segments without clear mass
+_MIN_MASS = 1e-6  # share of the rows that replaces 0
+_FIRST_LEVEL = 4  # level of the tree that finds the occupied range
+_NEIGHBOURS = 4  # intervals that predict the number of rows of the last interval
+_PILE_SD = 2.0  # SDs by which the last interval must exceed this prediction
+_CLEAR_SD = 3.5  # SDs from which an interval is separated from its predecessor
+_FIRST_COUNTS = 2  # counts of the first tree that decide whether rows lie outside the range
+_BINS = 10  # bins of equal mass for all rows, and in proportion for the rows outside spikes
+_MIN_BIN = 0.02  # share of the rows on each side of a spike that divides a bin
+_MAX_BINS = 16  # bins if counts are so large that noise is negligible
+_MIN_RATIO = 3.0  # density of a narrow spike relative to both of its neighbours
+# largest width of the cell of a narrow spike, relative to the range of 90 % of the rows
+_WIDEST = 0.01
+_IN_CELL = np.array([0.0, 1.0, 0.0])  # masses before, at and after a spike in its cell
+_MAX_DIGITS = 300  # decimals that are tried
+_LARGE_BIN = 1000  # rows in a bin, in units of noise, with which there may be more than ten bins
 
 
 def first_parts(request: Request[Any]) -> list[Part]:
-    """Return the parts of a budget that all families have: levels, sizes, bins, kinds; public."""
+    """Return the public parts of a budget that all families have: levels, sizes, bins, kinds."""
     opened, unit, schema = request.opened, request.unit, request.modelled.schema
     unequal = request.weight is not None or (unit is not None and unit.bound > 1)
     pending = (a.name for a in request.schema if is_pending(a) and a.name in schema)
@@ -100,7 +101,7 @@ def first_parts(request: Request[Any]) -> list[Part]:
 def release_bins(
     session: Session, grid: Schema, schema: Schema, plan: BudgetPlan
 ) -> tuple[Schema, dict[str, NDArray[np.float64]]]:
-    """Release bins of the numeric attributes that have none, and the intervals that noise hides.
+    """Release bins of numeric attributes, and the intervals whose rows noise hides.
 
     Parameters
     ----------
@@ -116,11 +117,10 @@ def release_bins(
     Returns
     -------
     Schema
-        ``schema`` with bins that are narrow where rows are. Released.
+        ``schema`` with bins that are narrow where many rows are. Released.
     dict of str to ndarray of shape (n_intervals, 4)
-        For each attribute, the intervals whose counts did not stand out of the noise. A row is the
-        least number, the greatest number, the noisy count in rows and its standard deviation.
-        Released.
+        For each attribute, the intervals whose counts did not exceed the noise. A row has the lower
+        bound, the upper bound, the noisy count in rows and its standard deviation. Released.
     """
     pending = [a for a in schema if is_pending(a) and a.name in session.facts.schema]
     session.expect(Marginal((name,)) for name in session.facts.schema.names)
@@ -148,7 +148,7 @@ def _measure_tree(session: Session, tree: Tree, cost: Cost) -> tuple[list[Ints],
 def _measure_histogram(
     session: Session, name: str, grid: Numeric, cost: Cost
 ) -> tuple[Histogram, NDArray[np.float64]]:
-    """Return how an attribute is distributed, by a tree where rows are, and what is outside."""
+    """Return the released distribution of an attribute, and the counts outside its range."""
     every, share = (3, 0.2) if cost.privacy_measure == "pure" else (2, 0.1)
     size = grid.size
     within, outside = (0, size), np.zeros((0, 4))
@@ -178,13 +178,13 @@ def _measure_histogram(
     near[:, :2] += within[0]
     starts, rows = histogram.starts + within[0], histogram.mass * histogram.rows
     hidden = np.concatenate([near, outside])
-    ends = 2 if len(rows) > 2 or inside < size else 0  # of noise alone nothing falls off
-    for _ in range(ends):  # the end, and the beginning
+    ends = 2 if len(rows) > 2 or inside < size else 0  # a tree of noise has no tails
+    for _ in range(ends):  # both ends
         starts, rows, hidden = _with_tail(starts, rows, hidden, size=size, std=noise.std)
         hidden[:, :2] = size - hidden[:, 1::-1]
         starts, rows = size - starts[::-1], rows[::-1]
     if np.count_nonzero(rows) == 1 and histogram.likely is not None:
-        # All else will be in one wide bin; where in it is likely, counts that noise may be tell.
+        # All other rows are in one wide bin. Uncertain counts say where in it they are likely.
         below = np.append(0.0, np.cumsum(histogram.likely))
         rows = rows + _MIN_MASS * histogram.rows * np.diff(
             np.interp(starts, histogram.starts + within[0], below)
@@ -200,14 +200,14 @@ def _with_tail(
     size: int,
     std: float,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return how rows lie in the last interval that has any, and beyond it; and what noise hides.
+    """Return the rows in the last occupied interval, the rows outside it, and the hidden counts.
 
-    Rows further out than the range were counted at its end. They are as many as it has more than
-    those beside it would tell, if a first look may have missed so many.
+    Rows outside the range were counted at its end. Their number is the excess of the last interval
+    over a prediction by its neighbours, if a first tree may have missed as many rows.
     """
     cells, stop = np.diff(starts), int(starts[-1])
     at = int(np.flatnonzero(rows > 0).max(initial=0))
-    if at > 1 and rows[at] < _CLEAR_SD * std and cells[at - 1] > 1:  # noise may be all of it
+    if at > 1 and rows[at] < _CLEAR_SD * std and cells[at - 1] > 1:  # it may be noise only
         rows = np.add.reduceat(rows, np.delete(np.arange(len(rows)), at))
         starts, at = np.delete(starts, at), at - 1
         cells = np.diff(starts)
@@ -240,7 +240,7 @@ def _with_tail(
 def _outside_counts(
     counts: NDArray[np.int64], std: float, within: tuple[int, int], size: int
 ) -> NDArray[np.float64]:
-    """Return what a first look counted outside of an interval of cells, as by `tail_counts`."""
+    """Return the counts of a first tree outside an interval of cells, as `tail_counts` does."""
     width = (1 << tree_depth(size)) // len(counts)
     first = np.arange(len(counts)) * width
     after = np.minimum(first + width, size)
@@ -256,9 +256,9 @@ def find_bins(grid: Numeric, histogram: Histogram, *, unit: float) -> Binning:
     grid : Numeric
         The attribute with the bins of the search grid.
     histogram : Histogram
-        Released.
+        The released distribution.
     unit : float
-        Standard deviation of the noise of one count that all of the budget is spent on, in rows.
+        Standard deviation of one count that the complete budget is spent on, in rows.
 
     Returns
     -------
@@ -275,7 +275,7 @@ def find_bins(grid: Numeric, histogram: Histogram, *, unit: float) -> Binning:
     >>> found.spikes, found.edges
     ((0.0,), (0.0, 5.0, 99.0))
     """
-    if len(histogram.mass) <= 2:  # noise is all there is
+    if len(histogram.mass) <= 2:  # the counts are noise only
         return Binning(edges=_even_edges(grid), source=BinSource.PENDING)
     first, last = grid.reach[0][histogram.starts[:-1]], grid.reach[1][histogram.starts[1:] - 1]
     heavy = np.flatnonzero((first == last) & (histogram.mass > 1 / (2 * _BINS)))
@@ -290,10 +290,10 @@ def find_bins(grid: Numeric, histogram: Histogram, *, unit: float) -> Binning:
     edges = _quantile_edges(segments, shares, min(bins, MAX_CODES - len(spikes)))
     apart = _separated_edges(
         edges, segments, shares, spikes[np.isin(spikes, segments)]
-    )  # to the last bit
+    )  # equal to the last bit
     edges = apart if len(apart) + len(spikes) <= MAX_CODES + 1 else edges
     narrow = _narrow_spikes(grid, segments, shares)
-    of = np.searchsorted(edges, segments[:-1], side="right") - 1  # the bin of each piece
+    of = np.searchsorted(edges, segments[:-1], side="right") - 1  # the bin of each segment
     has_mass = np.bincount(of, weights=shares)[of] > 0
     shares = np.where(has_mass, shares, _fading_shares(segments, shares, spikes))
     segments, shares = _with_points(segments, shares, narrow)
@@ -316,7 +316,7 @@ def _even_edges(grid: Numeric) -> tuple[float, ...]:
 def _grid_segments(
     grid: Numeric, starts: NDArray[np.int64], mass: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return where pieces begin, a number and the interval after it being one, and their mass."""
+    """Return the edges of segments, a number with the interval after it, and their mass."""
     edges, lower = grid.bin_edges, grid.reach[0]
     place = np.searchsorted(edges, lower[starts[:-1]], side="right") - 1
     first = edges[np.clip(place, 0, len(edges) - 2)]
@@ -328,9 +328,10 @@ def _grid_segments(
 def _narrow_spikes(
     grid: Numeric, segments: NDArray[np.float64], shares: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
-    """Return which pieces are single cells of the grid with more rows than on either side.
+    """Return the segments that are single cells of the grid and denser than both neighbours.
 
-    All other numbers must be spread far wider than a cell, or a cell may hold most of what varies.
+    All other numbers must spread far wider than a cell. Otherwise a cell may hold most of the
+    variation.
     """
     if grid.integer or grid.step is not None:
         return np.zeros(len(shares), dtype=bool)
@@ -346,9 +347,9 @@ def _narrow_spikes(
 def _with_points(
     segments: NDArray[np.float64], shares: NDArray[np.float64], narrow: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return pieces and shares in which each narrow spike is one number.
+    """Return segments and shares in which each narrow spike is one number.
 
-    People round, and so do scales: many rows at 1.57 are seen as many in a cell around it. The
+    Rounded values cause narrow spikes: many rows at 1.57 are many rows in the cell around it. The
     number of the cell with the fewest decimals is taken as the value.
     """
     starts, mass = list[NDArray[np.float64]](), list[NDArray[np.float64]]()
@@ -364,7 +365,7 @@ def _with_points(
 
 
 def _roundest(low: float, high: float) -> float:
-    """Return the number in [low, high) with the fewest decimals; of several one in the middle.
+    """Return the number in [low, high) with the fewest decimals, and one in the middle of several.
 
     >>> _roundest(1.5698, 1.5702), _roundest(0.0, 3.0), _roundest(1234.0, 1290.0)
     (1.57, 0.0, 1260.0)
@@ -388,9 +389,9 @@ def _separated_edges(
     shares: NDArray[np.float64],
     spikes: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Return edges, and those spikes that have much of a bin's mass on either side of them.
+    """Return edges and the spikes that have much of a bin's mass on both sides.
 
-    Else small and large numbers share a bin whenever what is between them are spikes.
+    Otherwise small and large numbers would share a bin if all numbers between them are spikes.
     """
     separated = [edges[0]]
     for low, high in pairwise(edges):
@@ -407,7 +408,7 @@ def _separated_edges(
 def _fading_shares(
     segments: NDArray[np.float64], shares: NDArray[np.float64], spikes: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return shares for bins of which nothing is known: most beside what has mass, then less."""
+    """Return shares for bins without clear mass: largest next to segments with mass."""
     has_mass = shares > 0
     has_mass[np.searchsorted(segments[1:-1], spikes, side="right")] = True
     away = np.abs(np.subtract.outer(np.arange(len(shares)), np.flatnonzero(has_mass)))
@@ -417,7 +418,7 @@ def _fading_shares(
 def _quantile_edges(
     segments: NDArray[np.float64], shares: NDArray[np.float64], bins: int
 ) -> NDArray[np.float64]:
-    """Return the edges of bins whose shares are as equal as the pieces allow, none of them 0."""
+    """Return the edges of bins whose shares are as equal as the segments allow, and above 0."""
     below = np.concatenate([[0.0], np.cumsum(shares)])
     targets = below[-1] * np.arange(1, bins) / bins
     nearest = {int(np.abs(below - share).argmin()) for share in targets}
@@ -426,16 +427,16 @@ def _quantile_edges(
 
 
 SIZES = "what units count"
-_CLEARLY = 2.0  # standard deviations: of less it is not known that it is more than nothing
+_CLEARLY = 2.0  # SDs of noise: a smaller value may be 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class EffectiveSize(Record):
-    """What was released of how much units count; all numbers are in rows that count as one.
+    """Released weights of units. All numbers are in rows that count as one.
 
-    ``total`` is what all units count, ``square`` the sum of the squares of what each counts over
-    ``bound``, the most that one counts, and ``std`` the noise of that sum. Rows count by
-    ``weight``, or as one.
+    ``total`` is the sum of the weights of all units. ``bound`` is the largest weight of a unit.
+    ``square`` is the sum of their squared weights over ``bound``, and ``std`` is the noise of
+    ``square``. Rows count by ``weight``, or as one if it is None.
 
     >>> size = EffectiveSize(total=1000.0, square=600.0, std=2.0, bound=5.0, weight=None)
     >>> size.design, size.units
@@ -450,22 +451,22 @@ class EffectiveSize(Record):
 
     @property
     def design(self) -> float:
-        """By how much sums vary more than those of as many independent rows that count as one."""
+        """Design effect: variance of sums, relative to independent rows that count as one."""
         square = max(self.square, _CLEARLY * self.std) * self.bound
         min_design = 1.0 if self.weight is None else 0.0
         return min(self.bound, max(min_design, square / max(self.total, 1.0)))
 
     @property
     def units(self) -> float:
-        """The effective size."""
+        """The effective number of units, at least 1."""
         return max(1.0, self.total / self.design)
 
     @property
     def full(self) -> tuple[float, float]:
-        """Least and greatest share of what counts that is of units that count the bound.
+        """Smallest and largest share of the total weight of units that have the largest weight.
 
-        Reckoned from the mean of what a row's unit counts, the sum of squares over the sum, noise
-        included: units that count less count 1 to ``bound - 1`` rows, or any part of one by weight.
+        The mean weight of a row's unit is the sum of squares over the sum, with its noise. Other
+        units have 1 to ``bound - 1`` rows, or any part of one row by weight.
         """
         around = _CLEARLY * self.std * 2 * self.bound / max(self.total, 1.0)
         mean = self.square * self.bound / self.total if self.total > 0 else self.bound
@@ -477,14 +478,14 @@ class EffectiveSize(Record):
 
     @property
     def population(self) -> float | None:
-        """The sum of all survey weights, each up to the largest that counts."""
+        """The sum of all survey weights, each up to the largest weight that counts."""
         return None if self.weight is None else max(0.0, self.total) * self.weight.upper
 
 
 def release_sizes(
     session: Session, plan: BudgetPlan, unit: Unit | None, weight: SurveyWeight | None
 ) -> EffectiveSize | None:
-    """Release the weight of all units and its sum of squares, if that is a part of the budget.
+    """Release the total weight of all units and its sum of squares, if the plan has a part for it.
 
     Parameters
     ----------
@@ -511,57 +512,72 @@ def release_sizes(
     return EffectiveSize(total=total, square=square, std=std, bound=float(bound), weight=weight)
 
 
-_UNINFORMATIVE = 0.99  # shares so far apart tell nothing
+_UNINFORMATIVE = 0.99  # difference of two shares from which they carry no information
 
 
 def left_out(size: EffectiveSize | None, guarantee: Guarantee, *, weighed: bool) -> str:
-    """Say what is known, from what was released, of rows and weight that did not take part."""
-    unit, release_needed = guarantee.unit, "to tell it takes a release of its own"
+    """Describe the rows and the weight that did not take part, from released values.
+
+    Parameters
+    ----------
+    size : EffectiveSize or None
+        Released weights of units.
+    guarantee : Guarantee
+        Names the unit and its largest number of rows.
+    weighed : bool
+        Whether rows count by survey weights.
+
+    Returns
+    -------
+    str
+        One to three sentences.
+    """
+    unit, release_needed = guarantee.unit, "an additional release would be needed to estimate it"
     if unit == ROW and not weighed:
-        return "No row was left out for its unit, and none counts less than one."
+        return "No row was left out because of its unit, and every row counts as one."
     if unit == ROW and size is not None:
         return (
-            f"At most about {size.full[1]:.0%} of the weight that counts may be of rows whose "
-            "weight is at the largest that counts: only of these was weight cut off, if of any. "
-            "How much is not known; compare the sum of the weights with a total that is known."
+            f"At most about {size.full[1]:.0%} of the total weight may belong to rows with the largest "
+            "weight that counts. Only their weights may have been cut off. To find out how much, "
+            "compare the sum of the weights with a known total."
         )
     low, high = (0.0, 1.0) if size is None or weighed else size.full
     if high - low < _UNINFORMATIVE:
         return (
             f"About {low:.0%} to {high:.0%} of the rows that took part belong to a {unit} with "
-            f"{guarantee.max_rows} of them, as many as may: only these can have had more. How many "
-            f"rows did not take part is not known: {release_needed}."
+            f"{guarantee.max_rows} rows, the largest number. Only such a {unit} can have had more "
+            f"rows. The number of rows left out is unknown: {release_needed}."
         )
-    or_weight = ", or how much weight was cut off," if weighed else ""
-    return f"How many rows of a {unit} did not take part{or_weight} is not known: {release_needed}."
+    or_weight = " and the weight cut off are" if weighed else " is"
+    return f"The number of rows of a {unit} left out{or_weight} unknown: {release_needed}."
 
 
 def check_open(request: Request[Any]) -> None:
-    """Refuse, before anything is charged, a fit that cannot find levels."""
+    """Raise an error, before any charge, for a fit that cannot find levels."""
     names, budget = request.opened, request.parameters.budget
     if not names:
         return
     if request.delta == 0:
         raise ParameterError(
-            f"the levels of {names[0]!r} are open, and finding them needs a delta above 0: state "
-            "one, or declare the levels"
+            f"attribute {names[0]!r}: finding open levels needs a delta above 0. State a delta, or "
+            "declare the levels."
         )
     if budget is not None:
         _check_shared(budget, request)
     if request.family.budget(request).delta > request.delta_to_spend:
         family = type(request.parameters).__name__
-        raise ParameterError(f"{family} cannot find open levels: declare them")
+        raise ParameterError(f"{family} cannot find open levels. Declare the levels.")
 
 
 def _check_shared(budget: Filter | Composition, request: Request[Any]) -> None:
-    """Refuse a shared budget that does not count failures."""
+    """Raise ParameterError for a shared budget that does not count failures."""
     (failure,) = request.failures
     other = f"Filter(..., failure=...) with a failure of at least {failure.delta:g}"
     if budget.charged_first:
-        other = "one of a ledger in the privacy measure 'zcdp', made with a delta and failure=..."
+        other = "a ledger budget in the privacy measure 'zcdp', with a delta and failure=..."
     refused = ParameterError(
-        f"the levels of {request.opened[0]!r} are open, and a rare one may leave with a small "
-        f"probability, which this budget does not count: declare the levels, or use {other}"
+        f"attribute {request.opened[0]!r}: finding open levels may release a rare level with a small "
+        f"probability, which this budget does not count. Declare the levels, or use {other}."
     )
     if isinstance(budget, Filter) and not budget.failure:
         raise refused

@@ -1,7 +1,7 @@
-"""Release of all pairs at once: one-way margins first, then one sum of products of centred blocks.
+"""Release of all pairs at once: one-way marginals, and then one sum of products of centred blocks.
 
-Centring by what the margins tell is what makes all pairs affordable: a row that is like most others
-has a short vector. Everything here is post-processing of what a session answers.
+Centring by released marginals makes all pairs affordable, because the vector of a typical row is
+short. Everything here is post-processing of answers of a session.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from missdp.inference.product_sums import (
     clip_norm,
     clipped_away,
     clipped_share,
-    number_covariances,
     independent_rows,
+    number_covariances,
 )
 from missdp.inference.smoothing import Smoothing
 from missdp.schema import AnyAttribute, Numeric, Ordinal
@@ -58,31 +58,34 @@ from missdp.session import (
     Session,
     Total,
 )
-from missdp.synth.numeric_scores import WEIGHT, NumericScore, draw_fine_codes
 from missdp.synth.noisy_counts import has_number_levels, least_squares_total
+from missdp.synth.numeric_scores import WEIGHT, NumericScore, draw_fine_codes
 from missdp.types import Clique, Floats, Ints
 
-_FIRST_ORDER_WEIGHT = 1.6  # factor of single blocks beside their products
-_FIRST_ORDER_WEIGHT_OF_NUMBERS = 1.2  # where there are numbers, which make vectors longer
-_FIRST_ORDER_SIGNAL = 1000.0  # rows over noise, in norms, below which that factor grows
-_MAX_FIRST_ORDER_WEIGHT = 8.0  # times so much
-_MANY_LEVELS = 64  # levels; of longer lists, those that noise alone may lift so high are merged
-_GRID = 2.0**-10
-_MASK = 0.35  # factor of the number that says whether an attribute is missing
-_POINTS = 4096  # rows by which clipping is first guessed
-_ROWS = 20_000  # rows of a model by which it is undone
-_TARGET_ROWS = 40_000  # of a model, from which tables that rows are raked to are shrunk
-_TURNS = 3  # at least
-_MAX_TURNS = 12
-_MIN_CHANGE = 0.2  # standard deviations of noise, below which tables no longer move
-_MAX_CHANGE_RATIO = 0.8  # of the last move, above which they only move to and fro
-_USUAL_ROWS, _PRIOR_ROWS = 300, 30.0  # by which it is told how much is left of rare numbers
-_RIDGE, _RIDGE_OF_FEW = 8.0, 2.0  # with 8 for few pairs, rank correlations are weaker
-_ROUNDS, _ROUNDS_OF_FEW = 3, 8  # after which the models of rows and of missing cells agree
+_FIRST_ORDER_WEIGHT = 1.6  # factor of blocks relative to products
+# the factor if blocks contain numbers, which make vectors longer
+_FIRST_ORDER_WEIGHT_OF_NUMBERS = 1.2
+_FIRST_ORDER_SIGNAL = 1000.0  # rows over noise, in norms: the factor grows for smaller signals
+_MAX_FIRST_ORDER_WEIGHT = 8.0  # largest growth of the factor
+_MANY_LEVELS = 64  # levels: in longer lists, levels that may be noise are merged
+_GRID = 2.0**-10  # step of the numbers in blocks
+_MASK = 0.35  # factor of the indicator of a missing cell
+_POINTS = 4096  # rows with which clipping is estimated at first
+_ROWS = 20_000  # rows of the model with which the clipping bias is estimated
+_TARGET_ROWS = 40_000  # rows of the model towards which raking targets are shrunk
+_TURNS = 3  # smallest number of corrections of the clipping bias
+_MAX_TURNS = 12  # largest number of corrections of the clipping bias
+_MIN_CHANGE = 0.2  # SDs of noise: stop when tables change by less
+_MAX_CHANGE_RATIO = 0.8  # stop when a turn shrinks the change by less than this factor
+# rows, and their weight, with which the retained share of rare numbers is estimated
+_USUAL_ROWS, _PRIOR_ROWS = 300, 30.0
+_RIDGE, _RIDGE_OF_FEW = 8.0, 2.0  # factors of the noise allowance, for all pairs and for few pairs
+# rounds in which the models of rows and of missing cells are fitted, for all and few pairs
+_ROUNDS, _ROUNDS_OF_FEW = 3, 8
 
 
 def ordered_levels(attributes: Iterable[AnyAttribute], levels: Iterable[Levels]) -> list[bool]:
-    """Whether the levels of each attribute have an order, and none are merged."""
+    """Return whether the levels of each attribute have an order, and none are merged."""
     return [
         isinstance(attribute, (Numeric, Ordinal)) and level.n_groups == attribute.size
         for attribute, level in zip(attributes, levels, strict=True)
@@ -90,12 +93,12 @@ def ordered_levels(attributes: Iterable[AnyAttribute], levels: Iterable[Levels])
 
 
 def model_facts(modelled: Modelled, levels: Sequence[Levels], *, selective: bool) -> ModelFacts:
-    """Return the public facts under which a model of complete rows is fitted.
+    """Return the public facts for a model of complete rows.
 
     Parameters
     ----------
     modelled : Modelled
-        The modelled attributes, rules, and which levels are never missing.
+        The modelled attributes, their rules, and the levels that are never missing.
     levels : sequence of Levels
         Released groups of levels.
     selective : bool
@@ -104,6 +107,7 @@ def model_facts(modelled: Modelled, levels: Sequence[Levels], *, selective: bool
     Returns
     -------
     ModelFacts
+        Public facts on groups of levels.
     """
     schema = modelled.schema
     never = merge_zeros(impossible_pairs(modelled.impossible, schema.names), levels)
@@ -136,24 +140,24 @@ def measure_one_way(
     zeros : dict of (int, int) to ndarray of bool
         Impossible cells of pairs of attributes, by position. Public.
     row_total : Total, optional
-        The number of all rows, if it was released or declared before.
+        The released or declared number of all rows.
     rare : float, optional
-        Levels with fewer rows than so many standard deviations of the noise are merged. By default
-        only those of attributes with many levels that noise alone may lift so high.
+        Levels with fewer rows than this number of standard deviations of the noise are merged. By
+        default only levels of attributes with more than 64 levels that may be noise.
     later : iterable of tuple of str, default ()
-        Marginals that are measured later, and counted in the same pass over the rows.
+        Marginals that are measured later and counted in the same pass over the rows.
 
     Returns
     -------
     marginals : NoisyMarginals
         Merged levels, and marginals that sum to 1. Released.
     total : Total
-        The estimated number of counted rows: of complete rows, if only those are read.
+        The estimated number of counted rows, which are complete rows if only these are read.
     """
     schema = session.facts.schema
     session.expect(map(Marginal, [*((name,) for name in schema.names), *later]))
     counts = [session.measure(Marginal((name,)), noise).values for name in schema.names]
-    every = session.facts.strategy.complete_only  # margin counts the same rows, though not all
+    every = session.facts.strategy.complete_only  # marginals count complete rows only
     totals: list[Total] = [] if row_total is None or every else [row_total]
     floors: list[Total] = []
     for name, count in zip(schema.names, counts, strict=True):
@@ -173,7 +177,7 @@ def measure_one_way(
         if session.facts.strategy.complete_only or not attribute.nullable:
             marginals.append(project_to_simplex(merged / rows))
         else:
-            counted = len(count) > size  # else only observed cells are, and the rest is missing
+            counted = len(count) > size  # otherwise the rest is missing
             missing = count[size:].sum() if counted else rows - merged.sum()
             marginals.append(project_to_simplex(np.append(merged, missing) / rows))
         levels.append(level)
@@ -183,7 +187,7 @@ def measure_one_way(
 
 
 def centred_blocks(marginals: NoisyMarginals) -> list[Floats]:
-    """Return what each code of each attribute stands for, given one-way margins."""
+    """Return the block of numbers of each code of each attribute, given one-way marginals."""
     return [
         _block(marginal, size)
         for marginal, size in zip(marginals.one_way, marginals.sizes, strict=True)
@@ -198,7 +202,7 @@ def _plan_products(
     clip: float | Literal["auto"],
     numbers: Sequence[NumericScore | None] = (),
 ) -> RowProducts:
-    """Return the blocks of rows, and where their vectors are clipped; from released values."""
+    """Return the query of all products: blocks of rows and the clip norm, from released values."""
     parts, shares, extra_features = centred_blocks(marginals), list(marginals.one_way), {}
     for a, number in enumerate(numbers):
         if number is not None:
@@ -234,18 +238,17 @@ def release_pairs(
     marginals : NoisyMarginals
         The released marginals.
     clip : float or "auto", default "auto"
-        Bound on the norm of each row's vector of products. "auto": chosen from released values.
+        Bound on the norm of each row's vector of products. "auto" follows from released values.
     numbers : sequence of NumericScore or None, default ()
-        For each attribute, the number that its block ends with, or None. They are used only if
-        the session has finer codes.
+        For each attribute, the numeric score at the end of its block, or None. Scores are used only
+        if the session has finer codes.
     cost : Cost, optional
-        Cost of the measurement. None: all that is left of the session's budget.
+        Cost of the measurement. None is the remaining budget of the session.
 
     Returns
     -------
     PairRelease
-        The marginals, the noisy sums and the measured query. There are no sums if there is only one
-        attribute.
+        The marginals, the noisy sums and the measured query. A single attribute has no sums.
     """
     cost = cost or session.left
     names = session.facts.schema.names
@@ -265,7 +268,20 @@ def release_pairs(
 def impossible_pairs(
     impossible: Mapping[tuple[str, ...], NDArray[np.bool_]], names: Sequence[str]
 ) -> Zeros:
-    """Return the impossible cells of pairs by the positions of their attributes, earlier first."""
+    """Return the impossible cells of pairs by sorted positions of their attributes.
+
+    Parameters
+    ----------
+    impossible : mapping of tuple of str to ndarray of bool
+        Impossible cells by names. Public.
+    names : sequence of str
+        The modelled attributes.
+
+    Returns
+    -------
+    dict of (int, int) to ndarray of bool
+        Public.
+    """
     place = {name: i for i, name in enumerate(names)}
     zeros: Zeros = {}
     for clique, table in impossible.items():
@@ -280,7 +296,7 @@ def _on_grid(values: Floats) -> Floats:
 
 
 def _block(marginal: Floats, size: int) -> Floats:
-    """Return the block of each code: centred indicators, and whether it is missing."""
+    """Return the block of each code: its centred indicators, and whether it is missing."""
     share = marginal[:size].sum()
     centre = marginal[:size] / share if share > 0 else np.full(size, 1 / size)
     if len(marginal) == size:
@@ -293,7 +309,7 @@ def _block(marginal: Floats, size: int) -> Floats:
 
 
 def _decoder(block: Floats, size: int) -> Floats:
-    """Return the matrix that takes sums of blocks back to deviations from the margin."""
+    """Return the matrix that maps sums of blocks to deviations from the marginal."""
     back = np.eye(len(block))
     back[:size, :size] -= 1 / size
     if len(block) > size:
@@ -306,13 +322,13 @@ def _decoder(block: Floats, size: int) -> Floats:
 
 @pydantic.dataclasses.dataclass(frozen=True, eq=False)
 class PairRelease(Record):
-    """All that was released: noisy marginals, and perhaps sums of products of blocks.
+    """The released tables of a fit: noisy marginals, and perhaps sums of products of blocks.
 
-    * ``marginals``: One-way marginals, larger ones, and which cells are missing together.
-    * ``products``, ``plan``: None if there is one attribute only, or if marginals of pairs were
-      released instead.
-    * ``numbers``: Of each attribute, the number that its block ends with, if it has one; empty if
-      none has.
+    * ``marginals``: One-way marginals, larger marginals, and joint masks.
+    * ``products``, ``plan``: The sums and their query. None for a single attribute, or if marginals
+      of pairs were released instead.
+    * ``numbers``: For each attribute, the numeric score at the end of its block, or None. Empty if
+      no attribute has a score.
     """
 
     marginals: NoisyMarginals
@@ -322,42 +338,42 @@ class PairRelease(Record):
 
     @classmethod
     def of(cls, tables: PairRelease | NoisyMarginals) -> PairRelease:
-        """Return the release that a family keeps the tables of."""
+        """Return the released tables of any family as a `PairRelease`."""
         return tables if isinstance(tables, PairRelease) else cls(tables)
 
     @property
     def levels(self) -> tuple[Levels, ...]:
-        """Which levels of each attribute are merged."""
+        """The groups of levels of each attribute."""
         return self.marginals.levels
 
     @property
     def rows(self) -> float:
-        """Number of rows that are counted, at least one."""
+        """Number of counted rows, at least one."""
         return self.marginals.rows
 
     @property
     def higher_order(self) -> dict[Clique, Floats]:
-        """Marginals of three attributes and more."""
+        """Marginals of three or more attributes."""
         return self.marginals.higher_order
 
     @property
     def cell_std(self) -> float:
-        """Noise of the count of a cell of a pair."""
+        """Standard deviation of the count of a cell of a pair, in rows."""
         return self.marginals.cell_std if self.products is None else self.products.std
 
     @property
     def ridge(self) -> float:
-        """Factor of the allowance for noise in regressions: larger with many parents."""
+        """Factor of the noise allowance in regressions, which is larger for many parents."""
         return _RIDGE_OF_FEW if self.products is None else _RIDGE
 
     @property
     def rounds(self) -> int:
-        """How often the model of missing cells is learned from quick rows, to begin with."""
+        """Number of initial fits of the model of missing cells to rows of a quick model."""
         return _ROUNDS_OF_FEW if self.products is None else _ROUNDS
 
     @property
     def turns(self) -> int:
-        """How often a fit corrects the tables by its own rows, at most."""
+        """Largest number of corrections of the tables by rows of the fitted model."""
         if self.products is not None:
             return _MAX_TURNS
         pairs = zip(self.marginals.one_way, self.marginals.sizes, strict=True)
@@ -365,7 +381,7 @@ class PairRelease(Record):
 
     @property
     def blocks(self) -> list[Floats]:
-        """What each level of each attribute stands for, numbers aside; one row per level."""
+        """Blocks of the levels of each attribute, one row per level, without numeric scores."""
         tables = [] if self.products is None else list(self.products.blocks.values())
         for a, number in self.numeric_scores.items():
             tables[a] = number.drop_from_block(tables[a])
@@ -373,11 +389,11 @@ class PairRelease(Record):
 
     @property
     def numeric_scores(self) -> dict[int, NumericScore]:
-        """The attributes that have a number."""
+        """The numeric scores by position of the attribute."""
         return {a: number for a, number in enumerate(self.numbers) if number is not None}
 
     def initial_tables(self) -> PairTables:
-        """Return tables from which clipping has been undone as if attributes were independent."""
+        """Return tables in which clipping is corrected as if attributes were independent."""
         if self.products is None:
             return self.tables(None)
         retained, both = self.retained_shares(independent_rows(self.marginals.one_way, _POINTS))
@@ -388,24 +404,26 @@ class PairRelease(Record):
         )
 
     def clipping_bias(self, rows: Ints) -> ClippingBias | None:
-        """Return what clipping takes from the means of blocks and products over a model's rows.
+        """Return the bias that clipping causes in the means of blocks and products over a model's
+        rows.
 
-        Numbers included: they come last in blocks, and their squares after all blocks.
+        It includes numeric scores, which are the last columns of blocks. Their squares follow all
+        blocks.
         """
         if self.plan is None:
             return None
         return clipped_away(self._fine_rows(rows), self._vectors, self.plan.clip)
 
     def retained_shares(self, rows: Ints) -> tuple[Floats, dict[Pair, float]]:
-        """Return the shares of the sums of blocks and of products that clipping leaves."""
+        """Return the shares of the sums of blocks and of products that clipping retains."""
         if self.plan is None:
             return np.ones(len(self.levels)), dict.fromkeys(self.tables(None).tables, 1.0)
         return clipped_share(self._fine_rows(rows), self._vectors, self.plan.clip)
 
     def retained_by_code(self, at: int, rows: Ints) -> Floats:
-        """Return what part clipping leaves of rows with each finer code of a number.
+        """Return the share that clipping retains of rows with each finer code of a number.
 
-        Where a model has few such rows, as of rows that are like all others but for the number.
+        A model has few rows with rare codes. They are estimated from usual rows with that code.
         """
         assert self.plan is not None
         fine_rows, size = self._fine_rows(rows), len(self.numeric_scores[at].groups)
@@ -423,11 +441,11 @@ class PairRelease(Record):
         """Return rows with finer codes of numbers."""
         return draw_fine_codes(
             self.numeric_scores, rows, np.random.default_rng(0)
-        )  # public: any points do
+        )  # public integration points
 
     @property
     def _vectors(self) -> RowVectors:
-        """The vectors that were clipped and summed up."""
+        """The vectors that were clipped and summed."""
         assert self.plan is not None
         assert self.products is not None
         names = list(self.products.blocks)
@@ -441,8 +459,18 @@ class PairRelease(Record):
     ) -> PairTables:
         """Return the tables of all pairs, with the noise of every cell.
 
-        ``clipping_bias`` is what clipping took from the means of blocks and products; ``factors`` say by
-        how much the noise of a pair is larger than it was released.
+        Parameters
+        ----------
+        bias : ClippingBias or None
+            Bias that clipping causes in the means of blocks and products. None: marginals of pairs
+            were released.
+        factors : mapping of (int, int) to float, optional
+            Ratio of the noise of a pair to its released noise.
+
+        Returns
+        -------
+        PairTables
+            Released values.
         """
         marginals, released = self.marginals, self.products
         if released is None or bias is None:
@@ -454,7 +482,7 @@ class PairRelease(Record):
             for a, block in enumerate(blocks)
         ]
         means = [block.T @ marginal for block, marginal in zip(blocks, one_way, strict=True)]
-        # Of what margins do not tell: the part of `back` that goes through the mask is in them.
+        # Variance beyond the marginals, which contain the part of the decoder for masks.
         spread = [
             np.append(np.full(size, 1 - 1 / size), np.diag(b)[size:] ** 2)
             for b, size in zip(back, sizes, strict=True)
@@ -483,7 +511,7 @@ class PairRelease(Record):
 
     @property
     def marginal_stds(self) -> list[Floats]:
-        """Noise of each share of the margins that `tables` returns."""
+        """Standard deviation of each share of the marginals that `tables` returns."""
         first, stds = self.marginals.std / self.rows, []
         if self.products is None:
             return self.marginals.marginal_stds
@@ -494,7 +522,7 @@ class PairRelease(Record):
         return stds
 
     def moments(self, bias: ClippingBias | None) -> NumberMoments | None:
-        """Return what was released of numbers, or None if nothing was; see `clipping_bias`."""
+        """Return the released moments of numbers, or None: see `clipping_bias`."""
         products, n, sizes = self.products, self.rows, self.marginals.sizes
         if products is None or bias is None or not self.numeric_scores:
             return None
@@ -526,7 +554,7 @@ class PairRelease(Record):
         return NumberMoments(means, powers, by_level, of_two)
 
     def settle_tails(self, model: PairModel, rng: np.random.Generator) -> PairRelease:
-        """Return `with_tails` for the rows of a model; clipping takes most of what is far out."""
+        """Return `with_tails` for the rows of a model, as clipping removes most of the tails."""
         release = self
         if self.numeric_scores:
             rows = model.row_model.sample(_ROWS, rng)
@@ -536,7 +564,7 @@ class PairRelease(Record):
         return release
 
     def with_tails(self, bias: ClippingBias | None) -> PairRelease:
-        """Return the release with as much beyond the outermost bins as moments of numbers tell."""
+        """Return the release with the tails of numbers that explain their released moments."""
         moments = self.moments(bias)
         if moments is None:
             return self
@@ -546,7 +574,7 @@ class PairRelease(Record):
         return replace(self, numbers=tuple(scores))
 
     def restricted_to(self, attributes: Sequence[int]) -> PairRelease:
-        """Return what was released about some attributes, in the order of the table."""
+        """Return the release of some attributes, in the order of the table."""
         numbers = tuple(self.numbers[a] for a in attributes) if self.numbers else ()
         restricted = replace(
             self, marginals=self.marginals.restricted_to(attributes), numbers=numbers
@@ -569,7 +597,7 @@ class PairRelease(Record):
         return replace(restricted, products=fewer)
 
     def redraw_noise(self, rng: np.random.Generator) -> PairRelease:
-        """Return the released statistics, moved by another draw of the noise that they have."""
+        """Return the released statistics plus a new draw of their noise."""
         marginals, products = self.marginals.redraw_noise(rng), self.products
         if products is None:
             return replace(self, marginals=marginals)
@@ -586,7 +614,7 @@ class PairRelease(Record):
         return replace(self, marginals=marginals, products=redrawn)
 
     def _refined_marginal(self, a: int, bias: Floats, block: Floats, back: Floats) -> Floats:
-        """Put a one-way margin and the mean of blocks together, by their inverse variances."""
+        """Combine a one-way marginal and the mean of blocks, by their inverse variances."""
         marginals, released, one_way = self.marginals, self.products, self.marginals.one_way[a]
         if released is None or len(one_way) == 1:
             return np.ones(1)
@@ -619,25 +647,25 @@ def fit_pairs(
     rng: np.random.Generator,
     order: Sequence[int] | None = None,
 ) -> PairModel:
-    """Fit a model of complete rows, and of what is missing, to released tables.
+    """Fit a model of complete rows and of missing cells to released tables.
 
-    Clipped sums of products are those of the model's rows, clipped.
+    The clipped sums of products of the model's rows match the released clipped sums.
 
     Parameters
     ----------
     release : PairRelease
-        Noisy margins and tables of all pairs, or of some.
+        Noisy marginals and tables of all pairs, or of some.
     facts : ModelFacts
         Public facts, and released levels.
     rng : numpy.random.Generator
-        For draws of the model.
+        Draws rows of the model.
     order : sequence of int, optional
-        Positions of the attributes in drawing order.
+        Positions of the attributes in drawing order. By default the fit chooses it.
 
     Returns
     -------
     PairModel
-        The law of rows and of their missing values.
+        The distribution of rows and of their missing cells. Released.
     """
     sizes = release.marginals.sizes
     selective, rounds = facts.selective, release.rounds if facts.selective else 0
@@ -669,8 +697,8 @@ def fit_pairs(
         numbers = released_covariances(release, bias, completed, rows, missing)
         completed, smoothing = _smooth(completed, facts, numbers)
         together = release.marginals.higher_order_targets(completed.masks, rows)
-        # Where clipping took much from most rows, as it does with few attributes, putting it back
-        # takes more turns: stopped too early, all tables would be biased the same way.
+        # With few attributes, clipping removes much of most rows, and the correction needs more
+        # turns. Otherwise all tables would be biased in one direction.
         last_change, change = change, mean_change(before, tables.tables, tables.variances)
         if turn >= _TURNS and (change <= _MIN_CHANGE or change > _MAX_CHANGE_RATIO * last_change):
             break
@@ -682,9 +710,9 @@ def fit_pairs(
 def _smooth(
     completed: Completed, facts: ModelFacts, numbers: Numbers | None = None
 ) -> tuple[Completed, Smoothing]:
-    """Return tables with posterior means in place of noisy ones where these are smooth.
+    """Return tables with posterior means of smooth pairs, and the smoothing.
 
-    With them comes the smoothing, which says how strong all other pairs depend on each other.
+    The smoothing has the strength of dependence of all other pairs.
     """
     smoothing = Smoothing.of(
         completed.marginals,
@@ -708,24 +736,25 @@ def released_covariances(
     rows: Ints,
     missing: NDArray[np.bool_],
 ) -> Numbers | None:
-    """Return what products with numbers say of complete rows, if there are any.
+    """Return covariances of numbers in complete rows, from released products, if there are any.
 
     Parameters
     ----------
     release : PairRelease
-        What was released; only products have numbers.
-    bias : Taken or None
-        What clipping took.
+        The release. Only sums of products have numbers.
+    bias : ClippingBias or None
+        Bias that clipping causes.
     completed : Completed
         Tables of complete rows, and the model of missing cells.
     rows : ndarray of int64, shape (n, d)
         Rows of the model of complete rows.
     missing : ndarray of bool, shape (n, d)
-        Which of their cells are missing.
+        Flags of their missing cells.
 
     Returns
     -------
     Numbers or None
+        Released covariances.
     """
     moments = release.moments(bias)
     if moments is None:

@@ -1,10 +1,9 @@
-"""Numbers beside their bins: what a release of all pairs tells of them as numbers.
+"""Numeric scores: released covariances of numbers as numbers, in addition to their bins.
 
-Of a column whose bins were found, rows are counted by *finer codes*: intervals inside its bins, and
-its spikes. Each stands for one number, standardised to ``z``. So sums of products of two ``z`` are
-covariances, and those of ``z`` with indicators are conditional means: one number each, with the
-noise of one cell. Codes, ``z`` and its centre, scale and clip follow from released cuts and
-margins.
+Rows of a column with released bins are counted by *finer codes*: intervals inside its bins, and its
+spikes. Each code has one number, standardised to a score ``z``. Sums of products of two scores are
+covariances. Sums of products with indicators are conditional means. Each is one number with the
+noise of one cell. Codes and scores follow from released bins and marginals.
 """
 
 from __future__ import annotations
@@ -24,42 +23,43 @@ from missdp.synth.search_grid import is_pending, takes_every_number, with_search
 from missdp.types import Floats, Ints
 
 WEIGHT = 0.6
-"""Factor of ``z`` in the block of its attribute."""
+"""Factor of a score in the block of its attribute."""
 
-_MAX_CODES = 40  # finer codes of an attribute; more, if it has more bins
-_MAX_CELLS = 40_000_000  # of all pairs of finer codes, and missing; else no number is released
-_FEWEST = 3  # codes: of two, a number says nothing more
-_CLIP = 4.0  # of z
-_QUANTILE = 0.02  # of numbers at either end, that are taken for the next one
-_LINE, _SQUARE = 0.2, 0.1  # factors of the number as it is, and of its square, at most
-_HIGHEST = 2.0, 3.0  # of these times their factors
-_FAR_RANGE = (3.0, 16.0)  # where squares are clipped, in standard deviations
-_MAX_REACH = 4.0  # times the furthest number that was found
-_TAIL, _TAIL_CODES = 10.0, 7  # how many times as far out finer codes go, and how many of them
-_DECAY = 1.7  # of what is beyond, as a power of how far out it is
-_HIDDEN = 0.2  # share of the last bin that may be beyond without having been found
-_INNER, _MAX_INNER = 0.5, 0.9  # how much is moved inwards in the last bin, as a part of its range
-_MIN_MOMENT_CHANGE = (
+_MAX_CODES = 40  # finer codes of an attribute, or more if it has more bins
+_MAX_CELLS = 40_000_000  # cells of all pairs of finer codes: with more, no score is released
+_FEWEST = 3  # codes: a score of two codes adds no information
+_CLIP = 4.0  # largest score
+_QUANTILE = 0.02  # share of the numbers at each end that are clipped
+_LINE, _SQUARE = 0.2, 0.1  # largest factors of the number itself, and of its square
+_HIGHEST = 2.0, 3.0  # largest products of number and factor, and of square and factor
+_FAR_RANGE = (3.0, 16.0)  # smallest and largest clip of numbers and squares, in SDs
+_MAX_REACH = 4.0  # clip relative to the furthest occupied number
+# ratio of the range of finer codes to the occupied range, and number of codes in a tail
+_TAIL, _TAIL_CODES = 10.0, 7
+_DECAY = 1.7  # exponent of the power law of tails
+_HIDDEN = 0.2  # prior share of the last bin that moves to the tail
+# Usual and largest share of the range of the last bin by which mass moves inwards.
+_INNER, _MAX_INNER = 0.5, 0.9
+_MIN_MOMENT_CHANGE = (  # change of moments by a code, relative to its bin, from which it matters
     0.1  # change of moments, beside that of a whole bin, from which on they tell of a code
 )
 _MOVE_SCALES = np.repeat([_HIDDEN, _INNER, _HIDDEN], 2)
-_FLOOR = 3e-5  # mass for which an interval is taken at least
-_POINTS = 2048  # by which values are spread over a bin
+_FLOOR = 3e-5  # smallest mass of an occupied interval
+_POINTS = 2048  # integration points in a bin
 
 
 @dataclass(frozen=True, eq=False)
 class NumericScore(Record):
-    """A number as a function of finer codes, standardised; released values only.
+    """Score of a number: a standardised function of finer codes. All values are released.
 
-    * ``groups`` (shape (codes,)): Bin of each finer code; "not applicable", if it is a level, is
-      the last one.
-    * ``values`` (shape (codes,)): The number that each stands for.
-    * ``shares`` (shape (codes,)): Share of each in its bin.
-    * ``low``, ``high``, ``centre``, ``scale``: ``z`` is the number, clipped at ``low`` and
-      ``high``, less ``centre``, over ``scale``: quantiles, mean and standard deviation as far as
-      they were released before.
-    * ``deviation``, ``far``: Standard deviation of the number as it is, and at how many of them it
-      is clipped where it stands alone, with its square.
+    * ``groups`` (shape (codes,)): Bin of each finer code. A level "not applicable" is the last bin.
+    * ``values`` (shape (codes,)): The number of each code.
+    * ``shares`` (shape (codes,)): Share of each code in its bin.
+    * ``low``, ``high``, ``centre``, ``scale``: The score is the number, clipped at ``low`` and
+      ``high``, less ``centre``, over ``scale``. They are released quantiles, mean and standard
+      deviation.
+    * ``deviation``, ``far``: Standard deviation of the unclipped number. The number and its square
+      are clipped at ``far`` standard deviations if they are not in products.
     """
 
     groups: Ints
@@ -74,17 +74,17 @@ class NumericScore(Record):
 
     @property
     def factors(self) -> tuple[float, float]:
-        """Factors of the number where it stands alone, and of its square."""
+        """Factors of the number and of its square outside products."""
         return min(_LINE, _HIGHEST[0] / self.far), min(_SQUARE, _HIGHEST[1] / self.far**2)
 
     @property
     def n_bins(self) -> int:
-        """The number of bins."""
+        """Number of bins."""
         return int(self.groups.max()) + 1
 
     @property
     def z(self) -> Floats:
-        """The number of each code, standardised and clipped."""
+        """The score of each code."""
         return self._standardised(self.values)
 
     def _standardised(self, values: Floats) -> Floats:
@@ -93,48 +93,62 @@ class NumericScore(Record):
 
     @property
     def powers(self) -> Floats:
-        """The number of each code as it is, in standard deviations, and its square; two rows."""
+        """The number of each code in SDs, clipped at ``far``, and its square, in two rows."""
         standardised = np.clip((self.values - self.centre) / self.deviation, -self.far, self.far)
         return np.stack([standardised, np.square(standardised)])
 
     def rest(self, values: Floats) -> Floats:
-        """Return numbers less the scale times their ``z``: the centre, but where it is clipped."""
+        """Return numbers less the scale times their score: the centre if not clipped."""
         return np.asarray(values - self.scale * self._standardised(values))
 
     def add_to_block(self, block: Floats) -> Floats:
-        """Return the block of each finer code, z included, given the blocks of bins.
+        """Return the block of each finer code with its score, given the blocks of bins.
 
-        What follows the bins ("missing") has a z of 0.
+        Codes after the bins ("missing") have a score of 0.
         """
         rows = np.concatenate([block[self.groups], block[self.n_bins :]])
         z = np.append(WEIGHT * self.z, np.zeros(len(block) - self.n_bins))
         return np.column_stack([rows, z])
 
     def drop_from_block(self, block: Floats) -> Floats:
-        """Return the blocks of bins: inverse of ``add_to_block``."""
+        """Return the blocks of bins: the inverse of ``add_to_block``."""
         first = np.unique(self.groups, return_index=True)[1]
         return block[np.append(first, np.arange(len(self.groups), len(block))), :-1]
 
     def extra_features(self, codes: int) -> Floats:
-        """Return the further numbers of so many codes: `powers`, the square less about its mean."""
+        """Return features outside products for each code: `powers`, the square centred."""
         features = (self.powers.T - [0.0, 1.0]) * self.factors
         return np.concatenate([features, np.zeros((codes - len(features), 2))])
 
     @property
     def levels(self) -> tuple[Floats, Floats]:
-        """Mean and variance of ``z`` in each bin."""
+        """Mean and variance of the score in each bin."""
         mean = np.bincount(self.groups, self.shares * self.z)
         square = np.bincount(self.groups, self.shares * np.square(self.z))
         return np.asarray(mean, float), np.asarray(np.maximum(square - np.square(mean), 0.0))
 
     def with_tails(self, marginal: Floats, powers: Floats, stds: Floats) -> NumericScore:
-        """Return the number with as much beyond its outermost codes as its moments tell.
+        """Return the score with the mass beyond its outermost codes that explains its moments.
 
-        There few rows hide from the noise of a tree, and make most of a standard deviation. What is
-        beyond falls off as a power of the distance; how much there is at either end, as a share of
-        the last bin, is what explains the released moments best, and little by itself. It was
-        counted in the outermost code in which rows were found, else anywhere in that bin. Where
-        noise put too much far out in the last bin, it is moved inwards, as much as moments tell.
+        The few rows in tails are hidden by the noise of a tree, but they dominate a standard
+        deviation. A tail falls off as a power of the distance. Its mass at each end, as a share of
+        the last bin, explains the released moments best, and is small a priori. The mass was
+        counted in the outermost occupied code, or anywhere in the last bin. If noise placed too
+        much mass far out in the last bin, mass is moved inwards by the moments.
+
+        Parameters
+        ----------
+        marginal : ndarray of shape (bins + 1,) or (bins,)
+            Released shares of the bins, and of missing cells.
+        powers : ndarray of shape (2,)
+            Released means of `powers`.
+        stds : ndarray of shape (2,)
+            Standard deviations of their noise.
+
+        Returns
+        -------
+        NumericScore
+            Released values.
         """
         away, has_rows = self.values - self.centre, self.shares > 0
         probabilities = marginal[self.groups] * self.shares
@@ -159,13 +173,13 @@ class NumericScore(Record):
         return replace(self, shares=np.maximum(self.shares + more @ moves, 0.0))
 
     def fine_marginal(self, marginal: Floats) -> Floats:
-        """Return the margin of finer codes, given that of bins."""
+        """Return the marginal of finer codes, given the marginal of bins."""
         return np.append(marginal[self.groups] * self.shares, marginal[self.n_bins :])
 
     def draw_codes(self, codes: Ints, rng: np.random.Generator) -> Ints:
-        """Draw a finer code for each bin; what follows the bins stays behind them.
+        """Draw a finer code for each bin, independently. Codes after the bins stay after them.
 
-        Each by itself: see `draw_fine_codes`.
+        `draw_fine_codes` draws dependent codes.
         """
         size, order = self.n_bins, np.argsort(self.groups, kind="stable")
         begin = np.searchsorted(self.groups[order], np.arange(size + 1))
@@ -182,7 +196,21 @@ def draw_fine_codes(
 ) -> Ints:
     """Return rows with a finer code in place of each bin of a number.
 
-    Relations between numbers go on inside their bins, as they do in synthetic rows: see `relate_within_bins`.
+    Relations between numbers continue inside bins, as in synthetic rows: see `relate_within_bins`.
+
+    Parameters
+    ----------
+    numbers : mapping of int to NumericScore
+        Scores by position of the attribute.
+    rows : ndarray of int64, shape (n, d)
+        Codes of bins.
+    rng : numpy.random.Generator
+        Draws the codes.
+
+    Returns
+    -------
+    ndarray of int64, shape (n, d)
+        Finer codes of the numbers.
     """
     fine_rows, bins, ranks, orders = rows.copy(), {}, {}, {}
     for a, number in numbers.items():
@@ -198,11 +226,7 @@ def draw_fine_codes(
 
 
 def _solve_moves(change: Floats, residual: Floats, max_moves: Floats) -> Floats:
-    """Return how much is moved, at either end: outwards from a code, from a bin, and inwards.
-
-    Least squares with a prior, from 0 to ``max_moves``. Of a bin as a whole nothing is moved outwards
-    while its outermost code has anything left that moments would miss.
-    """
+    """Return the mass that each end moves outwards from a code, inwards, and from a bin."""
     from scipy.optimize import lsq_linear
 
     def solve(of: slice, residual: Floats) -> Floats:
@@ -217,9 +241,10 @@ def _solve_moves(change: Floats, residual: Floats, max_moves: Floats) -> Floats:
 
 
 def with_fine_bins(schema: Schema) -> Schema:
-    """Return a schema in which the numbers that a fit has cut have finer bins, inside their own.
+    """Return a schema in which the numbers with released bins have finer bins inside them.
 
-    The schema itself, if there are none, or too many cells for all pairs of them.
+    It is the schema itself if there are no such numbers, or if all pairs of them have too many
+    cells.
     """
     grids = with_search_grid(schema)
     pending = (a for a in schema if is_pending(a) and a.binning.weights)
@@ -229,9 +254,9 @@ def with_fine_bins(schema: Schema) -> Schema:
 
 
 def _fine_attribute(a: Numeric, steps: Floats) -> Numeric:
-    """Halve, again and again, the interval in which numbers differ most; and go on beyond them.
+    """Halve the interval with the largest variation again and again, and extend the tails.
 
-    Only edges of the search grid, ``steps``, are taken.
+    All edges are edges of the search grid, ``steps``.
     """
     segments, shares = np.asarray(a.binning.subintervals), np.asarray(a.binning.weights)
     shares = shares / shares.sum() if shares.any() else np.full(len(shares), 1 / len(shares))
@@ -241,7 +266,7 @@ def _fine_attribute(a: Numeric, steps: Floats) -> Numeric:
     waiting: list[tuple[float, float, float, float]] = []
 
     def add(start: float, stop: float) -> None:
-        """Note an interval that can be halved."""
+        """Add an interval that can be halved."""
         mass = float(np.diff(np.interp([start, stop], segments, below))[0])
         inner = steps[(steps > max(start, low)) & (steps < min(stop, high))]
         if inner.size and mass > 0:
@@ -261,7 +286,7 @@ def _fine_attribute(a: Numeric, steps: Floats) -> Numeric:
 
 
 def _tails(low: float, high: float, steps: Floats) -> set[float]:
-    """Return edges beyond the range in which rows were found, each some times further out."""
+    """Return edges beyond the occupied range, at geometric distances."""
     middle, times = (low + high) / 2, _TAIL ** (np.arange(_TAIL_CODES + 1) / _TAIL_CODES)
     targets = middle + (high - middle) * np.concatenate([-times, times])
     inner = targets[(targets > steps[0]) & (targets < steps[-1])]
@@ -276,11 +301,23 @@ def _tails(low: float, high: float, steps: Floats) -> set[float]:
 def numeric_scores(
     schema: Schema, names: Sequence[str], levels: Sequence[Levels], marginals: Sequence[Floats]
 ) -> tuple[NumericScore | None, ...]:
-    """Return the number of each attribute that has one; of none, if there are no finer codes.
+    """Return the score of each attribute that has one, else None.
 
-    * ``schema``: With the bins that were found.
-    * ``names``: What is modelled.
-    * ``levels``, ``marginals``: Which levels are merged, and released shares of the rows.
+    Parameters
+    ----------
+    schema : Schema
+        The schema with released bins.
+    names : sequence of str
+        The modelled attributes.
+    levels : sequence of Levels
+        Released groups of levels.
+    marginals : sequence of ndarray
+        Released shares of the rows.
+
+    Returns
+    -------
+    tuple of NumericScore or None
+        All None if there are no finer codes.
     """
     fine = with_fine_bins(schema)
     if fine is schema:
@@ -341,7 +378,7 @@ def with_shares(schema: Schema, numbers: Mapping[str, NumericScore | None]) -> S
 
 
 def _with_fine_shares(a: Numeric, fine: Numeric, number: NumericScore) -> Numeric:
-    """Return a number with shares of its pieces that add up to those of its finer codes."""
+    """Return a number whose segments have the shares of its finer codes."""
     binning = a.binning
     below = np.append(0.0, np.cumsum(np.asarray(binning.weights)))
     segments = np.union1d(np.asarray(binning.subintervals), fine.bin_edges)
@@ -354,7 +391,7 @@ def _with_fine_shares(a: Numeric, fine: Numeric, number: NumericScore) -> Numeri
     codes = fine.encode_values(np.take_along_axis(inside, spike.argmin(axis=0)[None], 0)[0])
 
     def shared(parts: Floats, of: Ints) -> tuple[Floats, Floats]:
-        """Return the sum that each part belongs to, and its share of it."""
+        """Return the total of the group of each part, and its share in the total."""
         total = np.asarray(np.bincount(of, parts), float)[of]
         return total, np.divide(parts, total, out=np.zeros(len(parts)), where=total > 0)
 

@@ -1,12 +1,12 @@
-"""Models that vary as the released one is uncertain: for several synthetic tables.
+"""Models that vary by the uncertainty of a released model, for several synthetic tables.
 
-A statistic ``y`` was released with noise of variance ``v``, and is smoothed by a prior of variance
-``t``: given what was released, the private table has ``N(f y, f v)``, with ``f = t / (t + v)``. A
-table that is perturbed by noise and smoothed once more would vary by ``f² v`` only: too little
-exactly where relations are weak. So each draw is ``f y``, and ``√f`` times what other noise would
-have added, and what other rows of the same population, with other missing values, would have added,
-which nothing shrinks. One model is then fitted to it; what it is fitted to is not to be shrunk
-again.
+A statistic ``y`` was released with noise of variance ``v``, and shrunk by a prior of variance
+``t``. The posterior of the private table is ``N(f y, f v)`` with ``f = t / (t + v)``. A table with
+new noise that is shrunk again would vary by ``f² v`` only. This is too little if relations are
+weak. So each draw is the sum of three terms. The first is ``f y``. The second is ``√f`` times the
+difference that new noise makes. The third is the difference that other rows of the population, with
+other missing values, make. It is not shrunk. Then a model is fitted to the sum, which must not be
+shrunk again.
 
 Everything here is a function of released values and public facts.
 """
@@ -30,34 +30,35 @@ from missdp.synth.fitted import Fitted
 from missdp.synth.learn_pairs import PairRelease, model_facts, released_covariances
 from missdp.types import Clique, Floats, Ints
 
-_ROWS = 20_000  # of the model, which play the private ones
-_FEWER = 6_000  # to complete tables by
+_ROWS = 20_000  # rows of the model that represent the private rows
+_FEWER = 6_000  # rows with which tables are completed
 
 
 def resample_pairs(fitted: Fitted, rng: np.random.Generator) -> Iterator[PairModel]:
-    """Return models that vary around the one of a fit, one after the other, without end.
+    """Return an endless iterator of models that vary around the model of a fit.
 
     Parameters
     ----------
     fitted : Fitted
-        With a `PairModel`, and what it was fitted to.
+        Has a `PairModel`, and the tables to which it was fitted.
     rng : numpy.random.Generator
         Draws the variation.
 
     Returns
     -------
     iterator of PairModel
+        Released models.
 
     Raises
     ------
     ParameterError
-        If missing cells were filled before anything was counted.
+        If missing cells were filled before rows were counted.
     """
     strategy = strategy_named(fitted.parameters["missing"])
     if strategy.fills:
         raise ParameterError(
-            "missing='impute-first' fills values before anything is counted, and tables cannot "
-            "vary by what that leaves unknown; fit with missing='joint'"
+            "missing='impute-first' fills values before rows are counted, so the uncertainty of these "
+            "values is unknown. Fit with missing='joint'."
         )
     release, selective = PairRelease.of(fitted.tables), strategy.models_missingness
     facts = model_facts(fitted.modelled, release.levels, selective=selective)
@@ -72,12 +73,12 @@ def posterior_models(
     *,
     design: float,
 ) -> Iterator[PairModel]:
-    """Yield models that vary around a fit, one after the other, without end.
+    """Yield models that vary around a fitted model, without end.
 
     Parameters
     ----------
     release : PairRelease
-        What the model was fitted to.
+        The release to which the model was fitted.
     model : PairModel
         The fitted model.
     facts : ModelFacts
@@ -85,11 +86,12 @@ def posterior_models(
     rng : numpy.random.Generator
         Draws the variation.
     design : float
-        By how much sums over rows vary more than if rows were independent and counted as one.
+        Design effect: variance of sums, relative to independent rows that count as one.
 
     Yields
     ------
     PairModel
+        Released models.
     """
     rows = model.row_model.sample(_ROWS, rng)
     start = model.masks if facts.selective else None
@@ -136,7 +138,22 @@ def posterior_models(
 def with_redrawn_noise(
     tables: PairTables, again: PairTables, retained: Mapping[Pair, float]
 ) -> PairTables:
-    """Return tables with other noise, and clipping with it; what is never missing stays so."""
+    """Return tables with redrawn noise, scaled by clipping. Complete attributes stay complete.
+
+    Parameters
+    ----------
+    tables : PairTables
+        The released tables.
+    again : PairTables
+        The tables with redrawn noise.
+    retained : mapping of (int, int) to float
+        Share of each pair that clipping retains.
+
+    Returns
+    -------
+    PairTables
+        Released values.
+    """
     redrawn = {c: t + (again.tables[c] - t) / retained[c] for c, t in tables.tables.items()}
     marginals = list[Floats]()
     for before, marginal, size in zip(tables.marginals, again.marginals, tables.sizes, strict=True):
@@ -149,7 +166,7 @@ def with_redrawn_noise(
 def _of_other_rows(
     tables: PairTables, rows_of_model: Ints, rng: np.random.Generator, n_rows: float
 ) -> PairTables:
-    """Return the tables of so many other rows of the population that these rows stand for."""
+    """Return the tables of a sample of other rows from the population of these rows."""
     n = len(rows_of_model)
     times = rng.poisson(n_rows / n, n) / max(1.0, n_rows) if n else np.zeros(0)
     weights = times - times.mean()
@@ -166,7 +183,7 @@ def _of_other_rows(
 
 
 def weighted_counts(rows: Ints, clique: Clique, shape: tuple[int, ...], weights: Floats) -> Floats:
-    """Return sums of weights by the codes of some columns; a code beyond the shape is not counted.
+    """Return sums of weights by the codes of some columns. Codes beyond the shape are not counted.
 
     Parameters
     ----------
@@ -177,7 +194,7 @@ def weighted_counts(rows: Ints, clique: Clique, shape: tuple[int, ...], weights:
     shape : tuple of int
         Number of codes of each column that are counted.
     weights : ndarray of float64, shape (n,)
-        What each row counts.
+        Weight of each row.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The workload of AIM and MST: which marginals should come out right."""
+"""The workload of AIM and MST: the marginals that should be accurate."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from missdp.types import Clique
 
 Workload: TypeAlias = int | Iterable[tuple[str, ...]] | Mapping[tuple[str, ...], float]
 
-MAX_CELLS = 1_000_000
-MAX_MARGINALS = 200_000
-MAX_TOTAL_CELLS = 2**27  # a gigabyte of counts, which are all held at once
-_MAX_ORDER = 4
-_MIN_WEIGHT = 1e-9
+MAX_CELLS = 1_000_000  # cells of one marginal
+MAX_MARGINALS = 200_000  # marginals together
+MAX_TOTAL_CELLS = 2**27  # cells of all marginals together: a gigabyte of counts in memory
+_MAX_ORDER = 4  # attributes of one marginal
+_MIN_WEIGHT = 1e-9  # smallest weight of a marginal, and the inverse of the largest
 
 
 def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
     """Return measurable marginals of two or more attributes with their weights.
 
-    These are all subsets (of two or more attributes) of workload marginals, weighted as in AIM by
-    how much of the workload they touch, ``w_r = Σ_s c_s |r ∩ s|``, the largest weight being one.
-    Left out are those of more than a million cells; refused are more than 200,000 marginals, and
-    more than 2²⁷ cells together: they are counted in one pass and held in memory.
+    These are all subsets of two or more attributes of the marginals in the workload. As in AIM, a
+    weight is the overlap with the workload, ``w_r = Σ_s c_s |r ∩ s|``, and the largest weight is
+    one. Marginals of more than a million cells are left out. More than 200,000 marginals, or more
+    than 2²⁷ cells together, raise ParameterError: all are counted in one pass and held in memory.
 
     >>> from missdp.schema import Categorical
     >>> schema = Schema(tuple(Categorical(name=n, levels=("x", "y")) for n in "abc"))
@@ -48,10 +48,10 @@ def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
     if sum(sizes) + sum(math.prod(sizes[v] for v in r) for r in small) > MAX_TOTAL_CELLS:
         raise ParameterError(
             f"the {len(small):,} marginals of the workload have more than {MAX_TOTAL_CELLS:,} "
-            "cells together, too many to count in one pass; name fewer marginals, use a smaller "
-            "k, or declare coarser bins"
+            "cells together, too many to count in one pass. Name fewer marginals, use a smaller k, "
+            "or declare coarser bins."
         )
-    each = [0.0] * len(schema)  # the sum over s of c_s |r ∩ s| is one over the members of r
+    each = [0.0] * len(schema)  # Σ_s c_s |r ∩ s| is a sum over the members of r
     for clique, c in named.items():
         for v in clique:
             each[v] += c
@@ -68,14 +68,32 @@ def pairs_of(workload: Iterable[Clique], measured: Iterable[Clique] = ()) -> lis
 
 
 def named_marginals(workload: Workload, schema: Schema) -> dict[Clique, float]:
-    """Return the marginals that a workload names, by positions, with their weights."""
+    """Return the marginals that a workload names, by positions, with their weights.
+
+    Parameters
+    ----------
+    workload : int, names or weights
+        The workload of a family.
+    schema : Schema
+        The modelled attributes.
+
+    Returns
+    -------
+    dict of tuple of int to float
+        Weights by sorted positions.
+
+    Raises
+    ------
+    ParameterError
+        If the workload is not valid for the schema.
+    """
     d = len(schema)
-    # An iterator could be read only once.
+    # An iterator can be read only once.
     if isinstance(workload, (bool, str, float, Iterator)) or not isinstance(
         workload, (int, Iterable)
     ):
         raise ParameterError(
-            "workload must be a number k (all k-way marginals), names, or weights by names"
+            "workload must be an integer k (all k-way marginals), names, or weights by names"
         )
     if isinstance(workload, int):
         if not 1 <= workload <= _MAX_ORDER:
@@ -110,5 +128,6 @@ def named_marginals(workload: Workload, schema: Schema) -> dict[Clique, float]:
 
 def _too_many() -> ParameterError:
     return ParameterError(
-        f"the workload has more than {MAX_MARGINALS:,} marginals; name fewer, or use a smaller k"
+        f"the workload has more than {MAX_MARGINALS:,} marginals. Name fewer marginals, or use a "
+        "smaller k."
     )

@@ -141,10 +141,10 @@ def test_declared_bins_cost_nothing_and_equal_bins_are_those_of_before(family):
     model = family(epsilon=2.0, random_state=3).fit(table, schema=declared)
     assert not trees(model)
     assert not model.bins_
-    equal = family(epsilon=2.0, random_state=3, cuts="equal").fit(table, schema=declared)
+    equal = family(epsilon=2.0, random_state=3, bins="equal").fit(table, schema=declared)
     pd.testing.assert_frame_equal(equal.sample(99), model.sample(99))
-    with refuses(ParameterError, "cuts"):
-        family(epsilon=2.0, cuts="none").fit(table, schema=SCHEMA)
+    with refuses(ParameterError, "bins must be"):
+        family(epsilon=2.0, bins="none").fit(table, schema=SCHEMA)
 
 
 @pytest.mark.long
@@ -182,9 +182,9 @@ def test_rows_that_stream_have_the_cuts_of_rows_in_memory_and_codes_alone_have_n
     assert without.schema_ == SCHEMA
     known = BoundedObservation(0.5)
     for family, missing in ((AllPairs, "impute-first"), (MST, "complete-rows")):  # as is planned
-        plain = family(epsilon=1.0, missing=missing, cuts="equal", n_rows=50)
+        plain = family(epsilon=1.0, missing=missing, bins="equal", n_rows=50)
         kept = planned_ground_truth(plain, SCHEMA, known).epsilon * (1 + 1e-9)
-        fit = clone(plain).set_params(cuts="private")
+        fit = clone(plain).set_params(bins="private")
         fit.fit(Table.from_codes(SCHEMA, codes))
         assert fit.ground_truth_guarantee(known).epsilon <= kept
 
