@@ -223,9 +223,9 @@ def no_large_spikes() -> AbstractContextManager[None]:
     """A number with a twentieth of the rows is no level of its own."""
     from missdp.synth import first_parts
 
-    cut = first_parts.cut
+    find = first_parts.find_bins
     return patched(
-        first_parts, "cut", lambda a, grid, *told, **unit: cut(a, _Spread(grid), *told, **unit)
+        first_parts, "find_bins", lambda grid, found, **unit: find(_Spread(grid), found, **unit)
     )
 
 

@@ -17,7 +17,7 @@ import missdp
 from missdp.cli.app import COMMANDS, GROUPS, command_named
 from missdp.cli.options import EVERYWHERE, STRATEGIES, Option
 from missdp.sources import STRATEGIES as KNOWN_STRATEGIES
-from missdp.synth.registry import _own_parameters
+from missdp.synth.registry import _family_parameters
 
 HEAVY = {
     "dp_accounting", "duckdb", "narwhals", "numpy", "pandas", "pyarrow", "rich", "scipy", "sklearn",
@@ -227,7 +227,7 @@ def test_every_command_has_an_example_and_the_page_shows_it(ok):
                 assert shlex.split(example) in shown, example
     for name, family in missdp.synthesizers().items():
         (listed,) = re.findall(rf"^\| `{name}` \| (.*) \|$", PAGE, re.M)
-        own = {*_own_parameters(family)}
+        own = {*_family_parameters(family)}
         assert {*re.findall(r"`(\w+)`", listed)} == own, name
 
 

@@ -17,7 +17,7 @@ from missdp.accounting import (
 )
 from missdp.errors import MissDPError, NotFittedError, ParameterError, UnprovenError
 from missdp.ground_truth import DataChosenRequirements, FixedRequirements, joint
-from missdp.ground_truth.guarantees import _merged, _of_all
+from missdp.ground_truth.guarantees import _merged, _combined_bound
 from missdp.ground_truth.replicas import _ChosenCosts, chosen_costs
 from missdp.profiles import delta_of
 
@@ -374,4 +374,4 @@ def test_shares_of_joined_families():
     for least, most in ((1, 0.2), (2, 0.4)):
         who = DataChosenRequirements(attributes=["a", "b", "c"], smallest=least)
         network = of([PureEvent(epsilon=0.1, required={"a", "b"})], who)
-        assert _of_all([first, network], _merged([first, network])[1])[0].p_max == most
+        assert _combined_bound([first, network], _merged([first, network])[1])[0].p_max == most

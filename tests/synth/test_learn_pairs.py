@@ -14,7 +14,7 @@ from missdp.session import CountedRows, Noise, RowProducts, SeededNoise, Session
 from missdp.sources import MemorySource, strategy_named
 from missdp.synth.learn_pairs import (
     PairRelease,
-    _back,
+    _decoder,
     _block,
     _plan_products,
     centred_blocks,
@@ -89,7 +89,7 @@ def test_blocks_of_deviations_are_taken_back_to_deviations(margin, nullable):
     margin = np.array(margin)
     size = len(margin) - nullable
     block = _block(margin, size)
-    back = _back(block, size)
+    back = _decoder(block, size)
     for rows in (margin, np.eye(len(margin))[0], np.eye(len(margin))[-1]):
         moved = rows - margin  # sums to 0, as any difference of two laws
         assert back @ block.T @ moved == pytest.approx(moved, abs=1e-12)

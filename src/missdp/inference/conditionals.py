@@ -1,11 +1,11 @@
-"""The law of each attribute given others, for filling holes; released values only.
+"""The distribution of each attribute given others, for filling missing cells.
 
-A law is a product of factors, one for the level of each other attribute. There are two sets of
-laws: given all other attributes; and given some of them, where not to be known is one more level
-of an attribute, with a factor of its own.
+A distribution is a product of factors, one for the level of each other attribute. There are two
+sets of distributions. The first is given all other attributes. The second is given some of them,
+and "unknown" is one more level of an attribute, with a factor of its own. All values are released.
 
-Factors, not their logarithms, are kept, because products of doubles are rounded the same whatever
-stands beside them: so a law is, bit by bit, a function of the levels that it is given.
+Factors are stored and not their logarithms. Products of doubles are rounded independently of other
+rows. So a distribution is a function of its own levels, bit by bit.
 """
 
 from __future__ import annotations
@@ -23,22 +23,21 @@ from missdp.inference.model import Levels, Zeros, level_kinds, merge_zeros
 from missdp.serialization import Record
 from missdp.types import Flags, Floats, Ints
 
-_LARGEST = 20.0  # logarithm of a factor, either way
-_NEVER = 1e-60  # factor of what is impossible
-_MANY = 64  # levels; of longer lists, those with few rows are merged
-_FEW = 40
-_AT_ONCE = 8  # factors, before a law is scaled: their product stays far from what doubles can hold
+_LARGEST = 20.0  # largest absolute logarithm of a factor
+_NEVER = 1e-60  # factor of an impossible level
+_MANY = 64  # levels: in longer lists, levels with few rows are merged
+_FEW = 40  # rows of a level that is merged
+_AT_ONCE = 8  # factors between two scalings, so that products stay in the range of doubles
 
 
 @dataclass(frozen=True, eq=False)
 class Factors(Record):
-    """The law of each attribute given others, as products of factors.
+    """The distribution of each attribute given others, as products of factors.
 
-    * ``levels``: How the levels of each attribute are grouped.
-    * ``odds``: For each attribute the odds of its groups of levels, before another one speaks.
-    * ``factors`` (by (attribute, other attribute)): By what the odds are multiplied for each group
-      of levels of the other attribute: one row for each of them, and a last one for a value that is
-      not known.
+    * ``levels``: Groups of the levels of each attribute.
+    * ``odds``: For each attribute the odds of its groups of levels, without other attributes.
+    * ``factors`` (by (attribute, other attribute)): Factors of the odds, with one row for each
+      group of levels of the other attribute, and a last row for an unknown value.
     """
 
     levels: tuple[Levels, ...]
@@ -46,7 +45,7 @@ class Factors(Record):
     factors: dict[Pair, Floats]
 
     def fixed(self, sizes: Sequence[int]) -> Factors:
-        """Return a copy that nobody can change, of numbers alone; see `Conditionals.fixed`."""
+        """Return a checked copy with read-only arrays: see `Conditionals.fixed`."""
         levels = tuple(_frozen_levels(level) for level in self.levels)
         odds = tuple(_frozen(table) for table in self.odds)
         factors = {(int(a), int(c)): _frozen(table) for (a, c), table in self.factors.items()}
@@ -64,7 +63,7 @@ class Factors(Record):
         return Factors(levels, odds, factors)
 
     def of(self, a: int, rows: Ints) -> Floats:
-        """Return the law of an attribute for each row, shape (rows, levels)."""
+        """Return the distribution of an attribute for each row, shape (rows, levels)."""
         start = np.broadcast_to(self.odds[a] / self.odds[a].max(), (len(rows), len(self.odds[a])))
         probabilities = start.copy()
         for k, c in enumerate([c for b, c in self.factors if b == a]):
@@ -75,23 +74,23 @@ class Factors(Record):
         level = self.levels[a]
         if len(level.groups) > level.n_groups:
             probabilities = probabilities[:, level.groups] * level.shares
-        # Added up one after the other, so that the sum of a row is rounded as it is by itself.
+        # Sequential sums of a row are rounded independently of other rows.
         probabilities /= np.cumsum(probabilities, axis=1)[:, -1:]
         return probabilities
 
 
 def _grouped(level: Levels, codes: Ints) -> Ints:
-    """Return the group of each code; the one after the last group if the value is not known."""
+    """Return the group of each code. An unknown value has the number after the last group."""
     return np.append(level.groups, level.n_groups)[codes]
 
 
 @dataclass(frozen=True, eq=False)
 class Conditionals(Record):
-    """Laws by which holes are filled: released values, and nothing but numbers.
+    """Distributions with which missing cells are filled: released numbers only.
 
-    * ``order``: The attributes, those first that are told best by the others.
-    * ``given_all``: The law of each attribute given all others.
-    * ``given_some``: The same, where others may not be known.
+    * ``order``: The attributes, in decreasing order of the share that the others explain.
+    * ``given_all``: The distribution of each attribute given all others.
+    * ``given_some``: The distribution of each attribute given others, some of them unknown.
     """
 
     order: tuple[int, ...]
@@ -104,11 +103,29 @@ class Conditionals(Record):
         return tuple(len(level.groups) for level in self.given_all.levels)
 
     def fixed(self, sizes: Sequence[int]) -> Conditionals:
-        """Return a copy that nobody can change, of numbers alone."""
-        refused = ParameterError("the laws must be of the attributes and levels of the schema")
+        """Return a checked copy with read-only arrays.
+
+        Parameters
+        ----------
+        sizes : sequence of int
+            Number of levels of each attribute of the schema.
+
+        Returns
+        -------
+        Conditionals
+            Released values.
+
+        Raises
+        ------
+        ParameterError
+            If the distributions do not match the schema.
+        """
+        refused = ParameterError(
+            "the distributions must match the attributes and levels of the schema"
+        )
         with replacing(TypeError, ValueError, AttributeError, by=refused):
             order = tuple(map(int, self.order))
-            # Of these classes: none that does something else.
+            # The method of this class, since a subclass may override it.
             parts = [Factors.fixed(part, sizes) for part in (self.given_all, self.given_some)]
         if sorted(order) != list(range(len(sizes))):
             raise refused
@@ -132,7 +149,7 @@ def _frozen_levels(level: Levels) -> Levels:
 
 
 def _scaled(probabilities: Floats, otherwise: Floats) -> Floats:
-    """Divide each row by its largest number; a row of zeros becomes another one."""
+    """Divide each row by its largest number. A row of zeros is replaced by another one."""
     largest = probabilities.max(axis=1, keepdims=True)
     dead = largest[:, 0] <= 0
     scaled: Floats = probabilities / np.where(largest > 0, largest, 1.0)
@@ -143,11 +160,11 @@ def _scaled(probabilities: Floats, otherwise: Floats) -> Floats:
 def fit_conditionals(
     rows: Ints, sizes: Sequence[int], *, impossible: Mapping[Pair, Flags] | None = None
 ) -> Conditionals:
-    """Fit the law of each attribute given others to rows of a released model.
+    """Fit the distribution of each attribute given others to rows of a released model.
 
-    Each law is a multinomial logistic regression: on Adult, rows of all families were filled better
-    by it than by boosted trees, and ten times as fast. For the laws given some attributes, cells of
-    the rows are hidden at random, from none to all of a row.
+    Each distribution is a multinomial logistic regression. On Adult, regressions filled rows of all
+    families better than boosted trees, and ten times as fast. For the distributions given some
+    attributes, a random share of each row's cells is hidden.
 
     Parameters
     ----------
@@ -161,6 +178,7 @@ def fit_conditionals(
     Returns
     -------
     Conditionals
+        Released values.
     """
     rng = np.random.default_rng(0)
     zeros: Zeros = {(a, c): table for (a, c), table in (impossible or {}).items()}
@@ -168,7 +186,7 @@ def fit_conditionals(
     levels = tuple(
         Levels.from_counts(
             np.bincount(rows[:, a], minlength=size).astype(np.float64),
-            threshold=_FEW if size > _MANY else -1.0,  # of many, those with few rows are merged
+            threshold=_FEW if size > _MANY else -1.0,  # with many levels, rare ones are merged
             kinds=kind,
         )
         for a, (size, kind) in enumerate(zip(sizes, kinds, strict=True))
@@ -190,7 +208,7 @@ def fit_conditionals(
 def _factors(
     rows: Ints, levels: tuple[Levels, ...], observed: Ints | None, never: Mapping[Pair, Flags]
 ) -> Factors:
-    """Return the laws that fit rows, given all other attributes or what is told of them."""
+    """Return the distributions that fit rows, given all other attributes or the observed ones."""
     sizes = [level.n_groups for level in levels]
     regressions = fit_given_all(rows, sizes, observed=observed) if len(rows) else []
     odds = tuple(np.exp(bias - bias.max()) for bias, _ in regressions)
@@ -208,7 +226,7 @@ def _factors(
 
 
 def _best_explained_first(rows: Ints, sizes: Sequence[int]) -> tuple[int, ...]:
-    """Order attributes by how much of their spread the others explain, one by one."""
+    """Order attributes by the share of their variation that single others explain."""
     explained = np.zeros(len(sizes))
     for a, c in combinations(range(len(sizes)) if len(rows) else (), 2):
         cells = np.bincount(rows[:, a] * sizes[c] + rows[:, c], minlength=sizes[a] * sizes[c])

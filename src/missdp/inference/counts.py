@@ -1,4 +1,4 @@
-"""Noisy counts made plausible: proportions that sum to one, and ends that fall off outwards."""
+"""Plausible values for noisy counts: proportions with the sum one, and decreasing tails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from missdp.types import Floats
 
 Value = TypeVar("Value", float, Floats)
 
-_PLAIN, _PLAIN_END = 3.0, 2.0  # standard deviations of noise: top codes lie at the ends
+# SDs of noise of a clear count, inside and at both ends, where top codes are
+_PLAIN, _PLAIN_END = 3.0, 2.0
 
 
 def precision_mean(one: tuple[Value, float], other: tuple[Value, float]) -> tuple[Value, float]:
@@ -25,10 +26,31 @@ def precision_mean(one: tuple[Value, float], other: tuple[Value, float]) -> tupl
 
 
 def enforce_decreasing_tails(counts: NDArray[np.float64], std: float) -> NDArray[np.float64]:
-    """Return noisy counts of numbers in their order, with ends that fall off outwards.
+    """Make the tails of a noisy histogram decrease towards its ends.
 
-    Beyond the outermost count that stands out of the noise, nothing tells one number from the next:
-    left as they are, counts that noise lifts above 0 would be where they weigh most, far out.
+    Beyond the outermost count that exceeds the noise, counts carry no information about their
+    order. Left unchanged, positive ones would inflate the standard deviation.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_levels,)
+        Released noisy counts in level order. May be negative.
+    std : float
+        Standard deviation of each count's noise, in rows.
+
+    Returns
+    -------
+    ndarray of shape (n_levels,)
+        A copy with monotone tails (isotonic regression).
+
+    Notes
+    -----
+    Post-processing: no privacy cost.
+
+    Examples
+    --------
+    >>> enforce_decreasing_tails(np.array([50.0, 40.0, -1.0, 3.0]), 2.0).tolist()
+    [50.0, 40.0, 1.0, 1.0]
     """
     from scipy.optimize import isotonic_regression
 
@@ -45,8 +67,8 @@ def enforce_decreasing_tails(counts: NDArray[np.float64], std: float) -> NDArray
 def project_to_simplex(counts: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the point of ``{p >= 0, sum p = 1}`` nearest to ``counts`` in Euclidean distance.
 
-    Unlike clipping at zero and dividing by the sum, this does not hand the mass of clipped
-    negative noise to the large cells in proportion: it subtracts one constant everywhere.
+    Clipping at zero and dividing by the sum would assign the clipped negative noise to large cells
+    in proportion. The projection subtracts one constant everywhere.
 
     >>> project_to_simplex(np.array([0.7, 0.5, -0.2])).round(2).tolist()
     [0.6, 0.4, 0.0]

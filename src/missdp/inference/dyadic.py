@@ -1,10 +1,10 @@
 """The distribution of an ordered column from noisy counts of a dyadic tree over a fine grid.
 
-Every level halves the intervals of the one above, so a row is in one node of each level, and an
-interval is known from few nodes, however fine the grid is. Hay, Rastogi, Miklau and Suciu (2010)
-put the levels of such a tree together by least squares; here a node is only divided if its count
-stands out from the noise, and mass that does not is moved inwards from either end, where a little
-of it in a wide interval would ruin means and standard deviations.
+Every level halves the intervals of the level above. A row is in one node of each level, and an
+interval is the sum of few nodes, however fine the grid is. Hay, Rastogi, Miklau and Suciu (2010)
+combine the levels of such a tree by least squares. Here a node is divided only if its count exceeds
+the noise. Mass that does not exceed the noise is moved inwards from both ends, because a little
+mass in a wide interval would distort means and standard deviations.
 """
 
 from __future__ import annotations
@@ -32,28 +32,30 @@ __all__ = [
 
 _Number = TypeVar("_Number", bound=np.generic)
 
-_SPLIT = 4.0  # standard deviations that a count must reach to be divided
-_NEAR = 0.5  # standard deviations that the mass at either end must reach to be believed,
-_FAR = 3.5  # and where it is so many ranges away from what stands out by as much
-_RANGES = 3.0
-SPIKE = 4.5  # the same, of one interval alone, or of a cell in one: noise does not hide it
-_CERTAIN_SD = 2.0  # the same, to be sure that there are rows
-_OCCUPIED = 3.0  # the same for a first look; what lies outside of it is not looked at again
-_MAX_UNDETECTED = 0.05  # of all rows, that may at most be outside without standing out
-_MIN_CELL_SHARE = 1e-3  # rows in a cell, as a share of all those at an end
-_TURNS = 30  # until the length by which rows fall off does not move
+_SPLIT = 4.0  # SDs of noise that a count must exceed to be divided
+# SDs of noise that the mass at an end must exceed: close to the other mass, and far from it.
+_NEAR = 0.5
+_FAR = 3.5
+_RANGES = 3.0  # distance of a far end, in ranges of the certain mass
+SPIKE = 4.5  # SDs of noise that a single interval or cell must exceed to be a spike
+_CERTAIN_SD = 2.0  # SDs of noise above which an interval certainly contains rows
+_OCCUPIED = 3.0  # SDs of noise above which the first tree finds rows: later trees stay in its range
+# share of the rows that may lie outside the range without exceeding the noise
+_MAX_UNDETECTED = 0.05
+_MIN_CELL_SHARE = 1e-3  # rows in a cell, as a share of all rows at an end
+_TURNS = 30  # fixed-point iterations of the decay length
 
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """Mass of intervals of cells.
+    """Masses of intervals of cells.
 
     * ``starts`` (shape (k + 1,)): First cell of each interval, and the number of cells.
-    * ``mass`` (shape (k,)): Share of each interval; adds up to 1.
+    * ``mass`` (shape (k,)): Share of each interval, with the sum 1.
     * ``rows``: Estimated number of rows, at least 0.
-    * ``certain_range``, optional: The first cell of those that certainly hold rows at either end, and the
-      first one after them; by default all.
-    * ``likely`` (shape (k,)), optional: Share of each less noise, with what hardly stands out.
+    * ``certain_range``, optional: First cell of the range whose ends certainly contain rows, and
+      the first cell after it. By default all cells.
+    * ``likely`` (shape (k,)), optional: Share of each interval less noise, uncertain mass included.
     """
 
     starts: NDArray[np.int64]
@@ -64,7 +66,7 @@ class Histogram:
 
 
 def tree_depth(size: int) -> int:
-    """Return how many times a grid of so many cells is halved.
+    """Return the number of halvings of a grid with this number of cells.
 
     >>> tree_depth(2), tree_depth(5), tree_depth(8)
     (1, 3, 3)
@@ -73,7 +75,7 @@ def tree_depth(size: int) -> int:
 
 
 def measured_levels(size: int, *, every: int) -> list[int]:
-    """Return which levels are counted, coarsest first: the finest, and every so many above it.
+    """Return the levels that are counted, coarsest first: the finest, and every k-th above it.
 
     >>> measured_levels(100, every=1), measured_levels(100, every=3)
     ([1, 2, 3, 4, 5, 6, 7], [1, 4, 7])
@@ -82,7 +84,7 @@ def measured_levels(size: int, *, every: int) -> list[int]:
 
 
 def node_counts(cells: NDArray[_Number], levels: Sequence[int]) -> list[NDArray[_Number]]:
-    """Return the counts of the nodes of these levels of a tree; level 1 is the halves.
+    """Return the counts of the nodes of these levels of a tree. Level 1 has the two halves.
 
     >>> [level.tolist() for level in node_counts(np.array([5, 1, 2]), [1, 2])]
     [[6, 2], [5, 1, 2, 0]]
@@ -93,11 +95,24 @@ def node_counts(cells: NDArray[_Number], levels: Sequence[int]) -> list[NDArray[
 
 
 def occupied_range(counts: NDArray[np.int64], *, std: float, size: int) -> tuple[int, int]:
-    """Return the first cell of the range in which rows are, and the first cell after it.
+    """Return the first cell of the range that contains rows, and the first cell after it.
 
-    ``counts`` (shape (2**level,)) are those of one level of a tree over ``size`` cells, with noise
-    of this standard deviation each.
+    Parameters
+    ----------
+    counts : ndarray of int64, shape (2**level,)
+        Noisy counts of one level of a tree. Released.
+    std : float
+        Standard deviation of each count, in rows.
+    size : int
+        Number of cells of the grid.
 
+    Returns
+    -------
+    (int, int)
+        A range of at least two cells.
+
+    Examples
+    --------
     >>> occupied_range(np.array([3, -2, 900, 400, 1, 0, 2, -4]), std=2.0, size=60)
     (16, 32)
     """
@@ -114,7 +129,7 @@ def occupied_range(counts: NDArray[np.int64], *, std: float, size: int) -> tuple
 
 
 def _first_clear(counts: Ints, std: float) -> int:
-    """Return where the first cells begin that together hold more than noise; 0 if none do."""
+    """Return the end of the first cells that together exceed noise, 0 if there are none."""
     below, places = np.append(0, np.cumsum(counts)), np.arange(len(counts))
     lengths = np.subtract.outer(places + 1, places)  # from each first cell to each last
     sums = np.subtract.outer(below[1:], below[:-1])
@@ -124,11 +139,26 @@ def _first_clear(counts: Ints, std: float) -> int:
 
 
 def decaying_tail(rows: float, cells: int, *, even: float) -> tuple[Ints, Floats]:
-    """Return the cells after intervals at an end, and their rows, where noise tells the sum only.
+    """Return intervals at an end and their rows, if only the sum of the rows is reliable.
 
-    These ``rows`` fall off exponentially over so many ``cells``, from as many in a cell (``even``)
-    as there are before the end.
+    Parameters
+    ----------
+    rows : float
+        Number of rows at the end.
+    cells : int
+        Number of cells over which they fall off exponentially.
+    even : float
+        Rows in a cell before the end, with which the tail starts.
 
+    Returns
+    -------
+    stops : ndarray of int64
+        Number of cells up to the end of each interval.
+    rows : ndarray of float64
+        Rows of each interval.
+
+    Examples
+    --------
     >>> stops, rows = decaying_tail(280.0, 9, even=140.0)
     >>> stops.tolist(), rows.round(1).tolist()
     ([1, 3, 6, 9], [110.5, 108.5, 49.7, 11.3])
@@ -154,16 +184,33 @@ def fit_histogram(
     reach: tuple[Floats, Floats] | None = None,
     min_spike: float = SPIKE,
 ) -> Histogram:
-    """Return the distribution of a column over a grid of ``size`` cells.
+    """Estimate the distribution of a column over a grid from noisy counts of a dyadic tree.
 
-    ``counts`` are those of the nodes of these ``levels``, coarsest first (see `node_counts` and
-    `measured_levels`), with noise of this standard deviation each. The least and the greatest
-    number of each cell (``reach``) tell how far out it is; by default cells are equally wide.
-    A cell that stands out by ``min_spike`` standard deviations is an interval of its own.
+    Parameters
+    ----------
+    counts : sequence of ndarray
+        Noisy counts of the nodes of the measured levels, coarsest first. Released.
+    std : float
+        Standard deviation of each count, in rows.
+    size : int
+        Number of cells of the grid.
+    levels : sequence of int
+        The measured levels: see `measured_levels`.
+    reach : (ndarray, ndarray), optional
+        Smallest and largest number of each cell. By default cells have the width 1.
+    min_spike : float
+        Standard deviations that a cell must exceed to be an interval of its own.
 
+    Returns
+    -------
+    Histogram
+        Post-processing of the counts.
+
+    Examples
+    --------
     >>> counts = [np.array([60, 20]), np.array([50, 10, 20, 0])]
-    >>> found = fit_histogram(counts, std=0.1, size=3, levels=[1, 2])
-    >>> found.starts.tolist(), found.mass.round(3).tolist()
+    >>> histogram = fit_histogram(counts, std=0.1, size=3, levels=[1, 2])
+    >>> histogram.starts.tolist(), histogram.mass.round(3).tolist()
     ([0, 1, 2, 3], [0.625, 0.125, 0.25])
     """
     estimates = _aggregate_up(counts, std, size, levels)
@@ -192,12 +239,22 @@ def tail_counts(
     levels: Sequence[int],
     retained: tuple[int, int],
 ) -> Floats:
-    """Return how many rows may be outside of some cells, as few noisy counts tell it.
+    """Return noisy counts of few intervals that cover all cells outside a range.
 
-    One line for each interval outside: its first cell, the first one after it, its noisy count, and
-    the standard deviation of that. ``retained`` are the first cell inside, and the first one after it;
-    the rest is as for `fit_histogram`.
+    Parameters
+    ----------
+    counts, std, size, levels
+        As for `fit_histogram`.
+    retained : (int, int)
+        First cell of the range, and the first cell after it.
 
+    Returns
+    -------
+    ndarray of shape (n_intervals, 4)
+        First cell, first cell after the interval, noisy count in rows, and its standard deviation.
+
+    Examples
+    --------
     >>> counts = [np.array([60, 20]), np.array([50, 10, 20, 0])]
     >>> tail_counts(counts, std=0.5, size=3, levels=[1, 2], retained=(0, 2)).round(2).tolist()
     [[2.0, 3.0, 20.0, 0.35]]
@@ -219,7 +276,7 @@ def tail_counts(
 def _least_squares(
     measured: Sequence[NDArray[np.generic]], std: float, size: int, levels: Sequence[int]
 ) -> tuple[list[Floats], list[Floats]]:
-    """Return all counts by least squares over the whole tree, by level, and their variances."""
+    """Return least-squares counts over the complete tree, by level, and their variances."""
     values, variances = _aggregate_up(measured, std, size, levels)
     for level in range(1, len(values)):
         below, spread = values[level].reshape(-1, 2), variances[level].reshape(-1, 2)
@@ -234,8 +291,8 @@ def _least_squares(
 def _aggregate_up(
     measured: Sequence[NDArray[np.generic]], std: float, size: int, levels: Sequence[int]
 ) -> tuple[list[Floats], list[Floats]]:
-    """Return counts of all nodes as they and what is below tell them, and variances, by level."""
-    # Nodes that have no other in common are independent; those past the last cell hold nothing.
+    """Return counts of all nodes from them and the levels below, and variances, by level."""
+    # Disjoint nodes are independent. Nodes after the last cell are empty.
     depth, counts = tree_depth(size), dict(zip(levels, map(np.float64, measured), strict=True))
     value, variance = np.zeros(1 << depth + 1), np.full(1 << depth + 1, np.inf)
     values: list[Floats] = []
@@ -258,13 +315,13 @@ def _pair_sums(nodes: Floats) -> Floats:
 
 
 def _variance_shares(spread: Floats) -> Floats:
-    """Return which part each of two halves has in their variance."""
+    """Return the share of each of two halves in their variance."""
     total = spread.sum(axis=1, keepdims=True)
     return np.asarray(spread / np.where(total > 0, total, 1.0))
 
 
 def _existing_nodes(counts: list[Floats], variances: list[Floats]) -> list[Flags]:
-    """Tell, by level, which nodes there are: the halves of whatever stands out."""
+    """Return the nodes of the divided tree, by level: the halves of clear nodes."""
     exists = [np.ones(2, dtype=bool)]
     for count, variance in zip(counts[:-1], variances[:-1], strict=True):
         exists.append(np.repeat(exists[-1] & (count > _SPLIT * np.sqrt(variance)), 2))
@@ -272,7 +329,7 @@ def _existing_nodes(counts: list[Floats], variances: list[Floats]) -> list[Flags
 
 
 def _distribute_down(raised: list[Floats], variance: list[Floats]) -> list[Floats]:
-    """Make the halves of every node add up to it, and none be below 0."""
+    """Make the halves of every node add up to it, and none negative."""
     final = [np.maximum(raised[0], 0.0)]
     for counts, spread in zip(raised[1:], variance[1:], strict=True):
         pairs, parts = counts.reshape(-1, 2), spread.reshape(-1, 2)
@@ -287,7 +344,7 @@ def _distribute_down(raised: list[Floats], variance: list[Floats]) -> list[Float
 def _leaves(
     final: list[Floats], exists: list[NDArray[np.bool_]]
 ) -> tuple[NDArray[np.int64], Floats]:
-    """Return the first cell and the count of every node that is not divided, in order."""
+    """Return the first cell and the count of every undivided node, in order."""
     starts, counts = [], []
     for level, (here, count) in enumerate(zip(exists, final, strict=True)):
         inner = exists[level + 1][::2] if level + 1 < len(exists) else np.zeros(len(here), bool)
@@ -300,7 +357,7 @@ def _leaves(
 
 
 def _move_inwards(mass: Floats, unreliable: Sequence[int]) -> None:
-    """Move the mass of so many intervals at either end to the next one inwards."""
+    """Move the mass of these numbers of intervals at both ends to the next interval inwards."""
     for one, outer in zip((mass, mass[::-1]), unreliable, strict=True):
         one[outer] += one[:outer].sum()
         one[:outer] = 0.0
@@ -309,7 +366,7 @@ def _move_inwards(mass: Floats, unreliable: Sequence[int]) -> None:
 def _with_spikes(
     starts: NDArray[np.int64], mass: Floats, likely: Floats, cells: Floats, min_excess: float
 ) -> tuple[NDArray[np.int64], Floats, Floats]:
-    """Divide intervals around a cell that holds more than the others there and noise."""
+    """Divide intervals around a cell that exceeds its neighbours in the interval and noise."""
     width, largest = np.diff(starts), np.maximum.reduceat(cells[: starts[-1]], starts[:-1])
     others = np.maximum(mass - largest, 0.0) / np.maximum(width - 1, 1)
     of = np.flatnonzero((width > 1) & (mass > 0) & (largest - others > min_excess))
@@ -331,10 +388,11 @@ def _unreliable_ends(
     lower: Floats,
     upper: Floats,
 ) -> tuple[list[int], list[int]]:
-    """Return how many intervals at either end hold no mass to believe, and none that is certain.
+    """Return the numbers of intervals at both ends without reliable mass, and without certain mass.
 
-    What lies outside of a cell is added up from counts before they are at least 0: else noise alone
-    adds up. A little mass far out must stand out by more: it ruins means.
+    The mass outside a cell is a sum of counts before they are made nonnegative. Otherwise noise
+    alone would add up. A little mass far out must exceed the noise by more, because it distorts
+    means.
     """
     nodes = [*zip(counts, variances, strict=True)]
     back = [(count[::-1], variance[::-1]) for count, variance in nodes]
@@ -359,12 +417,12 @@ def _unreliable_ends(
 
 
 def _first_reliable(believed: Flags) -> int:
-    """Return the first interval that is believed: the last one is anyhow."""
+    """Return the first reliable interval. The last interval always counts as reliable."""
     return int(np.append(believed[:-1], True).argmax())
 
 
 def _scores(lengths: Ints, nodes: Sequence[tuple[Floats, Floats]]) -> Floats:
-    """Return by how many standard deviations so many cells, the first ones, hold anything."""
+    """Return the mass of the first cells, in standard deviations of its noise."""
     total, noise = np.zeros(len(lengths)), np.zeros(len(lengths))
     for level, (counts, variances) in enumerate(nodes, start=1):
         place = lengths >> (len(nodes) - level)

@@ -1,22 +1,22 @@
-"""Fits of models that draw one attribute after the other to noisy tables of all pairs.
+"""Fits of conditional models, which draw one attribute after another, to noisy tables of all pairs.
 
-Each head of `missdp.inference.conditional_models` is fitted to moments, not to rows: with contexts
-``x_i`` drawn from the heads before it, it minimises the strictly convex
+Each regression of `missdp.inference.conditional_models` is fitted to moments, not to rows. With
+contexts ``x_i`` drawn from the regressions before it, it minimises the strictly convex
 
     (1/N) Σ_i log Σ_j exp(b_j + Σ_c W_ac[j, x_ic]) − ⟨T, (b, W)⟩ + ½ Σ λ W²,
 
-the dual of maximum conditional entropy with a quadratic allowance for noise: at the optimum a
-moment is missed by ``λW``. The allowance ``λ = s²/a`` has the noise variance ``s²`` of the moment
-and, for each pair, the variance ``a`` of true dependence relative to that of a product of margins,
-by empirical Bayes; pairs in which noise explains all that is seen are left out.
+the dual of maximum conditional entropy with a quadratic allowance for noise. At the optimum a
+moment is missed by ``λW``. The allowance is ``λ = s²/a``. ``s²`` is the noise variance of the
+moment. ``a`` is the variance of true dependence of the pair, relative to that of a product of
+marginals, by empirical Bayes. Pairs without dependence beyond noise are left out.
 
-`fit_tree` is the quick alternative: one earlier attribute in each head, along a maximum spanning
-tree, with tables that were shrunk in the same way. `fit_given_all` fits a head of every attribute
-given all others, to rows.
+`fit_tree` is the fast alternative: one earlier attribute in each regression, along a maximum
+spanning tree, with shrunk tables. `fit_given_all` fits a regression of every attribute given all
+others to rows.
 
-A head adds up effects of single earlier attributes. Where a table of several attributes was
-measured, the one that is drawn last gets an effect of all others together (`_fit_interactions`), by
-iterative scaling of the law of its level given theirs.
+A regression adds effects of single earlier attributes. If a table of several attributes was
+measured, the attribute that is drawn last gets an effect of all others together
+(`_fit_interactions`), by iterative scaling of its distribution.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from missdp.inference.conditional_models import (
 from missdp.inference.model import cell_index
 from missdp.types import Clique, Flags, Floats, Ints
 
-_NEVER = 1e-300
-_RARE = 1e-12
-_ROWS = 10_000  # that are drawn to fit to
-_MAX_PARENTS = 32  # in one head: the earlier attributes with the clearest dependence
-_ITERATIONS = 25  # of the fit of one head, at most
-_FLOOR = 1e-5  # of the allowance for noise, so that no weight grows without bound
-_MAX_NUMBERS = 1 << 23  # in the matrices that scale one head
-_DAMPING = 1e-4  # of the scaling, relative to the indicators' variance
-_TOLERANCE = 1e-7
-_STEEP = 1e-5
+_NEVER = 1e-300  # smallest probability in a logarithm
+_RARE = 1e-12  # smallest variance
+_ROWS = 10_000  # rows to which regressions are fitted
+_MAX_PARENTS = 32  # earlier attributes in one regression: those with the clearest dependence
+_ITERATIONS = 25  # iterations of the fit of one regression
+_FLOOR = 1e-5  # smallest noise allowance, so that weights stay bounded
+_MAX_NUMBERS = 1 << 23  # numbers in the matrices that scale one regression
+_DAMPING = 1e-4  # damping of the scaling, relative to the variance of indicators
+_TOLERANCE = 1e-7  # relative change of the objective at which a fit stops
+_STEEP = 1e-5  # gradient at which a fit stops
 
 
 def fit_conditional_models(
@@ -64,35 +64,35 @@ def fit_conditional_models(
     strengths: Mapping[Pair, float] | None = None,
     ridge: float = 8.0,
 ) -> ConditionalModels:
-    """Fit multinomial logistic regressions to noisy tables of pairs, and of more ``higher_order``.
+    """Fit multinomial logistic regressions to noisy tables of pairs, and of larger cliques.
 
     Parameters
     ----------
     marginals : sequence of ndarray
-        One-way margin of each attribute.
+        One-way marginal of each attribute.
     moments : mapping of pair to ndarray
-        Table of each pair, less the product of its margins.
+        Table of each pair, less the product of its marginals.
     variances : mapping of pair to ndarray or float
         Variance of the noise of these tables. A pair without one has no noise.
     rng : numpy.random.Generator
-        Draws the rows that heads are fitted to.
+        Draws the rows to which regressions are fitted.
     allowed : mapping of pair to ndarray, optional
-        Which cells of a pair are possible. Pairs without a table are free.
+        Possible cells of a pair. All cells of pairs without a table are possible.
     order : sequence of int, optional
-        In which attributes are drawn. By default they are ordered by size, or by dependence if
-        pairs lack tables.
+        Drawing order of the attributes. By default it is the order of sizes, or an order by
+        dependence if some pairs have no table.
     higher_order : mapping of clique to ndarray, optional
         Tables of three attributes and more.
     strengths : mapping of pair to float, optional
-        Variance of true dependence of a pair, relative to that of a product of margins. By default
-        it is found from the table.
+        Variance of true dependence of a pair, relative to that of a product of marginals. By
+        default it is estimated from the table.
     ridge : float, default 8
         Factor of the allowance for noise.
 
     Returns
     -------
-    Heads
-        A law of complete rows.
+    ConditionalModels
+        A distribution of complete rows.
     """
     pairs = _pairs(marginals, moments, variances, strengths or {})
     clear = {pair: pair_moments.signal_to_noise for pair, pair_moments in pairs.items()}
@@ -130,7 +130,20 @@ def fit_tree(
     marginals: Sequence[Floats],
     tables: Mapping[Pair, Floats],
 ) -> ConditionalModels:
-    """Fit the quick alternative: a maximum spanning tree of shrunk tables of pairs."""
+    """Fit the fast alternative: a maximum spanning tree of shrunk tables of pairs.
+
+    Parameters
+    ----------
+    marginals : sequence of ndarray
+        One-way marginal of each attribute.
+    tables : mapping of pair to ndarray
+        Shrunk table of each pair.
+
+    Returns
+    -------
+    ConditionalModels
+        A distribution of complete rows.
+    """
     tables = dict(tables)
     tables |= {(c, a): table.T for (a, c), table in tables.items()}
     information = {
@@ -162,7 +175,8 @@ def fit_given_all(
     sizes : sequence of int
         Number of levels of each attribute.
     observed : ndarray of int or None
-        What is known of the others in each row, with a further level for unknown. None: all.
+        Observed levels of the others in each row, with one more level for unknown. None: all are
+        observed.
 
     Returns
     -------
@@ -192,13 +206,13 @@ def fit_given_all(
 
 
 def _shares(codes: Ints, size: int) -> Floats:
-    """Share of each level, none of them 0."""
+    """Return the share of each level, all above 0."""
     counts = np.bincount(codes, minlength=size)
     return np.asarray((counts + 0.5 / size) / (len(codes) + 0.5), dtype=np.float64)
 
 
 def _moments_of_rows(one: Ints, other: Ints, marginal: Floats, other_marginal: Floats) -> _Moments:
-    """Dependence of two attributes in rows, and its sampling noise."""
+    """Return the dependence of two attributes in rows, and its sampling noise."""
     cells = np.bincount(
         one * len(other_marginal) + other, minlength=len(marginal) * len(other_marginal)
     )
@@ -210,7 +224,7 @@ def _moments_of_rows(one: Ints, other: Ints, marginal: Floats, other_marginal: F
 
 @dataclass(frozen=True)
 class _Moments:
-    """Noisy dependence of a pair, and how much of it is more than noise."""
+    """Noisy dependence of a pair, and its share that exceeds noise."""
 
     values: Floats
     variance: Floats
@@ -225,7 +239,7 @@ class _Moments:
         product: Floats,
         strength: float | None = None,
     ) -> _Moments:
-        """Return the moments of a pair; without a strength, values are taken for known."""
+        """Return the moments of a pair. Without a strength, it is estimated from the values."""
         noise = np.broadcast_to(np.asarray(variance, dtype=float), values.shape)
         share = strength
         if share is None:
@@ -238,7 +252,7 @@ class _Moments:
 
     @property
     def turned(self) -> _Moments:
-        """The same with the attributes exchanged."""
+        """The moments with the attributes exchanged."""
         return _Moments(self.values.T, self.variance.T, self.share, self.signal_to_noise)
 
 
@@ -248,7 +262,7 @@ def _pairs(
     variances: Mapping[Pair, Floats | float],
     strengths: Mapping[Pair, float],
 ) -> dict[Pair, _Moments]:
-    """Dependence of each pair that has a table, both ways round."""
+    """Return the dependence of each pair that has a table, in both orders."""
     both_ways: dict[Pair, _Moments] = {}
     for (a, c), values in moments.items():
         product = np.outer(marginals[a] * (1 - marginals[a]), marginals[c] * (1 - marginals[c]))
@@ -263,7 +277,7 @@ def _logs(marginals: Sequence[Floats]) -> tuple[Floats, ...]:
 
 
 def _drawing_order(marginals: Sequence[Floats], strength: Mapping[Pair, float]) -> tuple[int, ...]:
-    """Order attributes by size. What is independent for want of a table must not come first."""
+    """Order attributes by size, or by dependence if some pairs have no table."""
     d = len(marginals)
     if len(strength) < d * (d - 1):
         return _tree_order(d, strength)
@@ -285,10 +299,10 @@ def _tree_order(d: int, strength: Mapping[Pair, float]) -> tuple[int, ...]:
 
 
 class _Regression:
-    """One regression: its contexts, targets, allowance for noise, and scaling.
+    """One regression: its contexts, targets, noise allowance and scaling.
 
-    Weights are centred on the contexts' own margins, and sought in coordinates in which the
-    Hessian at independence is about one: the optimiser then needs few steps.
+    Weights are centred on the marginals of the contexts. They are optimised in coordinates in which
+    the Hessian at independence is close to one, so that the optimiser needs few steps.
     """
 
     def __init__(
@@ -316,8 +330,8 @@ class _Regression:
         self.first = np.log(np.maximum(self.marginal, _RARE))
 
     def _apply_limits(self, closed: NDArray[np.float32]) -> None:
-        """Take what limits decide in every context for granted."""
-        # No weight can meet a noisy target there: weights would grow without bound for it.
+        """Set the targets to the values that limits determine in every context."""
+        # No weight can match another target, so weights would grow without bound.
         levels, rows = level_blocks(closed)
         self.marginal = attainable_marginal(self.marginal, levels, rows)
         total = np.bincount(levels, self.marginal)
@@ -337,7 +351,7 @@ class _Regression:
             )
 
     def _scaling(self) -> Floats:
-        """For each level, the matrix (or its diagonal) that turns coordinates into weights."""
+        """Return, for each level, the matrix or diagonal that turns coordinates into weights."""
         from scipy.linalg import cholesky, solve_triangular
 
         share = np.maximum(self.marginal * (1 - self.marginal), 1 / self.n)
@@ -346,7 +360,7 @@ class _Regression:
             curved = np.outer(share, self.means * (1 - self.means)) + self.allowance
             return np.asarray(1 / np.sqrt(curved))
         covariance = self.features.gram() - np.outer(self.means, self.means)
-        # The indicators of one attribute add up to one: no step is to be long in that direction.
+        # The indicators of one attribute add up to one, so steps in that direction are limited.
         covariance[np.diag_indices_from(covariance)] += _DAMPING * self.means + _FLOOR
         factors = np.empty((levels, columns, columns))
         for j in range(levels):
@@ -356,7 +370,7 @@ class _Regression:
         return factors
 
     def _turned(self, values: Floats, *, back: bool) -> Floats:
-        """Turn weights' slopes into those of coordinates, or coordinates into weights."""
+        """Turn gradients of weights into those of coordinates, or coordinates into weights."""
         if self.weight_scale.ndim == 2:
             return np.asarray(values * self.weight_scale)
         turned = (
@@ -389,7 +403,7 @@ class _Regression:
         return bias, self._turned(scaled[:, 1:], back=True)
 
     def fit(self) -> tuple[Floats, dict[Pair, Floats]]:
-        """Return the head's biases and its weights."""
+        """Return the biases and the weights of the regression."""
         from scipy.optimize import minimize
 
         here = np.zeros(len(self.marginal) * (1 + len(self.means)))
@@ -398,17 +412,17 @@ class _Regression:
         bias, weights = self._weights(solution.x.reshape(len(self.marginal), -1))
         blocks = {}
         for c, span in zip(self.parents, pairwise(self.features.starts), strict=True):
-            block = weights[:, slice(*span)]  # centred: a constant is the bias's, or nobody's
+            block = weights[:, slice(*span)]  # centred: the bias has the constants
             block = block - (block @ self.means[slice(*span)])[:, None]
             blocks[self.a, c] = block - self.marginal @ block
         return bias, blocks
 
 
-_ROUNDS = 15
-_STEP = 3.0  # in logarithms
-_MAX_LOG = 20.0
-_MIN_CELL = 1e-12
-_MIN_CHANGE = 1e-4
+_ROUNDS = 15  # rounds of iterative scaling
+_STEP = 3.0  # largest step of a logarithm
+_MAX_LOG = 20.0  # largest logarithm of an effect
+_MIN_CELL = 1e-12  # smallest mass of a cell
+_MIN_CHANGE = 1e-4  # total variation at which scaling stops
 
 
 def _last_first(clique: Clique, order: Sequence[int]) -> Clique:
@@ -420,13 +434,13 @@ def _last_first(clique: Clique, order: Sequence[int]) -> Clique:
 def _fit_interactions(
     scores: NDArray[Any], rows: Ints, tables: Mapping[Clique, Floats], order: Sequence[int]
 ) -> dict[Clique, Floats]:
-    """Find what is to be added to the logarithms of one attribute's law, so that tables hold.
+    """Return the effects on one attribute's log odds with which its larger tables hold.
 
-    * ``scores`` (shape (levels, rows)): Logarithms of the law without that, up to a constant in
-      each row.
-    * ``rows``: Rows that hold all attributes before it.
-    * ``tables``: Of that attribute, which is drawn last of each, and others.
-    * ``order``: In which attributes are drawn.
+    * ``scores`` (shape (levels, rows)): Log odds without these effects, up to a constant in each
+      row.
+    * ``rows``: Rows with all earlier attributes.
+    * ``tables``: Tables of this attribute, which is drawn last, and others.
+    * ``order``: The drawing order of the attributes.
     """
     scores = scores.astype(np.float64)
     columns, effects = np.ascontiguousarray(rows.T), {}

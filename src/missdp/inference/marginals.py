@@ -1,14 +1,15 @@
-"""From noisy marginals of any order to tables of pairs, and to a quick model of whole rows.
+"""Noisy marginals of any order, tables of pairs from them, and a quick model of complete rows.
 
-AIM and MST measure some marginals of two attributes and more, AllPairs those of three and more that
-a workload names. `NoisyMarginals` holds them as they were released. `NoisyMarginals.tables` adds up
-larger ones to pairs, and averages what several tell of the same pair or attribute by their
-precisions. A pair without a table is independent, given what others tell of its attributes.
+AIM and MST measure some marginals of two or more attributes. AllPairs measures the marginals of
+three or more attributes that a workload names. `NoisyMarginals` has the released counts.
+`NoisyMarginals.tables` sums larger marginals to pairs, and averages several estimates of one pair
+or attribute by their precisions. A pair without a table is independent, given other tables of its
+attributes.
 
-`quick_fit` is the model inside the loop of AIM: rows along a tree of pairs, weighted until all
-marginals hold, with a model of what is missing given the row. Its expected counts are of rows that
-are observed on a marginal, as measured counts are. Without the model of missing cells, selective
-missingness would look like a wrong marginal in every round.
+`quick_fit` is the model inside the loop of AIM. Its rows are drawn along a tree of pairs, and
+weighted until all marginals hold. A model of missing cells given the row is part of it. Expected
+counts are of rows that are observed on a marginal, as measured counts are. Without the model of
+missing cells, selective missingness would look like a wrong marginal in every round.
 
 Everything here is a function of released values.
 """
@@ -43,29 +44,29 @@ from missdp.inference.raking import centred, rake, resample
 from missdp.serialization import Record
 from missdp.types import Clique, Flags, Floats, Ints
 
-_MIN_SHARE = 1e-7
-_NO_MISSING = 2.0  # standard deviations of noise, below which a missing rate is taken for none
-_SURELY = 3.0  # standard deviations, by which a released total corrects an expected one
-_FEW_SWEEPS = 4  # of learning the model of missing cells further, from round to round
-_LEARNED_FROM = 6_000  # rows, from which the model of missing cells is learned inside the loop
-_SWEEPS, _MIN_EFFECTIVE = 6, 0.1  # of raking to marginals of three attributes and more
+_MIN_SHARE = 1e-7  # smallest share of a level
+_NO_MISSING = 2.0  # SDs of noise below which a missing rate is set to 0
+_SURELY = 3.0  # SDs by which a released total must differ to correct an expected total
+_FEW_SWEEPS = 4  # sweeps of learning the model of missing cells in each round
+_LEARNED_FROM = 6_000  # rows from which the model of missing cells is learned inside the loop
+# sweeps of raking to larger marginals, and effective share of the rows
+_SWEEPS, _MIN_EFFECTIVE = 6, 0.1
 
 
 @pydantic.dataclasses.dataclass(frozen=True, eq=False)
 class NoisyMarginals(Record):
     """Released marginals on merged levels, and the noise of their counts.
 
-    * ``levels``: Which levels of each attribute are merged.
+    * ``levels``: Groups of merged levels of each attribute.
     * ``one_way``: Share of the rows at each group of levels and, if the attribute may be missing,
-      missing.
-    * ``std``: Noise of each count of a one-way marginal, before levels were merged.
-    * ``rows``: Number of rows that are counted, at least 1.
-    * ``numbers``: Which attributes have a level for each number; merged levels have no order.
+      of missing cells.
+    * ``std``: Standard deviation of each count of a one-way marginal, before levels were merged.
+    * ``rows``: Number of counted rows, at least 1.
+    * ``numbers``: Flags of attributes with a level for each number. Merged levels have no order.
     * ``observed_only``: Whether larger marginals count only the rows observed on them. Otherwise
-      their last level of an attribute that may be missing is "missing".
-    * ``counts``, ``stds``: Larger marginals, and the noise of each of their cells.
-    * ``masks``, ``masks_std``: Noisy counts of rows in which either of two attributes is missing or
-      not.
+      the last level of an attribute that may be missing is "missing".
+    * ``counts``, ``stds``: Larger marginals, and the standard deviation of each of their cells.
+    * ``masks``, ``masks_std``: Noisy counts of rows by the masks of two attributes.
     """
 
     levels: tuple[Levels, ...]
@@ -86,37 +87,52 @@ class NoisyMarginals(Record):
 
     @property
     def observed(self) -> Floats:
-        """Share of the rows in which each attribute is observed."""
+        """Share of the rows in which each attribute is observed, shape ``(d,)``."""
         pairs = zip(self.one_way, self.sizes, strict=True)
         return np.array([marginal[:size].sum() for marginal, size in pairs])
 
     def groups(self, names: Sequence[str]) -> dict[str, Ints]:
-        """Group of each level, by the names of the attributes."""
+        """Return the group of each level, by the names of the attributes."""
         return {name: level.groups for name, level in zip(names, self.levels, strict=True)}
 
     @property
     def higher_order(self) -> dict[Clique, Floats]:
-        """Marginals of three attributes and more."""
+        """Marginals of three or more attributes."""
         return {clique: counts for clique, counts in self.counts.items() if len(clique) > 2}
 
     @property
     def higher_order_stds(self) -> dict[Clique, float]:
-        """Noise of each cell of marginals of three attributes and more."""
+        """Standard deviation of each cell of marginals of three or more attributes."""
         return {clique: std for clique, std in self.stds.items() if len(clique) > 2}
 
     @property
     def cell_std(self) -> float:
-        """Noise of the count of a cell of a marginal, in the median."""
+        """Median standard deviation of a cell of a marginal, in rows."""
         return float(np.median([*self.stds.values()])) if self.stds else self.std
 
     def shape(self, clique: Clique) -> tuple[int, ...]:
-        """Shape of the counts of a marginal."""
+        """Return the shape of the counts of a marginal."""
         if self.observed_only:
             return tuple(self.sizes[a] for a in clique)
         return tuple(len(self.one_way[a]) for a in clique)
 
     def add(self, clique: Clique, counts: Floats, std: float) -> Self:
-        """Return the same with one more marginal; a second release of one is averaged with it."""
+        """Return the marginals with one more. A second release of one is averaged with the first.
+
+        Parameters
+        ----------
+        clique : tuple of int
+            The attributes.
+        counts : ndarray
+            Released counts.
+        std : float
+            Standard deviation of each count, in rows.
+
+        Returns
+        -------
+        NoisyMarginals
+            Released values.
+        """
         if clique in self.counts:
             first = self.counts[clique], self.stds[clique]
             counts, std = precision_mean(first, (counts, std))
@@ -124,7 +140,7 @@ class NoisyMarginals(Record):
         return replace(self, counts=all_counts, stds=stds)
 
     def restricted_to(self, attributes: Sequence[int]) -> Self:
-        """Return what was released about some attributes, in the order of the table."""
+        """Return the marginals of some attributes, in the order of the table."""
         place = {a: i for i, a in enumerate(attributes)}
 
         def renumbered(tables: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -148,7 +164,7 @@ class NoisyMarginals(Record):
         for (a, b), (counts, std) in self._pairs().items():
             ends = [marginals[v][:n] for v, n in zip((a, b), counts.shape, strict=True)]
             base = np.outer(*ends)
-            # Of observed rows only, what share they are is a matter of margins.
+            # The share of observed rows follows from one-way marginals.
             total = self.rows
             if self.observed_only:
                 total = max(float(counts.sum()), std * math.sqrt(counts.size), 1.0) / base.sum()
@@ -162,21 +178,21 @@ class NoisyMarginals(Record):
         )
 
     def higher_order_targets(self, masks: MissingnessModel, rows: Ints) -> dict[Clique, Floats]:
-        """Return the marginals of three attributes and more, of complete rows, given a model's."""
+        """Return the larger marginals of complete rows, by rows of a model."""
         return complete_marginals(
             self.higher_order, self.higher_order_stds, masks, rows, self.sizes
         )
 
     @property
     def marginal_stds(self) -> list[Floats]:
-        """Noise of each share of the margins that `tables` returns."""
+        """Standard deviation of each share of the marginals that `tables` returns."""
         return [
             sum(1 / variance for _, variance in self._marginal_estimates(a)) ** -0.5
             for a in range(len(self.levels))
         ]
 
     def redraw_noise(self, rng: np.random.Generator) -> Self:
-        """Return the released statistics, moved by another draw of the noise that they have."""
+        """Return the released statistics plus a new draw of their noise."""
         first = self.std / self.rows
         return replace(
             self,
@@ -186,7 +202,7 @@ class NoisyMarginals(Record):
         )
 
     def _pairs(self) -> dict[Pair, tuple[Floats, float]]:
-        """Counts of each pair that some marginal contains, with the noise of their cells."""
+        """Return counts of each pair inside a marginal, with the SD of their cells."""
         pairs = dict[Pair, tuple[Floats, float]]()
         for clique, counts in self.counts.items():
             for axes in combinations(range(len(clique)), 2):
@@ -198,7 +214,7 @@ class NoisyMarginals(Record):
         return pairs
 
     def _marginal_estimates(self, a: int) -> list[tuple[Floats, Floats]]:
-        """What each marginal tells of the margin of an attribute, with the variance of shares."""
+        """Return all estimates of the marginal of an attribute, with the variances of shares."""
         marginal, level = self.one_way[a], self.levels[a]
         merged = np.append(np.bincount(level.groups), np.ones(len(marginal) - level.n_groups))
         estimates = [(marginal, np.asarray((self.std / self.rows) ** 2 * merged, dtype=np.float64))]
@@ -212,11 +228,11 @@ class NoisyMarginals(Record):
         return estimates
 
     def _marginal(self, a: int) -> Floats:
-        """Return the margin of an attribute by all marginals, nowhere below zero; it sums to 1."""
+        """Return the marginal of an attribute by all releases. It is not negative and sums to 1."""
         return combined_marginal(self._marginal_estimates(a), self.sizes[a], number=self.numbers[a])
 
     def _missing_by_two(self) -> dict[Clique, RatesByLevel]:
-        """How often an attribute is missing by the levels of two others measured with it."""
+        """Return missing rates of an attribute by the levels of two others measured with it."""
         rates_by_effect = dict[Clique, RatesByLevel]()
         for clique, counts in self.higher_order.items() if not self.observed_only else ():
             incomplete = [a for a in clique if len(self.one_way[a]) > self.sizes[a]]
@@ -229,7 +245,7 @@ class NoisyMarginals(Record):
         return rates_by_effect
 
     def _rates_by_level(self, effect: Clique, clique: Clique, counts: Floats) -> RatesByLevel:
-        """Add up a marginal over what is not in the effect; two of its attributes are observed."""
+        """Sum a marginal over attributes outside an effect, with two attributes observed."""
         a, *others = effect
         rest = tuple(i for i, v in enumerate(clique) if v not in effect)
         added = math.prod(counts.shape[i] for i in rest)
@@ -241,7 +257,7 @@ class NoisyMarginals(Record):
         return RatesByLevel(table[self.sizes[a]], table.sum(axis=0), std, self.sizes[a], shape)
 
     def _both_missing(self, marginals: Sequence[Floats]) -> dict[Pair, tuple[float, float]]:
-        """Share of the rows in which two attributes are both missing, by pair, and its noise."""
+        """Return the share of the rows in which two attributes are both missing, and its noise."""
         missing_counts = [
             (float(m[-1]) * self.rows, float(s[-1]) * self.rows)
             for m, s in zip(marginals, self.marginal_stds, strict=True)
@@ -258,7 +274,7 @@ class NoisyMarginals(Record):
 def combined_marginal(
     released: Sequence[tuple[Floats, Floats]], size: int, *, number: bool
 ) -> Floats:
-    """Return the margin of an attribute by all that was released of it.
+    """Return the marginal of an attribute by all of its releases.
 
     Parameters
     ----------
@@ -272,7 +288,7 @@ def combined_marginal(
     Returns
     -------
     ndarray of float64
-        Nowhere below zero; it sums to 1.
+        Not negative, with the sum 1.
     """
     precision = np.sum([1 / variance for _, variance in released], axis=0)
     mixed = np.sum([values / variance for values, variance in released], axis=0) / precision
@@ -281,20 +297,20 @@ def combined_marginal(
         mixed[:size] = enforce_decreasing_tails(mixed[:size], float(noise[:size].mean()))
     marginal = np.maximum(project_to_simplex(mixed), _MIN_SHARE)
     if len(marginal) > size and marginal[size] < _NO_MISSING * noise[size]:
-        marginal[size] = 0.0  # no more than noise
+        marginal[size] = 0.0  # the rate is noise
     return np.asarray(marginal / marginal.sum())
 
 
 @dataclass(frozen=True, eq=False)
 class QuickFit:
-    """Rows of a quick model of complete rows, and how likely each of their cells is observed.
+    """Rows of a quick model of complete rows, with the chance that each cell is observed.
 
-    * ``marginals``: What the model was fitted to.
+    * ``marginals``: The marginals to which the model was fitted.
     * ``rows`` (shape (d, n)): Groups of levels.
     * ``weights`` (shape (n,)): Share of each row in the model.
     * ``observed`` (shape (d, n)): Chance that a cell is observed, given its row.
     * ``masks``: The model of missing cells.
-    * ``allowed``: By pair, which cells are possible; public.
+    * ``allowed``: Possible cells by pair. Public.
     """
 
     marginals: NoisyMarginals
@@ -305,7 +321,7 @@ class QuickFit:
     allowed: Mapping[Pair, Flags]
 
     def possible(self, clique: Clique) -> Flags:
-        """Return the cells of a marginal that rows may be in, as far as pairs tell; public."""
+        """Return the possible cells of a marginal, which public facts limit for pairs."""
         possible = self.allowed.get((clique[0], clique[1])) if len(clique) == 2 else None
         return (
             np.ones([self.marginals.sizes[a] for a in clique], bool)
@@ -316,9 +332,9 @@ class QuickFit:
     def expected(self, clique: Clique) -> Floats:
         """Return the expected number of rows in each cell of a marginal that are observed on it.
 
-        Cells are missing independently given the row. Where a released total tells that they
-        coincide more or less often than that, expected counts are scaled to it: otherwise the
-        marginal would be selected for its missing cells again and again.
+        Cells are missing independently given the row. A released total may show that they are
+        missing together more or less often. Expected counts are then scaled to it. Otherwise the
+        marginal would be selected again and again because of its missing cells.
         """
         sizes, rows = self.marginals.sizes, self.marginals.rows
         shape, n = tuple(sizes[a] for a in clique), self.rows.shape[1]
@@ -344,12 +360,12 @@ def quick_fit(
     n: int,
     before: QuickFit | None = None,
 ) -> QuickFit:
-    """Fit rows along a tree of pairs, weighted until all marginals hold, and what is missing.
+    """Fit weighted rows along a tree of pairs to all marginals, and a model of missing cells.
 
     Parameters
     ----------
     marginals : NoisyMarginals
-        All that was measured.
+        All measured marginals.
     facts : ModelFacts
         Public facts and released levels.
     rng : numpy.random.Generator
@@ -357,7 +373,7 @@ def quick_fit(
     n : int
         Number of rows.
     before : QuickFit, optional
-        The fit of the round before, whose model of missing cells is learned further.
+        The fit of the last round. Its model of missing cells is the initial one.
 
     Returns
     -------
@@ -382,7 +398,7 @@ def quick_fit(
 def _complete_tables(
     marginals: NoisyMarginals, facts: ModelFacts, rng: np.random.Generator, before: QuickFit | None
 ) -> Completed:
-    """Return what marginals say of complete rows, by the rows of the fit before."""
+    """Return tables of complete rows from marginals, by the rows of the last fit."""
     tables = marginals.tables()
     if before is None or not marginals.counts:
         return complete(tables, facts, rng=rng, rounds=0)

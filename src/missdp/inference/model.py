@@ -1,10 +1,11 @@
-"""The merging of rare levels, impossible cells, draws of levels, and values inside bins.
+"""Merging of rare levels, impossible cells, draws of levels, and values inside bins.
 
-`Levels` says which levels of an attribute are modelled together. A level whose released count is
-lost in the noise cannot be told apart from its rare neighbours in any larger marginal: measuring it
-there only adds noise. As in the public copies of MST (McKenna, Miklau and Sheldon 2021), such
+`Levels` groups the levels of an attribute that are modelled together. A level whose released count
+is hidden by noise cannot be separated from other rare levels in a larger marginal. There it would
+only add noise. As in the public implementations of MST (McKenna, Miklau and Sheldon 2021), rare
 levels are merged for modelling and split again for sampling. Merging is post-processing of the
-released one-way marginals, and adding up private counts over it leaves their sensitivity alone.
+released one-way marginals. Summing private counts over merged levels does not change their
+sensitivity.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass(frozen=True, eq=False)
 class Levels(Record):
-    """How the levels of one attribute are grouped.
+    """Groups of the levels of one attribute.
 
     * ``groups`` (shape (size,)): Group of each level, ``0..n_groups - 1``.
     * ``shares`` (shape (size,)): Share of each level in its group; sums to one in each group.
@@ -38,7 +39,22 @@ class Levels(Record):
     def from_counts(
         cls, counts: Floats, *, threshold: float, kinds: NDArray[np.int64] | None = None
     ) -> Levels:
-        """Put levels with a released count below ``threshold`` into one group per kind."""
+        """Merge levels with a released count below ``threshold`` into one group per kind.
+
+        Parameters
+        ----------
+        counts : ndarray of shape (size,)
+            Released counts.
+        threshold : float
+            Count in rows.
+        kinds : ndarray of int64, shape (size,), optional
+            Kind of each level: see `level_kinds`.
+
+        Returns
+        -------
+        Levels
+            Released groups.
+        """
         rare = counts < threshold
         groups = np.arange(len(counts))
         if np.count_nonzero(rare) > 1:
@@ -73,7 +89,24 @@ class Levels(Record):
 def split_rows(
     levels: Sequence[Levels], rows: Ints, missing: NDArray[np.bool_], rng: np.random.Generator
 ) -> list[NDArray[np.int64]]:
-    """Draw a level for each group, attribute by attribute; a hole has the code ``size``."""
+    """Draw a level for each group, attribute by attribute. A missing cell has the code ``size``.
+
+    Parameters
+    ----------
+    levels : sequence of Levels
+        Groups of levels of each attribute.
+    rows : ndarray of int64, shape (n, d)
+        Groups.
+    missing : ndarray of bool, shape (n, d)
+        Missing cells.
+    rng : numpy.random.Generator
+        Draws the levels.
+
+    Returns
+    -------
+    list of ndarray of int64
+        Codes of each attribute.
+    """
     return [
         np.where(missing[:, v], len(level.groups), level.split(rows[:, v], rng))
         for v, level in enumerate(levels)
@@ -85,9 +118,9 @@ Zeros: TypeAlias = dict[Clique, NDArray[np.bool_]]
 
 
 def level_kinds(zeros: Zeros, sizes: Sequence[int]) -> list[NDArray[np.int64]]:
-    """Number the levels of each attribute by what they are impossible with.
+    """Number the levels of each attribute by their impossible combinations.
 
-    Levels of one kind are interchangeable, so that merging them loses no constraint.
+    Levels of one kind are interchangeable, so merging them preserves all constraints.
     """
     kinds = []
     for v, size in enumerate(sizes):
@@ -102,13 +135,30 @@ def level_kinds(zeros: Zeros, sizes: Sequence[int]) -> list[NDArray[np.int64]]:
 
 
 def merge_zeros(zeros: Zeros, levels: Sequence[Levels]) -> Zeros:
-    """Put impossible cells on merged levels of one kind each."""
+    """Return impossible cells on merged levels of one kind each."""
     first = [np.unique(level.groups, return_index=True)[1] for level in levels]
     return {c: table[np.ix_(*(first[v] for v in c))] for c, table in zeros.items()}
 
 
 def cell_index(codes: Any, names: Sequence[Any], shape: Sequence[int], n: int) -> Ints:
-    """Return the index of each of n rows' cell in a flat table over some attributes."""
+    """Return the index of each row's cell in a flat table over some attributes.
+
+    Parameters
+    ----------
+    codes : mapping or sequence of ndarray
+        Codes of rows by attribute.
+    names : sequence
+        The attributes.
+    shape : sequence of int
+        Number of codes of each attribute.
+    n : int
+        Number of rows.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Indices.
+    """
     index = np.zeros(n, dtype=np.int64)
     for name, size in zip(names, shape, strict=True):
         index = index * size + codes[name]
@@ -116,22 +166,22 @@ def cell_index(codes: Any, names: Sequence[Any], shape: Sequence[int], n: int) -
 
 
 def _narrow(groups: NDArray[np.int64], number: int) -> NDArray[np.integer]:
-    """Return small whole numbers in a type that is sorted by digits, in linear time."""
+    """Return small integers in a type that is sorted by digits, in linear time."""
     return groups.astype(np.uint16) if number <= 2**16 else groups
 
 
 def draw(distributions: Floats, cells_of_rows: Ints, rng: np.random.Generator) -> Ints:
-    """Draw a level for each row by the law, up to a factor, of the cell that it is in.
+    """Draw a level for each row by the unnormalised distribution of its cell.
 
-    Draws are even: each single one has exactly the right law. Rows of one cell are negatively
-    correlated, so that counts differ from their expectation by less than one per level. For that,
-    the rows of a cell are at even distances between 0 and 1, all shifted by one random number. A
-    row at u gets the first level with ``u < cumulative``.
+    Draws are systematic, and each single draw has exactly its distribution. Rows of one cell are
+    negatively correlated, so counts differ from their expectation by less than one per level. The
+    rows of a cell are placed at even distances between 0 and 1, with one random shift. A row at u
+    gets the first level with ``u < cumulative``.
 
     Parameters
     ----------
     distributions : ndarray of shape (cells, levels)
-        The law of each cell, up to a factor.
+        The unnormalised distribution of each cell.
     cells_of_rows : ndarray of int64, shape (n,)
         The cell of each row.
     rng : numpy.random.Generator
@@ -149,7 +199,7 @@ def draw(distributions: Floats, cells_of_rows: Ints, rng: np.random.Generator) -
     counts = np.bincount(cells_of_rows, minlength=cells)
     upto = np.ceil(cumulative * counts[:, None] - rng.random((cells, 1))).astype(np.int64)
     upto = np.clip(upto, 0, counts[:, None])  # rows that get this level or an earlier one
-    upto = np.where(cumulative < 1.0, upto, counts[:, None])  # whatever rounding says
+    upto = np.where(cumulative < 1.0, upto, counts[:, None])  # independent of rounding
     many = np.diff(upto, axis=1, prepend=0)
     order = rng.permutation(len(cells_of_rows))
     order = order[np.argsort(_narrow(cells_of_rows, cells)[order], kind="stable")]
@@ -159,7 +209,7 @@ def draw(distributions: Floats, cells_of_rows: Ints, rng: np.random.Generator) -
 
 
 def draw_each(distributions: Floats, rng: np.random.Generator) -> Ints:
-    """Draw a level from each of many laws, which are given up to factors."""
+    """Draw a level from each of many unnormalised distributions."""
     cumulative = np.cumsum(distributions, axis=1)
     cumulative /= cumulative[:, -1:]
     uniform = rng.random(len(distributions))
@@ -169,10 +219,10 @@ def draw_each(distributions: Floats, rng: np.random.Generator) -> Ints:
     return codes
 
 
-_FEWEST = 100  # rows, of which a line tells something
-_RIDGE = 1e-3
-_CLOSEST = 0.95  # correlation inside a bin
-_MIN_SHARE = 1e-9
+_FEWEST = 100  # rows that are needed for a regression line
+_RIDGE = 1e-3  # ridge of the regression
+_CLOSEST = 0.95  # largest correlation inside a bin
+_MIN_SHARE = 1e-9  # smallest divisor
 
 
 def relate_within_bins(
@@ -183,13 +233,29 @@ def relate_within_bins(
     *,
     free: Collection[Name],
 ) -> dict[Name, Floats]:
-    """Return numbers, with the values of those that are free in another order in each bin.
+    """Reorder values inside bins so that relations between numbers continue there.
 
-    A model draws bins. So that relations between numbers go on inside them, the values of a bin are
-    handed out in an order: where a number rises with the others, as a straight line through the
-    logits of all ranks tells, it does so inside its bins too. Each bin keeps its values.
+    A model draws bins, so values inside bins are independent at first. Each number has a regression
+    line on the others, in logits of ranks. The values of a bin are assigned in an order that
+    follows the line. Each bin keeps its values.
 
-    ``sizes`` has the number of bins; cells with a code from there on have no value.
+    Parameters
+    ----------
+    codes : mapping of name to ndarray of int
+        Bins of each number. Larger codes than ``sizes`` have no value.
+    values : mapping of name to ndarray of float64
+        Values of each number.
+    sizes : mapping of name to int
+        Number of bins.
+    rng : numpy.random.Generator
+        Draws the order.
+    free : collection of name
+        Numbers whose values may be reordered.
+
+    Returns
+    -------
+    dict of name to ndarray of float64
+        Values of each number.
     """
     reordered = dict(values)
     if len(sizes) < 2 or len(values[next(iter(sizes))]) < _FEWEST:
@@ -208,7 +274,7 @@ def relate_within_bins(
 
 
 def _scores(codes: NDArray[np.integer], values: Floats, size: int) -> Floats:
-    """Return logits of mid-ranks of the values, of mean 0 and variance 1; 0 where there is none."""
+    """Return standardised logits of mid-ranks of the values, 0 without a value."""
     from scipy.special import logit
     from scipy.stats import rankdata
 
@@ -227,10 +293,10 @@ def _in_order(
     explained: float,
     rng: np.random.Generator,
 ) -> Floats:
-    """Return the values of each bin in another order: as ``line`` says, as far as it tells.
+    """Return the values of each bin in an order that follows ``line`` as far as it explains them.
 
-    Given the number, the expectation of the line rises with it by ``explained``, whatever part of its
-    range is looked at: that makes the correlation inside of each bin.
+    Given the number, the expectation of the line rises by ``explained``, in every part of its
+    range. This determines the correlation inside each bin.
     """
     middle, spread = _by_code(codes, line)
     within = max(0.0, explained) * _by_code(codes, scores)[1] / np.maximum(spread, _MIN_SHARE)

@@ -1,4 +1,4 @@
-"""The model of all pairs as it is released; released values and public facts."""
+"""The released model of all pairs: released values and public facts."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from missdp.types import Clique, Floats, Ints
 
 @dataclass(frozen=True, eq=False)
 class PairModel(Record):
-    """A law of complete rows in which all pairs are right, and of their holes; released values.
+    """A distribution of complete rows in which all pairs hold, and of missing cells. All released.
 
-    * ``levels``: How the levels of each attribute are grouped.
+    * ``levels``: Groups of the levels of each attribute.
     * ``row_model``: Draws rows, on groups of levels.
-    * ``tables``: What the rows drawn are raked to.
-    * ``masks``: What goes missing.
-    * ``n_rows``: Number of rows that were counted.
+    * ``tables``: Tables to which drawn rows are raked.
+    * ``masks``: Model of missing cells.
+    * ``n_rows``: Number of counted rows.
     """
 
     levels: tuple[Levels, ...]
@@ -39,16 +39,26 @@ class PairModel(Record):
     def sample(
         self, n: int, rng: np.random.Generator, *, keep_missing: bool, draws: Draws = "even"
     ) -> list[NDArray[np.int64]]:
-        """Draw ``n`` rows as one array of codes per attribute; a hole has the code ``size``."""
+        """Draw ``n`` rows, one array of codes per attribute. Missing cells have the code ``size``."""
         rows = self.complete(n, rng, draws=draws)
         missing = self.masks.draw(rows, rng) if keep_missing else np.zeros(rows.shape, dtype=bool)
         return split_rows(self.levels, rows, missing, rng)
 
 
 def targets(completed: Completed, rows: Ints) -> dict[Clique, Floats]:
-    """Return the tables that rows are to be raked to: noisy ones, leaned on those of a model.
+    """Return the tables to which rows are raked: noisy tables, shrunk towards those of a model.
 
-    * ``rows``: Rows of the model.
+    Parameters
+    ----------
+    completed : Completed
+        Estimates of tables of complete rows.
+    rows : ndarray of int64, shape (n, d)
+        Rows of the model.
+
+    Returns
+    -------
+    dict of tuple of int to ndarray
+        Shares of the rows.
     """
     sizes = [len(marginal) for marginal in completed.marginals]
     columns = np.ascontiguousarray(rows.T)

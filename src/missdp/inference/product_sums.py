@@ -1,29 +1,30 @@
-"""Sums of products over clipped rows: what clipping takes from them, and what they tell of numbers.
+"""Sums of products over clipped rows: the clipping bias, and covariances of numbers.
 
-The vector of a row holds a block for each attribute, perhaps further numbers, and the products of
-every two blocks (see `RowVectors`). All of it is multiplied by one factor, so that its L2 norm is
-at most ``clip``. Rows with many rare levels have long vectors: clipping under-weights them, and
-what is released is
+The vector of a row has a block for each attribute, perhaps extra features, and the products of
+every two blocks (see `RowVectors`). It is multiplied by one factor, so that its L2 norm is at most
+``clip``. Rows with many rare levels have long vectors, and clipping underweights them. The release
+is
 
     Σ_i w_i x_i + noise,      w_i = min(1, clip / ‖x_i‖),
 
-a biased answer for ``Σ x_i``. But the factor is a known function of the row. Rows of a model tell
-the mean of ``(1 − w) x``, which is added to what was released; a model fitted to the sum tells it
-better. The fixed point is the model whose *clipped* sums are those released, and clipping then
-costs no bias: so rows may be clipped where noise is least, and not where hardly any is.
+a biased estimate of ``Σ x_i``. The factor is a known function of the row. So rows of a model give
+an estimate of the mean of ``(1 − w) x``, which is added to the release. A model that is fitted to
+the corrected sum gives a better estimate. The fixed point is the model whose *clipped* sums are the
+released ones, and clipping then causes no bias. So the clip norm can minimise the noise, and need
+not exceed almost all norms.
 
-A relation of a number may be one that the model lacks: noise hid it, or it is one of few rows far
-out, of which most is clipped. To first order the rows then have the density ``1 + c x`` times the
-model's, where ``x`` is the product. That adds ``c Σ x²`` to the sum, of which clipping leaves
-``c Σ w x²``. So what was released beyond the model's own clipped sum, and its noise, is multiplied
-by the ``gain``
+The model may lack a relation of a number, because noise hid it, or because few rows far out have
+it, which are clipped strongly. To first order the rows then have the density ``1 + c x`` times the
+density of the model, where ``x`` is the product. This adds ``c Σ x²`` to the sum, of which clipping
+retains ``c Σ w x²``. So the difference between the release and the model's own clipped sum is
+multiplied by the ``gain``
 
     Σ x² / Σ w x².
 
-Of a pair of attributes, a table of bins has the noise of many cells in every trend. Where one of
-them is a number ``z`` that was summed up by itself, its covariance with the levels of the other one
-is known with the noise of one cell each, and that of two numbers with the noise of one. Written
-under the table, as one more row (and column), they are smoothed together with it.
+A trend in a table of bins has the noise of many cells. If one attribute of a pair is a number ``z``
+that was summed by itself, its covariance with each level of the other has the noise of one cell.
+The covariance of two numbers has the noise of one cell, too. They are smoothed together with the
+table, as one more row and column.
 
 Everything here is a function of released values and public facts.
 """
@@ -44,21 +45,22 @@ from missdp.inference.missingness import MissingnessModel
 from missdp.serialization import Record
 from missdp.types import Floats, Ints
 
-_NUMBERS_AT_ONCE = 1 << 22
-_POINTS = 4096
-_HALF_SIGNAL = 5000.0  # rows over noise, in norms, where half of independent rows are to be clipped
-_MIN_UNCLIPPED, _MAX_UNCLIPPED = 0.2, 0.95  # share of independent rows that is not clipped
-_PER_DECADE = 0.3
-_SHORTEST = 1e-3
+_NUMBERS_AT_ONCE = 1 << 22  # numbers in memory
+_POINTS = 4096  # integration points
+_HALF_SIGNAL = 5000.0  # rows over noise, in norms, at which half of independent rows are clipped
+# smallest and largest share of independent rows that are not clipped
+_MIN_UNCLIPPED, _MAX_UNCLIPPED = 0.2, 0.95
+_PER_DECADE = 0.3  # change of this share for each power of ten of the signal
+_SHORTEST = 1e-3  # smallest clip norm
 
 
 class RowVectors(NamedTuple):
-    """The vectors that rows are made into before they are clipped.
+    """The vectors of rows before clipping.
 
-    * ``blocks``: The numbers of each attribute, one row per code.
-    * ``first_order_weight``: Factor of blocks and further numbers beside products.
-    * ``extra_features``: Further numbers of some attributes, by position, which enter no product. The
-      block of such an attribute ends with its number.
+    * ``blocks``: The block of each attribute, one row per code.
+    * ``first_order_weight``: Factor of blocks and extra features relative to products.
+    * ``extra_features``: Features of some attributes, by position, that enter no product. The block
+      of such an attribute ends with its number.
     """
 
     blocks: Sequence[Floats]
@@ -66,7 +68,7 @@ class RowVectors(NamedTuple):
     extra_features: Mapping[int, Floats] = {}
 
     def norms(self, rows: Ints) -> Floats:
-        """Return the L2 norm of each row's vector before it is clipped."""
+        """Return the L2 norm of each row's vector before clipping."""
         squares = np.zeros((len(self.blocks), len(rows)))
         for a, block in enumerate(self.blocks):
             squares[a] = np.square(block).sum(axis=1)[rows[:, a]]
@@ -77,22 +79,22 @@ class RowVectors(NamedTuple):
         return np.asarray(np.sqrt(np.maximum(self.first_order_weight**2 * total + pairs, 0.0)))
 
     def retained_share(self, rows: Ints, clip: float) -> Floats:
-        """Return the share of each row's vector that is kept if it is clipped to a norm."""
+        """Return the factor by which clipping to a norm multiplies each row's vector."""
         return np.asarray(clip / np.maximum(self.norms(rows), clip))
 
 
 def clip_norm(marginals: Sequence[Floats], vectors: RowVectors, signal: float) -> float:
     """Return the norm to which rows' vectors are clipped, by a public rule.
 
-    The rule takes a quantile of the norms that rows would have if all attributes were independent:
-    the median where ``signal`` is 5,000, 0.3 more for each power of ten, and from 0.2 to 0.95.
+    The rule takes a quantile of the norms of rows with independent attributes. It is the median at
+    a ``signal`` of 5,000, and grows by 0.3 for each power of ten, within 0.2 and 0.95.
 
     Parameters
     ----------
     marginals : sequence of ndarray
-        Released margin of each attribute, on the codes of the blocks.
+        Released marginal of each attribute, on the codes of the blocks.
     vectors : RowVectors
-        What rows are made into.
+        The vectors of rows.
     signal : float
         Released number of rows, over the noise of a sum for a norm of one.
 
@@ -103,9 +105,9 @@ def clip_norm(marginals: Sequence[Floats], vectors: RowVectors, signal: float) -
 
     Notes
     -----
-    With what is clipped told by a model (see `clipped_away`), errors hardly depend on it: on Adult
-    and BR2000, from 1,000 to 300,000 rows and epsilon from 0.1 to 10, quantiles 0.2 off cost less
-    than a twentieth.
+    Errors hardly depend on the norm, because a model corrects the bias (see `clipped_away`). On
+    Adult and BR2000, with 1,000 to 300,000 rows and epsilon from 0.1 to 10, quantiles that differ
+    by 0.2 increase errors by less than a twentieth.
     """
     norms = vectors.norms(independent_rows(marginals, _POINTS))
     share = 0.5 + _PER_DECADE * np.log10(max(signal, 1.0) / _HALF_SIGNAL)
@@ -114,11 +116,11 @@ def clip_norm(marginals: Sequence[Floats], vectors: RowVectors, signal: float) -
 
 
 class ClippingBias(NamedTuple):
-    """What to add to released means so that clipping is undone, once they are multiplied by gains.
+    """Corrections of released means for clipping, after multiplication by gains.
 
-    * ``single``: To the means of each block; after these, to those of ``extra_features`` numbers.
-    * ``pairs``, ``gains``: To those of products, and by what these are multiplied before: by 1, but
-      for products with a number.
+    * ``single``: Additions to the means of each block, and then to those of extra features.
+    * ``pairs``, ``gains``: Additions to the means of products, and factors applied before. A factor
+      is 1 except for products with a number.
     """
 
     single: list[Floats]
@@ -126,26 +128,26 @@ class ClippingBias(NamedTuple):
     gains: Mapping[Pair, Floats] = {}
 
     def add_bias(self, pair: Pair, mean: Floats) -> Floats:
-        """Return the mean of products over all rows, given that over clipped ones."""
+        """Return the mean of products over all rows, given their mean over clipped rows."""
         return np.asarray(self.gains.get(pair, 1.0) * mean + self.pairs[pair])
 
 
 def clipped_away(rows: Ints, vectors: RowVectors, clip: float) -> ClippingBias:
-    """Return what clipping takes from the mean of the blocks, and of their products.
+    """Return the bias that clipping causes in the means of blocks and of their products.
 
     Parameters
     ----------
     rows : ndarray of int64, shape (n, d)
         Codes of a model's rows.
     vectors : RowVectors
-        What rows are made into.
+        The vectors of rows.
     clip : float
         Norm to which vectors are clipped.
 
     Returns
     -------
-    Taken
-        After the means of the blocks come those of the further numbers.
+    ClippingBias
+        The means of extra features follow those of the blocks.
     """
     blocks, extra_features = vectors.blocks, vectors.extra_features
     lost = 1 - vectors.retained_share(rows, clip)
@@ -174,9 +176,9 @@ def _clipping_gains(
     pairs: dict[Pair, Floats],
     numbered: Collection[int],
 ) -> dict[Pair, Floats]:
-    """Return the gains of products with numbers, and take from ``pairs`` what these add too much.
+    """Return the gains of products with numbers, and subtract the excess of gains from ``pairs``.
 
-    ``lost`` is what clipping takes of each row, as a share of all rows.
+    ``lost`` is the part of each row that clipping removes, as a share of all rows.
     """
     z, gains = {a: blocks[a][rows[:, a], -1] for a in numbered}, {}
     for (a, b), bias in pairs.items():
@@ -196,17 +198,17 @@ def _clipping_gains(
 
 
 def clipped_share(rows: Ints, vectors: RowVectors, clip: float) -> tuple[Floats, dict[Pair, float]]:
-    """Return what part of the size of each block, and of each product, is left after clipping.
+    """Return the shares of the squared norm of each block and product that clipping retains.
 
-    A first guess, from rows that need not be those of a good model: what is released, divided by
-    it, has about the right size.
+    It is a first estimate from rows that need not come from a good model. A released sum divided by
+    the share has about the right size.
 
     Parameters
     ----------
     rows : ndarray of int64, shape (n, d)
         Codes of rows.
     vectors : RowVectors
-        What rows are made into.
+        The vectors of rows.
     clip : float
         Norm to which vectors are clipped.
 
@@ -228,8 +230,8 @@ def clipped_share(rows: Ints, vectors: RowVectors, clip: float) -> tuple[Floats,
 
 
 def independent_rows(marginals: Sequence[Floats], n: int) -> Ints:
-    """Return rows in which all attributes are independent, the same ones at every call."""
-    rng = np.random.default_rng(0)  # public: no more than points for numerical integration
+    """Return fixed rows in which all attributes are independent."""
+    rng = np.random.default_rng(0)  # public integration points
     places = (np.arange(n) + 0.5) / n
     columns = []
     for marginal in marginals:
@@ -239,21 +241,21 @@ def independent_rows(marginals: Sequence[Floats], n: int) -> Ints:
     return np.stack(columns, axis=1).astype(np.int64)
 
 
-_MIN_CHANCE = 0.02
-_MIN_SPREAD = 1e-6  # variance, below which a number is a constant
+_MIN_CHANCE = 0.02  # smallest chance of being observed
+_MIN_SPREAD = 1e-6  # variance below which a number is constant
 
 
 @dataclass(frozen=True, eq=False)
 class NumberMoments:
-    """What was released of standardised numbers, unshrunk: means over all rows, clipping undone.
+    """Released moments of standardised numbers: means over all rows, corrected for clipping.
 
-    A cell without a value has a ``z`` of 0. Each comes with the standard deviation of its noise.
+    A cell without a value has a ``z`` of 0. Each moment has the standard deviation of its noise.
 
-    * ``means``: Of ``z``, by attribute.
-    * ``powers``: Of the number as it is, clipped far out, and of its square.
-    * ``by_level`` (by (int, int)): Of ``z`` of one attribute where another one has each of its
-      levels, or is missing: shares of all rows times conditional means.
-    * ``both`` (by (int, int)): Of products of the ``z`` of two attributes, the earlier one first.
+    * ``means``: Mean of ``z``, by attribute.
+    * ``powers``: Means of the number, clipped far out, and of its square.
+    * ``by_level`` (by (int, int)): Mean of ``z`` of one attribute times the indicator of each level
+      of another one, or of its missing cells.
+    * ``both`` (by (int, int)): Mean of the product of two ``z``, the earlier attribute first.
     """
 
     means: Mapping[int, tuple[float, float]]
@@ -268,9 +270,9 @@ class Numbers:
 
     * ``levels``: Mean ``z`` of each level of an attribute that is a number.
     * ``spread``: Variance of ``z`` in all rows.
-    * ``by_level`` (by (int, int)): Of ``z`` of one attribute with the indicators of the levels of
-      another one.
-    * ``both`` (by (int, int)): Of two numbers, the earlier one first.
+    * ``by_level`` (by (int, int)): Covariance of ``z`` of one attribute with the indicators of the
+      levels of another one.
+    * ``both`` (by (int, int)): Covariance of two numbers, the earlier attribute first.
     """
 
     levels: Mapping[int, Floats]
@@ -279,13 +281,28 @@ class Numbers:
     both: Mapping[Pair, tuple[float, float]]
 
     def difference_from(self, other: Numbers) -> Numbers:
-        """Return by how much covariances differ from those of another draw of the noise."""
+        """Return the differences of covariances from those of another draw of the noise."""
         by_level = {p: (x - other.by_level[p][0], v) for p, (x, v) in self.by_level.items()}
         both = {p: (x - other.both[p][0], v) for p, (x, v) in self.both.items()}
         return replace(self, levels=other.levels, by_level=by_level, both=both)
 
     def with_numbers(self, pair: Pair, table: Floats, *, noise: bool) -> Floats:
-        """Return a table with a row and a column more for each number, or that of its noise."""
+        """Return a table with one more row and column for numbers, or the table of its noise.
+
+        Parameters
+        ----------
+        pair : (int, int)
+            The attributes.
+        table : ndarray
+            Table of the levels, or the variances of its noise.
+        noise : bool
+            Whether the table has variances.
+
+        Returns
+        -------
+        ndarray
+            One more row or column for each attribute that is a number.
+        """
         a, b = pair
         extended = np.zeros(
             [n + (v in self.levels) for n, v in zip(table.shape, pair, strict=True)]
@@ -308,26 +325,27 @@ def number_covariances(
     missing_cells: NDArray[np.bool_],
     masks: MissingnessModel,
 ) -> Numbers:
-    """Return what moments of observed cells say of complete rows.
+    """Return covariances of numbers in complete rows from moments of observed cells.
 
     Parameters
     ----------
     moments : NumberMoments
-        What was released.
+        Released moments.
     levels : mapping of int to (ndarray, ndarray)
         Mean and variance of ``z`` at each level of an attribute that is a number.
     marginals : sequence of ndarray
-        One-way margins of complete rows.
+        One-way marginals of complete rows.
     rows : ndarray of int64, shape (n, d)
-        Rows of a model of complete rows. Only what is missing is read off them.
+        Rows of a model of complete rows, which determine the chances of missing cells.
     missing_cells : ndarray of bool, shape (n, d)
-        A draw of what is missing in them.
+        A draw of their missing cells.
     masks : MissingnessModel
         The model of missing cells.
 
     Returns
     -------
     Numbers
+        Released covariances.
     """
     chances = masks.missing(rows)
     z = {a: mean[rows[:, a]] for a, (mean, _) in levels.items()}
@@ -339,7 +357,7 @@ def number_covariances(
     has_missing = bool(missing_cells.any())
 
     def chance(pair: Pair) -> tuple[Floats, float]:
-        """How much more a row counts than it should, and the share of rows that are observed."""
+        """Return the excess weight of each row, and the share of observed rows."""
         if not has_missing:
             return np.zeros(0), 1.0
         observed = masks.observed(rows, pair, chances)
@@ -368,22 +386,22 @@ def number_covariances(
 
 @pydantic.dataclasses.dataclass(frozen=True, eq=False)
 class Products(Record):
-    """Released sums over rows of clipped blocks, and of the products of every two of them.
+    """Released sums over rows of clipped blocks, and of the products of every two blocks.
 
     Parameters
     ----------
     blocks : mapping of str to array of float
         The blocks of the plan, rounded to the grid.
     single : mapping of str to array of float
-        For each attribute the sum of its blocks.
+        For each attribute, the sum of its blocks over rows.
     pairs : mapping of (str, str) to array of float
         For every two attributes, the earlier one first, the sum of the products of their blocks.
     std : float
         Standard deviation of the noise of each number of ``pairs``.
     single_std : float
         That of each number of ``single`` and ``extra_features``.
-    extra_blocks, extra : mapping of str to array of float
-        The further numbers of the plan, rounded to the grid, and their sums.
+    extra_blocks, extra_features : mapping of str to array of float
+        The extra features of the plan, rounded to the grid, and their sums.
     """
 
     blocks: Mapping[str, Floats]
@@ -410,11 +428,11 @@ def products_of(
     Parameters
     ----------
     cells : ndarray of int64
-        The noisy sums: of blocks, of further numbers, and of the products of every two blocks.
+        The noisy sums: of blocks, of extra features, and of the products of every two blocks.
     blocks, extra_features : mapping of str to ndarray of int64
-        The numbers that were summed up, in steps of the grid.
+        The summed numbers, in steps of the grid.
     first_order_weight : int
-        Factor of blocks and further numbers, in steps of the grid.
+        Factor of blocks and extra features, in steps of the grid.
     grid : float
         Steps of one number.
     unit : float
@@ -425,7 +443,7 @@ def products_of(
     Returns
     -------
     Products
-        Released; post-processing.
+        Released values. Post-processing.
     """
     scaled, factor = np.asarray(cells, dtype=np.float64) / unit, first_order_weight / grid
     width = {name: block.shape[1] for name, block in blocks.items()}

@@ -1,20 +1,20 @@
-"""Re-weighting of synthetic rows so that tables hold, and rows drawn by their weights.
+"""Weights of synthetic rows with which tables hold, and draws of rows by their weights.
 
 Raking is iterative proportional fitting over rows (Deming and Stephan 1940; Deville, Särndal and
-Sautory 1993): table after table, the weights of the rows of each cell are multiplied by one factor,
-so that they add up to what the table says. Weighted rows keep the law that they were drawn from,
-given the cells: raking changes no more than the tables ask for.
+Sautory 1993). For one table after another, the weights of the rows of each cell are multiplied by
+one factor, so that they sum to the target. Given the cells, weighted rows keep the distribution
+that they were drawn from.
 
-Rows and tables are released values here, so that none of this costs privacy.
+Rows and tables are released values here, so raking has no privacy cost.
 
-Drawing rows by their weights rounds counts at random.  What that did to the tables is undone as
-combinatorial optimisation of microdata does (Williamson, Birkin and Rees 1998): rows are replaced
-by others of the same pool wherever the tables then fit better (``_swap``).
+Drawing rows by their weights rounds counts at random. The rounding errors are corrected as in
+combinatorial optimisation of microdata (Williamson, Birkin and Rees 1998). Rows are replaced by
+others of the same pool if the tables then fit better (``_swap``).
 
-A noisy table is leaned on what a model says by empirical Bayes (`shrunk`). What it adds to the
-model is its residual, less everything that smaller tables tell. How far residuals are true is told
-by their size: where it is no more than noise explains, the model is right, and the table is taken
-for noise (James and Stein 1961; Efron and Morris 1973).
+A noisy table is shrunk towards the table of a model by empirical Bayes (`shrunk`). Its residual is
+the difference from the model, less the contribution of smaller tables. The size of the residuals
+determines the shrinkage. If noise explains it, the table is treated as noise (James and Stein 1961;
+Efron and Morris 1973).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from missdp.inference.model import Draws, cell_index
 from missdp.inference.shrinkage import Mixture, NoisyTable
 from missdp.types import Clique, Floats, Ints
 
-_BATCH, _MIN_BATCH = 250, 50  # rows that are compared at once
-_SWAPS = 1000
-_LOOKUPS = 60_000_000  # of cells, at most: batches, then rounds, are smaller for many pairs
-_MAX_IDLE = 50  # rounds without a swap, after which no more are tried
-_MIN_ROUNDS = 20  # rounds; with fewer, it is not worth counting
-_MAX_COUNTED = 300_000_000  # cells that are counted in the beginning, at most
-_FIRST = 0.001  # of the rows, how many are replaced at once in the beginning
-_DENSE = 30  # cells for each that is touched, up to which all are counted
-_GROW, _SHRINK = 1.1, 0.5
+_BATCH, _MIN_BATCH = 250, 50  # rows that are compared at once, usually and at least
+_SWAPS = 1000  # rounds of swaps
+_LOOKUPS = 60_000_000  # largest number of cells that are looked up: many pairs get smaller batches
+_MAX_IDLE = 50  # rounds without a swap after which swapping ends
+_MIN_ROUNDS = 20  # rounds: fewer rounds are not worth the initial count
+_MAX_COUNTED = 300_000_000  # largest number of cells that are counted at the start
+_FIRST = 0.001  # share of the rows that are replaced at once at the start
+_DENSE = 30  # cells for each touched cell, up to which all cells are counted
+_GROW, _SHRINK = 1.1, 0.5  # factors of the number of swaps after a success and a failure
 
 
 def _swap(
@@ -50,10 +50,9 @@ def _swap(
 ) -> Ints:
     """Replace some of the chosen rows by other rows of the pool, so that tables hold better.
 
-    A swap must lessen the sum, over all cells, of squared differences between counts and what the
-    tables say, each divided by the square root of what the tables say: between the measures that
-    look at the largest cells only and at the rarest only.  Few rows are replaced, so that what the
-    tables do not tell stays as it was drawn.
+    A swap must reduce a sum over all cells: the squared difference between count and target,
+    divided by the square root of the target. This measure is a compromise between a focus on large
+    cells and on rare cells. Few rows are replaced, so other properties of the drawn rows stay.
     """
     batch, rounds = _swap_plan(len(chosen), len(tables), rounds)
     if not rounds:
@@ -70,7 +69,7 @@ def _swap(
         k = min(int(max_swaps), len(places))
         worst, best = np.argsort(leave)[:k], np.argsort(-enter)[:k]
         old, new = old[worst], new[best]
-        # Of one swap alone, this is exactly half of what it lessens the sum of squares by.
+        # For a single swap, this is exactly half of the reduction of the sum of squares.
         cost = ((scale[old] + scale[new]) * (old != new)).sum(axis=1) / 2
         good = enter[best] - leave[worst] > cost
         idle = 0 if good.any() else idle + 1
@@ -82,13 +81,13 @@ def _swap(
             misfit[touched] = before + change
             current[places[worst[good]]] = others[best[good]]
             max_swaps *= _GROW
-        else:  # alone they are good, together too many
+        else:  # each swap is good by itself, but not all together
             max_swaps = max(1.0, max_swaps * _SHRINK)
     return current
 
 
 def _swap_plan(n: int, tables: int, rounds: int = _SWAPS) -> tuple[int, int]:
-    """Return how many rows to compare at once, and how often: public facts alone decide."""
+    """Return the batch size and the number of rounds, by public facts alone."""
     if not n or not tables or n * tables > _MAX_COUNTED:
         return 0, 0
     max_looked_up = _LOOKUPS // (2 * tables)
@@ -98,8 +97,8 @@ def _swap_plan(n: int, tables: int, rounds: int = _SWAPS) -> tuple[int, int]:
 
 
 def _cell_finder(tables: Mapping[Clique, Floats]) -> Callable[[Ints], Ints]:
-    """Return what tells the cells of rows, a column per table, all tables put into one array."""
-    max_order = max(map(len, tables))  # smaller tables get places that do not count
+    """Return a function from rows to their cells in all tables, one column per table."""
+    max_order = max(map(len, tables))  # smaller tables have dummy positions
     places = np.array([(*c, *[0] * (max_order - len(c))) for c in tables]).T
     strides = np.zeros_like(places)
     for at, table in enumerate(tables.values()):
@@ -116,7 +115,7 @@ def _cell_finder(tables: Mapping[Clique, Floats]) -> Callable[[Ints], Ints]:
 
 
 def _misfits(rows: Ints, tables: Mapping[Clique, Floats]) -> tuple[Floats, Floats]:
-    """Return, of all cells, what the tables want minus counts, and what a square is divided by."""
+    """Return targets less counts of all cells, and the inverse scale of a square."""
     columns, n = np.ascontiguousarray(rows.T), len(rows)
     targets, counts = [], []
     for pair, table in tables.items():
@@ -128,7 +127,7 @@ def _misfits(rows: Ints, tables: Mapping[Clique, Floats]) -> tuple[Floats, Float
 
 
 def _swap_change(old: Ints, new: Ints, size: int) -> tuple[Ints, Floats]:
-    """Return the cells that swaps touch, and what they add to the misfit of each."""
+    """Return the cells that swaps touch, and the change of the misfit of each."""
     if size < _DENSE * old.size:
         change = np.bincount(old.ravel(), minlength=size) - np.bincount(new.ravel(), minlength=size)
         touched = np.flatnonzero(change)
@@ -139,14 +138,14 @@ def _swap_change(old: Ints, new: Ints, size: int) -> tuple[Ints, Floats]:
     return touched, np.asarray(np.bincount(where, weights=signs), dtype=np.float64)
 
 
-_HALVINGS = 12
-_MAX_FACTOR = 5.0  # by which a weight is multiplied or divided for one table
+_HALVINGS = 12  # steps of the line search
+_MAX_FACTOR = 5.0  # largest factor of a weight for one table
 
 
 def effective_share(weights: Floats) -> float:
     """Return the effective sample size of weighted rows, as a share of their number.
 
-    An estimate from weighted rows varies as one from that many rows of equal weight (Kish 1965).
+    An estimate from weighted rows varies as one from that number of equal rows (Kish 1965).
     """
     squares = float(np.square(weights).sum())
     return float(weights.sum()) ** 2 / (len(weights) * squares) if squares > 0 else 0.0
@@ -161,7 +160,28 @@ def rake(
     tolerance: float = 1e-4,
     min_share: float = 0.5,
 ) -> Floats:
-    """Return weights of rows under which tables hold."""
+    """Return weights of rows with which tables hold.
+
+    Parameters
+    ----------
+    codes : ndarray of int64, shape (n, d)
+        The rows.
+    tables : mapping of clique to ndarray
+        Targets: shares of the rows.
+    weights : ndarray of shape (n,), optional
+        Initial weights. By default equal.
+    sweeps : int
+        Largest number of sweeps over all tables.
+    tolerance : float
+        Mean total variation at which raking stops.
+    min_share : float
+        Smallest effective share of the rows.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Weights with the sum 1.
+    """
     columns = np.asfortranarray(codes).T
     current = _allowed_weights(columns, tables, weights)
     order = list(tables)
@@ -179,7 +199,7 @@ def rake(
 def _allowed_weights(
     columns: Ints, tables: Mapping[Clique, Floats], weights: Floats | None
 ) -> Floats:
-    """Return the weights to begin with, without the rows of forbidden cells if others are left."""
+    """Return initial weights that are 0 in forbidden cells, unless no row would remain."""
     start = np.ones(columns.shape[1]) if weights is None else np.array(weights, dtype=np.float64)
     for clique, table in tables.items():
         if not np.all(table):
@@ -193,7 +213,7 @@ def _allowed_weights(
 def _sweep(
     columns: Ints, tables: Mapping[Clique, Floats], order: list[Clique], weights: Floats
 ) -> tuple[Floats, float]:
-    """Make one table after the other hold; and how far they were from that, on average."""
+    """Make one table after another hold, and return the mean total variation before."""
     swept, distance = weights.copy(), 0.0
     for clique in order:
         table = tables[clique].ravel()
@@ -212,7 +232,7 @@ def _sweep(
 
 
 def _partial_step(before: Floats, after: Floats, floor: float) -> Floats:
-    """Move along the geometric path from one set of weights to another, as far as allowed."""
+    """Move along the geometric path between two sets of weights, as far as allowed."""
     share, best = 0.0, before
     for halving in range(1, _HALVINGS):
         next_share = share + 0.5**halving
@@ -225,12 +245,29 @@ def _partial_step(before: Floats, after: Floats, floor: float) -> Floats:
 def resample(
     weights: Floats, n: int, rng: np.random.Generator, *, codes: Ints | None = None
 ) -> Ints:
-    """Draw ``n`` of the weighted rows systematically (Madow 1949), in random order."""
+    """Draw ``n`` of the weighted rows systematically (Madow 1949), in random order.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (rows,)
+        Weights of the rows.
+    n : int
+        Number of draws.
+    rng : numpy.random.Generator
+        Draws the rows.
+    codes : ndarray of int64, optional
+        The rows. Given them, similar rows are neighbours in the systematic draw.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Positions of the rows.
+    """
     order = rng.permutation(len(weights)) if codes is None else _similar_rows(codes, rng)
     ends = np.cumsum(weights[order])
     places = (np.arange(n) + rng.random()) * (ends[-1] / max(1, n))
     indices = np.searchsorted(ends, places, side="right")
-    # Rounding may push a place past the end: never onto a row without weight.
+    # Rounding may move a place past the end, and must not choose a row without weight.
     last = int(np.flatnonzero(weights[order] > 0)[-1])
     return rng.permutation(order[np.minimum(indices, last)])
 
@@ -242,11 +279,11 @@ def _similar_rows(codes: Ints, rng: np.random.Generator) -> Ints:
     return shuffled[np.lexsort(tuple(small))]
 
 
-_POOL = 100_000  # rows that are weighted together, at most
-_FEWEST_WEIGHTED = 20_000
-_ROWS_PER_ROW = 4  # as many rows are weighted as are chosen, if a pool holds so many
-_SWEEPS = 4
-_MIN_EFFECTIVE = 0.5  # effective rows, of those that are weighted
+_POOL = 100_000  # largest number of rows that are weighted together
+_FEWEST_WEIGHTED = 20_000  # smallest number of rows that are weighted together
+_ROWS_PER_ROW = 4  # weighted rows for each chosen row, if the pool is large enough
+_SWEEPS = 4  # sweeps of raking
+_MIN_EFFECTIVE = 0.5  # effective share of the weighted rows
 
 
 def raked_rows(
@@ -258,14 +295,14 @@ def raked_rows(
     draws: Draws = "even",
     rounds: int = _SWAPS,
 ) -> Ints:
-    """Draw ``n`` rows of a law, weighted and chosen such that tables hold.
+    """Draw ``n`` rows of a distribution, weighted and chosen such that tables hold.
 
-    Even draws round the weights systematically, and ``_swap`` undoes what that did to the tables.
+    Even draws round the weights systematically, and ``_swap`` corrects the rounding errors.
 
     Parameters
     ----------
     sample : callable
-        Draws so many rows of the law, one column per attribute.
+        Draws a number of rows of the distribution, one column per attribute.
     tables : mapping of clique to ndarray
         Shares of the rows in the cells of some attributes.
     n : int
@@ -273,9 +310,9 @@ def raked_rows(
     rng : numpy.random.Generator
         Draws rows, and chooses among them.
     draws : {"even", "independent"}, optional
-        Whether rows are chosen such that counts vary less than those of independent rows.
+        Even counts vary less than counts of independent rows.
     rounds : int, default 1000
-        Rounds of swaps, at most, over all rows.
+        Largest number of rounds of swaps over all rows.
 
     Returns
     -------
@@ -289,42 +326,57 @@ def raked_rows(
         part = min(_POOL, n - start)
         rows = sample(min(_POOL, max(_FEWEST_WEIGHTED, _ROWS_PER_ROW * part)), rng)
         weights = rake(rows, tables, sweeps=_SWEEPS, min_share=_MIN_EFFECTIVE)
-        few = rounds // len(starts)  # what is left of rounding matters less in many pools
+        few = rounds // len(starts)  # rounding matters less in many pools
         if draws == "independent":
             chosen = rng.choice(len(rows), size=part, p=weights)
         elif _swap_plan(part, len(tables), few)[1]:
             chosen = resample(weights, part, rng)
             chosen = _swap(chosen, rows, tables, weights=weights, rng=rng, rounds=few)
-        else:  # too many to swap: rows that are alike, side by side, are repeated less often
+        else:  # too many rows to swap: similar rows are neighbours and are repeated less often
             chosen = resample(weights, part, rng, codes=rows)
         parts.append(rows[chosen])
     return np.concatenate(parts)
 
 
-_MIN_SHARE = 1e-3  # of the model's share of a cell, whatever is released
-_SCALINGS = 20
-_SCALED = 1e-12  # of a margin: no further from it than rounding
+_MIN_SHARE = 1e-3  # share of the model's cell that a shrunk cell keeps at least
+_SCALINGS = 20  # sweeps of scaling to marginals
+_SCALED = 1e-12  # largest relative distance from a marginal: rounding errors
 
 
 def centred(table: Floats) -> Floats:
-    """Return a table less its mean along each axis: what its margins do not tell."""
+    """Return a table less its mean along each axis, which has marginals of 0."""
     for axis in range(table.ndim):
         table = table - table.mean(axis=axis, keepdims=True)
     return table
 
 
 def centred_share(shape: Sequence[int]) -> float:
-    """Return the share of the variance of independent noise that a table keeps if it is centred."""
+    """Return the share of the variance of independent noise that remains in a centred table."""
     return prod(1 - 1 / size for size in shape)
 
 
 def _marginal(table: Floats, axis: int) -> Floats:
-    """Return the one-way margin of an axis of a table."""
+    """Return the one-way marginal of an axis of a table."""
     return np.asarray(table.sum(axis=tuple(i for i in range(table.ndim) if i != axis)))
 
 
 def scaled_to(table: Floats, marginals: Sequence[Floats], *, sweeps: int = _SCALINGS) -> Floats:
-    """Return a table scaled to one-way margins, by iterative proportional fitting."""
+    """Return a table scaled to one-way marginals, by iterative proportional fitting.
+
+    Parameters
+    ----------
+    table : ndarray
+        A table without negative cells.
+    marginals : sequence of ndarray
+        The marginal of each axis.
+    sweeps : int
+        Largest number of sweeps.
+
+    Returns
+    -------
+    ndarray
+        The scaled table.
+    """
     for _ in range(sweeps):
         furthest = 0.0
         for axis, marginal in enumerate(marginals):
@@ -345,7 +397,7 @@ def shrunk(
     marginals: Mapping[int, Floats] | None = None,
     rows: float = inf,
 ) -> dict[Clique, Floats]:
-    """Return noisy tables shrunk towards those of a model, all by one mixture.
+    """Return noisy tables shrunk towards those of a model, with one mixture for all.
 
     Parameters
     ----------
@@ -356,9 +408,9 @@ def shrunk(
     std : mapping of clique to float or ndarray
         Standard deviation of the noise of each share.
     marginals : mapping of attribute to ndarray, optional
-        One-way margins that the tables are scaled to, by default those of ``base``.
+        One-way marginals that the tables are scaled to, by default those of ``base``.
     rows : float, optional
-        Number of rows of the model that ``base`` was counted in.
+        Number of rows of the model in which ``base`` was counted.
 
     Returns
     -------
@@ -367,12 +419,12 @@ def shrunk(
 
     Notes
     -----
-    The error of the model in a cell of share ``p`` has a variance in proportion to ``p (1 − p)``;
-    see `missdp.inference.shrinkage`.
+    The error of the model in a cell of share ``p`` has a variance proportional to ``p (1 − p)``.
+    See `missdp.inference.shrinkage`.
     """
     residuals = {c: centred(table - base[c]) for c, table in noisy.items()}
     tables = {c: _noisy_residual(residuals[c], base[c], std[c], rows) for c in noisy}
-    # What is known better than by rows of the model says nothing of how far it errs elsewhere.
+    # Tables with less noise than the model's sampling error are no evidence of the model's error.
     precise = {c for c, table in tables.items() if table.noise.mean() < table.sampling.mean()}
     mixture, shrunken = Mixture.of({c: t for c, t in tables.items() if c not in precise}), {}
     for clique, residual in residuals.items():
@@ -388,7 +440,7 @@ def shrunk(
 
 
 def _noisy_residual(residual: Floats, base: Floats, std: float | Floats, rows: float) -> NoisyTable:
-    """Return what is left of a noisy table beyond a model's, with what it may vary by."""
+    """Return the residual of a noisy table from a model, with its prior variances."""
     degrees = centred_share(base.shape)
     noise = np.square(np.broadcast_to(std, base.shape)) * degrees
     spread = np.maximum(base * (1 - base), 0.0)

@@ -1,33 +1,32 @@
-"""Dependence in noisy tables of pairs, leaned on what is smooth or sparse: empirical-Bayes priors.
+"""Empirical-Bayes priors for dependence in noisy tables of pairs: smooth, normal or sparse.
 
-Of a pair of ordered attributes people ask for a trend, a correlation, a regression: two or three
-numbers among many cells. Written in functions of the mid-rank that are orthonormal under the
-released margins, ``f_0 = 1, f_1, …`` of degree 0, 1, …, a table ``T`` of margins ``p`` and ``q``
-has the coefficients
+Trends, correlations and regressions of ordered attributes depend on two or three numbers among many
+cells. Let the functions of the mid-rank ``f_0 = 1, f_1, …`` have degree 0, 1, …, and be orthonormal
+under the released marginals. A table ``T`` of marginals ``p`` and ``q`` has the coefficients
 
     C_kl = f_kᵀ (T − p qᵀ) g_l,     with noise of variance v_kl,
 
 and its chi-squared dependence is the sum of their squares. The coefficients are normal. Their
 variance is ``a (ρ^(k + l − 2) + r)`` for smooth dependence, and ``a`` for dependence of any form.
-`missdp.inference.shrinkage` estimates over all pairs together how common each decay ``ρ``, each
-remainder ``r`` and each strength ``a`` is, and how many pairs are independent. A pair whose
-dependence is probably smooth gets its posterior mean (Efron and Morris 1973). Every other pair
-keeps its noisy cells, which are then shrunk towards the model of all pairs and not towards
-independence. This matters if one level holds most rows: its trend in ranks says little.
+`missdp.inference.shrinkage` estimates the frequencies of each decay ``ρ``, remainder ``r`` and
+strength ``a``, and of independence, over all pairs together. A pair whose dependence is probably
+smooth gets its posterior mean (Efron and Morris 1973). All other pairs keep their noisy cells.
+These are shrunk later towards the model of all pairs and not towards independence. This matters if
+one level has most rows, because its trend in ranks is nearly 0.
 
-The mean of the prior is 0. Where two ordered attributes are clearly correlated, it is what normal
-dependence between their ranks has, of the correlation that explains all coefficients best, if that
-is likelier: strong trends have many coefficients, each too small to be told from noise by itself.
-Cells that noise makes negative are then filled so that the first coefficient stays.
+The mean of the prior is 0. If two ordered attributes are clearly correlated, it may be the
+dependence of normal numbers. Their correlation is the one that explains all coefficients best, and
+this mean is used if it is more likely. Strong trends have many coefficients that are each hidden by
+noise. Negative cells are then filled so that the first coefficient stays.
 
-Where one attribute says nearly all about another, a table has few full cells and many empty ones:
-one variance for all leaves noise in the empty ones and takes from the full ones. If that is clearly
-likelier, each cell is therefore empty, or holds a part of what independence would put there, or is
-normal around that with one of several variances; how many cells are of each kind is found by
-maximum likelihood, pair by pair (Dempster, Laird and Rubin 1977). The posterior means are then
-scaled to the margins. If all that is outside the largest cell of each row adds up to no more than
-noise, the other cells of rows whose largest cell is plain are taken for impossible: one attribute
-is a function of the other there. Margins that contradict that, being noisy, are averaged.
+If one attribute nearly determines another, a table has few full cells and many empty ones. A common
+variance would leave noise in empty cells and shrink full ones. If it is clearly more likely, a
+sparse prior is used. Each cell is empty, or a fraction of independence, or normal around
+independence with one of several variances. The frequencies of these kinds maximise the likelihood
+of each pair (Dempster, Laird and Rubin 1977). The posterior means are then scaled to the marginals.
+If all mass outside the largest cell of each row is no more than noise, one attribute is a function
+of the other. In rows with a clear largest cell, all other cells are then impossible. Noisy
+marginals that contradict a function are averaged.
 
 Everything here is a function of released values.
 """
@@ -47,32 +46,32 @@ from missdp.inference.raking import centred_share, scaled_to
 from missdp.inference.shrinkage import Mixture, NoisyTable, Shrinkage
 from missdp.types import Flags, Floats
 
-_DEGREES = 4  # polynomials; functions beyond are taken as they come
-_DECAYS = (0.15, 0.4, 0.7)
-_REMAINDERS = (0.01, 0.1)  # variance of all coefficients, relative to that of the first
+_DEGREES = 4  # degree of the polynomials
+_DECAYS = (0.15, 0.4, 0.7)  # decays of smooth dependence
+_REMAINDERS = (0.01, 0.1)  # variances of all coefficients, relative to the first
 _USUAL_SIGNAL = 0.0006  # variance of dependence in a cell, relative to the share of its level
-_NEVER = 1e-12
-_RANK_DEGREE = 2.0  # degree of ranks, where numbers come first
-_APART = 0.03  # of a number, what its bins do not tell, below which bins tell nothing more
-_MIN_SHARE = 1e-9
-_MIN_TREND = 0.3  # a first coefficient, from which on dependence may be normal
+_NEVER = 1e-12  # smallest divisor
+_RANK_DEGREE = 2.0  # degree of ranks if a number precedes them
+_APART = 0.03  # share of a number outside its bins, below which bins add nothing
+_MIN_SHARE = 1e-9  # smallest share of a level
+_MIN_TREND = 0.3  # first coefficient from which dependence may be normal
 _CORRELATIONS = np.array([0.2, 0.35, 0.5, 0.6, 0.7, 0.78, 0.85, 0.9, 0.94, 0.97, 0.985, 0.995])
 _MIN_LOG_RATIO = 3.0  # log likelihood ratio from which a prior mean is used
-_PLACES = 8  # in each level, by which a normal law is integrated
+_PLACES = 8  # integration points in each level
 _TREND_TOLERANCE, _TILTS, _STEEPEST = 2e-3, 12, 30.0
-_MIN_CELL = 1e-3  # of independence
-# Of the posterior variance: whoever fits a model to means is not to shrink them again.
+_MIN_CELL = 1e-3  # smallest cell, relative to independence
+# Share of the posterior variance that remains, since a later fit must not shrink means again.
 _REMAINING_VARIANCE_SHARE = 0.02
 
 
 @dataclass(frozen=True, eq=False)
 class _Basis:
-    """Functions of the levels of an attribute: orthonormal under its margin, of mean 0."""
+    """Functions of the levels of an attribute, orthonormal under its marginal, with mean 0."""
 
     marginal: Floats
-    functions: Floats  # one column each
-    degrees: Floats  # of smoothness; infinite beyond polynomials
-    back: Floats  # what takes coefficients back to cells
+    functions: Floats  # one column per function
+    degrees: Floats  # degree of smoothness, infinite beyond polynomials
+    back: Floats  # matrix from coefficients to cells
 
     @classmethod
     def of(
@@ -88,17 +87,17 @@ class _Basis:
         root, size = np.sqrt(marginal), len(marginal)
         rank = 2 * np.cumsum(marginal) - marginal - 1
         degree = min(_DEGREES, size - 1) if ordered else 0
-        # A trend through levels that hold hardly any rows would have their noise, and no signal.
+        # A trend through nearly empty levels would have noise and no signal.
         powers = np.polynomial.legendre.legvander(rank, degree) * root[:, None]
         powers[:, 1:] *= (marginal / (marginal + noise / _USUAL_SIGNAL))[:, None]
         degree_list = np.arange(1.0, degree + 1)
-        if number is not None:  # first of all, before the rank itself
+        if number is not None:  # the first function, before the rank
             powers = np.insert(powers, 1, number[0] * root, axis=1)[:, :size]
             degree_list = np.insert(degree_list, 0, 1.0)[: size - 1]
             degree_list[1:2] = _RANK_DEGREE
         degree = len(degree_list)
         functions = np.linalg.qr(powers, mode="complete")[0][:, 1:] / root[:, None]
-        rest = functions[:, degree:]  # in directions in which noise is independent
+        rest = functions[:, degree:]  # rotated to independent noise
         centred = rest - rest.mean(axis=0)
         functions[:, degree:] = rest @ np.linalg.eigh(centred.T @ (noise[:, None] * centred))[1]
         rest_degree = np.inf if ordered else 1.0
@@ -107,12 +106,13 @@ class _Basis:
         return basis if number is None else basis._with_number_first(*number)
 
     def _with_number_first(self, mean: Floats, spread: float) -> _Basis:
-        """Return a basis that starts with a number itself, and what its bins say of it.
+        """Return a basis that starts with a number itself, and then with its bins.
 
         The first function of the basis is the mean of the number in each bin, ``e``. Let ``z`` be
-        the number, of variance 1, and ``r`` its correlation with ``e``. Then ``z`` comes first, and
-        in the place of ``e`` the part of it that is orthogonal to ``z``, ``(e - r z) / s``, with
-        ``s² = 1 - r²``: what bins tell beyond a straight line through the number.
+        the number, of variance 1, and ``r`` its correlation with ``e``. Then ``z`` comes first. The
+        second function replaces ``e`` by its part that is orthogonal to ``z``, ``(e - r z) / s``
+        with ``s² = 1 - r²``. It is the information of bins beyond a straight line through the
+        number.
         """
         share = float(self.marginal @ np.square(mean - self.marginal @ mean)) / max(spread, _NEVER)
         e, rest = self.functions[:, :1], self.functions[:, 1:]
@@ -129,11 +129,11 @@ class _Basis:
 
     @property
     def noise_weights(self) -> Floats:
-        """How the variances of a table's cells add up to those of its coefficients.
+        """Weights with which the variances of cells add up to those of coefficients.
 
-        Rows and columns of the noise add up to nothing: a constant in a function meets no noise.
-        Rare levels share such a constant, as ranks hardly differ there. Variances of cells are
-        those of noise whose mean was taken off.
+        Rows and columns of the noise sum to 0, so a constant in a function meets no noise. Rare
+        levels share such a constant, because ranks hardly differ there. The variances of cells are
+        those of centred noise.
         """
         size, centred = len(self.marginal), self.functions.copy()
         centred[:size] -= centred[:size].mean(axis=0)
@@ -147,17 +147,19 @@ class _Basis:
 
     @property
     def first(self) -> tuple[Floats, float]:
-        """The mean of the first function in each level, of variance 1, and its correlation."""
+        """The standardised mean of the first function in each level, and its correlation."""
         means = self.back[:, 0] / self.marginal
-        share = max(math.sqrt(float(self.marginal @ np.square(means))), _NEVER)  # told by no bin
+        share = max(
+            math.sqrt(float(self.marginal @ np.square(means))), _NEVER
+        )  # bins without information
         return means / share, share
 
     def normal(self, other: _Basis, correlations: Floats) -> Floats:
         """Return the coefficients of tables with normal dependence, one for each correlation.
 
         Let ``e`` be the means of a number ``z`` in its levels, and ``r`` their correlation. Two
-        numbers that depend linearly have ``E[z z'] = E[e e'] / (r r')``, about. The second function
-        ``(e - r z) / s`` takes the remainder of ``E[e e']``.
+        numbers that depend linearly have approximately ``E[z z'] = E[e e'] / (r r')``. The second
+        function ``(e - r z) / s`` has the remainder of ``E[e e']``.
         """
         tables = _normal_tables(self.marginal, other.marginal, correlations)
         (one, r), (two, r_two) = self.first, other.first
@@ -175,8 +177,8 @@ class _Basis:
 
 
 def _normal_tables(one: Floats, other: Floats, correlations: Floats) -> Floats:
-    """Return tables of these margins whose ranks depend as those of normal numbers do."""
-    # Less the product of the margins; one for each correlation.
+    """Return tables of these marginals whose ranks depend as those of normal numbers do."""
+    # The product of the marginals is subtracted. There is one table for each correlation.
     from scipy.special import ndtr, ndtri
 
     below = np.cumsum(one) - one
@@ -201,7 +203,7 @@ class _Fit:
 
     @classmethod
     def of(cls, one: _Basis, other: _Basis, table: Floats, variance: Floats, rows: float) -> _Fit:
-        """Return the coefficients of a table less the product of its margins."""
+        """Return the coefficients of a table less the product of its marginals."""
         values = one.functions.T @ table @ other.functions
         noise = one.noise_weights.T @ variance @ other.noise_weights
         return cls(one, other, values, noise, 0.0 * values, rows)
@@ -219,7 +221,7 @@ class _Fit:
         return NoisyTable(self.values - self.centre, self.noise, shapes, sampling)
 
     def gains(self, centre: Floats) -> Floats:
-        """Log likelihood ratio of noise around ``centre`` to noise around 0."""
+        """Return the log likelihood ratio of noise around ``centre`` to noise around 0."""
         gains = np.square(self.values) - np.square(self.values - centre)
         return np.asarray((gains / np.maximum(self.noise, _NEVER)).sum(axis=(-2, -1)) / 2)
 
@@ -227,7 +229,7 @@ class _Fit:
 def _shapes(one: _Basis, other: _Basis) -> Floats:
     """Return the relative prior variances of coefficients: smooth ones, and equal ones last."""
     order = one.degrees[:, None] + other.degrees - 2
-    if not order.any():  # neither attribute has an order
+    if not order.any():  # no attribute has an order
         return np.ones((1, *order.shape))
     smooth = [decay**order + rest for decay in _DECAYS for rest in _REMAINDERS]
     return np.stack([*smooth, np.ones(order.shape)])
@@ -235,9 +237,9 @@ def _shapes(one: _Basis, other: _Basis) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Posterior:
-    """The noisy coefficients of a pair, and how much of each is kept.
+    """The noisy coefficients of a pair, and their retained shares.
 
-    The rest is that of the ``centre`` of the prior.
+    The rest of each coefficient is that of the ``centre`` of the prior.
     """
 
     fit: _Fit
@@ -245,11 +247,11 @@ class _Posterior:
 
     @classmethod
     def of(cls, fit: _Fit, mixture: Mixture) -> _Posterior:
-        """Return the posterior of a fit whose coefficients the mixture was not estimated with."""
+        """Return the posterior of a fit with which the mixture was not estimated."""
         return cls(fit, mixture.shrink(fit.table))
 
     def around_trend(self, mixture: Mixture) -> _Posterior:
-        """Return the same with normal dependence as the prior mean, if that is clearly likelier."""
+        """Return the posterior with normal dependence as prior mean, if it is clearly more likely."""
         fit, trend = self.fit, self.fit.trend
         if abs(trend) < max(_MIN_TREND, _CLEAR_SD * math.sqrt(fit.noise[0, 0])):
             return self
@@ -261,17 +263,17 @@ class _Posterior:
 
     @property
     def likelihood(self) -> float:
-        """How much likelier than noise around independence the coefficients are, in logarithms."""
+        """Log likelihood ratio of the coefficients to noise around independence."""
         return self.shrinkage.likelihood + float(self.fit.gains(self.fit.centre))
 
     @property
     def is_smooth(self) -> bool:
-        """Whether dependence is probably smooth, or around a trend."""
+        """Whether dependence is probably smooth, or normal."""
         shapes = self.shrinkage.shapes
         return bool(shapes[-1] < shapes[:-1].sum() or self.fit.centre.any())
 
     def scaled(self, table: Floats, shares: Floats) -> Floats:
-        """Return a table with such shares of its coefficients."""
+        """Return a table with its coefficients multiplied by shares."""
         one, other = self.fit.one, self.fit.other
         values = one.functions.T @ table @ other.functions
         return np.asarray(one.back @ (shares * values) @ other.back.T)
@@ -284,7 +286,7 @@ class _Posterior:
         return self._filled(fit.one.back @ coefficients @ fit.other.back.T)
 
     def _filled(self, table: Floats) -> Floats:
-        """Return a table in which no cell is empty; a clear trend stays as strong as it is."""
+        """Return a table without negative cells. A clear trend stays as strong as it is."""
         (one, _), (other, _) = self.fit.one.first, self.fit.other.first
         ends = self.fit.one.marginal, self.fit.other.marginal
         lower, product = np.outer(*ends), np.outer(one, other)
@@ -304,7 +306,7 @@ class _Posterior:
 
     @property
     def remaining_variance(self) -> Floats:
-        """Variance of each cell that a later fit should still allow for."""
+        """Variance of each cell that a later fit should allow for."""
         retained, fit = self.shrinkage.retained, self.fit
         spread = fit.one.back**2 @ (retained * fit.noise) @ (fit.other.back**2).T
         return np.asarray(_REMAINING_VARIANCE_SHARE * spread)
@@ -312,15 +314,15 @@ class _Posterior:
 
 @dataclass(frozen=True, eq=False)
 class Smoothing:
-    """What noisy tables of pairs tell of dependence: means and variances, given what was released.
+    """Posterior means and variances of dependence, given noisy tables of pairs.
 
-    * ``pairs``, ``variances``: Tables less the product of their margins, and the variance of their
-      noise.
-    * ``posteriors``: Of the pairs that are smoothed.
-    * ``strengths``: Of the pairs that are not, the variance of dependence relative to the product
-      of margins.
-    * ``sparse``: Of the pairs that are nearly functional.
-    * ``marginals``: As those leave them.
+    * ``pairs``, ``variances``: Tables less the product of their marginals, and the variance of
+      their noise.
+    * ``posteriors``: Posteriors of the pairs that are smoothed.
+    * ``sparse``: Nearly functional pairs.
+    * ``marginals``: Marginals that nearly functional pairs agree with.
+    * ``strengths``: Variance of dependence relative to the product of marginals, of pairs that are
+      not smoothed.
     * ``independent``: Posterior probability that the attributes of a pair are independent.
     """
 
@@ -344,10 +346,27 @@ class Smoothing:
         flat: bool = True,
         numbers: Numbers | None = None,
     ) -> Smoothing:
-        """Find how much to keep; of pairs that are not probably smooth only if ``flat``.
+        """Estimate the smoothing of all pairs together.
 
-        ``ordered`` tells the attributes whose levels have an order, ``numbers`` what is known of
-        some of them as numbers, and ``rows`` how many rows were counted.
+        Parameters
+        ----------
+        marginals : sequence of ndarray
+            One-way marginal of each attribute.
+        pairs, variances : mapping of (int, int) to ndarray
+            Tables less the product of their marginals, and the variance of their noise.
+        ordered : sequence of bool
+            Flags of attributes whose levels have an order.
+        rows : float
+            Number of counted rows.
+        flat : bool, default True
+            Whether pairs that are not probably smooth are smoothed, too.
+        numbers : Numbers, optional
+            Covariances of attributes that are numbers.
+
+        Returns
+        -------
+        Smoothing
+            Released values.
         """
         number_levels = {} if numbers is None else numbers.levels
         chosen = [(a, b) for a, b in pairs if min(len(marginals[a]), len(marginals[b])) > 1]
@@ -378,7 +397,7 @@ class Smoothing:
         tables = {pair: posteriors.table for pair, posteriors in fits.items()}
         mixture = Mixture.of(tables)
         posteriors = {p: _Posterior(fits[p], mixture.shrink(table)) for p, table in tables.items()}
-        # Before the prior has a mean: a pair that is around a trend is not independent.
+        # These are posteriors with the prior mean 0.
         independent = {pair: one.shrinkage.independent for pair, one in posteriors.items()}
         for pair in chosen:
             if all(ordered[a] for a in pair):
@@ -389,7 +408,7 @@ class Smoothing:
             for pair, one in posteriors.items()
             if pair not in smooth
         }
-        # What numbers tell of a trend is no evidence against a table with few full cells.
+        # Evidence of a trend in numbers is no evidence against a table with few full cells.
         without_numbers = {
             pair: _Posterior.of(fit(pair, None), mixture)
             for pair, one in posteriors.items()
@@ -403,7 +422,7 @@ class Smoothing:
 
     @property
     def remaining_variance(self) -> dict[Pair, Floats]:
-        """Variance of each cell that a later fit should still allow for, by pair."""
+        """Variance of each cell that a later fit should allow for, by pair."""
         smooth = {pair: posterior.remaining_variance for pair, posterior in self.posteriors.items()}
         sparse = {
             pair: _REMAINING_VARIANCE_SHARE * table.variance for pair, table in self.sparse.items()
@@ -423,17 +442,29 @@ class Smoothing:
         return {**self.pairs, **smooth, **functional}
 
     def allowed(self, public: Mapping[Pair, Flags]) -> dict[Pair, Flags]:
-        """Return the cells of pairs that are possible, by what is known and what was found."""
+        """Return the possible cells of pairs, by public facts and nearly functional pairs."""
         functional = {c: t.possible for c, t in self.sparse.items() if not t.possible.all()}
         return {**public, **{c: t & public.get(c, True) for c, t in functional.items()}}
 
     def draw(
         self, noise: Mapping[Pair, Floats], numbers: Numbers | None = None
     ) -> dict[Pair, Floats]:
-        """Return a draw of the posterior, given a draw of the noise of each pair, and of numbers.
+        """Return a draw of the posterior, given a draw of the noise of each pair and of numbers.
 
-        Its mean is that of `means`. The noise of each coefficient is scaled by the root of
+        Its mean is that of `means`. The noise of each coefficient is multiplied by the root of
         ``spread``.
+
+        Parameters
+        ----------
+        noise : mapping of (int, int) to ndarray
+            Drawn noise of each table.
+        numbers : Numbers, optional
+            Drawn noise of covariances.
+
+        Returns
+        -------
+        dict of (int, int) to ndarray
+            Tables less the product of their marginals.
         """
         spread = {}
         for pair, posterior in self.posteriors.items():
@@ -447,25 +478,27 @@ class Smoothing:
         return {pair: mean + spread.get(pair, noise[pair]) for pair, mean in means.items()}
 
 
-_CENTRE_SHARES = np.array([0.0, 0.05, 0.2, 0.5, 1.0])  # of independence
-_SCALES = np.array([0.1, 0.3, 1.0])  # of the most that margins leave room for
-_EMPTY = 0.9  # share of cells that are taken for empty to begin with
-_KIND_STEPS = 30
-_MIN_WEIGHT_CHANGE = 1e-4  # of all cells, that another step moves from one kind to another
-_MIN_SPARSE_LOG_RATIO = 10.0  # in logarithms of likelihood: less, and the other prior is kept
+_CENTRE_SHARES = np.array([0.0, 0.05, 0.2, 0.5, 1.0])  # fractions of independence
+# SDs of a cell, relative to the largest cell that marginals allow
+_SCALES = np.array([0.1, 0.3, 1.0])
+_EMPTY = 0.9  # initial share of empty cells
+_KIND_STEPS = 30  # steps of expectation and maximisation
+_MIN_WEIGHT_CHANGE = 1e-4  # change of the shares of the kinds at which the steps end
+_MIN_SPARSE_LOG_RATIO = 10.0  # log likelihood ratio from which the sparse prior is used
+# distance from independence of tables of ordered levels that may be functional
 _STRONG_DEPENDENCE = (
     0.5  # distance from independence, in which tables of ordered levels count as functional
 )
-_CLEAR_SD = 3.0  # standard deviations
-_FUNCTION = 2.0  # standard deviations, by which a sum may fall short of that of a function
-_MAX_FUNCTIONAL = 10.0  # standard deviations, by which it must be above that of independence
-_MIN_WEIGHT = 1e-6
-_MIN_CHANCE = 1e-300
+_CLEAR_SD = 3.0  # SDs of noise of a clear cell
+_FUNCTION = 2.0  # SDs by which the sum of the largest cells may be below that of a function
+_MAX_FUNCTIONAL = 10.0  # SDs by which the sum must exceed that of independence
+_MIN_WEIGHT = 1e-6  # smallest share of a kind
+_MIN_CHANCE = 1e-300  # smallest probability
 
 
 @dataclass(frozen=True, eq=False)
 class _SparseTable:
-    """What is known of a nearly functional pair.
+    """Posterior of a nearly functional pair.
 
     * ``table``: Posterior mean of the share of the rows in each cell.
     * ``variance``: Posterior variance of each cell.
@@ -484,9 +517,10 @@ def _sparse_tables(
     ordered: Sequence[bool],
     fits: Mapping[Pair, float],
 ) -> dict[Pair, _SparseTable]:
-    """Find the pairs that this prior explains clearly better than ``fits`` do, in logarithms.
+    """Return the pairs that the sparse prior explains clearly better than ``fits`` do.
 
-    Where levels have an order, dependence is smooth more often than sparse: it must also be strong.
+    ``fits`` are log likelihoods. Dependence of ordered levels is smooth more often than sparse, so
+    it must also be strong.
     """
     sparse = {}
     for (a, b), values in pairs.items():
@@ -495,14 +529,14 @@ def _sparse_tables(
         min_distance = (
             _STRONG_DEPENDENCE if ordered[a] or ordered[b] else 0.0
         )  # distance from independence
-        if float(np.abs(values).sum()) / 2 < min_distance:  # and noise only adds to it
+        if float(np.abs(values).sum()) / 2 < min_distance:  # noise only increases the distance
             continue
         ends = marginals[a], marginals[b]
         lower = np.maximum(np.outer(*ends), _MIN_SHARE**2)
         noise = np.maximum(variances[a, b], _MIN_SHARE**2)
-        degrees = centred_share(values.shape)  # cells are tied by margins
+        degrees = centred_share(values.shape)  # marginals constrain the cells
         rival = max(fits.get((a, b), 0.0), degrees * _normal_fit(values, noise, lower))
-        if rival <= _MIN_SPARSE_LOG_RATIO:  # hardly more than independence
+        if rival <= _MIN_SPARSE_LOG_RATIO:  # close to independence
             continue
         mean, variance, fit = _sparse_posterior(
             values + lower, noise, lower, np.minimum.outer(*ends)
@@ -519,7 +553,7 @@ def _sparse_tables(
 def _shared_marginals(
     marginals: Sequence[Floats], sparse: Mapping[Pair, _SparseTable]
 ) -> tuple[Floats, ...]:
-    """Return the margins with those of nearly functional pairs moved to what both allow."""
+    """Return the marginals, changed to agree with nearly functional pairs."""
     by_attribute: dict[int, list[Floats]] = {}
     for (a, b), pair in sparse.items():
         if not pair.possible.all():
@@ -532,7 +566,7 @@ def _shared_marginals(
 
 
 def _normal_fit(values: Floats, noise: Floats, lower: Floats) -> float:
-    """How much likelier a table is with a variance in proportion to independence than without."""
+    """Return the log likelihood ratio of a variance proportional to independence to none."""
     squares = np.square(values)
     share = max(0.0, float((squares - noise).sum())) / float(lower.sum())
     variance = noise + share * lower
@@ -542,7 +576,7 @@ def _normal_fit(values: Floats, noise: Floats, lower: Floats) -> float:
 def _sparse_posterior(
     table: Floats, noise: Floats, lower: Floats, largest: Floats
 ) -> tuple[Floats, Floats, float]:
-    """Return mean and variance of each cell, and how much likelier than independence all are."""
+    """Return mean and variance of each cell, and the log likelihood ratio to independence."""
     parts, scales = _CENTRE_SHARES[:, None, None], _SCALES[:, None, None]
     centres = np.concatenate([parts * lower, np.ones_like(scales) * lower])
     spreads = np.concatenate([np.zeros_like(parts) * largest, np.square(scales * largest)])
@@ -563,7 +597,7 @@ def _sparse_posterior(
 
 
 def _kind_weights(likelihood: Floats) -> Floats:
-    """Return how many cells are of each kind, by accelerated steps (Varadhan and Roland 2008)."""
+    """Return the shares of the kinds of cells, by accelerated steps (Varadhan and Roland 2008)."""
 
     def step(weights: Floats) -> Floats:
         density = np.maximum(weights @ likelihood, _MIN_CHANCE)
@@ -585,17 +619,17 @@ def _kind_weights(likelihood: Floats) -> Floats:
 
 
 def _possible_cells(table: Floats, noise: Floats, one: Floats, other: Floats) -> Flags:
-    """Return the cells that are possible if one attribute is a function of the other."""
+    """Return the possible cells if one attribute is a function of the other."""
     of_rows = _possible_given_rows(table, noise, one, other)
     of_columns = _possible_given_rows(table.T, noise.T, other, one).T
     both: Flags = of_rows & of_columns
     if both.any(axis=0).all() and both.any(axis=1).all():
         return both
-    return min(of_rows, of_columns, key=np.count_nonzero)  # they contradict each other
+    return min(of_rows, of_columns, key=np.count_nonzero)  # the two functions contradict each other
 
 
 def _possible_given_rows(table: Floats, noise: Floats, one: Floats, other: Floats) -> Flags:
-    """Return the cells that are possible if the level of a row tells that of the column."""
+    """Return the possible cells if the level of a row determines that of the column."""
     rows, best = np.arange(len(table)), table.argmax(axis=1)
     largest, std = table[rows, best], np.sqrt(noise[rows, best])
     plain = largest > _CLEAR_SD * std
@@ -609,7 +643,7 @@ def _possible_given_rows(table: Floats, noise: Floats, one: Floats, other: Float
 
 
 def _scaled_between(table: Floats, ends: tuple[Floats, Floats]) -> Floats:
-    """Return a table scaled to its margins; between the two, if it cannot have both."""
+    """Return a table scaled to its marginals, or a compromise if it cannot have both."""
     by_other = scaled_to(table, ends)
     by_one = scaled_to(by_other.T, ends[::-1], sweeps=1).T
     mean = (by_one + by_other) / 2

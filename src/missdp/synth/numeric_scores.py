@@ -40,9 +40,8 @@ _DECAY = 1.7  # exponent of the power law of tails
 _HIDDEN = 0.2  # prior share of the last bin that moves to the tail
 # Usual and largest share of the range of the last bin by which mass moves inwards.
 _INNER, _MAX_INNER = 0.5, 0.9
-_MIN_MOMENT_CHANGE = (  # change of moments by a code, relative to its bin, from which it matters
-    0.1  # change of moments, beside that of a whole bin, from which on they tell of a code
-)
+# Change of moments by a code, relative to its bin, from which the code matters.
+_MIN_MOMENT_CHANGE = 0.1
 _MOVE_SCALES = np.repeat([_HIDDEN, _INNER, _HIDDEN], 2)
 _FLOOR = 3e-5  # smallest mass of an occupied interval
 _POINTS = 2048  # integration points in a bin
