@@ -132,7 +132,7 @@ def of_a_fit(epsilon, share=1.0):
     rho = Cost.worth("zcdp", epsilon, 1e-6).amount
     ones, selections = 0.33 * rho, 0.1 * 0.67 * rho
     return _ChosenCosts(
-        ungated=selections,
+        every_row=selections,
         fixed=dict.fromkeys(NAMES, ones / 14),
         chosen=rho - ones - selections,
         required_sets=PAIRS,
@@ -166,7 +166,7 @@ def curve_at(n, rates, **costs):
 def test_chosen_curves_by_the_formula():
     """Two sets, all terms one number of masks at a time; the way back where little is spent."""
     rates, n, mean = {"a": 0.5, "b": 0.3}, 4, 0.0
-    costs = {"ungated": 0.01, "selections": 0.02, "unselected": 0.05, "chosen": 0.1}
+    costs = {"every_row": 0.01, "selections": 0.02, "unselected": 0.05, "chosen": 0.1}
     costs |= {"required_sets": ["a", "b"], "fixed": {"a": 0.2}}
     for k, m in itertools.product(range(n + 1), repeat=2):
         chance = stats.binom.pmf(k, n, 0.5) * stats.binom.pmf(m, n, 0.3)
@@ -199,7 +199,7 @@ def test_costs_of_caps():
     who = gt.ChosenRequirements(among=PAIRS, largest_share=0.5)
     parts = [cap(0.002), cap(0.004, who.selections), cap(0.032, who.chosen, PAIRS[0])]
     found = chosen_costs([*parts, cap(0.018, "", {"a0", "a1"})], who, {"a0": 0.9, "a1": 0.2})
-    assert (found.ungated, found.unselected) == (pytest.approx(0.001), pytest.approx(0.002))
+    assert (found.every_row, found.unselected) == (pytest.approx(0.001), pytest.approx(0.002))
     assert found.selections == pytest.approx(0.004 / math.pi, rel=2e-3)  # (eps^2)/8 of all of it
     assert found.fixed == {"a1": pytest.approx(0.009)}
     assert (found.chosen, found.largest_share) == (pytest.approx(0.016), 0.5)

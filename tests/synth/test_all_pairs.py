@@ -53,7 +53,7 @@ def test_what_cannot_be_fitted_is_refused_before_anything_is_charged():
     for told, table, given in (
         ("MST", made([6000] * 3, 10), {}),  # too many cells
         ("weighted_counts", Counting(small), {}),
-        ("100 at most", made([2] * 10, 9), {"workload": 3}),
+        ("at most 100", made([2] * 10, 9), {"workload": 3}),
         ("the workload names 'q'", small, {"workload": [("c0", "q")]}),
         ("from 1 to 4", small, {"workload": 0}),
         ("empty", small, {"workload": []}),

@@ -241,9 +241,9 @@ def test_what_lies_beyond_is_taken_from_where_it_was_counted():
     beyond = heap.copy()  # a fifth of the bin is further out than it was found
     beyond[last] -= 0.2
     beyond[last + 1 : last + 6] += 0.04
-    told = number.powers @ replace(number, shares=beyond).margin(EVEN)[:-1]
+    told = number.powers @ replace(number, shares=beyond).fine_marginal(EVEN)[:-1]
     found = replace(number, shares=heap).with_tails(EVEN, told, np.full(2, 1e-3))
-    assert found.powers @ found.margin(EVEN)[:-1] == pytest.approx(told, rel=0.02)
+    assert found.powers @ found.fine_marginal(EVEN)[:-1] == pytest.approx(told, rel=0.02)
     taken = np.maximum(heap - found.shares, 0.0)
     assert taken[last] > 0.9 * taken.sum() > 0.05
 
@@ -253,7 +253,7 @@ def test_what_noise_put_far_out_is_moved_inwards():
     number = NUMBERS[0]
     told = number.powers @ number.fine_marginal(EVEN)[:-1]
     found = number.with_tails(EVEN, told - [0.0, 0.2], np.full(2, 1e-2))
-    left = found.powers @ found.margin(EVEN)[:-1]
+    left = found.powers @ found.fine_marginal(EVEN)[:-1]
     assert told[1] - 0.25 < left[1] < told[1] - 0.1
     assert np.bincount(found.groups, found.shares) == pytest.approx(1.0)
     assert (found.shares >= 0).all()
@@ -270,7 +270,7 @@ def test_finer_codes_are_drawn_together():
         rows[:, a] = np.searchsorted(ends / ends[-1], ranks)
 
     def alone():
-        return np.stack([n.spread(rows[:, a], rng) for a, n in numbers.items()], axis=1)
+        return np.stack([n.draw_codes(rows[:, a], rng) for a, n in numbers.items()], axis=1)
 
     def correlation(codes):
         return np.corrcoef(*(n.z[codes[:, a]] for a, n in numbers.items()))[0, 1]

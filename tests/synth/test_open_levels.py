@@ -237,7 +237,7 @@ def test_a_shared_budget_pays_for_failures_beside_the_cap(tmp_path):
     assert (shared.spent.epsilon, shared.spent.delta) == (3.0, 1e-5)
     assert [event.failure for event in shared.spent.events] == [shared.failure]
     assert epsilon_of(shared.events, 0.99e-7) == math.inf
-    with refuses(BudgetExceededError, "may fail"):  # .5e-7 is left
+    with refuses(BudgetExceededError, "may release a rare level"):  # .5e-7 is left
         fit(data=rows(500), epsilon=0.1, budget=ledger.budget("table"))
     assert len(ledger.charges("table")) == 1
     ledger.create("pure", epsilon=3.0)
@@ -249,7 +249,7 @@ def test_what_cannot_be_paid_or_found_is_refused_before_anything_is_charged():
     for budget, error, told in (
         (Filter(5.0, 1e-5), ParameterError, "failure of at least 1e-07"),
         (Filter(5.0), ParameterError, "failure of at least 1e-07"),
-        (Filter(5.0, 1e-5, failure=9e-8), BudgetExceededError, "may fail"),
+        (Filter(5.0, 1e-5, failure=9e-8), BudgetExceededError, "may release a rare level"),
         (Filter(0.5, 1e-5, failure=1e-6), BudgetExceededError, "smaller epsilon"),
     ):
         with refuses(error, told):
@@ -274,7 +274,7 @@ def test_whatever_reads_levels_refuses_open_ones_by_name(tmp_path):
         lambda: open_source(duckdb.read_csv(str(path)), SCHEMA).counts([()], rows="observed"),
         lambda: marginal_distance(path, path, schema=SCHEMA),
     ):
-        with refuses(SchemaError, "attribute 'illness': open levels"):
+        with refuses(SchemaError, "the levels of 'illness' are open"):
             read()
 
 

@@ -283,7 +283,7 @@ def test_every_copy_of_a_model_without_its_budget_refuses_to_be_fitted_again():
         *again.uncertain_models(2),
     ]
     for copied in copies:
-        with refuses(ParameterError, "did not travel"):
+        with refuses(ParameterError, "has lost its shared budget"):
             copied.fit(make_table())
 
 
@@ -298,7 +298,7 @@ def test_a_fit_that_failed_does_not_forget_that_the_budget_is_elsewhere():
     with pytest.raises(RuntimeError):
         again.fit(make_table())
     again.set_params(budget=None, progress=None)
-    with refuses(ParameterError, "did not travel"):
+    with refuses(ParameterError, "has lost its shared budget"):
         again.fit(make_table())
 
 

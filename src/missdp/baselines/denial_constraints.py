@@ -3,9 +3,9 @@
 The text is the one of data-cleaning tools. ``t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)`` states
 that no two rows have the same zip code and different cities (Ge et al. 2021).
 
-Conflicts are counted without a look at every pair of rows. Equal attributes become one key. One
-order is a binary search among the rows of a key. Each further order splits rows by the bits of one
-rank (Bentley 1980). Each bit that is set in a threshold stands for one block of ranks below it,
+Conflicts are counted without comparing every pair of rows. Equal attributes become one key. One
+order is a binary search among the rows of a key. Each additional order splits rows by the bits of
+one rank (Bentley 1980). Each bit that is set in a threshold stands for one block of ranks below it,
 which agree above this bit. "Different" is the count of all rows less the equal ones.
 For ``n`` rows and ``d`` orders the time grows as ``n log(n)^max(1, d)``.
 """
@@ -28,7 +28,7 @@ from missdp.table import Table
 from missdp.types import Flags, Floats, Ints
 
 Constraints: TypeAlias = str | Sequence[str]
-"""Denial constraints as they are written: a list of texts, or one text with ; or line breaks."""
+"""Written denial constraints: a list of texts, or one text with ; or line breaks."""
 
 MAX_DIFFERENT = 6  # comparisons by IQ in one constraint, each of which doubles the time
 _SIGNS = {"EQ": "==", "IQ": "!=", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
@@ -49,11 +49,11 @@ class DenialConstraint:
     Parameters
     ----------
     text : str
-        The constraint as it was written.
+        The written constraint.
     between : tuple of (str, str, str)
         A sign, the attribute of t1 and the attribute of t2 that it compares.
     first, second : tuple of Predicate
-        Comparisons within t1 alone, and within t2 alone.
+        Comparisons within t1, and within t2.
     """
 
     text: str
@@ -83,12 +83,12 @@ class DenialConstraint:
 
     @property
     def _compares_alike(self) -> bool:
-        """Whether each comparison is between one attribute of t1 and the same of t2."""
+        """Whether each comparison is between one attribute of t1 and the same attribute of t2."""
         return not (self.first or self.second) and all(one == two for _, one, two in self.between)
 
 
 def constraint_texts(constraints: Constraints) -> tuple[str, ...]:
-    """Return the texts of constraints, one each, as they are saved with a model.
+    """Return the texts of constraints, as they are saved with a model.
 
     Parameters
     ----------
@@ -123,12 +123,12 @@ def constraint_texts(constraints: Constraints) -> tuple[str, ...]:
 
 
 def read_constraints(constraints: Constraints, schema: Schema) -> tuple[DenialConstraint, ...]:
-    """Return constraints as they are computed with, checked against the attributes of a schema.
+    """Return parsed constraints, checked against the attributes of a schema.
 
     Parameters
     ----------
     constraints : str or sequence of str
-        The constraints as they are written.
+        The written constraints.
     schema : Schema
         Public facts about the attributes that they compare.
 
@@ -155,7 +155,7 @@ def read_constraints(constraints: Constraints, schema: Schema) -> tuple[DenialCo
 
 
 class _Reader:
-    """Reads the comparisons of one constraint."""
+    """Parser of the comparisons of one constraint."""
 
     def __init__(self, text: str, schema: Schema) -> None:
         self.text, self.schema, self.part = text, schema, ""
@@ -209,8 +209,8 @@ class _Reader:
                     "levels ordinal"
                 )
             raise self._error(
-                f"{attribute.name!r} and {second_attribute.name!r} differ in kind, unit or levels. Compare "
-                "numbers of one unit, and attributes with the same levels"
+                f"{attribute.name!r} and {second_attribute.name!r} differ in kind, unit or levels. "
+                "Compare numbers of one unit, and attributes with the same levels"
             )
         if row == other_row:
             self.within[row].append(Comparison(attribute, sign, second_attribute))
@@ -280,7 +280,7 @@ def count_conflicts(
 
 
 def violates_itself(constraint: DenialConstraint, rows: Table) -> Flags:
-    """Tell which rows violate a constraint together with a copy of themselves."""
+    """Return flags of rows that violate a constraint together with a copy of themselves."""
     names = [name for _, one, two in constraint.between for name in (one, two)]
     flags = np.zeros(len(rows), dtype=bool)
     flags[_satisfying(names, (*constraint.first, *constraint.second), rows)] = True
@@ -314,7 +314,7 @@ def _ranked(sign: str, queries: Floats | Ints, points: Floats | Ints) -> _Relate
 
 
 def _count_related(keys: tuple[Ints, Ints], related: Sequence[_Related]) -> Ints:
-    """Count for each query the points of its key that all comparisons relate it to."""
+    """Count for each query the points of its key to which all comparisons relate it."""
     for k, (sign, queries, points) in enumerate(related):
         rest = [*related[:k], *related[k + 1 :]]
         if sign == "==":
@@ -324,7 +324,7 @@ def _count_related(keys: tuple[Ints, Ints], related: Sequence[_Related]) -> Ints
             return _count_related(keys, rest) - _count_related(equal, rest)
     thresholds = []
     for sign, queries, points in related:
-        if sign in ("<", "<="):  # turned around, so that a query has the points below it
+        if sign in ("<", "<="):  # mirrored, so that a query counts the points below it
             top = max(queries.max(initial=0), points.max(initial=0))
             queries, points = top - queries, top - points
         thresholds.append((queries + (sign in ("<=", ">=")), points))

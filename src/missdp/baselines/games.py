@@ -2,7 +2,7 @@
 
 A step of the critics sees private rows through `PrivateTraining`, and generated rows, which follow
 from released values. The loss of a real row is softplus(-score), and of a generated row
-softplus(score). A row is shown as indicators of its levels, with zeros where a cell is missing.
+softplus(score). A row is shown as indicators of its levels, with zeros for missing cells.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ from missdp.synth.family import Request
 from missdp.synth.learn_pairs import model_facts
 from missdp.types import Floats
 
-_LATENT, _MASK_LATENT = 16, 4  # numbers of noise
-_CRITIC, _MASK_CRITIC = 32, 16  # units of a hidden layer
-_HIDDEN, _MASK_HIDDEN = 64, 32
-_CODE, _CODE_HIDDEN = 12, 32  # of the autoencoder
-_START, _CODE_START = 0.1, 0.3  # factor of last weights: generators start near the marginals
-_HEAT = 0.66  # of relaxed draws (Jang, Gu & Poole 2017)
+_LATENT, _MASK_LATENT = 16, 4  # numbers of noise of a generator of rows, and of masks
+_CRITIC, _MASK_CRITIC = 32, 16  # units of a hidden layer of a critic of rows, and of masks
+_HIDDEN, _MASK_HIDDEN = 64, 32  # units of a hidden layer of a generator of rows, and of masks
+_CODE, _CODE_HIDDEN = 12, 32  # units of a code of the autoencoder, and of its hidden layer
+# factors of last weights, so that generators start near the marginals
+_START, _CODE_START = 0.1, 0.3
+_HEAT = 0.66  # temperature of relaxed draws (Jang, Gu & Poole 2017)
 _GENERATED = 512  # generated rows in a step
-_LEARNING_RATE, _BETAS = 4e-3, (0.5, 0.9)  # of Adam, for generators
+_LEARNING_RATE, _BETAS = 4e-3, (0.5, 0.9)  # parameters of Adam, for generators
 _TURNS = 10  # steps of critics for each step of generators
-_AVERAGE_DECAY = 0.98  # of the average of a generator, at each of its steps
-# The critic of masks has a share of the clip norm: with a smaller weight, rows have more of it.
-_WEIGHTS = 1.0, 0.3  # of the losses of the critics of rows and of masks
-_MASK_WEIGHT = 0.2  # of the critic of rows in the loss of masks (Li, Jiang & Marlin 2019)
+_AVERAGE_DECAY = 0.98  # decay of the average of a generator at each of its steps
+# Weights of the losses of the critics of rows and of masks. Both share the clip norm.
+_WEIGHTS = 1.0, 0.3
+_MASK_WEIGHT = 0.2  # weight of the critic of rows in the loss of masks (Li, Jiang & Marlin 2019)
 
 
 class Game(abc.ABC):
@@ -57,7 +58,7 @@ class Game(abc.ABC):
         self.observed, self.rates = torch.from_numpy(observed), 1 - observed[[*self.may_miss]]
         self.width, self.out = sum(self.sizes), np.log(np.concatenate(self.marginals))
         self.starts = torch.tensor(np.cumsum([0, *self.sizes[:-1]]))
-        # Which levels belong to each attribute: shape (attributes, levels).
+        # Indicators of the levels of each attribute, shape (attributes, levels).
         whose = torch.eye(len(self.sizes), dtype=torch.float64)
         self.levels_of = whose.repeat_interleave(torch.tensor(self.sizes), dim=1)
 
@@ -67,10 +68,10 @@ class Game(abc.ABC):
 
     @abc.abstractmethod
     def generated(self, *, soft: bool) -> tuple[Tensor, ...]:
-        """Return rows as critics see them; ``soft`` lets gradients pass."""
+        """Return generated rows in the form that critics see. With ``soft``, gradients pass."""
 
     def shown(self, codes: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
-        """Return real rows as critics see them: indicators, and which cells are observed."""
+        """Return real rows in the form that critics see: indicators and observed flags."""
         columns, sizes = torch.stack([*codes.values()], dim=1), torch.tensor(self.sizes)
         observed, levels = (
             (columns < sizes).double(),
@@ -86,7 +87,7 @@ class Game(abc.ABC):
         return torch.stack([w * softplus(-score).squeeze(1) for w, score in scores]).sum(dim=0)
 
     def loss(self, *, soft: bool) -> Tensor:
-        """Return the loss of generated rows, of the generators if ``soft``, else of critics."""
+        """Return the loss of generated rows: of the generators if ``soft``, else of the critics."""
         with torch.set_grad_enabled(soft):
             made = self.generated(soft=soft)
         sign, weights = (-1.0, (1.0, 1.0)) if soft else (1.0, _WEIGHTS)
@@ -102,7 +103,7 @@ class Game(abc.ABC):
         return torch.rand((_GENERATED, width), **self._facts).clamp(1e-12, 1 - 1e-12)
 
     def drawn(self, scores: Tensor, *, soft: bool) -> Tensor:
-        """Draw a level of each attribute, as indicators; ``soft`` lets gradients pass."""
+        """Draw a level of each attribute, as indicators. With ``soft``, gradients pass."""
         parts = []
         for part in (scores - torch.log(-torch.log(self.uniform(self.width)))).split(self.sizes, 1):
             hard = torch.zeros_like(part).scatter_(1, part.argmax(1, keepdim=True), 1.0)
@@ -111,7 +112,7 @@ class Game(abc.ABC):
         return torch.cat(parts, dim=1)
 
     def at_rates(self) -> Tensor:
-        """Draw which cells are observed, at the released rates."""
+        """Draw flags of observed cells, at the released rates."""
         return (self.uniform(len(self.sizes)) < self.observed).double()
 
     def train(self, phase: int, network: nn.Module, loss: RowLoss) -> Iterator[PrivateTraining]:
@@ -126,7 +127,7 @@ class Game(abc.ABC):
             self.request.report("training", 0.1 + 0.85 * done)
 
     def play(self, phase: int, critics: nn.Module, *generators: nn.Module) -> list[Layers]:
-        """Train critics, and generators against them; return the averages of the generators."""
+        """Train critics, and generators against them. Return the averages of the generators."""
         learned = nn.ModuleList(generators)
         hands = [*learned.parameters()]
         adam = torch.optim.Adam(hands, lr=_LEARNING_RATE, betas=_BETAS)
@@ -156,7 +157,7 @@ class Game(abc.ABC):
         return start.calibrated(self.marginals, self.rates, self.rng)
 
     def random(self, *sizes: int, last: float = 1.0, out: Floats | None = None) -> nn.Sequential:
-        """Return a network with random weights; ``last`` is a factor, ``out`` the last biases."""
+        """Return a network with random weights. ``last`` is a factor, ``out`` the last biases."""
         parts: list[nn.Module] = []
         for n, m in pairwise(sizes):
             linear = torch.nn.utils.skip_init(nn.Linear, n, m, dtype=torch.float64)
@@ -197,7 +198,7 @@ class MaskGame(Game):
         return [self.network["rows"](rows), *masks]
 
     def generated(self, *, soft: bool) -> tuple[Tensor, ...]:
-        """Return generated values where generated masks show them, and the masks."""
+        """Return generated values at cells that generated masks show, and the masks."""
         rows = self.drawn(self._values(self.noise(_LATENT)), soft=soft)
         observed, inputs = (
             torch.ones(_GENERATED, len(self.sizes)).double(),
@@ -265,7 +266,7 @@ class CodeGame(Game):
 class ConditionalGame(Game):
     """DPCTGAN: a generator that is given one level of one attribute, and a critic that sees it.
 
-    A real row is shown with each of its levels in turn. Its loss is the mean over them, so that it
+    A real row is shown with each of its levels in turn. Its loss is the mean over them, so it
     depends on no other row. Conditions of generated rows come from released marginals.
     """
 
@@ -292,7 +293,7 @@ class ConditionalGame(Game):
         return (shares * softplus(-scores)).sum(dim=1)
 
     def generated(self, *, soft: bool) -> tuple[Tensor, ...]:
-        """Return rows that have the level that they were asked for, and that level."""
+        """Return generated rows with a given level, and that level."""
         shares, stream = torch.from_numpy(self._conditions), self.stream
         chosen = torch.multinomial(shares, _GENERATED, replacement=True, generator=stream)
         level = torch.eye(self.width, dtype=torch.float64)[chosen]
@@ -308,6 +309,6 @@ class ConditionalGame(Game):
 
 
 def as_layers(module: nn.Module) -> Layers:
-    """Return a module as the arrays that are released."""
+    """Return the released arrays of a module."""
     arrays = [p.detach().numpy().T.copy() for p in module.parameters()]
     return Layers(tuple(arrays[::2]), tuple(arrays[1::2]))

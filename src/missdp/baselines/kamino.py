@@ -95,8 +95,9 @@ def _finish(parameters: Mapping[str, Any]) -> Finish | None:
 def _drawing_order(schema: Schema, constraints: Iterable[DenialConstraint]) -> tuple[int, ...]:
     """Return the positions of the attributes in the order in which they are drawn.
 
-    Few levels come first, as they tell most for the least noise; but what a functional dependency
-    determines comes after all that determines it, as far as dependencies do not go in circles.
+    Attributes with few levels come first, because they have the least noise. An attribute that a
+    functional dependency determines comes after its determining attributes, unless dependencies
+    form a circle.
     """
     place = {name: i for i, name in enumerate(schema.names)}
     waits: list[set[int]] = [set() for _ in place]
@@ -119,12 +120,12 @@ class Kamino(Synthesizer):
 
     Each attribute is drawn from a conditional model, a multinomial logistic regression on the
     earlier attributes. No two synthetic rows violate a constraint. Constraints are public facts and
-    change nothing in the charge. Accounted in Gaussian DP, add-remove adjacency.
+    do not change the charge. A fit is accounted in Gaussian DP, with add-remove adjacency.
 
     Parameters
     ----------
     epsilon, delta, n_rows, bins, random_state, budget, progress
-        See :class:`~missdp.synth.base.Synthesizer`; delta must be above 0.
+        See :class:`~missdp.synth.base.Synthesizer`. delta must be above 0.
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
         ``"observed"`` (KaminoI) learns the relation of two attributes from the rows in which both
         are observed. ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills missing
@@ -138,7 +139,7 @@ class Kamino(Synthesizer):
     clip : "auto" or float, default "auto"
         L2 norm to which the vector of each row is clipped.
     first_share : float from 0.0001 to 0.99, optional
-        Share of the budget for the one-way margins, by default 0.08.
+        Share of the budget for the one-way marginals, by default 0.08.
     imputer : {"marginal", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the budget.
 
@@ -150,8 +151,8 @@ class Kamino(Synthesizer):
     References
     ----------
     Ge, Mohapatra, He, Ilyas (2021), "Kamino: constraint-aware differentially private data
-    synthesis", PVLDB 14(10); Mohapatra et al. (2024) for ``"observed"``. Both publications account
-    for less than they release; see ``docs/synthesizers.md``.
+    synthesis", PVLDB 14(10). Mohapatra et al. (2024) for ``"observed"``. Both publications account
+    for less than they release: see ``docs/synthesizers.md``.
 
     Examples
     --------

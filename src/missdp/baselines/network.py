@@ -1,19 +1,20 @@
-"""Bayesian networks: which families may come next, and rows from the released network.
+"""Bayesian networks: their structure and tables, draws of rows, and filling of missing cells.
 
-A family is chosen by how far its counts are from independence of child and parents
-(`missdp.session.dependences.dependence`), among all that public facts allow. All else is
-post-processing of released values.
+A node is chosen by the distance of its counts from independence of child and parents
+(`missdp.session.dependences.dependence`), among all nodes that public facts allow. Everything else
+is post-processing of released values.
 
-Rows may be restricted to what public rules allow. What was drawn first keeps its law; what comes
-later is also given what rules connect it with, has no chance where the row could no longer be
-possible, and is weighted so that its own margin stays what was released.
+Rows may be restricted to the combinations that public rules allow. Attributes that are drawn first
+keep their distribution. A later attribute depends on its parents, and on the attributes that rules
+connect with it. Levels without a possible completion have no chance. Levels are weighted so that
+the attribute keeps its released marginal.
 
-Missing cells are filled by a model that has the network's families, with conditional laws on
-complete cells. It starts at the law of each child among family members that are all observed, and
-is then re-estimated from the filled synthetic rows: stochastic expectation-maximisation, which is
-the maximum-likelihood answer for data missing at random (Rubin 1976; Dempster, Laird and Rubin
-1977) up to the released model's own error: a dependence that no family of the network holds is not
-in it.
+Missing cells are filled by a model that has the network's structure, with conditional distributions
+of complete cells. It starts at the distribution of each child among rows in which its node is
+observed. Then it is re-estimated from the filled synthetic rows, by stochastic
+expectation-maximisation. This is the maximum-likelihood estimate for data missing at random (Rubin
+1976, Dempster, Laird and Rubin 1977), up to the error of the released model. A dependence that no
+node of the network has is missing from it.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ from missdp.serialization import Record
 from missdp.session import Clique
 from missdp.types import Flags, Floats, Ints
 
-_SWAPS = 60  # rounds: with more, tables hold little better, and all takes longer
+_SWAPS = 60  # rounds of swaps: more rounds improve tables little and take longer
 
 
 @dataclass(frozen=True, order=True)
 class Node(Record):
-    """A node of the network and its parents."""
+    """A node of the network with its parents."""
 
     child: str
     parents: Clique
 
     @property
     def clique(self) -> Clique:
-        """Parents first, child last: the axes of the family's table."""
+        """Parents first, child last: the axes of the node's table."""
         return (*self.parents, self.child)
 
 
@@ -55,11 +56,11 @@ Codes: TypeAlias = dict[str, NDArray[np.int64]]
 
 @dataclass(frozen=True, eq=False)
 class Network(Record):
-    """Released families with their conditional tables, in ancestral order.
+    """Released nodes with their conditional tables, in ancestral order.
 
-    For each child ``conditionals`` holds its law given its parents, shape ``(parents..., child)``.
-    Rows are raked to ``tables``, the released ones of families: conditional laws alone do not hold
-    what these say about parents together.
+    For each child ``conditionals`` has its distribution given its parents, shape ``(parents...,
+    child)``. Rows are raked to ``tables``, the released joint tables of nodes, because conditional
+    distributions alone do not preserve the joint tables of parents.
     """
 
     families: tuple[Node, ...]
@@ -73,12 +74,12 @@ class Network(Record):
 
     @classmethod
     def from_joints(cls, families: tuple[Node, ...], joints: Mapping[Clique, Floats]) -> Network:
-        """Condition each joint table on the parents; cells with no mass take the child's margin."""
+        """Condition each joint table on the parents. Empty cells get the child's marginal."""
         conditionals = {f.child: _condition(joints[f.clique]) for f in families}
         return cls(families, conditionals, {f.clique: joints[f.clique] for f in families})
 
     def sample(self, n: int, rng: np.random.Generator) -> Codes:
-        """Draw ``n`` rows of codes, ancestrally, spread evenly, and raked to the tables."""
+        """Draw ``n`` rows of codes, ancestrally and evenly, raked to the tables."""
         if not self.tables:
             return self._ancestral(n, rng)
         place = {family.child: i for i, family in enumerate(self.families)}
@@ -91,7 +92,7 @@ class Network(Record):
         return {name: rows[:, i] for name, i in place.items()}
 
     def _ancestral(self, n: int, rng: np.random.Generator) -> Codes:
-        """Draw ``n`` rows attribute by attribute, each given its parents, spread evenly."""
+        """Draw ``n`` rows attribute by attribute, each given its parents, evenly."""
         rows = Codes()
         for family in self.families:
             table = self.conditionals[family.child]
@@ -100,7 +101,7 @@ class Network(Record):
         return rows
 
     def restricted(self, impossible: ImpossibleCells, rng: np.random.Generator) -> Network:
-        """Return the network with laws restricted to what rules allow, where tables stay small."""
+        """Return the network restricted to combinations that rules allow, if tables stay small."""
         if not impossible:
             return self
         sizes = {f.child: self.conditionals[f.child].shape[-1] for f in self.families}
@@ -120,7 +121,7 @@ class Network(Record):
         return Network(tuple(families), tables, self.tables)
 
     def observed_part(self, sizes: Mapping[str, int]) -> Network:
-        """Return the laws of each child among members of its family that are all observed."""
+        """Return the distribution of each child among rows in which its node is observed."""
         conditionals = {}
         for family in self.families:
             inside = tuple(slice(0, sizes[name]) for name in family.clique)
@@ -128,7 +129,7 @@ class Network(Record):
         return Network(self.families, conditionals)
 
     def filling_model(self, model: Network, n: int, rng: np.random.Generator) -> Network:
-        """Learn laws of complete rows from synthetic ones with holes, starting at a model's."""
+        """Learn a model of complete rows from incomplete synthetic rows, starting at a model."""
         incomplete = self.sample(max(1, min(n, _EM_ROWS)), rng)
         filled = _initial(incomplete, model, rng)
         for _ in range(_EM_ROUNDS):
@@ -137,12 +138,12 @@ class Network(Record):
         return model
 
     def fill_missing(self, incomplete: Codes, rng: np.random.Generator) -> Codes:
-        """Draw the missing cells of synthetic rows given their observed cells, by these laws."""
+        """Draw the missing cells of synthetic rows given their observed cells."""
         return _gibbs(_initial(incomplete, self, rng), incomplete, self, rng, sweeps=5)
 
 
 def _condition(joint: Floats) -> Floats:
-    """Law of the last axis given the others; empty cells take the margin, then uniform."""
+    """Return the distribution of the last axis given the others, or the marginal, or uniform."""
     flat = joint.reshape(-1, joint.shape[-1])
     marginal = flat.sum(axis=0)
     total = marginal.sum()
@@ -152,13 +153,13 @@ def _condition(joint: Floats) -> Floats:
     return conditional.reshape(joint.shape)
 
 
-_EM_ROUNDS = 8
-_SWEEPS = 2
-_EM_ROWS = 50_000
+_EM_ROUNDS = 8  # rounds of expectation-maximisation
+_SWEEPS = 2  # Gibbs sweeps in a round
+_EM_ROWS = 50_000  # largest number of rows
 
 
 def _initial(incomplete: Codes, model: Network, rng: np.random.Generator) -> Codes:
-    """Fill ancestrally: each hole from its parents, as if nothing else were known."""
+    """Fill ancestrally: each missing cell from its parents, without other cells."""
     filled: Codes = {}
     for family in model.families:
         codes = incomplete[family.child].copy()
@@ -171,13 +172,13 @@ def _initial(incomplete: Codes, model: Network, rng: np.random.Generator) -> Cod
     return filled
 
 
-_CELLS_AT_ONCE = 8_000_000  # of the laws of holes: 64 MB
+_CELLS_AT_ONCE = 8_000_000  # cells of the distributions of missing cells: 64 MB
 
 
 def _gibbs(
     filled: Codes, incomplete: Codes, model: Network, rng: np.random.Generator, *, sweeps: int
 ) -> Codes:
-    """Redraw every hole given all other cells of its row, ``sweeps`` times."""
+    """Redraw every missing cell given all other cells of its row, ``sweeps`` times."""
     filled, sizes = dict(filled), model.sizes
     for _ in range(sweeps):
         for family in model.families:
@@ -194,7 +195,7 @@ def _gibbs(
 def _full_conditional(
     family: Node, model: Network, filled: Codes, rows: NDArray[np.int64]
 ) -> Floats:
-    """Unnormalised law of a child given everything else in its row, shape ``(rows, child)``."""
+    """Return the unnormalised distribution of a child given its row, shape ``(rows, child)``."""
     children = [other for other in model.families if family.child in other.parents]
     near = set(family.clique).union(*(other.clique for other in children))
     here = {name: filled[name][rows] for name in near}
@@ -218,6 +219,7 @@ def _conditional_rows(table: Floats, clique: Clique, free: str, codes: Codes) ->
 
 
 def _refit(model: Network, filled: Codes) -> Network:
+    """Estimate the conditional tables from filled rows."""
     conditionals = {}
     n = len(next(iter(filled.values())))
     for family in model.families:
@@ -229,10 +231,10 @@ def _refit(model: Network, filled: Codes) -> Network:
     return Network(model.families, conditionals)
 
 
-_CELLS = 2_000_000  # of one conditional table: 16 MB
-_ROWS = 50_000  # on which margins are taken
-_ROUNDS = 30
-_MAX_WEIGHT = 50.0  # by which one level may be weighted more, or less
+_CELLS = 2_000_000  # cells of one conditional table: 16 MB
+_ROWS = 50_000  # rows from which marginals are estimated
+_ROUNDS = 30  # rounds of weighting
+_MAX_WEIGHT = 50.0  # largest relative weight of a level
 
 
 def _with_rules(
@@ -242,7 +244,7 @@ def _with_rules(
     sizes: Mapping[str, int],
     placed: set[str],
 ) -> tuple[Floats, Node]:
-    """Return the law given also what rules connect the child with, and the family it is of."""
+    """Return the table given also the attributes that rules connect to the child, and its node."""
     child = family.child
     for names, cells in impossible.items():
         if child in names and placed.issuperset({*names} - {child}):
@@ -254,14 +256,14 @@ def _with_rules(
 
 
 def _child_marginal(table: Floats, cells: NDArray[np.int64]) -> Floats:
-    """Return the law of the child alone, over rows in these cells of its parents."""
+    """Return the marginal of the child over rows in these cells of its parents."""
     flat = table.reshape(-1, table.shape[-1])
     share = np.bincount(cells, minlength=len(flat)) / len(cells)
     return np.asarray(share @ flat)
 
 
 def _with_marginal(table: Floats, cells: NDArray[np.int64], target: Floats) -> Floats:
-    """Weight the levels of the child so that its margin is the target, as far as it can be."""
+    """Weight the levels of the child so that its marginal is close to the target."""
     weight = np.ones(len(target))
     for _ in range(_ROUNDS):
         marginal = _child_marginal(_weighted(table, weight), cells)
@@ -280,10 +282,11 @@ def _weighted(table: Floats, weight: Floats) -> Floats:
 def _with_implied_cells(
     impossible: ImpossibleCells, sizes: Mapping[str, int]
 ) -> dict[Clique, Flags]:
-    """Add the cells that leave an attribute that is drawn later without any level.
+    """Add the impossible cells that would leave a later attribute without any level.
 
-    Attributes are taken from the last one drawn to the first: what all its tables together rule out
-    of the attributes before it is one more table (bucket elimination; Dechter 1999).
+    Attributes are eliminated from the last one drawn to the first. The tables of an attribute
+    together exclude cells of earlier attributes, which form one more table (bucket elimination,
+    Dechter 1999).
     """
     tables = dict(impossible)
     place = {name: i for i, name in enumerate(sizes)}
@@ -309,13 +312,13 @@ def _restricted(
     cells: Flags,
     sizes: Mapping[str, int],
 ) -> Floats:
-    """Return the law of a family with more parents, zero where its cells are impossible."""
+    """Return a table with more parents, zero in impossible cells."""
     shape = tuple(sizes[name] for name in clique)
     wide = table.reshape(table.shape[:-1] + (1,) * (len(shape) - table.ndim) + table.shape[-1:])
     wide = np.broadcast_to(wide, shape)
     possible = ~_aligned(clique, names, cells, sizes)
     allowed = wide * possible
-    # Where the law has nothing that is allowed, all that is allowed; if nothing is, the law.
+    # Without a possible level of positive mass, all possible levels. Without those, the table.
     total = allowed.sum(axis=-1, keepdims=True)
     some = np.broadcast_to(possible.any(axis=-1, keepdims=True), total.shape)
     allowed = np.where(total > 0, allowed, np.where(some, possible * np.ones(shape), wide))

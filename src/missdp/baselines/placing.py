@@ -5,12 +5,12 @@ Rows are drawn from the released model independently, and then placed together:
 1. Under a functional dependency, rows that agree in the determining attributes get one value of the
    determined one: the most frequent. Under two strict orders within groups (a higher rank earns no
    less), the values of one attribute change rows within each group, so that both rise together. The
-   margin of this attribute stays.
-2. Rows that still violate a constraint are sorted out, those with most conflicts first. They become
-   copies of kept rows: a copy conflicts with no other row.
-3. Where a row violates a constraint with its own copy (a key), other rows are drawn from the model
-   instead, and the rows that violate nothing are kept. If rows are left over, an error states how
-   many rows fit.
+   marginal of this attribute stays.
+2. Rows that still violate a constraint are dropped, rows with most conflicts first. They become
+   copies of retained rows: a copy conflicts with no other row.
+3. If a row violates a constraint with its own copy (a key), other rows are drawn from the model
+   instead, and the rows that violate nothing are retained. If some rows do not fit, an error states
+   the number of rows that fit.
 
 All of this reads synthetic rows, the released model and public facts. It is post-processing.
 """
@@ -37,11 +37,11 @@ from missdp.types import Flags, Floats, Ints
 SyntheticRows: TypeAlias = Table
 
 Draw: TypeAlias = Callable[[int], Table]
-"""Draws so many rows from the released model, each of which obeys the rules of the schema."""
+"""Draws a number of rows from the released model, each of which obeys the rules of the schema."""
 
-_MAX_DRAWS = 60  # draws in the place of rows that are not kept
-_MAX_VAIN = 3  # draws in succession, of which no row could be kept
-_MAX_ROUNDS = 60  # rounds of sorting rows out, each of which keeps at least one row
+_MAX_DRAWS = 60  # draws in place of dropped rows
+_MAX_VAIN = 3  # draws in succession without a retained row
+_MAX_ROUNDS = 60  # rounds of dropping rows, each of which retains at least one row
 
 
 def place_rows(
@@ -61,21 +61,21 @@ def place_rows(
     constraints : sequence of DenialConstraint
         Public facts about any two rows.
     rng : Generator
-        Never the one of the noise.
+        A generator that is not the source of the noise.
     draw : callable
-        Draws further rows from the released model.
+        Draws additional rows from the released model.
     order : sequence of str
         Attributes in the order in which the model draws them. The last ones are changed first.
 
     Returns
     -------
     Table
-        As many rows. The same table if no two rows violate a constraint.
+        A table of the same length, unchanged if no two rows violate a constraint.
 
     Raises
     ------
     DataError
-        If fewer rows fit than there are.
+        If not all rows fit.
 
     Notes
     -----
@@ -95,7 +95,7 @@ def place_rows(
 
 @dataclass(frozen=True)
 class _Placing:
-    """Places rows under constraints; ``place`` has the place of an attribute in the order."""
+    """Placement of rows under constraints. ``place`` has the drawing position of each attribute."""
 
     constraints: tuple[DenialConstraint, ...]
     rng: np.random.Generator
@@ -159,10 +159,10 @@ class _Placing:
         return replace_rows(rows, where[target], part, source, (name,))
 
     def consistent(self, rows: Table) -> Flags:
-        """Tell which rows are kept, no two of which are in conflict.
+        """Return flags of retained rows, no two of which conflict.
 
-        Rows without a conflict with a row of fewer conflicts are kept. The rows in conflict with
-        them are not. The other rows take part in the next round. This is a parallel form of the
+        Rows without a conflict with a row of fewer conflicts are retained. Rows in conflict with
+        them are dropped. The other rows take part in the next round. This is a parallel form of the
         greedy choice of an independent set.
         """
         retained = np.zeros(len(rows), dtype=bool)
@@ -181,11 +181,11 @@ class _Placing:
         return retained
 
     def conflict_with_copies(self, rows: Table) -> Flags:
-        """Tell which rows violate a constraint with a copy of themselves."""
+        """Return flags of rows that violate a constraint with a copy of themselves."""
         return np.asarray(np.any([violates_itself(c, rows) for c in self.constraints], axis=0))
 
     def drawn_again(self, rows: Table, retained: Flags, draw: Draw) -> Table:
-        """Draw rows in the place of those that are not kept until all of them fit."""
+        """Draw rows in place of dropped ones until all rows fit."""
         vain = 0
         for _ in range(_MAX_DRAWS):
             dropped = np.flatnonzero(~retained)

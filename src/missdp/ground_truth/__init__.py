@@ -1,11 +1,12 @@
-"""Amplification by missingness: what a release costs for the table before values went missing.
+"""Amplification by missingness: guarantees for the table before values went missing.
 
-`ground_truth_guarantee` applies the best proven bound to events or to a fitted model, and
-`mask_mixture` works on plain numbers (gates, epsilons, observed probabilities).
+`ground_truth_guarantee` applies the best proven bound to events or to a fitted model.
+`mask_mixture` works with plain numbers: required attributes, epsilons and probabilities of being
+observed.
 
-Its claims rest on this package, on `missdp.accounting`, and on three files beside it:
-`missdp.conditions` (which conditions hold for every draw of the missing cells), `missdp.profiles`
-(the delta at an epsilon) and `missdp.calibration.gdp_selection`.
+Its claims rest on this package, on `missdp.accounting`, and on three files: `missdp.conditions`
+(conditions that hold for every draw of the missing cells), `missdp.profiles` (the delta at an
+epsilon) and `missdp.calibration.gdp_selection`.
 """
 
 from missdp.exports import exported

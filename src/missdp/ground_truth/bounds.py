@@ -1,7 +1,8 @@
-"""The bounds that are proven for a list of gated events, and the smallest of them.
+"""Proven bounds for events that require observed attributes, and the smallest of them.
 
-Everything here is under add-remove adjacency. Each function returns infinity where its proof, in
-docs/referees/proofs.md, does not cover the events.
+An event reads a row only if its required attributes are observed. All bounds are under add-remove
+adjacency. Each function returns infinity if its proof, in docs/referees/proofs.md, does not cover
+the events.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ Events: TypeAlias = Sequence[Event]
 Rates: TypeAlias = dict[str, float]
 
 _MAX_DISTINCT = 400
-"""More distinct events than this are not composed as privacy loss distributions: too slow."""
+"""Largest number of distinct events that are composed as privacy loss distributions, for speed."""
 
 
 def amplify(
@@ -69,19 +70,39 @@ def amplify(
     *,
     plain: float,
 ) -> tuple[float, float]:
-    """Return the smallest proven (ε, δ) of elementary events, ε infinite if there is none.
+    """Return the smallest proven (ε, δ) of elementary events, ε infinite without a proof.
 
-    Events that are stated under replace-one adjacency are not amplified: given its mask, a row is
-    then compared with another row, not with no row, and the mixture argument does not apply. What
-    is asked for under it is converted; ``plain`` is the epsilon without amplification.
+    Events under replace-one adjacency are not amplified. Given its mask, a row is then compared
+    with another row and not with no row, so the mixture argument does not apply. A result under
+    replace-one adjacency is converted.
+
+    Parameters
+    ----------
+    events : sequence of Event
+        Elementary events.
+    delta : float
+        Target δ.
+    assumption : Condition
+        How values went missing.
+    structure : Structure
+        Who chose the required attributes.
+    adjacency : {"add-remove", "replace-one"}
+        Adjacency of the result.
+    plain : float
+        The epsilon without amplification.
+
+    Returns
+    -------
+    epsilon, delta : float
+        The bound.
     """
     if any(event.adjacency != "add-remove" for event in events):
         return math.inf, delta
     if adjacency == "add-remove":
-        # Rounded, so that of two proofs of one number the first counts.
+        # Rounded, so that the first of two equal bounds counts.
         bounds = _proven(events, delta, assumption, structure)
         return min(bounds, key=lambda bound: round(bound[0], 9))
-    # (1 + e^plain)·inner = delta: enough for the conversion if the result is below plain.
+    # (1 + e^plain)·inner = delta is enough for the conversion if the result is below plain.
     inner = add_remove_share(plain, delta)
     epsilon, _ = min(_proven(events, inner, assumption, structure))
     return (2.0 * epsilon if epsilon <= plain else math.inf), delta
@@ -90,11 +111,11 @@ def amplify(
 def _proven(
     events: Events, delta: float, assumption: Condition, structure: Structure
 ) -> Iterator[tuple[float, float]]:
-    """Yield what the assumption and the structure together prove."""
+    """Yield the bounds that the assumption and the structure together prove."""
     yield math.inf, delta
     if isinstance(assumption, BoundedObservation):
-        # p_max bounds the union of all gates that might be chosen, and so each of them, which is
-        # all that Hölder's inequality needs.
+        # p_max bounds the chance that any required set is observed, and so the chance of each set.
+        # Hölder's inequality needs no more.
         p = assumption.p_max
         if isinstance(structure, DataChosenRequirements):
             yield _any_structure(events, delta, partial(_hoelder, p)), delta
@@ -123,10 +144,11 @@ def _proven(
 
 
 def _mixture(events: Events, delta: float, observed: Rates) -> tuple[float, float]:
-    """Mask mixture of the events with an (ε, δ) of their own; others count as reading every row.
+    """Return the mask mixture of events with an (ε, δ) of their own. Others count for every row.
 
-    Beside such others only pure events are gated: changing the others' kernels first costs
-    (ε_u, δ_u) whatever the pure ones do in between, so P_m <= e^{ε_u + ε(m)} Q + δ_u and back.
+    Together with other events, only pure events are amplified. Changing the kernels of the others
+    first costs (ε_u, δ_u), independently of the pure events in between. So P_m <= e^{ε_u + ε(m)} Q
+    + δ_u, and conversely.
     """
     simple = all(proven(pure_cost, event) for event in events)
     plain = [event for event in events if simple or is_pure(event)]
@@ -135,13 +157,13 @@ def _mixture(events: Events, delta: float, observed: Rates) -> tuple[float, floa
     mixture = mask_mixture(required_sets, [*map(pure_epsilon, plain)], deltas, observed=observed)
     if mixture.delta > delta:
         return math.inf, delta
-    # A zero delta is reserved for pure events, even where an impure one never reads a row.
+    # A zero delta is reserved for pure events, even if an impure event never reads a row.
     spent = delta if rest or mixture.delta == 0.0 else mixture.delta
     return mixture.epsilon + _plain_epsilon(rest, delta), spent
 
 
 def _disjoint_parts(events: Events, delta: float, observed: Rates) -> float:
-    """Bound events behind disjoint parts of their gates: by loss distributions, or by replicas."""
+    """Bound events by disjoint parts of their requirements: by loss distributions, or replicas."""
     if delta == 0.0:
         return math.inf
     if not _tabulated(events):
@@ -162,11 +184,11 @@ def _chosen(events: Events, delta: float, structure: ChosenRequirements, observe
 
 
 def _one_requirement(events: Events, delta: float, probability: float) -> float:
-    """Everything gated goes through one gate, open with at most this probability.
+    """Bound events with one common requirement, which is met with at most this probability.
 
-    True of a common core of all gates under MCAR, of attributes that every data-chosen gate
-    holds, and of ``BoundedObservation``, which bounds the union of all gates: opening any of them
-    is the one gate, and what is behind it may depend on which of them are open.
+    The requirement is a common core of all requirements under MCAR, or the attributes that every
+    data-chosen requirement contains. Under ``BoundedObservation`` it is the union: a row meets any
+    of the requirements. The releases may then depend on which of them the row meets.
     """
     inside, outside = _split_by_requirement(events)
     if probability == 1.0 or not inside:
@@ -184,16 +206,16 @@ def _one_requirement(events: Events, delta: float, probability: float) -> float:
 
 
 def _loss_of_parts(blocks: Iterable[tuple[float, Sequence[Event]]]) -> PrivacyLossDistribution:
-    """Return the loss of events behind disjoint gates, each group by the chance of its gate."""
+    """Return the loss of groups of events with disjoint requirements, each met with its chance."""
     alike = Counter((p, tuple(map(tabulated, events))) for p, events in blocks)
-    return _composed(tuple(sorted(alike.items(), key=repr)))  # the last digits depend on the order
+    return _composed(tuple(sorted(alike.items(), key=repr)))  # a fixed order fixes the last digits
 
 
 @lru_cache(maxsize=4)
 def _composed(
     groups: tuple[tuple[tuple[float, tuple[Event, ...]], int], ...],
 ) -> PrivacyLossDistribution:
-    """Compose once for what is stated and for the check of it."""
+    """Compose the groups. The cache serves the statement and its check."""
     losses = []
     for (p, events), times in groups:
         group = amplified_loss_distribution(compose(events), p)
@@ -209,19 +231,19 @@ def _by_profile(events: Events, delta: float, probability: float) -> float:
 
 
 def _hoelder(probability: float, costs: Sequence[float]) -> float:
-    """Bound every structure whose gates are open with at most this probability."""
+    """Bound every structure whose requirements are met with at most this probability."""
     return amplified_epsilon(probability, math.fsum(costs))
 
 
 def _any_structure(
     events: Events, delta: float, amplified: Callable[[Sequence[float]], float]
 ) -> float:
-    """Bound pure events with data-chosen gates beside events that read every row.
+    """Bound pure events with data-chosen requirements, and events that read every row.
 
-    ``amplified`` bounds the former over all that the data might have chosen. Impure events among
-    the latter cost (ε_u, δ_u). Split the outputs by structure a. Adding: the δ_u(a) sum to δ_u.
-    Removing: solving P_present >= e^{-ε_u} E[e^{-ε_a(m)}(Q - δ_m)] for Q weighs δ_m(a) by at most
-    e^{ε̄}, because the weights depend on a. So δ_u is budgeted at δ·e^{-ε̄}.
+    ``amplified`` bounds the former over all choices of the data. Impure events among the latter
+    cost (ε_u, δ_u). Split the outputs by structure a. Adding: the δ_u(a) sum to δ_u. Removing:
+    solve P_present >= e^{-ε_u} E[e^{-ε_a(m)}(Q - δ_m)] for Q. This weighs δ_m(a) by at most e^{ε̄},
+    because the weights depend on a. So δ_u is budgeted at δ·e^{-ε̄}.
     """
     inside, outside = _split_by_requirement(events)
     if not inside or not all(map(is_pure, inside)):
@@ -232,17 +254,17 @@ def _any_structure(
 
 
 def _split_by_requirement(events: Events) -> tuple[list[Event], list[Event]]:
-    """Return the events that have a gate, and those that read every row."""
+    """Return the events with a requirement, and the events that read every row."""
     return [e for e in events if e.required], [e for e in events if not e.required]
 
 
 def _plain_epsilon(events: Events, delta: float) -> float:
-    """Epsilon of events that are not amplified; infinite where none is proven."""
+    """Return the epsilon of events that are not amplified, infinite without a proof."""
     return or_infinite(lambda: epsilon_of(events, delta))
 
 
 def or_infinite(compute: Callable[[], float]) -> float:
-    """Return a bound; infinity where none is proven."""
+    """Return a computed bound, or infinity if UnprovenError is raised."""
     try:
         return compute()
     except UnprovenError:

@@ -1,9 +1,9 @@
 """Guarantees for the ground truth, the table before values went missing.
 
-Of events, of fitted models, of fits that are planned, and of several releases of one table. All of
-the last see one draw of the missing cells: a row that was complete enough to be read by one is more
-likely complete enough for the next, so that amplified figures do not add up. Their events are put
-together first, and amplified then.
+They are computed for events, fitted models, planned fits, and several releases of one table.
+Several releases see one draw of the missing cells. A row that was complete enough for one release
+is more likely complete enough for the next one. So amplified epsilons do not add up. The events of
+all releases are composed first, and amplified then.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from missdp.schema import Schema
 if TYPE_CHECKING:
     from missdp.synth import Synthesizer
 
-_MAX_EPSILON = 64.0
-_PRECISE = 1e-4
-# The events of a fit that trains may stay below its epsilon by this factor: noise is calibrated.
+_MAX_EPSILON = 64.0  # largest epsilon of a search
+_PRECISE = 1e-4  # relative precision of a search
+# Largest ratio of the epsilon of a fit with trainings to that of its events: noise is calibrated.
 _CALIBRATED = 1.002
 
 Parts: TypeAlias = tuple[Guarantee, Structure | None]
@@ -52,19 +52,19 @@ Release: TypeAlias = tuple[Guarantee, Structure | None, Condition]  # and what i
 
 @dataclass(frozen=True, kw_only=True)
 class AmplifiedEvent(Event):
-    """Releases seen from the table before values went missing.
+    """Releases as they affect the table before values went missing.
 
-    Accountants see the releases as they are, which bounds them for either table; `epsilon_bound`
-    recomputes the amplified figure from the gates, the assumption and the structure.
+    Accountants see the original releases, which are bounds for either table. `epsilon_bound`
+    recomputes the amplified epsilon from required attributes, assumption and structure.
 
     Parameters
     ----------
     events : sequence of Event
-        What was released, under add-remove adjacency, with gates.
+        The releases, under add-remove adjacency, with required attributes.
     assumption : MissingCompletelyAtRandom or BoundedObservation
         How values went missing.
     structure : FixedRequirements, DataChosenRequirements or ChosenRequirements
-        Who chose the gates.
+        Who chose the required attributes.
 
     Examples
     --------
@@ -92,15 +92,30 @@ class AmplifiedEvent(Event):
         return flatten(self.events)
 
     def required_conditions(self) -> tuple[Condition, ...]:
-        """Return the assumption, who chose the gates, and that scales were fixed in advance.
+        """Return the assumption, the structure, and that noise scales were fixed in advance.
 
-        Caps are: under them the proofs hold whatever is chosen along the way.
+        Caps are fixed in advance. Under caps the proofs hold for adaptive choices.
         """
         only_caps = all(isinstance(event, FilterEvent) for event in self.events)
         return (self.assumption, self.structure, *(() if only_caps else (FixedSchedule(),)))
 
     def epsilon_bound(self, delta: float, *, adjacency: Adjacency, protects: Protects) -> float:
-        """Return the amplified epsilon at ``delta``; infinite for the incomplete table."""
+        """Return the amplified epsilon at ``delta``, infinite for the incomplete table.
+
+        Parameters
+        ----------
+        delta : float
+            Target δ.
+        adjacency : {"add-remove", "replace-one"}
+            Adjacency of the result.
+        protects : {"incomplete", "ground-truth"}
+            The protected table.
+
+        Returns
+        -------
+        float
+            At least 0.
+        """
         if protects != "ground-truth":
             return math.inf
         plain = proven_epsilon(self.events, delta, adjacency)
@@ -116,35 +131,36 @@ def ground_truth_guarantee(
     delta: float = 0.0,
     conditions: Iterable[Condition] = (),
 ) -> Guarantee:
-    """Return the guarantee that a release gives for the table before values went missing.
+    """Return the guarantee of a release for the table before values went missing.
 
     Parameters
     ----------
     source : fitted synthesizer, Guarantee, Event, or iterable of Event
-        What was released. Events say by their ``required`` which rows they read. For a
-        guarantee, its events, delta, adjacency and conditions are used; a fit knows them all.
+        The release. The ``required`` attributes of events state which rows they read. A guarantee
+        has events, delta, adjacency and conditions. A fit has all of these.
     assumption : Condition
-        How values went missing. ``RowIndependentMissingness()``: no amplification, ε̄ <= ε.
-        ``MissingCompletelyAtRandom(observed)``: the best valid bound for independent masks.
-        ``BoundedObservation(p_max)``: whatever its values, a row opens at least one of all these
-        gates with probability at most ``p_max`` (MAR, MNAR).
+        How values went missing. ``RowIndependentMissingness()`` does not amplify: ε̄ <= ε.
+        ``MissingCompletelyAtRandom(observed)`` gives the best valid bound for independent masks.
+        ``BoundedObservation(p_max)`` covers MAR and MNAR: a row meets any of the requirements with
+        probability at most ``p_max``, whatever its values.
     structure : FixedRequirements, DataChosenRequirements or ChosenRequirements
-        Whether gates were fixed in advance. Required as soon as an event has a gate and the
-        assumption can amplify; it becomes a condition of the result.
+        Who chose the required attributes. Needed if an event has required attributes and the
+        assumption can amplify. It becomes a condition of the result.
     delta : float, default 0.0
-        Target δ, where ``source`` is a list of events.
+        Target δ, if ``source`` is a list of events.
     conditions : iterable of Condition
-        Further conditions, such as the confidence at which a rate is known.
+        Additional conditions, such as the confidence of a rate.
 
     Returns
     -------
     Guarantee
-        With ``protects="ground-truth"`` and the same adjacency; never worse than ``source``.
+        With ``protects="ground-truth"`` and the adjacency of ``source``. Never worse than
+        ``source``.
 
     Raises
     ------
     UnprovenError
-        If no assumption says that rows lose values independently: without one a release that is
+        If no assumption states that rows lose values independently. Without it, a release that is
         private for the incomplete table need not be private for the ground truth. Also if the
         source rests on a condition that other draws of the missing cells may break, such as
         `DatasetCollection`.
@@ -154,11 +170,11 @@ def ground_truth_guarantee(
     Notes
     -----
     Without amplification: given the masks of all other rows, the two incomplete tables differ in
-    one row, whatever its mask is; averaging keeps (ε, δ) (Theorem 5.2 of Mohapatra et al. 2024).
-    Amplified figures also rest on ``FixedSchedule()``: how many mechanisms there were and how much
-    noise they used did not depend on the data either. What was released under an adaptive schedule
-    is known by its cap only (`FilterEvent`): that is not amplified, unless all of it reads rows
-    behind one gate, which the event then says. If all events are caps, no schedule was fixed.
+    one row, whatever its mask is. Averaging keeps (ε, δ) (Theorem 5.2 of Mohapatra et al. 2024).
+    Amplified epsilons also rest on ``FixedSchedule()``: the number of mechanisms and their noise
+    did not depend on the data. Releases under an adaptive schedule are known by their cap only
+    (`FilterEvent`). They are amplified only if all of them share a requirement, which the event
+    then states. If all events are caps, no schedule needs to be fixed.
 
     Examples
     --------
@@ -172,15 +188,15 @@ def ground_truth_guarantee(
     """
     if hasattr(source, "ground_truth_parts"):
         if structure is not None or delta != 0.0:
-            raise ParameterError("structure and delta are for events; a fit brings its own")
+            raise ParameterError("structure and delta apply only to events: a fit already has them")
         fit: Any = source
         parts = fit.ground_truth_parts()
         _check_names(assumption, fit.schema_)
         return _smaller_guarantee(fit.guarantee_, parts, assumption, conditions)
     if assumption is None or not assumption.implies_row_independence:
         raise UnprovenError(
-            "nothing is proven for the ground truth unless rows lose values independently of "
-            "each other; state an assumption, e.g. RowIndependentMissingness()"
+            "no guarantee for the ground truth is proven unless rows lose values independently of "
+            "each other. State an assumption, such as RowIndependentMissingness()."
         )
     plain = _incomplete(source, delta)
     _refuse_limits_on_the_masked_table(plain.conditions)
@@ -202,31 +218,31 @@ def ground_truth_guarantee(
 def planned_ground_truth(
     synthesizer: Synthesizer, schema: Schema, assumption: Condition
 ) -> Guarantee:
-    """Return what a fit with these parameters will guarantee for the ground truth, at most.
+    """Return an upper bound of the guarantee of a planned fit for the ground truth.
 
     Parameters
     ----------
     synthesizer : Synthesizer
-        Parameters; it need not be fitted, and is not changed.
+        Its parameters. It need not be fitted, and is not changed.
     schema : Schema
-        Of the private table. Where only codes of it are at hand (`Table.from_codes`), no bins are
-        found: plan for it with ``bins="equal"``.
+        Schema of the private table. A table of codes (`Table.from_codes`) gets no bins: plan for it
+        with ``bins="equal"``.
     assumption : Condition
-        How values go missing; see `ground_truth_guarantee`.
+        How values go missing: see `ground_truth_guarantee`.
 
     Returns
     -------
     Guarantee
-        Without the conditions that the fit adds. What the fit states afterwards is never larger.
+        Without the conditions that the fit adds. The guarantee of the fit is never larger.
 
     Examples
     --------
     >>> from missdp import MST
     >>> from missdp.datasets import yrbss
     >>> schema = yrbss().schema()
-    >>> known = MissingCompletelyAtRandom(dict.fromkeys(schema.nullable, 0.7))
+    >>> assumption = MissingCompletelyAtRandom(dict.fromkeys(schema.nullable, 0.7))
     >>> planned = MST(epsilon=1.0, missing="complete-rows")
-    >>> planned_ground_truth(planned, schema, known).epsilon < 0.3
+    >>> planned_ground_truth(planned, schema, assumption).epsilon < 0.3
     True
     """
     _check_names(assumption, schema)
@@ -236,35 +252,34 @@ def planned_ground_truth(
 def epsilon_for_ground_truth(
     epsilon: float, synthesizer: Synthesizer, schema: Schema, assumption: Condition
 ) -> float:
-    """Return the epsilon to fit with, for a guarantee of ``epsilon`` for the ground truth.
+    """Return the epsilon of a fit that gives the requested ``epsilon`` for the ground truth.
 
     Parameters
     ----------
     epsilon : float
-        What is wanted for the table before values went missing, above 0.
+        Requested epsilon for the table before values went missing, above 0.
     synthesizer : Synthesizer
-        All other parameters; its own epsilon counts for nothing.
+        All other parameters. Its own epsilon is not used.
     schema : Schema
-        Of the private table; see `planned_ground_truth`.
+        Schema of the private table: see `planned_ground_truth`.
     assumption : Condition
-        How values go missing. State it from other sources than the private table.
+        How values go missing. Derive it from other sources than the private table.
 
     Returns
     -------
     float
-        At least ``epsilon``, and ``epsilon`` itself where nothing is amplified; at most 64. Found
-        by bisection, to a relative 1e-4, and never too large: the guarantee of the fit for the
-        ground truth is at most what was asked.
+        From ``epsilon`` to 64. It is ``epsilon`` if nothing is amplified. Found by bisection, to a
+        relative 1e-4, and never too large: the guarantee of the fit for the ground truth is at most
+        the requested one.
 
     Examples
     --------
     >>> from missdp import PrivBayes
     >>> from missdp.datasets import yrbss
     >>> schema = yrbss().schema()
-    >>> known = MissingCompletelyAtRandom(dict.fromkeys(schema.nullable, 0.7))
-    >>> wanted = PrivBayes(epsilon=1.0, missing="complete-rows")
-    >>> found = epsilon_for_ground_truth(1.0, wanted, schema, known)
-    >>> found > 2
+    >>> assumption = MissingCompletelyAtRandom(dict.fromkeys(schema.nullable, 0.7))
+    >>> model = PrivBayes(epsilon=1.0, missing="complete-rows")
+    >>> epsilon_for_ground_truth(1.0, model, schema, assumption) > 2
     True
     """
     goal = number("epsilon", epsilon, most=_MAX_EPSILON, open_end=True)
@@ -288,7 +303,7 @@ def _smaller_guarantee(
     assumption: Condition | None,
     conditions: Iterable[Condition],
 ) -> Guarantee:
-    """Return the better guarantee for the ground truth: of a fit as a whole, or of its parts."""
+    """Return the smaller guarantee for the ground truth: of a complete fit, or of its parts."""
     both = [(fit_guarantee, None), parts] if parts[1] else [(fit_guarantee, None)]
     guarantees = [
         ground_truth_guarantee(one, assumption, structure=who, conditions=conditions)
@@ -298,7 +313,7 @@ def _smaller_guarantee(
 
 
 def _check_names(assumption: Condition | None, schema: Schema) -> None:
-    """Refuse rates that contradict public facts: a mistyped name, or another table."""
+    """Raise ParameterError for rates that contradict public facts, such as a mistyped name."""
     _refuse_differences(schema)
     if not isinstance(assumption, MissingCompletelyAtRandom):
         return
@@ -311,45 +326,46 @@ def _check_names(assumption: Condition | None, schema: Schema) -> None:
     never = [name for name, rate in stated.items() if rate < 1 and name not in schema.nullable]
     if never:
         raise ParameterError(
-            f"observed must be 1 for attributes that the schema says are never missing: "
-            f"{', '.join(never)}"
+            f"observed must be 1 for attributes that the schema declares complete: {', '.join(never)}"
         )
 
 
 def _refuse_differences(schema: Schema) -> None:
     if computed := sorted({*schema.names} - {*schema.stored.names}):
         raise UnprovenError(
-            f"nothing is proven yet for the ground truth where dates are computed from each other: "
-            f"{', '.join(computed)}; leave such differences out of the schema"
+            f"no guarantee for the ground truth is proven for differences of dates: "
+            f"{', '.join(computed)}. Leave these attributes out of the schema."
         )
 
 
 def _incomplete(source: Guarantee | Event | Iterable[Event], delta: float) -> Guarantee:
-    """Return what the source guarantees for the incomplete table, the starting point here."""
+    """Return the guarantee of the source for the incomplete table."""
     if not isinstance(source, Guarantee):
         return Guarantee.from_events(source, delta=delta)
     if delta != 0.0:
         raise ParameterError("delta applies only to events: a Guarantee already has one")
     if source.protects != "incomplete":
-        raise UnprovenError("this guarantee is for the ground truth already; start from the events")
+        raise UnprovenError(
+            "this guarantee is for the ground truth already. Start from its events."
+        )
     return source
 
 
 def _refuse_limits_on_the_masked_table(conditions: Iterable[Condition]) -> None:
-    """Refuse guarantees of only some incomplete tables: averaging uses them at every mask."""
+    """Raise UnprovenError for conditions on the incomplete table: averaging needs every mask."""
     for condition in conditions:
         if not condition.holds_for_every_mask:
             raise UnprovenError(
                 f"the guarantee rests on a {type(condition).__name__} condition, which may fail "
-                "for other draws of the missing cells; nothing is proven for the ground truth"
+                "for other draws of the missing cells. No guarantee for the ground truth is proven."
             )
 
 
 def _checked_structure(structure: Structure | None, events: Sequence[Event]) -> Structure:
     if not isinstance(structure, FixedRequirements | DataChosenRequirements | ChosenRequirements):
         raise ParameterError(
-            "say whether the gates were fixed in advance: structure=FixedRequirements() or "
-            "structure=DataChosenRequirements(...)"
+            "structure is missing: state who chose the required attributes, by "
+            "structure=FixedRequirements() or structure=DataChosenRequirements(...)"
         )
     if isinstance(structure, DataChosenRequirements):
         structure.check([event.required for event in events if event.required])
@@ -357,7 +373,7 @@ def _checked_structure(structure: Structure | None, events: Sequence[Event]) -> 
 
 
 def _events_explain(plain: Guarantee) -> bool:
-    """Whether the events account for the whole stated loss, and may be amplified alone."""
+    """Return whether the events have the complete stated loss, and may be amplified."""
     bound = partial(proven_epsilon, plain.events, plain.delta, plain.adjacency)
     trained = any(isinstance(event, SampledGaussianEvent) for event in flatten(plain.events))
     return plain.epsilon <= or_infinite(bound) * (_CALIBRATED if trained else 1 + 1e-9) < math.inf
@@ -369,55 +385,58 @@ def joint(
     *,
     delta: float | None = None,
 ) -> Guarantee:
-    """Return what several releases of one table guarantee together for the ground truth.
+    """Return the joint guarantee of several releases of one table for the ground truth.
 
     Parameters
     ----------
     releases : iterable of fitted synthesizers and Guarantees
-        Of one and the same table, under add-remove adjacency. A guarantee is either for the ground
-        truth, under the same assumption, and is then taken apart into its events; or for the
-        incomplete table, and has no gates.
+        Releases of one table, under add-remove adjacency. A guarantee for the ground truth, under
+        the same assumption, is replaced by its events. A guarantee for the incomplete table must
+        have no required attributes.
     assumption : Condition
         How values went missing, in all releases at once. ``BoundedObservation(p)`` bounds the
-        chance to open any gate of *one* release. Releases share it if every gate of one holds a
-        gate of the others; else the bounds add up, which is stated as a condition of its own. With
-        ``BoundedObservation(p, together=True)`` p is a bound for the gates of all of them.
+        chance to meet any requirement of *one* release. Releases share it if every requirement of
+        one contains a requirement of the others. Otherwise the bounds add up, which is stated as a
+        condition of its own. With ``BoundedObservation(p, together=True)``, p bounds the
+        requirements of all releases.
     delta : float, optional
-        By default the sum of their deltas.
+        Target δ, by default the sum of their deltas.
 
     Returns
     -------
     Guarantee
-        For the ground truth. It rests on `FixedSchedule`: which releases there are, and how large
-        each is, did not depend on what the others answered. Never worse than all of them together
+        Guarantee for the ground truth. It rests on `FixedSchedule`: the list of releases and their
+        sizes did not depend on answers of other releases. Never worse than their composition
         without amplification.
 
     Raises
     ------
     ParameterError
-        If something is no such release: amplified numbers do not add up.
+        If an element is not a release: amplified numbers do not add up.
     UnprovenError
         If a guarantee rests on another assumption, or was converted.
 
     Notes
     -----
-    Caps of releases follow each other as those of one fit do. If marginals were chosen in several
-    of them, the family is that of all, each release's by itself, and no marginal of one release
-    gets a larger share of the sum than it might of its own. Gates that were fixed may be counted
-    as chosen, and gates of tables in pure epsilon as those of single attributes.
+    Caps of releases are composed as those of one fit. If marginals were chosen in several releases,
+    the family is the list of all families. No marginal of a release gets a larger share of the sum
+    than it might get of its own release. Fixed requirements may be counted as chosen, and
+    requirements of tables in pure epsilon as those of single attributes.
 
     Examples
     --------
     >>> from missdp.accounting import BoundedObservation, PureEvent
-    >>> known, fixed = BoundedObservation(0.5), FixedRequirements()
+    >>> assumption, fixed = BoundedObservation(0.5), FixedRequirements()
     >>> event = PureEvent(epsilon=1.0, required={"a"})
-    >>> one = ground_truth_guarantee(event, known, structure=fixed)
-    >>> round(one.epsilon, 2), round(joint([one, one], known).epsilon, 2)
+    >>> one = ground_truth_guarantee(event, assumption, structure=fixed)
+    >>> round(one.epsilon, 2), round(joint([one, one], assumption).epsilon, 2)
     (0.62, 1.43)
     """
     taken_apart = [_release(release, assumption) for release in releases]
     if not taken_apart:
-        raise ParameterError("joint needs at least one release")
+        raise ParameterError(
+            "joint needs at least one release. Pass a list of models or guarantees."
+        )
     guarantees = [guarantee for guarantee, _, _ in taken_apart]
     if delta is None:
         delta = float_up(sum((exact(g.delta) for g in guarantees), exact(0.0)))
@@ -433,15 +452,15 @@ def joint(
 
 
 def _release(release: Synthesizer | Guarantee, assumption: Condition) -> Release:
-    """Return a release by what it guarantees for the incomplete table."""
+    """Return a release as its guarantee for the incomplete table."""
     parts = getattr(release, "ground_truth_parts", None)
     if parts:
         _refuse_differences(release.schema_)  # type: ignore[union-attr]
     guarantee, structure = parts() if parts else (release, None)
     if not isinstance(guarantee, Guarantee):
         raise ParameterError(
-            "releases are fitted synthesizers or guarantees: all of them see one draw of the "
-            "missing cells, so that amplified numbers do not add up"
+            "releases must be fitted synthesizers or guarantees: all of them see one draw of the "
+            "missing cells, so amplified numbers do not add up"
         )
     if guarantee.adjacency != "add-remove":
         raise UnprovenError("amplification is proven under add-remove adjacency only")
@@ -449,14 +468,14 @@ def _release(release: Synthesizer | Guarantee, assumption: Condition) -> Release
         return _incomplete_release(guarantee, assumption)
     if structure is None and any(event.required for event in flatten(guarantee.events)):
         raise ParameterError(
-            "who chose the gates is not known of a guarantee for the incomplete table; pass what "
-            "ground_truth_guarantee made of it"
+            "a guarantee for the incomplete table does not state who chose the required attributes. "
+            "Pass the result of ground_truth_guarantee."
         )
     return guarantee, structure, assumption
 
 
 def _incomplete_release(guarantee: Guarantee, assumption: Condition) -> Release:
-    """Return a guarantee for the ground truth as the one for the incomplete table behind it."""
+    """Return a guarantee for the ground truth as its guarantee for the incomplete table."""
     events, structure, stated = guarantee.events, None, assumption
     rests = assumption in guarantee.conditions
     if isinstance(assumption, BoundedObservation) and assumption.together:
@@ -464,26 +483,26 @@ def _incomplete_release(guarantee: Guarantee, assumption: Condition) -> Release:
     event = events[0] if len(events) == 1 else None
     if isinstance(event, AmplifiedEvent):
         events, structure, stated = event.events, event.structure, event.assumption
-    elif any(e.required for e in flatten(events)):  # nobody says who chose them
+    elif any(e.required for e in flatten(events)):  # without a structure, they count for every row
         events = tuple(replace(e, required=None) for e in flatten(events))
     alike = stated == assumption or {type(stated), type(assumption)} == {BoundedObservation}
     if not (rests and alike and events):
         raise UnprovenError(
-            "a guarantee for the ground truth rests on another assumption, or has no events: its "
-            "number cannot be added to others, for all releases see one draw of the missing cells"
+            "a guarantee for the ground truth rests on another assumption, or has no events. Its "
+            "epsilon cannot be added to others, because all releases see one draw of missing cells."
         )
     plain = Guarantee.from_events(events, delta=guarantee.delta)
     return plain.with_conditions(*guarantee.conditions), structure, stated
 
 
 def _required_sets(guarantee: Guarantee, structure: Structure | None) -> frozenset[frozenset[str]]:
-    """Return sets of attributes: a row that a release reads behind a gate is observed on one."""
+    """Return sets of attributes such that a row that an amplified event reads has one observed."""
     if structure is None:
         return frozenset()
     if isinstance(structure, DataChosenRequirements):
         if structure.smallest == 1 and not structure.always:
             return frozenset(frozenset({name}) for name in structure.attributes)
-        return frozenset({frozenset({str(structure)})})  # shared with the same choice only
+        return frozenset({frozenset({str(structure)})})  # equal only for an equal choice
     among = structure.among if isinstance(structure, ChosenRequirements) else ()
     required_sets = {event.required for event in flatten(guarantee.events) if event.required}
     return frozenset({*required_sets, *map(frozenset, filter(None, among))})
@@ -492,11 +511,10 @@ def _required_sets(guarantee: Guarantee, structure: Structure | None) -> frozens
 def _combined_bound(
     releases: Sequence[Release], structure: Structure
 ) -> tuple[BoundedObservation, Structure]:
-    """Return what is known of the union of all gates, and the structure that it is enough for.
+    """Return the bound for the union of all requirements, and the structure for which it is valid.
 
-    A release whose every gate holds a gate of the others is opened only by rows that open one of
-    those, and adds nothing. Pure releases need no union: by Hölder's inequality it is enough that
-    each gate has its bound.
+    A release adds nothing if each of its requirements contains a requirement of the others. Pure
+    releases need no union: Hölder's inequality needs a bound for each requirement only.
     """
     bounds = [assumed for _, _, assumed in releases if isinstance(assumed, BoundedObservation)]
     required_sets = [_required_sets(guarantee, structure) for guarantee, structure, _ in releases]
@@ -536,9 +554,9 @@ def _merged(releases: Sequence[Release]) -> tuple[tuple[Event, ...], Structure]:
 
 
 def _all_chosen(releases: Sequence[Release]) -> tuple[tuple[Event, ...], ChosenRequirements]:
-    """Return events labelled as `ChosenRequirements` wants them, and the family of all releases.
+    """Return events with the labels of `ChosenRequirements`, and the family of all releases.
 
-    Where a marginal may get the whole cap of its release, it may get what selections leave, too.
+    If a marginal may get the complete cap of its release, it may get the rest of selections, too.
     """
     events: list[Event] = []
     among: list[tuple[str, ...]] = []
@@ -573,7 +591,7 @@ def _labelled(
 
 
 def _relabelled(event: Event, label: str, required: frozenset[str] | None) -> Event:
-    """Return the event under a label that accountants see: a capacity may have one of its own."""
+    """Return the event with another label, which its capacity has as well."""
     if isinstance(event, FilterEvent):
         event = replace(event, capacity=replace(event.capacity, label=label))
     return replace(event, label=label, required=required)
@@ -591,13 +609,14 @@ def joint_epsilon(
     Parameters
     ----------
     released : sequence of fitted synthesizers
+        The releases.
     assumption : Condition or None
-        How values went missing; None is for the incomplete table.
+        How values went missing. None is for the incomplete table.
 
     Returns
     -------
     epsilon : float or None
-        None if nothing is proven.
+        None without a proof.
     delta : float
         The sum of the deltas.
     """

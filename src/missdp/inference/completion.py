@@ -71,7 +71,7 @@ _MIN_CHANGE = 0.1  # SDs of noise: stop when tables change by less
 _MIN_DIVISOR = 0.2  # chance of being observed below which a model replaces unobserved rows
 _STEADY_DIVISOR = 0.5  # the chance for levels whose pairs have cells below that divisor
 _MIN_SHARE = 1e-7  # smallest share of a level
-# smallest variance of a share, and smallest variance that is divided by
+# Smallest variance of a share, and smallest variance that is divided by.
 _MIN_VARIANCE, _NO_CHANGE = 1e-30, 1e-14
 _MIN_DEGREES = 0.01  # degrees of freedom of an attribute of one level, in place of 0
 _RIDGE = 0.1  # penalty of `MissingnessModel.learn`
@@ -81,7 +81,7 @@ _CLEAR_SD = 3.0  # SDs of a sum of squared noise
 _SWEEPS, _MANY = 11, 22  # sweeps of learning the model of missing cells, later and at the start
 _UNCORRECTED_ROUNDS = 2  # rounds at the start whose rows are not corrected for selection
 _RAKING_SWEEPS = 8  # sweeps of raking
-# effective share of the rows: noisy tables of many pairs may contradict each other
+# Effective share of the rows: noisy tables of many pairs may contradict each other.
 _MIN_EFFECTIVE = 0.1
 _MIN_BASE = 0.1  # share of independence in cells that few rows of a model have
 _ROWS = 30_000  # rows of the quick model

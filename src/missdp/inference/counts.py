@@ -11,7 +11,7 @@ from missdp.types import Floats
 
 Value = TypeVar("Value", float, Floats)
 
-# SDs of noise of a clear count, inside and at both ends, where top codes are
+# SDs of noise of a clear count, inside and at both ends, where top codes are.
 _PLAIN, _PLAIN_END = 3.0, 2.0
 
 

@@ -40,7 +40,7 @@ _RANGES = 3.0  # distance of a far end, in ranges of the certain mass
 SPIKE = 4.5  # SDs of noise that a single interval or cell must exceed to be a spike
 _CERTAIN_SD = 2.0  # SDs of noise above which an interval certainly contains rows
 _OCCUPIED = 3.0  # SDs of noise above which the first tree finds rows: later trees stay in its range
-# share of the rows that may lie outside the range without exceeding the noise
+# Share of the rows that may lie outside the range without exceeding the noise.
 _MAX_UNDETECTED = 0.05
 _MIN_CELL_SHARE = 1e-3  # rows in a cell, as a share of all rows at an end
 _TURNS = 30  # fixed-point iterations of the decay length

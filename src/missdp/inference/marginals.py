@@ -49,7 +49,7 @@ _NO_MISSING = 2.0  # SDs of noise below which a missing rate is set to 0
 _SURELY = 3.0  # SDs by which a released total must differ to correct an expected total
 _FEW_SWEEPS = 4  # sweeps of learning the model of missing cells in each round
 _LEARNED_FROM = 6_000  # rows from which the model of missing cells is learned inside the loop
-# sweeps of raking to larger marginals, and effective share of the rows
+# Sweeps of raking to larger marginals, and effective share of the rows.
 _SWEEPS, _MIN_EFFECTIVE = 6, 0.1
 
 

@@ -4,9 +4,9 @@ Each attribute has a logistic regression on the others:
 
     logit P(a missing | x) = α_a + Σ_b β_ab(x_b) + Σ_bc γ_abc(x_b, x_c),   b, c ≠ a.
 
-Given the model of complete rows, the sufficient statistics are small released tables. α needs the
-missing rate of ``a``. β needs this rate at each observed level of ``b``. γ needs a joint
-measurement of the three attributes. A table without evidence of an effect adds no effect. Values
+Given the model of complete rows, the sufficient statistics are small released tables. The
+term α needs the missing rate of ``a``. The term β needs this rate at each observed level of ``b``.
+The term γ needs a joint measurement of the three attributes. A table without evidence of an effect adds no effect. Values
 are then treated as missing completely at random. Observed tables are divided by their probability
 of being observed, as in inverse probability weighting. This corrects for values missing at random
 (Rubin 1976), as far as this form holds and the needed marginals were measured. If two attributes
@@ -49,12 +49,12 @@ from missdp.types import Clique, Flags, Floats, Ints
 #: Released number of rows in which both attributes of a pair are missing, and its noise.
 CountsOfBoth: TypeAlias = Mapping[tuple[int, int], tuple[float, float]]
 
-# largest log odds ratio of two missing cells: one is then missing with the other
+# Largest log odds ratio of two missing cells: one is then missing with the other.
 _MAX_LOG_ODDS = 12.0
 _SOLVED = 1e-3  # tolerance of a log odds ratio
 _SAME = 0.8  # correlation of masks from which two masks are treated as one
 _APART = -1.0  # log odds ratio below which two attributes are missing apart
-# share of the rows in which two are missing: a smaller excess may come from the model's form
+# Share of the rows in which two are missing: a smaller excess may come from the model's form.
 _FORM = 0.25
 _MAX_ROWS = 1000  # rows of the model over which odds ratios are fitted
 _MIN_RATE = 1e-6  # smallest missing rate, and smallest chance that is divided by

@@ -29,7 +29,7 @@ class Levels(Record):
     """Groups of the levels of one attribute.
 
     * ``groups`` (shape (size,)): Group of each level, ``0..n_groups - 1``.
-    * ``shares`` (shape (size,)): Share of each level in its group; sums to one in each group.
+    * ``shares`` (shape (size,)): Share of each level in its group, with the sum one in each group.
     """
 
     groups: Ints

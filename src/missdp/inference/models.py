@@ -39,7 +39,7 @@ class PairModel(Record):
     def sample(
         self, n: int, rng: np.random.Generator, *, keep_missing: bool, draws: Draws = "even"
     ) -> list[NDArray[np.int64]]:
-        """Draw ``n`` rows, one array of codes per attribute. Missing cells have the code ``size``."""
+        """Draw ``n`` rows as one array of codes per attribute, with ``size`` for missing cells."""
         rows = self.complete(n, rng, draws=draws)
         missing = self.masks.draw(rows, rng) if keep_missing else np.zeros(rows.shape, dtype=bool)
         return split_rows(self.levels, rows, missing, rng)

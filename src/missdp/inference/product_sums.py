@@ -48,7 +48,7 @@ from missdp.types import Floats, Ints
 _NUMBERS_AT_ONCE = 1 << 22  # numbers in memory
 _POINTS = 4096  # integration points
 _HALF_SIGNAL = 5000.0  # rows over noise, in norms, at which half of independent rows are clipped
-# smallest and largest share of independent rows that are not clipped
+# Smallest and largest share of independent rows that are not clipped.
 _MIN_UNCLIPPED, _MAX_UNCLIPPED = 0.2, 0.95
 _PER_DECADE = 0.3  # change of this share for each power of ten of the signal
 _SHORTEST = 1e-3  # smallest clip norm
@@ -399,7 +399,7 @@ class Products(Record):
     std : float
         Standard deviation of the noise of each number of ``pairs``.
     single_std : float
-        That of each number of ``single`` and ``extra_features``.
+        Standard deviation of the noise of each number of ``single`` and ``extra_features``.
     extra_blocks, extra_features : mapping of str to array of float
         The extra features of the plan, rounded to the grid, and their sums.
     """

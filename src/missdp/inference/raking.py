@@ -1,6 +1,6 @@
 """Weights of synthetic rows with which tables hold, and draws of rows by their weights.
 
-Raking is iterative proportional fitting over rows (Deming and Stephan 1940; Deville, Särndal and
+Raking is iterative proportional fitting over rows (Deming and Stephan 1940, Deville, Särndal and
 Sautory 1993). For one table after another, the weights of the rows of each cell are multiplied by
 one factor, so that they sum to the target. Given the cells, weighted rows keep the distribution
 that they were drawn from.

@@ -1,28 +1,27 @@
-"""How much of each noisy table is more than noise, estimated over all tables together.
+"""Shrinkage of noisy tables, with a prior that is estimated over all tables together.
 
 A table of dependence has coefficients ``v_i`` with noise of variance ``s_i²``. Their prior is a
 mixture, common to all tables of one fit (empirical Bayes):
 
     v_i ~ N(0, s_i² + c_i)            with probability π₀: the columns are independent, and only the
-                                      sampling of the rows, of variance ``c_i``, relates them;
+                                      sampling of the rows, of variance ``c_i``, relates them.
     v_i ~ N(0, s_i² + c_i + a b_i)    with probability w(b, a): dependence of strength ``a`` and
                                       shape ``b``, for each of a grid of strengths and some shapes.
 
 The weights ``π₀`` and ``w`` maximise the likelihood of all tables (Dempster, Laird and Rubin 1977).
 Pseudo-tables, ten of independent columns and one of dependent columns, keep ``π₀`` from being
-estimated too low, as in adaptive shrinkage (Stephens 2017), whose grid of strengths is used here.
-If most tables are noise, ``π₀`` is near 1 and chance excesses are not believed. If most tables are
-dependent, weak relations are believed, too. A table is assessed by the weights of all other
-tables.
+estimated too low. This and the grid of strengths are as in adaptive shrinkage (Stephens 2017). If
+most tables are noise, ``π₀`` is near 1 and chance excesses are not believed. If most tables are
+dependent, weak relations are believed, too. A table is assessed by the weights of all other tables.
 
 The posterior mean of coefficient ``i`` is ``v_i`` times its ``retained`` share,
 
     Σ P(b, a | v) (a b_i + c_i) / (s_i² + c_i + a b_i).
 
-There are three additional rules. Under independence nothing is retained, not even sampling variation. If
-independence has a probability of 0.2 or more, nothing is retained, since many small remainders of
-noise would add up. If the noise has less than a tenth of the variance of sampling, the released
-value is kept. Everything here is a function of released values.
+There are three additional rules. Under independence nothing is retained, not even sampling
+variation. If independence has a probability of 0.2 or more, nothing is retained, since many small
+remainders of noise would add up. If the noise has less than a tenth of the variance of sampling,
+the released value is kept. Everything here is a function of released values.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class NoisyTable:
     sampling : ndarray of shape (...)
         Variance of each coefficient in a sample of rows whose columns are independent.
     degrees : float
-        Degrees of freedom of a coefficient, at most 1. Constraints between coefficients reduce them.
+        Degrees of freedom of a coefficient, at most 1. Constraints on coefficients reduce them.
 
     Raises
     ------

@@ -55,9 +55,11 @@ _RANK_DEGREE = 2.0  # degree of ranks if a number precedes them
 _APART = 0.03  # share of a number outside its bins, below which bins add nothing
 _MIN_SHARE = 1e-9  # smallest share of a level
 _MIN_TREND = 0.3  # first coefficient from which dependence may be normal
+# Correlations of normal dependence that are tried.
 _CORRELATIONS = np.array([0.2, 0.35, 0.5, 0.6, 0.7, 0.78, 0.85, 0.9, 0.94, 0.97, 0.985, 0.995])
 _MIN_LOG_RATIO = 3.0  # log likelihood ratio from which a prior mean is used
 _PLACES = 8  # integration points in each level
+# Tolerance of a trend, steps towards it, and largest exponent of a tilt.
 _TREND_TOLERANCE, _TILTS, _STEEPEST = 2e-3, 12, 30.0
 _MIN_CELL = 1e-3  # smallest cell, relative to independence
 # Share of the posterior variance that remains, since a later fit must not shrink means again.
@@ -251,7 +253,7 @@ class _Posterior:
         return cls(fit, mixture.shrink(fit.table))
 
     def around_trend(self, mixture: Mixture) -> _Posterior:
-        """Return the posterior with normal dependence as prior mean, if it is clearly more likely."""
+        """Return the posterior with normal dependence as prior mean, if clearly more likely."""
         fit, trend = self.fit, self.fit.trend
         if abs(trend) < max(_MIN_TREND, _CLEAR_SD * math.sqrt(fit.noise[0, 0])):
             return self
@@ -479,19 +481,17 @@ class Smoothing:
 
 
 _CENTRE_SHARES = np.array([0.0, 0.05, 0.2, 0.5, 1.0])  # fractions of independence
-# SDs of a cell, relative to the largest cell that marginals allow
+# SDs of a cell, relative to the largest cell that marginals allow.
 _SCALES = np.array([0.1, 0.3, 1.0])
 _EMPTY = 0.9  # initial share of empty cells
 _KIND_STEPS = 30  # steps of expectation and maximisation
 _MIN_WEIGHT_CHANGE = 1e-4  # change of the shares of the kinds at which the steps end
 _MIN_SPARSE_LOG_RATIO = 10.0  # log likelihood ratio from which the sparse prior is used
-# distance from independence of tables of ordered levels that may be functional
-_STRONG_DEPENDENCE = (
-    0.5  # distance from independence, in which tables of ordered levels count as functional
-)
+# Distance from independence of tables of ordered levels that may be functional.
+_STRONG_DEPENDENCE = 0.5
 _CLEAR_SD = 3.0  # SDs of noise of a clear cell
-_FUNCTION = 2.0  # SDs by which the sum of the largest cells may be below that of a function
-_MAX_FUNCTIONAL = 10.0  # SDs by which the sum must exceed that of independence
+_FUNCTION_SD = 2.0  # SDs by which the sum of the largest cells may be below that of a function
+_MIN_FUNCTIONAL_SD = 10.0  # SDs by which the sum must exceed that of independence
 _MIN_WEIGHT = 1e-6  # smallest share of a kind
 _MIN_CHANCE = 1e-300  # smallest probability
 
@@ -636,7 +636,7 @@ def _possible_given_rows(table: Floats, noise: Floats, one: Floats, other: Float
     shortfall = float((one - largest)[plain].sum())
     excess = float((largest - one * other[best])[plain].sum())
     doubt = max(math.sqrt(float(np.square(std)[plain].sum())), _MIN_CHANCE)
-    if shortfall > _FUNCTION * doubt or excess < _MAX_FUNCTIONAL * doubt:
+    if shortfall > _FUNCTION_SD * doubt or excess < _MIN_FUNCTIONAL_SD * doubt:
         return np.ones(table.shape, dtype=bool)
     possible: Flags = ~plain[:, None] | (np.arange(table.shape[1]) == best[:, None])
     return possible

@@ -16,7 +16,8 @@ from missdp.synth.impute_first import Imputer, check_imputation
 from missdp.synth.parameters import check_share, is_integer
 from missdp.synth.workload import Workload, candidates
 
-# Pure DP has fewer rounds. With n rounds its noise grows by n, in other measures by the root of n.
+# Pure DP has fewer rounds. With n rounds its noise grows by n, in other measures by the root of
+# n.
 _ROUNDS_PER_ATTRIBUTE, _PURE_ROUNDS = 3, 1.5
 _MANY_ROUNDS, _MAX_ROUNDS = 100, 10_000
 _MIN_CELL_SD = 3.5  # SDs of noise: smallest mean count of a cell with which a reserve pays

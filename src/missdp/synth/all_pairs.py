@@ -49,7 +49,7 @@ from missdp.types import Clique
 _PAIRS = "all pairs"  # name of the part of a budget
 _MAX_MASKED = 32  # attributes: of those with the most missing cells, joint masks are counted
 _FIRST_SHARE = 0.08  # share of the budget for the one-way marginals
-# share of the budget for the number of rows, if one-way marginals do not imply it
+# Share of the budget for the number of rows, if one-way marginals do not imply it.
 _COUNT_SHARE = 0.02
 _CLIPS = (2.0**-10, 2.0**20)  # smallest and largest clip norm
 

@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 OPEN: Final = "open levels"
 _BINS_SHARE = 0.3  # share of the budget for the trees of all attributes without bins
 _SIZES_SHARE = 0.02  # share of the budget for the effective size
-# shares of the budget for open levels: of one attribute, and of all at most
+# Shares of the budget for open levels: of one attribute, and of all at most.
 _OPEN_SHARE, _MAX_OPEN_SHARE = 0.12, 0.3
-# shares of the budget for kinds: of one attribute, and of all at most
+# Shares of the budget for kinds: of one attribute, and of all at most.
 _KIND_SHARE, _MAX_KINDS_SHARE = 0.02, 0.06
 _PURE_SPIKE = 8.4  # SDs of Laplace noise with the tail probability of `SPIKE` SDs of Gaussian noise
 _FADE = 0.25  # ratio of the shares of neighbouring segments without clear mass
@@ -70,7 +70,7 @@ _BINS = 10  # bins of equal mass for all rows, and in proportion for the rows ou
 _MIN_BIN = 0.02  # share of the rows on each side of a spike that divides a bin
 _MAX_BINS = 16  # bins if counts are so large that noise is negligible
 _MIN_RATIO = 3.0  # density of a narrow spike relative to both of its neighbours
-# largest width of the cell of a narrow spike, relative to the range of 90 % of the rows
+# Largest width of the cell of a narrow spike, relative to the range of 90 % of the rows.
 _WIDEST = 0.01
 _IN_CELL = np.array([0.0, 1.0, 0.0])  # masses before, at and after a spike in its cell
 _MAX_DIGITS = 300  # decimals that are tried

@@ -63,7 +63,7 @@ from missdp.synth.numeric_scores import WEIGHT, NumericScore, draw_fine_codes
 from missdp.types import Clique, Floats, Ints
 
 _FIRST_ORDER_WEIGHT = 1.6  # factor of blocks relative to products
-# the factor if blocks contain numbers, which make vectors longer
+# The factor if blocks contain numbers, which make vectors longer.
 _FIRST_ORDER_WEIGHT_OF_NUMBERS = 1.2
 _FIRST_ORDER_SIGNAL = 1000.0  # rows over noise, in norms: the factor grows for smaller signals
 _MAX_FIRST_ORDER_WEIGHT = 8.0  # largest growth of the factor
@@ -77,10 +77,10 @@ _TURNS = 3  # smallest number of corrections of the clipping bias
 _MAX_TURNS = 12  # largest number of corrections of the clipping bias
 _MIN_CHANGE = 0.2  # SDs of noise: stop when tables change by less
 _MAX_CHANGE_RATIO = 0.8  # stop when a turn shrinks the change by less than this factor
-# rows, and their weight, with which the retained share of rare numbers is estimated
+# Rows, and their weight, with which the retained share of rare numbers is estimated.
 _USUAL_ROWS, _PRIOR_ROWS = 300, 30.0
 _RIDGE, _RIDGE_OF_FEW = 8.0, 2.0  # factors of the noise allowance, for all pairs and for few pairs
-# rounds in which the models of rows and of missing cells are fitted, for all and few pairs
+# Rounds in which the models of rows and of missing cells are fitted, for all and few pairs.
 _ROUNDS, _ROUNDS_OF_FEW = 3, 8
 
 

@@ -16,7 +16,7 @@ from missdp.schema import AnyAttribute, Numeric
 from missdp.session import Noise, RowCount, Session, Total
 
 _SMALL = 3.0  # SDs of the noise: a smaller number of rows causes a warning
-# shares of complete rows that cause a warning: in general, and if noise is large
+# Shares of complete rows that cause a warning: in general, and if noise is large.
 _HARDLY, _FEW = 0.05, 0.2
 
 

@@ -34,7 +34,7 @@ _LINE, _SQUARE = 0.2, 0.1  # largest factors of the number itself, and of its sq
 _HIGHEST = 2.0, 3.0  # largest products of number and factor, and of square and factor
 _FAR_RANGE = (3.0, 16.0)  # smallest and largest clip of numbers and squares, in SDs
 _MAX_REACH = 4.0  # clip relative to the furthest occupied number
-# ratio of the range of finer codes to the occupied range, and number of codes in a tail
+# Ratio of the range of finer codes to the occupied range, and number of codes in a tail.
 _TAIL, _TAIL_CODES = 10.0, 7
 _DECAY = 1.7  # exponent of the power law of tails
 _HIDDEN = 0.2  # prior share of the last bin that moves to the tail

@@ -44,11 +44,11 @@ from missdp.types import Flags, FrameKind
 Codes = dict[str, NDArray[np.int64]]
 _VALUE_ROUNDS = 30  # rounds in which values inside bins are drawn again
 _ROW_ROUNDS = 40  # rounds in which complete rows are drawn again
-# shares of cells that become any level if no row of the model obeys the rules
+# Shares of cells that become any level if no row of the model obeys the rules.
 _LOOSE = (0.1, 0.3, 0.6, 1.0)
 _TRIED = 5000  # rows without success after which values in the same bins are not drawn again
 _CELLS = 3_000_000  # cells in a block
-# smallest number of rows in a block with many columns, and largest number
+# Smallest number of rows in a block with many columns, and largest number.
 _ROWS = (20_000, 200_000)
 _JOBS = 2  # threads that draw, if memory holds two more blocks than threads
 _BYTES_PER_CELL = 20  # bytes of memory

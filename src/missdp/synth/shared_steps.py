@@ -22,9 +22,8 @@ from missdp.synth.parameters import is_declared
 from missdp.synth.split import MARGINALS, MASKS, ROWS, BudgetPlan, Part
 from missdp.types import Floats
 
-_MIN_MISSING_SD = (  # SDs of noise: with fewer missing cells, an attribute is treated as complete
-    3.0  # standard deviations of noise: with fewer missing cells, an attribute has none
-)
+# SDs of noise: with fewer missing cells, an attribute is treated as complete.
+_MIN_MISSING_SD = 3.0
 _MAX_NOISE = 0.1  # SD of a count of masks, as a share of the rows
 
 
