@@ -17,7 +17,7 @@ from missdp.accounting import (
 )
 from missdp.errors import MissDPError, NotFittedError, ParameterError, UnprovenError
 from missdp.ground_truth import DataChosenRequirements, FixedRequirements, joint
-from missdp.ground_truth.guarantees import _merged, _combined_bound
+from missdp.ground_truth.guarantees import _combined_bound, _merged
 from missdp.ground_truth.replicas import _ChosenCosts, chosen_costs
 from missdp.profiles import delta_of
 

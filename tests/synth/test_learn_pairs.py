@@ -14,8 +14,8 @@ from missdp.session import CountedRows, Noise, RowProducts, SeededNoise, Session
 from missdp.sources import MemorySource, strategy_named
 from missdp.synth.learn_pairs import (
     PairRelease,
-    _decoder,
     _block,
+    _decoder,
     _plan_products,
     centred_blocks,
     measure_one_way,

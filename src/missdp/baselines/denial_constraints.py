@@ -259,13 +259,11 @@ def count_conflicts(
     counts = np.zeros(len(rows), dtype=np.int64)
     mirrored = [(MIRRORED[sign], two, one) for sign, one, two in constraint.between]
     forward = (constraint.between, constraint.first, constraint.second)
-    for between, our_conditions, their_conditions in (
-        forward,
-        (mirrored, constraint.second, constraint.first),
-    ):
-        ours = _satisfying([one for _, one, _ in between], our_conditions, rows)
+    backward = (mirrored, constraint.second, constraint.first)
+    for between, first, second in (forward, backward):
+        ours = _satisfying([one for _, one, _ in between], first, rows)
         partners = rows if others is None else others
-        among = _satisfying([two for _, _, two in between], their_conditions, partners)
+        among = _satisfying([two for _, _, two in between], second, partners)
         related = [
             (sign, cells_of(rows, one)[ours], cells_of(partners, two)[among])
             for sign, one, two in between

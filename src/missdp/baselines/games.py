@@ -73,13 +73,9 @@ class Game(abc.ABC):
     def shown(self, codes: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         """Return real rows in the form that critics see: indicators and observed flags."""
         columns, sizes = torch.stack([*codes.values()], dim=1), torch.tensor(self.sizes)
-        observed, levels = (
-            (columns < sizes).double(),
-            self.starts + torch.minimum(columns, sizes - 1),
-        )
-        return torch.zeros(len(columns), self.width).double().scatter_(
-            1, levels, observed
-        ), observed
+        observed, empty = (columns < sizes).double(), torch.zeros(len(columns), self.width).double()
+        levels = self.starts + torch.minimum(columns, sizes - 1)
+        return empty.scatter_(1, levels, observed), observed
 
     def row_loss(self, codes: Mapping[str, Tensor]) -> Tensor:
         """Return the loss of each real row."""
@@ -200,10 +196,8 @@ class MaskGame(Game):
     def generated(self, *, soft: bool) -> tuple[Tensor, ...]:
         """Return generated values at cells that generated masks show, and the masks."""
         rows = self.drawn(self._values(self.noise(_LATENT)), soft=soft)
-        observed, inputs = (
-            torch.ones(_GENERATED, len(self.sizes)).double(),
-            self.noise(_MASK_LATENT),
-        )
+        observed = torch.ones(_GENERATED, len(self.sizes)).double()
+        inputs = self.noise(_MASK_LATENT)
         if self.sees_values:
             inputs = torch.cat([inputs, rows.detach()], dim=1)
         for masks in self._masks:
@@ -213,9 +207,8 @@ class MaskGame(Game):
             observed = observed.index_copy(1, torch.tensor(self.may_miss), 1 - lost)
         for a, level in self.always.items():  # "not applicable" is never missing
             there = rows[:, [int(self.starts[a]) + level]].detach()
-            observed = observed.index_copy(
-                1, torch.tensor([a]), observed[:, [a]] * (1 - there) + there
-            )
+            column = observed[:, [a]] * (1 - there) + there
+            observed = observed.index_copy(1, torch.tensor([a]), column)
         # The critic of rows counts less for masks than the critic of masks does.
         light = _MASK_WEIGHT * observed + (1 - _MASK_WEIGHT) * observed.detach()
         return rows * (light @ self.levels_of), observed

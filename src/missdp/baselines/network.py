@@ -105,7 +105,7 @@ class Network(Record):
         if not impossible:
             return self
         sizes = {f.child: self.conditionals[f.child].shape[-1] for f in self.families}
-        ahead = _with_implied_cells(impossible, sizes)
+        ahead = _implied_cells(impossible, sizes)
         families, tables, rows = [], {}, Codes()
         for family in self.families:
             table, child = self.conditionals[family.child], family.child
@@ -199,12 +199,11 @@ def _full_conditional(
     children = [other for other in model.families if family.child in other.parents]
     near = set(family.clique).union(*(other.clique for other in children))
     here = {name: filled[name][rows] for name in near}
-    direct = _conditional_rows(model.conditionals[family.child], family.clique, family.child, here)
+    child, tables = family.child, model.conditionals
+    direct = _conditional_rows(tables[child], family.clique, child, here)
     product = np.broadcast_to(direct, (len(rows), direct.shape[1])).copy()
     for other in children:
-        product *= _conditional_rows(
-            model.conditionals[other.child], other.clique, family.child, here
-        )
+        product *= _conditional_rows(tables[other.child], other.clique, child, here)
     dead = product.sum(axis=1) <= 0
     product[dead] = 1.0
     return product
@@ -268,9 +267,8 @@ def _with_marginal(table: Floats, cells: NDArray[np.int64], target: Floats) -> F
     for _ in range(_ROUNDS):
         marginal = _child_marginal(_weighted(table, weight), cells)
         weight *= np.where(marginal > 0, target / np.maximum(marginal, 1e-12), 1.0)
-        weight = np.clip(
-            weight / max(weight.max(), 1e-300) * _MAX_WEIGHT, 1 / _MAX_WEIGHT, _MAX_WEIGHT
-        )
+        weight = weight / max(weight.max(), 1e-300) * _MAX_WEIGHT
+        weight = np.clip(weight, 1 / _MAX_WEIGHT, _MAX_WEIGHT)
     return _weighted(table, weight)
 
 
@@ -279,9 +277,7 @@ def _weighted(table: Floats, weight: Floats) -> Floats:
     return np.asarray(weighted / np.maximum(weighted.sum(axis=-1, keepdims=True), 1e-300))
 
 
-def _with_implied_cells(
-    impossible: ImpossibleCells, sizes: Mapping[str, int]
-) -> dict[Clique, Flags]:
+def _implied_cells(impossible: ImpossibleCells, sizes: Mapping[str, int]) -> dict[Clique, Flags]:
     """Add the impossible cells that would leave a later attribute without any level.
 
     Attributes are eliminated from the last one drawn to the first. The tables of an attribute

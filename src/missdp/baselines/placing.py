@@ -116,9 +116,8 @@ class _Placing:
         last = len(self.place)
         dependencies = [c.dependency for c in self.constraints if c.dependency is not None]
         # A determined attribute may determine another one, which is drawn later.
-        for determining, name in sorted(
-            dependencies, key=lambda each: self.place.get(each[1], last)
-        ):
+        dependencies.sort(key=lambda each: self.place.get(each[1], last))
+        for determining, name in dependencies:
             if name not in fixed:
                 changed = self._with_one_value(changed, determining, name)
                 fixed.add(name)

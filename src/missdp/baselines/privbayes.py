@@ -175,9 +175,8 @@ class _Learner:
         self._expect(rule, max_parents)
         first = min(self._names, key=lambda name: sizes[name])
         # Even the smallest attribute is too large as a parent of these.
-        parentless = [
-            n for n in self._names if n != first and not (max_parents and rule((first, n)))
-        ]
+        others = (name for name in self._names if name != first)
+        parentless = [n for n in others if not (max_parents and rule((first, n)))]
         chosen = [Node(first, ()), *(Node(name, ()) for name in parentless)]
         waiting = [name for name in self._names if name not in (first, *parentless)]
         remaining = self._plan.choice_cost

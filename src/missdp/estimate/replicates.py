@@ -29,7 +29,7 @@ from missdp.inference.product_sums import ClippingBias, NumberMoments, number_co
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.learn_pairs import PairRelease, ordered_levels
 from missdp.synth.numeric_scores import draw_fine_codes
-from missdp.synth.uncertain import weighted_counts, with_redrawn_noise
+from missdp.synth.uncertain import add_noise, weighted_counts
 from missdp.types import Clique, Floats, Ints
 
 Cells = Mapping[Clique, Floats]
@@ -273,7 +273,7 @@ class Replicates:
             (i, j): self._retained[1].get((self.of[i], self.of[j]), 1.0)
             for i, j in self._tables.tables
         }
-        tables = with_redrawn_noise(self._tables, again.tables(self._removed), retained)
+        tables = add_noise(self._tables, again.tables(self._removed), retained)
         rates = tuple(  # a rate of less than two deviations was taken for none
             m + for_rates.normal(0.0, np.where(m > 0, std, 2 * std))
             for m, std in zip(self._tables.marginals, self.release.marginal_stds, strict=True)

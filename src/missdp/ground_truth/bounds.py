@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial, reduce
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from missdp.accounting.composition import epsilon_of
 from missdp.accounting.events import Adjacency, Event
@@ -169,10 +169,8 @@ def _disjoint_parts(events: Events, delta: float, observed: Rates) -> float:
     if not _tabulated(events):
         curved = all(proven(rdp_curve, e) and not approximate_delta(e) for e in events)
         return replica_epsilon(events, delta, observed) if curved else math.inf
-    behind = events_by_disjoint_part(events, observed)
-    loss = _loss_of_parts(
-        (observation_probability(g, observed), group) for g, group in behind.items()
-    )
+    parts = events_by_disjoint_part(events, observed).items()
+    loss = _loss_of_parts((observation_probability(p, observed), group) for p, group in parts)
     return float(loss.get_epsilon_for_delta(delta))
 
 
@@ -224,10 +222,8 @@ def _composed(
 
 
 def _by_profile(events: Events, delta: float, probability: float) -> float:
-    profile = partial(delta_of, events)
-    return or_infinite(
-        lambda: amplified_profile_epsilon(delta, probability=probability, profile=profile)
-    )
+    facts: Any = {"probability": probability, "profile": partial(delta_of, events)}
+    return or_infinite(partial(amplified_profile_epsilon, delta, **facts))
 
 
 def _hoelder(probability: float, costs: Sequence[float]) -> float:

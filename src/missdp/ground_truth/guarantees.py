@@ -298,17 +298,14 @@ def epsilon_for_ground_truth(
 
 
 def _smaller_guarantee(
-    fit_guarantee: Guarantee,
-    parts: Parts,
-    assumption: Condition | None,
-    conditions: Iterable[Condition],
+    fit: Guarantee, parts: Parts, assumption: Condition | None, conditions: Iterable[Condition]
 ) -> Guarantee:
     """Return the smaller guarantee for the ground truth: of a complete fit, or of its parts."""
-    both = [(fit_guarantee, None), parts] if parts[1] else [(fit_guarantee, None)]
-    guarantees = [
+    both = [(fit, None), parts] if parts[1] else [(fit, None)]
+    guarantees = (
         ground_truth_guarantee(one, assumption, structure=who, conditions=conditions)
         for one, who in both
-    ]
+    )
     return min(guarantees, key=lambda guarantee: guarantee.epsilon)
 
 
@@ -326,7 +323,7 @@ def _check_names(assumption: Condition | None, schema: Schema) -> None:
     never = [name for name, rate in stated.items() if rate < 1 and name not in schema.nullable]
     if never:
         raise ParameterError(
-            f"observed must be 1 for attributes that the schema declares complete: {', '.join(never)}"
+            f"observed must be 1 for attributes that are declared complete: {', '.join(never)}"
         )
 
 
@@ -345,9 +342,7 @@ def _incomplete(source: Guarantee | Event | Iterable[Event], delta: float) -> Gu
     if delta != 0.0:
         raise ParameterError("delta applies only to events: a Guarantee already has one")
     if source.protects != "incomplete":
-        raise UnprovenError(
-            "this guarantee is for the ground truth already. Start from its events."
-        )
+        raise UnprovenError("this guarantee is for the ground truth already: use its events")
     return source
 
 
@@ -432,22 +427,20 @@ def joint(
     >>> round(one.epsilon, 2), round(joint([one, one], assumption).epsilon, 2)
     (0.62, 1.43)
     """
-    taken_apart = [_release(release, assumption) for release in releases]
-    if not taken_apart:
-        raise ParameterError(
-            "joint needs at least one release. Pass a list of models or guarantees."
-        )
-    guarantees = [guarantee for guarantee, _, _ in taken_apart]
+    parts = [_release(release, assumption) for release in releases]
+    if not parts:
+        raise ParameterError("joint needs at least one release")
+    guarantees = [guarantee for guarantee, _, _ in parts]
     if delta is None:
         delta = float_up(sum((exact(g.delta) for g in guarantees), exact(0.0)))
-    events, structure = _merged(taken_apart)
+    events, structure = _merged(parts)
     conditions = [c for g in guarantees for c in g.conditions]
-    if len(taken_apart) > 1:
+    if len(parts) > 1:
         conditions.append(FixedSchedule())
     plain = Guarantee.from_events(events, delta=delta, conditions=conditions)
     combined: Condition = assumption
     if isinstance(assumption, BoundedObservation) and not assumption.together:
-        combined, structure = _combined_bound(taken_apart, structure)
+        combined, structure = _combined_bound(parts, structure)
     return ground_truth_guarantee(plain, combined, structure=structure, conditions=(assumption,))
 
 
@@ -468,8 +461,8 @@ def _release(release: Synthesizer | Guarantee, assumption: Condition) -> Release
         return _incomplete_release(guarantee, assumption)
     if structure is None and any(event.required for event in flatten(guarantee.events)):
         raise ParameterError(
-            "a guarantee for the incomplete table does not state who chose the required attributes. "
-            "Pass the result of ground_truth_guarantee."
+            "a guarantee for the incomplete table does not state who chose its required "
+            "attributes. Pass the result of ground_truth_guarantee."
         )
     return guarantee, structure, assumption
 
@@ -520,11 +513,7 @@ def _combined_bound(
     required_sets = [_required_sets(guarantee, structure) for guarantee, structure, _ in releases]
     needed = sorted(zip(bounds, required_sets, strict=True), key=lambda one: one[0].p_max)
     for i in reversed(range(len(needed))):
-        others = {
-            required
-            for _, required_sets in needed[:i] + needed[i + 1 :]
-            for required in required_sets
-        }
+        others = set[frozenset[str]]().union(*(sets for _, sets in needed[:i] + needed[i + 1 :]))
         if all(any(other <= required for other in others) for required in needed[i][1]):
             del needed[i]
     largest = needed[-1][0] if needed else bounds[0]

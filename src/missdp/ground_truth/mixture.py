@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from missdp.types import Clique, Floats
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+Profile: TypeAlias = Callable[[float], float]
+"""The δ of a composition at each ε >= 0."""
 
 _OUTWARD = 1e-12
 """Outward rounding of an epsilon, plus a hundredth of it for each unit of cost."""
@@ -66,8 +69,8 @@ def amplified_epsilon(probability: float, epsilon: float) -> float:
     Parameters
     ----------
     probability : float
-        p in [0, 1], or an upper bound on it, since the result rises with p. It may depend on the row
-        (MAR, MNAR) if p bounds it for every row and rows lose values independently.
+        p in [0, 1], or an upper bound on it, since the result rises with p. It may depend on the
+        row (MAR, MNAR) if p bounds it for every row and rows lose values independently.
     epsilon : float
         ε >= 0 of all mechanisms that read the row, together.
 
@@ -277,15 +280,10 @@ def mask_mixture(
     >>> round(bound.epsilon, 6), bound.exact
     (0.792473, True)
     """
-    sets, rates = (
-        [as_required_attributes(required) for required in required_sets],
-        check_observed(observed),
-    )
+    sets, rates = [*map(as_required_attributes, required_sets)], check_observed(observed)
     costs = [number("epsilons", cost) for cost in epsilons]
-    failure_probabilities = [
-        number("deltas", failure, most=1.0) for failure in deltas or [0.0] * len(sets)
-    ]
-    if not len(sets) == len(costs) == len(failure_probabilities):
+    failures = [number("deltas", value, most=1.0) for value in deltas or [0.0] * len(sets)]
+    if not len(sets) == len(costs) == len(failures):
         raise ParameterError("epsilons and deltas need one value for each required set")
     limit = whole("treewidth_limit", treewidth_limit)
     chances = [observation_probability(required, rates) for required in sets]
@@ -296,9 +294,7 @@ def mask_mixture(
     every_row = weights.pop(frozenset(), 0.0)
     mean, relaxed = _log_mean(weights, rates, limit) if weights else (0.0, ())
     epsilon = every_row + mean + (_OUTWARD * (1.0 + 0.01 * math.fsum(costs)) if weights else 0.0)
-    delta = math.fsum(
-        failure * chance for failure, chance in zip(failure_probabilities, chances, strict=True)
-    )
+    delta = math.fsum(failure * p for failure, p in zip(failures, chances, strict=True))
     return MaskMixture(
         epsilon=min(epsilon, math.fsum(costs)), delta=min(delta, 1.0), relaxed=relaxed
     )
@@ -339,9 +335,7 @@ _INTERVAL = 1e-4
 _TAIL = 1e-15  # mass of losses that are treated as infinite
 
 
-def amplified_profile_delta(
-    epsilon: float, *, probability: float, profile: Callable[[float], float]
-) -> float:
+def amplified_profile_delta(epsilon: float, *, probability: float, profile: Profile) -> float:
     """Return the privacy profile, at one ε̄, of a composition with one requirement.
 
     Parameters
@@ -404,9 +398,7 @@ def _removing(epsilon: Floats, p: float) -> tuple[Floats, Floats]:
     return -np.log(np.where(shrunk > 0.0, shrunk, 1.0)), factor
 
 
-def amplified_profile_epsilon(
-    delta: float, *, probability: float, profile: Callable[[float], float]
-) -> float:
+def amplified_profile_epsilon(delta: float, *, probability: float, profile: Profile) -> float:
     """Return the smallest ε̄ at which `amplified_profile_delta` is at most ``delta``, rounded up.
 
     Parameters
@@ -444,9 +436,7 @@ def amplified_profile_epsilon(
     while not fits(high):
         high *= 2.0
         if high > 1000.0:
-            raise UnprovenError(
-                "the privacy profile never falls to this delta. Use a larger delta."
-            )
+            raise UnprovenError("the privacy profile never falls to this delta")
     return boundary(fits, 0.0, high)[1]
 
 

@@ -270,10 +270,8 @@ def _at_order(costs: _ChosenCosts, observed: Mapping[str, float], n: int) -> flo
     names = frozenset(costs.fixed).union(*costs.counted)
     kinds = {name: (observed.get(name, 1.0), costs.fixed.get(name, 0.0)) for name in sorted(names)}
     log_weighted = {kind: _log_binomial(n, kind[0]) + kind[1] * twice for kind in kinds.values()}
-    means = {kind: float(logsumexp(log_weights)) for kind, log_weights in log_weighted.items()}
-    distributions = {
-        kind: np.exp(log_weights - means[kind]) for kind, log_weights in log_weighted.items()
-    }
+    means = {kind: float(logsumexp(logs)) for kind, logs in log_weighted.items()}
+    distributions = {kind: np.exp(logs - means[kind]) for kind, logs in log_weighted.items()}
     log_weight = max(0.0, math.fsum(means[kinds[name]] for name in costs.fixed))
     # Steps of log g. The cap of the selections is spent in the worst way for each k.
     height = costs.chosen * twice
@@ -288,16 +286,12 @@ def _at_order(costs: _ChosenCosts, observed: Mapping[str, float], n: int) -> flo
 
 
 def _backwards(costs: _ChosenCosts, observed: Mapping[str, float], n: int) -> float:
-    def amplified_cost(cost: float, p: float) -> float:
+    def amplified(cost: float, p: float) -> float:
         return cost * p * (1 + (n - 1) * p)
 
-    p = max(
-        (observation_probability(required, observed) for required in costs.counted), default=0.0
-    )
-    chosen = amplified_cost(costs.chosen, p) + max(
-        n * costs.selections, amplified_cost(costs.unselected, p)
-    )
-    fixed = (amplified_cost(cost, observed.get(name, 1.0)) for name, cost in costs.fixed.items())
+    p = max((observation_probability(r, observed) for r in costs.counted), default=0.0)
+    chosen = amplified(costs.chosen, p) + max(n * costs.selections, amplified(costs.unselected, p))
+    fixed = (amplified(cost, observed.get(name, 1.0)) for name, cost in costs.fixed.items())
     return n * costs.every_row + chosen + math.fsum(fixed)
 
 
@@ -319,9 +313,8 @@ def _reached(
             return np.asarray(np.eye(1, n + 1, n)[0])  # an empty set is observed in every copy
         if group not in by_group:
             last = distributions[group[-1]]
-            by_group[group] = (
-                distribution(group[:-1]) @ _meeting(n, tuple(last)) if group[1:] else last
-            )
+            rest = group[:-1]
+            by_group[group] = distribution(rest) @ _meeting(n, tuple(last)) if rest else last
         return by_group[group]
 
     bound = np.zeros(n + 1)

@@ -165,19 +165,12 @@ def complete(
     enough = rows_enough(_ROWS, attributes=len(tables.sizes), known_rows=tables.n_rows)
     for turn in range(rounds if completed.masks.present.any() else 0):
         rows, weights = weighted_tree_rows(completed, rng, n=enough)
-        rows, before, first = (
-            rows[resample(weights, enough, rng)],
-            completed,
-            turn < _UNCORRECTED_ROUNDS,
-        )
+        rows, before = rows[resample(weights, enough, rng)], completed
+        start, first = completed.masks, turn < _UNCORRECTED_ROUNDS
         sweeps = _SWEEPS if turn else _MANY
-        completed = complete_with_rows(
-            tables, facts, rows, start=completed.masks, sweeps=sweeps, first=first
-        )
-        if (
-            not first
-            and mean_change(before.pairs, completed.pairs, completed.variances) <= _MIN_CHANGE
-        ):
+        completed = complete_with_rows(tables, facts, rows, start=start, sweeps=sweeps, first=first)
+        change = mean_change(before.pairs, completed.pairs, completed.variances)
+        if not first and change <= _MIN_CHANGE:
             break
     return completed
 
@@ -253,9 +246,8 @@ def mean_change(
         0 without tables.
     """
     changes = [
-        float(np.square(table - before[pair]).mean())
-        / max(_NO_CHANGE, float(variances[pair].mean()))
-        for pair, table in after.items()
+        float(np.square(table - before[p]).mean()) / max(_NO_CHANGE, float(variances[p].mean()))
+        for p, table in after.items()
     ]
     return math.sqrt(np.mean(changes)) if changes else 0.0
 
@@ -323,16 +315,14 @@ def _rates_by_level(tables: PairTables, present: Flags) -> dict[Clique, RatesByL
         noise = tables.variances[one, other]
         for a, b, cells, variance in ((one, other, table, noise), (other, one, table.T, noise.T)):
             if present[a] and len(cells) > tables.sizes[a]:
-                rates[a, b] = _rates_of_pair(tables, a, b, cells, variance)
+                rates[a, b] = _pair_rates(tables, a, b, cells, variance)
     return rates
 
 
-def _rates_of_pair(
-    tables: PairTables, a: int, b: int, cells: Floats, variance: Floats
-) -> RatesByLevel:
+def _pair_rates(tables: PairTables, a: int, b: int, cells: Floats, noise: Floats) -> RatesByLevel:
     missing, levels = tables.sizes[a], tables.sizes[b]
     n = tables.n_rows
-    std = n * float(np.sqrt(max(_MIN_VARIANCE, variance[missing, :levels].mean())))
+    std = n * float(np.sqrt(max(_MIN_VARIANCE, noise[missing, :levels].mean())))
     rate = max(float(tables.marginals[a][missing:].sum()), 1e-6)
     # Rows are counted by the marginal, whose noise is smaller than that of a sum of cells. A sum
     # would contain the noise of missing values. This number of cells corrects for the difference.
@@ -369,9 +359,8 @@ def _correct(tables: PairTables, rows: Ints, masks: MissingnessModel) -> Complet
         chances = masks.observed(rows, (a, b), missing)
         usual = np.outer(single[a][1], single[b][1])
         observed[a, b] = _chance_observed(cells, chances, usual, shape)
-    marginals = _complete_marginals_of(
-        tables, single, {pair: chance for pair, (_, chance) in observed.items()}
-    )
+    chances_of_pairs = {pair: chance for pair, (_, chance) in observed.items()}
+    marginals = _complete_marginals_of(tables, single, chances_of_pairs)
     pairs, variances = {}, {}
     for (a, b), (model, chance) in observed.items():
         table, (one, other) = tables.tables[a, b], chance.shape
@@ -426,9 +415,8 @@ def _complete_marginals_of(
         hardly[b] |= (chance < _MIN_DIVISOR).any(axis=0)
     marginals = []
     for observed, (model, chance), few in zip(tables.marginals, single, hardly, strict=True):
-        shares = _complete_shares(
-            observed[: len(model)], chance, model, np.where(few, _STEADY_DIVISOR, 0.0)
-        )
+        enough = np.where(few, _STEADY_DIVISOR, 0.0)
+        shares = _complete_shares(observed[: len(model)], chance, model, enough)
         shares = np.maximum(shares, _MIN_SHARE)
         marginals.append(shares / shares.sum())
     return marginals
@@ -444,8 +432,7 @@ def _complete_shares(
     estimates agree if the model is right.
     """
     divisor = np.maximum(chance, enough if model.any() else 0.0)
-    shares: Floats = observed / divisor + model * (1 - chance / divisor)
-    return shares
+    return np.asarray(observed / divisor + model * (1 - chance / divisor))
 
 
 def _independent(

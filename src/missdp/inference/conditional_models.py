@@ -319,15 +319,13 @@ def _calibrated(probabilities: Singles, marginal: Floats) -> Singles:
     return probabilities
 
 
-def _bias(probabilities: Singles, mean: Floats, marginal: Floats) -> Floats:
+def _bias(chances: Singles, mean: Floats, marginal: Floats) -> Floats:
     """Return the addition to all logarithms that makes their mean the marginal, to first order."""
     if len(marginal) > _NEWTON:
         scaled: Floats = np.log(np.maximum(marginal, _NEVER) / np.maximum(mean, _NEVER))
         return np.clip(scaled, -_STEP, _STEP)
-    curved = (
-        np.diag(mean)
-        - (probabilities @ probabilities.T).astype(np.float64) / probabilities.shape[1]
-    )
+    products = (chances @ chances.T).astype(np.float64)
+    curved = np.diag(mean) - products / chances.shape[1]
     curved[np.diag_indices_from(curved)] += _RIDGE * mean + _NEVER
     return np.clip(np.linalg.solve(curved, marginal - mean), -_STEP, _STEP)
 

@@ -120,9 +120,7 @@ class Conditionals(Record):
         ParameterError
             If the distributions do not match the schema.
         """
-        refused = ParameterError(
-            "the distributions must match the attributes and levels of the schema"
-        )
+        refused = ParameterError("distributions must match the attributes and levels of the schema")
         with replacing(TypeError, ValueError, AttributeError, by=refused):
             order = tuple(map(int, self.order))
             # The method of this class, since a subclass may override it.

@@ -225,9 +225,8 @@ def fit_histogram(
     certain_range = (int(starts[uncertain[0]]), int(starts[len(mass) - uncertain[1]]))
     if rows <= 0:
         return Histogram(starts, np.diff(starts) / size, rows, certain_range)
-    starts, mass, likely = _with_spikes(
-        starts, mass, likely, np.asarray(counts[-1], float), min_spike * std
-    )
+    cells, min_excess = np.asarray(counts[-1], float), min_spike * std
+    starts, mass, likely = _with_spikes(starts, mass, likely, cells, min_excess)
     return Histogram(starts, mass / rows, rows, certain_range, likely / rows)
 
 
@@ -401,9 +400,8 @@ def _unreliable_ends(
         np.where(is_spike, np.inf, _scores(starts[1:], nodes)),
         np.where(is_spike[::-1], np.inf, _scores(len(counts[-1]) - starts[:-1][::-1], back)),
     )
-    far, certain = (
-        [_first_reliable(side > times) for side in scores] for times in (_FAR, _CERTAIN_SD)
-    )
+    far = [_first_reliable(side > _FAR) for side in scores]
+    certain = [_first_reliable(side > _CERTAIN_SD) for side in scores]
     first, last = far[0], len(lower) - 1 - far[1]
     near = far
     if first <= last:

@@ -126,10 +126,7 @@ def fit_conditional_models(
     return current_models()
 
 
-def fit_tree(
-    marginals: Sequence[Floats],
-    tables: Mapping[Pair, Floats],
-) -> ConditionalModels:
+def fit_tree(marginals: Sequence[Floats], tables: Mapping[Pair, Floats]) -> ConditionalModels:
     """Fit the fast alternative: a maximum spanning tree of shrunk tables of pairs.
 
     Parameters
@@ -211,13 +208,11 @@ def _shares(codes: Ints, size: int) -> Floats:
     return np.asarray((counts + 0.5 / size) / (len(codes) + 0.5), dtype=np.float64)
 
 
-def _moments_of_rows(one: Ints, other: Ints, marginal: Floats, other_marginal: Floats) -> _Moments:
+def _moments_of_rows(one: Ints, other: Ints, marginal: Floats, second: Floats) -> _Moments:
     """Return the dependence of two attributes in rows, and its sampling noise."""
-    cells = np.bincount(
-        one * len(other_marginal) + other, minlength=len(marginal) * len(other_marginal)
-    )
-    product = np.outer(marginal, other_marginal)
-    spread = np.outer(marginal * (1 - marginal), other_marginal * (1 - other_marginal))
+    cells = np.bincount(one * len(second) + other, minlength=len(marginal) * len(second))
+    product = np.outer(marginal, second)
+    spread = np.outer(marginal * (1 - marginal), second * (1 - second))
     variance = np.maximum(product, _RARE) / len(one)
     return _Moments.of(cells.reshape(product.shape) / len(one) - product, variance, spread)
 
@@ -245,9 +240,8 @@ class _Moments:
         if share is None:
             signal = max(0.0, float((np.square(values) - noise).sum()))
             share = signal / max(float(product.sum()), _NEVER)
-        signal_to_noise = float(
-            (share * product / (share * product + noise + _NEVER)).sum() * share
-        )
+        scaled = share * product
+        signal_to_noise = float((scaled / (scaled + noise + _NEVER)).sum() * share)
         return cls(values, noise, share, signal_to_noise)
 
     @property
@@ -337,18 +331,14 @@ class _Regression:
         total = np.bincount(levels, self.marginal)
         if len(total) == 1:
             return
-        membership = np.arange(len(total))[:, None] == rows
-        decided = self.features.sums(membership.astype(np.float32)) / self.n - np.outer(
-            total, self.means
-        )
+        membership = (np.arange(len(total))[:, None] == rows).astype(np.float32)
+        decided = self.features.sums(membership) / self.n - np.outer(total, self.means)
         inside = np.divide(
             self.marginal, total[levels], out=np.zeros_like(self.marginal), where=total[levels] > 0
         )
         for block, share in enumerate(decided):
-            inside_block = levels == block
-            self.targets[inside_block] += np.outer(
-                inside[inside_block], share - self.targets[inside_block].sum(axis=0)
-            )
+            where = levels == block
+            self.targets[where] += np.outer(inside[where], share - self.targets[where].sum(axis=0))
 
     def _scaling(self) -> Floats:
         """Return, for each level, the matrix or diagonal that turns coordinates into weights."""
@@ -371,11 +361,10 @@ class _Regression:
 
     def _turned(self, values: Floats, *, back: bool) -> Floats:
         """Turn gradients of weights into those of coordinates, or coordinates into weights."""
-        if self.weight_scale.ndim == 2:
-            return np.asarray(values * self.weight_scale)
-        turned = (
-            values[:, None] @ self.weight_scale if back else self.weight_scale @ values[:, :, None]
-        )
+        scale = self.weight_scale
+        if scale.ndim == 2:
+            return np.asarray(values * scale)
+        turned = values[:, None] @ scale if back else scale @ values[:, :, None]
         return np.reshape(turned, values.shape)
 
     def _value(self, flat: Floats) -> tuple[float, Floats]:

@@ -171,17 +171,14 @@ class NoisyMarginals(Record):
             tables[a, b] = base + centred(counts / total - base)
             degrees = math.prod(1 - 1 / n for n in counts.shape)
             variances[a, b] = np.full(counts.shape, (std / total) ** 2 * degrees)
-        coinciding = {} if self.observed_only else self._both_missing(marginals)
-        missing_by_two = self._missing_by_two()
-        return PairTables(
-            self.sizes, marginals, tables, variances, self.rows, coinciding, missing_by_two
-        )
+        both = {} if self.observed_only else self._both_missing(marginals)
+        by_two = self._missing_by_two()
+        return PairTables(self.sizes, marginals, tables, variances, self.rows, both, by_two)
 
     def higher_order_targets(self, masks: MissingnessModel, rows: Ints) -> dict[Clique, Floats]:
         """Return the larger marginals of complete rows, by rows of a model."""
-        return complete_marginals(
-            self.higher_order, self.higher_order_stds, masks, rows, self.sizes
-        )
+        counts, stds = self.higher_order, self.higher_order_stds
+        return complete_marginals(counts, stds, masks, rows, self.sizes)
 
     @property
     def marginal_stds(self) -> list[Floats]:
@@ -258,15 +255,13 @@ class NoisyMarginals(Record):
 
     def _both_missing(self, marginals: Sequence[Floats]) -> dict[Pair, tuple[float, float]]:
         """Return the share of the rows in which two attributes are both missing, and its noise."""
-        missing_counts = [
+        single = [
             (float(m[-1]) * self.rows, float(s[-1]) * self.rows)
             for m, s in zip(marginals, self.marginal_stds, strict=True)
         ]
         shares = dict[Pair, tuple[float, float]]()
         for (a, b), counts in self.masks.items():
-            count, std = both_missing(
-                counts, self.masks_std, [missing_counts[a], missing_counts[b]], self.rows
-            )
+            count, std = both_missing(counts, self.masks_std, [single[a], single[b]], self.rows)
             shares[a, b] = count / self.rows, std / self.rows
         return shares
 
@@ -322,12 +317,9 @@ class QuickFit:
 
     def possible(self, clique: Clique) -> Flags:
         """Return the possible cells of a marginal, which public facts limit for pairs."""
-        possible = self.allowed.get((clique[0], clique[1])) if len(clique) == 2 else None
-        return (
-            np.ones([self.marginals.sizes[a] for a in clique], bool)
-            if possible is None
-            else possible
-        )
+        pair = (clique[0], clique[1]) if len(clique) == 2 else None
+        everywhere = np.ones([self.marginals.sizes[a] for a in clique], bool)
+        return everywhere if pair is None else self.allowed.get(pair, everywhere)
 
     def expected(self, clique: Clique) -> Floats:
         """Return the expected number of rows in each cell of a marginal that are observed on it.

@@ -4,14 +4,14 @@ Each attribute has a logistic regression on the others:
 
     logit P(a missing | x) = α_a + Σ_b β_ab(x_b) + Σ_bc γ_abc(x_b, x_c),   b, c ≠ a.
 
-Given the model of complete rows, the sufficient statistics are small released tables. The
-term α needs the missing rate of ``a``. The term β needs this rate at each observed level of ``b``.
-The term γ needs a joint measurement of the three attributes. A table without evidence of an effect adds no effect. Values
-are then treated as missing completely at random. Observed tables are divided by their probability
-of being observed, as in inverse probability weighting. This corrects for values missing at random
-(Rubin 1976), as far as this form holds and the needed marginals were measured. If two attributes
-decide together (``a`` is missing if exactly one of two others is set), neither shows an effect by
-itself. The estimate then stays biased unless the three were measured together.
+Given the model of complete rows, the sufficient statistics are small released tables. The term α
+needs the missing rate of ``a``. The term β needs this rate at each observed level of ``b``. The
+term γ needs a joint measurement of the three attributes. A table without evidence of an effect adds
+no effect. Values are then treated as missing completely at random. Observed tables are divided by
+their probability of being observed, as in inverse probability weighting. This corrects for values
+missing at random (Rubin 1976), as far as this form holds and the needed marginals were measured. If
+two attributes decide together (``a`` is missing if exactly one of two others is set), neither shows
+an effect by itself. The estimate then stays biased unless the three were measured together.
 
 In real tables, cells are missing together, for example if a questionnaire is left unfinished. The
 missing cells of two attributes have one odds ratio given the row (Plackett 1965). It is fitted to
@@ -229,13 +229,11 @@ class MissingnessModel(Record):
         for one, other in ((a, b), (b, a)):
             if determining := self._determining(one):
                 level = rows[:, one] == self.always[one]
-                some, those, other_missing = rows[level], missing[level], missing[level, other]
+                some, those, theirs = rows[level], missing[level], missing[level, other]
                 none = np.ones(len(some))  # no determining attribute is missing
                 for c in determining:
-                    none *= 1 - self.both(some, c, other, those) / np.maximum(
-                        other_missing, _MIN_RATE
-                    )
-                chance[level] = other_missing * (1 - none)
+                    none *= 1 - self.both(some, c, other, those) / np.maximum(theirs, _MIN_RATE)
+                chance[level] = theirs * (1 - none)
         return chance
 
     def draw(self, rows: Ints, rng: np.random.Generator) -> Flags:
@@ -299,11 +297,8 @@ class MissingnessModel(Record):
             (a, b): abs(both[a, b][0] - n_rows * self.rates[a] * self.rates[b])
             for a, b in self.evident
         }
-        tables = {
-            e: table
-            for e, table in tables.items()
-            if not self._is_explained_by_masks(e, tables, excess)
-        }
+        explained = {e for e in tables if self._is_explained_by_masks(e, tables, excess)}
+        tables = {e: table for e, table in tables.items() if e not in explained}
         self.slopes = {e: slope for e, slope in self.slopes.items() if e in tables}
         moving, cells = dict[int, dict[Clique, RatesByLevel]](), dict[Clique, Ints]()
         for effect, table in tables.items():

@@ -14,6 +14,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
@@ -70,7 +71,7 @@ class Levels(Record):
         """Number of groups."""
         return int(self.groups.max()) + 1
 
-    def split(self, codes: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    def split(self, codes: NDArray[np.int64], rng: Generator) -> NDArray[np.int64]:
         """Draw a level for each group code."""
         order = np.argsort(self.groups, kind="stable")
         sizes = np.bincount(self.groups)
@@ -87,7 +88,7 @@ class Levels(Record):
 
 
 def split_rows(
-    levels: Sequence[Levels], rows: Ints, missing: NDArray[np.bool_], rng: np.random.Generator
+    levels: Sequence[Levels], rows: Ints, missing: NDArray[np.bool_], rng: Generator
 ) -> list[NDArray[np.int64]]:
     """Draw a level for each group, attribute by attribute. A missing cell has the code ``size``.
 
@@ -170,7 +171,7 @@ def _narrow(groups: NDArray[np.int64], number: int) -> NDArray[np.integer]:
     return groups.astype(np.uint16) if number <= 2**16 else groups
 
 
-def draw(distributions: Floats, cells_of_rows: Ints, rng: np.random.Generator) -> Ints:
+def draw(distributions: Floats, cells_of_rows: Ints, rng: Generator) -> Ints:
     """Draw a level for each row by the unnormalised distribution of its cell.
 
     Draws are systematic, and each single draw has exactly its distribution. Rows of one cell are
@@ -208,7 +209,7 @@ def draw(distributions: Floats, cells_of_rows: Ints, rng: np.random.Generator) -
     return drawn
 
 
-def draw_each(distributions: Floats, rng: np.random.Generator) -> Ints:
+def draw_each(distributions: Floats, rng: Generator) -> Ints:
     """Draw a level from each of many unnormalised distributions."""
     cumulative = np.cumsum(distributions, axis=1)
     cumulative /= cumulative[:, -1:]
@@ -229,7 +230,7 @@ def relate_within_bins(
     codes: Mapping[Name, NDArray[np.integer]],
     values: Mapping[Name, Floats],
     sizes: Mapping[Name, int],
-    rng: np.random.Generator,
+    rng: Generator,
     *,
     free: Collection[Name],
 ) -> dict[Name, Floats]:
@@ -290,16 +291,16 @@ def _in_order(
     values: Floats,
     scores: Floats,
     line: Floats,
-    explained: float,
-    rng: np.random.Generator,
+    share: float,
+    rng: Generator,
 ) -> Floats:
     """Return the values of each bin in an order that follows ``line`` as far as it explains them.
 
-    Given the number, the expectation of the line rises by ``explained``, in every part of its
+    Given the number, the expectation of the line rises by ``share``, in every part of its
     range. This determines the correlation inside each bin.
     """
     middle, spread = _by_code(codes, line)
-    within = max(0.0, explained) * _by_code(codes, scores)[1] / np.maximum(spread, _MIN_SHARE)
+    within = max(0.0, share) * _by_code(codes, scores)[1] / np.maximum(spread, _MIN_SHARE)
     part = np.minimum(within, _CLOSEST)[codes]
     score = part * (line - middle[codes]) / np.maximum(spread, _MIN_SHARE)[codes]
     score += np.sqrt(1 - np.square(part)) * rng.standard_normal(len(codes))

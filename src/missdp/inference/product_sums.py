@@ -304,9 +304,8 @@ class Numbers:
             One more row or column for each attribute that is a number.
         """
         a, b = pair
-        extended = np.zeros(
-            [n + (v in self.levels) for n, v in zip(table.shape, pair, strict=True)]
-        )
+        shape = [n + (v in self.levels) for n, v in zip(table.shape, pair, strict=True)]
+        extended = np.zeros(shape)
         extended[: table.shape[0], : table.shape[1]] = table
         if a in self.levels:
             extended[-1, : table.shape[1]] = self.by_level[a, b][noise]
@@ -376,10 +375,8 @@ def number_covariances(
         by_level[a, c] = sums, np.square(std[:size] / share)
     for (a, b), (product, noise) in moments.both.items():
         excess_weight, share = chance((a, b))
-        covariance = product / share + (
-            float(excess_weight @ (z[a] * z[b])) if has_missing else 0.0
-        )
-        both[a, b] = covariance - middle[a] * middle[b], (noise / share) ** 2
+        excess = float(excess_weight @ (z[a] * z[b])) if has_missing else 0.0
+        both[a, b] = product / share + excess - middle[a] * middle[b], (noise / share) ** 2
     varying = {a: mean for a, (mean, _) in levels.items() if spread[a] > _MIN_SPREAD}
     return Numbers(varying, spread, by_level, both)
 

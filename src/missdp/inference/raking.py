@@ -196,14 +196,12 @@ def rake(
     return current
 
 
-def _allowed_weights(
-    columns: Ints, tables: Mapping[Clique, Floats], weights: Floats | None
-) -> Floats:
+def _allowed_weights(rows: Ints, tables: Mapping[Clique, Floats], weights: Floats | None) -> Floats:
     """Return initial weights that are 0 in forbidden cells, unless no row would remain."""
-    start = np.ones(columns.shape[1]) if weights is None else np.array(weights, dtype=np.float64)
+    start = np.ones(rows.shape[1]) if weights is None else np.array(weights, dtype=np.float64)
     for clique, table in tables.items():
         if not np.all(table):
-            cells = cell_index(columns, clique, table.shape, columns.shape[1])
+            cells = cell_index(rows, clique, table.shape, rows.shape[1])
             allowed = start * (table.ravel() > 0)[cells]
             start = allowed if allowed.any() else start
     scaled: Floats = start / start.sum()
@@ -431,10 +429,8 @@ def shrunk(
         model = base[clique]
         retained = 1.0 if clique in precise else mixture.shrink(tables[clique]).retained
         table = np.maximum(model + retained * residual, _MIN_SHARE * model)
-        ends = [
-            _marginal(model, axis) if marginals is None else marginals[a]
-            for axis, a in enumerate(clique)
-        ]
+        axes = range(model.ndim)
+        ends = [_marginal(model, i) if marginals is None else marginals[clique[i]] for i in axes]
         shrunken[clique] = scaled_to(table, ends)
     return shrunken
 

@@ -122,8 +122,8 @@ class Mixture:
     strengths : ndarray of shape (n_strengths,)
         Grid of strengths of dependence.
     tables : dict
-        By number of shapes, an array of shape (n_shapes, n_strengths): the expected number of tables
-        of each component, pseudo-tables included.
+        By number of shapes, an array of shape (n_shapes, n_strengths): the expected number of
+        tables of each component, pseudo-tables included.
     independent, total : float
         Expected number of tables of independent columns, and number of all tables, both with
         pseudo-tables.

@@ -63,7 +63,7 @@ _PLACES = 8  # integration points in each level
 _TREND_TOLERANCE, _TILTS, _STEEPEST = 2e-3, 12, 30.0
 _MIN_CELL = 1e-3  # smallest cell, relative to independence
 # Share of the posterior variance that remains, since a later fit must not shrink means again.
-_REMAINING_VARIANCE_SHARE = 0.02
+_REMAINING_SHARE = 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,9 +151,8 @@ class _Basis:
     def first(self) -> tuple[Floats, float]:
         """The standardised mean of the first function in each level, and its correlation."""
         means = self.back[:, 0] / self.marginal
-        share = max(
-            math.sqrt(float(self.marginal @ np.square(means))), _NEVER
-        )  # bins without information
+        # Bins without information have a share of 0.
+        share = max(math.sqrt(float(self.marginal @ np.square(means))), _NEVER)
         return means / share, share
 
     def normal(self, other: _Basis, correlations: Floats) -> Floats:
@@ -166,10 +165,8 @@ class _Basis:
         tables = _normal_tables(self.marginal, other.marginal, correlations)
         (one, r), (two, r_two) = self.first, other.first
         coefficients = self.functions[: len(one)].T @ tables @ other.functions[: len(two)]
-        (
-            coefficients[:, : self.n_number_functions],
-            coefficients[:, :, : other.n_number_functions],
-        ) = 0.0, 0.0
+        coefficients[:, : self.n_number_functions] = 0.0
+        coefficients[:, :, : other.n_number_functions] = 0.0
         between = one @ tables @ two
         coefficients[:, 0, 0] = correlation = np.clip(between / (r * r_two), -1.0, 1.0)
         if min(self.n_number_functions, other.n_number_functions) > 1:
@@ -311,7 +308,7 @@ class _Posterior:
         """Variance of each cell that a later fit should allow for."""
         retained, fit = self.shrinkage.retained, self.fit
         spread = fit.one.back**2 @ (retained * fit.noise) @ (fit.other.back**2).T
-        return np.asarray(_REMAINING_VARIANCE_SHARE * spread)
+        return np.asarray(_REMAINING_SHARE * spread)
 
 
 @dataclass(frozen=True, eq=False)
@@ -372,20 +369,18 @@ class Smoothing:
         """
         number_levels = {} if numbers is None else numbers.levels
         chosen = [(a, b) for a, b in pairs if min(len(marginals[a]), len(marginals[b])) > 1]
-        noise_by_attribute: dict[int, list[Floats]] = {}
+        noises: dict[int, list[Floats]] = {}
         for pair in chosen:
             for place, a in enumerate(pair):
-                noise_by_attribute.setdefault(a, []).append(variances[pair].mean(axis=1 - place))
-        noise = {a: np.mean(posteriors, axis=0) for a, posteriors in noise_by_attribute.items()}
+                noises.setdefault(a, []).append(variances[pair].mean(axis=1 - place))
+        noise = {a: np.mean(of_pairs, axis=0) for a, of_pairs in noises.items()}
 
         @cache
         def basis(a: int, number: bool) -> _Basis:
-            number_mean = (
-                (number_levels[a], numbers.spread[a])
-                if number and numbers and a in number_levels
-                else None
-            )
-            return _Basis.of(marginals[a], noise[a], ordered=ordered[a], number=number_mean)
+            moments = None
+            if number and numbers and a in number_levels:
+                moments = number_levels[a], numbers.spread[a]
+            return _Basis.of(marginals[a], noise[a], ordered=ordered[a], number=moments)
 
         def fit(pair: Pair, numbers: Numbers | None) -> _Fit:
             table, variance = pairs[pair], variances[pair]
@@ -396,7 +391,7 @@ class Smoothing:
             return _Fit.of(one, other, table, variance, rows)
 
         fits = {pair: fit(pair, numbers) for pair in chosen}
-        tables = {pair: posteriors.table for pair, posteriors in fits.items()}
+        tables = {pair: one.table for pair, one in fits.items()}
         mixture = Mixture.of(tables)
         posteriors = {p: _Posterior(fits[p], mixture.shrink(table)) for p, table in tables.items()}
         # These are posteriors with the prior mean 0.
@@ -426,21 +421,13 @@ class Smoothing:
     def remaining_variance(self) -> dict[Pair, Floats]:
         """Variance of each cell that a later fit should allow for, by pair."""
         smooth = {pair: posterior.remaining_variance for pair, posterior in self.posteriors.items()}
-        sparse = {
-            pair: _REMAINING_VARIANCE_SHARE * table.variance for pair, table in self.sparse.items()
-        }
+        sparse = {pair: _REMAINING_SHARE * table.variance for pair, table in self.sparse.items()}
         return {**self.variances, **smooth, **sparse}
 
     def means(self) -> dict[Pair, Floats]:
         """Return the posterior mean of each pair's dependence."""
-        smooth, ends = (
-            {pair: posterior.mean for pair, posterior in self.posteriors.items()},
-            self.marginals,
-        )
-        functional = {
-            (a, b): table.table - np.outer(ends[a], ends[b])
-            for (a, b), table in self.sparse.items()
-        }
+        smooth, ends = {c: one.mean for c, one in self.posteriors.items()}, self.marginals
+        functional = {c: t.table - np.outer(*(ends[a] for a in c)) for c, t in self.sparse.items()}
         return {**self.pairs, **smooth, **functional}
 
     def allowed(self, public: Mapping[Pair, Flags]) -> dict[Pair, Flags]:
@@ -526,9 +513,7 @@ def _sparse_tables(
     for (a, b), values in pairs.items():
         if min(values.shape) < 2:
             continue
-        min_distance = (
-            _STRONG_DEPENDENCE if ordered[a] or ordered[b] else 0.0
-        )  # distance from independence
+        min_distance = _STRONG_DEPENDENCE if ordered[a] or ordered[b] else 0.0
         if float(np.abs(values).sum()) / 2 < min_distance:  # noise only increases the distance
             continue
         ends = marginals[a], marginals[b]
@@ -538,9 +523,8 @@ def _sparse_tables(
         rival = max(fits.get((a, b), 0.0), degrees * _normal_fit(values, noise, lower))
         if rival <= _MIN_SPARSE_LOG_RATIO:  # close to independence
             continue
-        mean, variance, fit = _sparse_posterior(
-            values + lower, noise, lower, np.minimum.outer(*ends)
-        )
+        largest = np.minimum.outer(*ends)
+        mean, variance, fit = _sparse_posterior(values + lower, noise, lower, largest)
         if degrees * fit > rival + _MIN_SPARSE_LOG_RATIO:
             possible = _possible_cells(values + lower, noise, *ends)
             table = np.maximum(mean, _MIN_SHARE * lower) * possible
@@ -554,15 +538,12 @@ def _shared_marginals(
     marginals: Sequence[Floats], sparse: Mapping[Pair, _SparseTable]
 ) -> tuple[Floats, ...]:
     """Return the marginals, changed to agree with nearly functional pairs."""
-    by_attribute: dict[int, list[Floats]] = {}
+    sums: dict[int, list[Floats]] = {}
     for (a, b), pair in sparse.items():
         if not pair.possible.all():
-            by_attribute.setdefault(a, []).append(pair.table.sum(axis=1))
-            by_attribute.setdefault(b, []).append(pair.table.sum(axis=0))
-    return tuple(
-        np.mean(by_attribute[a], axis=0) if a in by_attribute else m
-        for a, m in enumerate(marginals)
-    )
+            sums.setdefault(a, []).append(pair.table.sum(axis=1))
+            sums.setdefault(b, []).append(pair.table.sum(axis=0))
+    return tuple(np.mean(sums[a], axis=0) if a in sums else m for a, m in enumerate(marginals))
 
 
 def _normal_fit(values: Floats, noise: Floats, lower: Floats) -> float:

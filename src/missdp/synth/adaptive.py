@@ -235,9 +235,8 @@ def _parts(request: Request[Any], selection: SelectionPlan) -> list[Part]:
     """
     schema, several = request.modelled.schema, len(selection.workload) > 1
     first = selection.one_way_share if selection.workload else 1.0
-    parts = one_way_parts(
-        request, first, count_share=_count_share(request, selection.one_way_share)
-    )
+    count_share = _count_share(request, selection.one_way_share)
+    parts = one_way_parts(request, first, count_share=count_share)
     if not selection.workload:
         return parts
     anything, masks = request.required_sets([()]), math.comb(len(schema.nullable), 2)
@@ -289,14 +288,12 @@ def _fit(
     """Measure one-way marginals and the marginals that ``run`` selects, and fit a model to all."""
     session, number = open_rows(session, plan, request)
     request.report("measuring single attributes", 0.0)
-    names, cliques = (
-        session.facts.schema.names,
-        [*selection.workload, *pairs_of(selection.workload)],
-    )
+    names, workload = session.facts.schema.names, selection.workload
+    cliques = [*workload, *pairs_of(workload)]
     later = [tuple(names[a] for a in clique) for clique in dict.fromkeys(cliques)]
     marginals, rows = release_one_way(session, plan, request, number, rare=_RARE, later=later)
     measured: tuple[tuple[str, ...], ...] = ()
-    if selection.workload:
+    if workload:
         fit = _start_rounds(session, plan, request, selection, marginals)
         run(fit, request, selection)
         measured = tuple(map(fit.names, fit.marginals.counts))
@@ -379,11 +376,8 @@ def reserve_cost(
     reserve = selection.reserve_share * plan.after(BINS, KINDS).amount
     noise = Noise.worth(replace(plan.total, amount=reserve / len(pairs)))
     in_a_cell = marginals.rows * len(cells) / sum(cells)
-    return (
-        min(reserve, _MAX_RESERVE_SHARE * remaining)
-        if in_a_cell >= selection.min_rows * noise.std
-        else 0.0
-    )
+    pays = in_a_cell >= selection.min_rows * noise.std
+    return min(reserve, _MAX_RESERVE_SHARE * remaining) if pays else 0.0
 
 
 def _total(session: Session, rows: Total, marginals: NoisyMarginals) -> Total:

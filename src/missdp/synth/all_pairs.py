@@ -157,7 +157,7 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[AllPairs]) -> Lear
     request.report("measuring single attributes", 0.05)
     one_way, total = release_one_way(session, plan, request, count)
     tables, stds = _release_top_up(session, one_way, _named(request, request.public), plan)
-    masks, std = release_masks(session, plan, one_way, max_attributes=_MAX_MASKED)
+    masks, std = release_masks(session, plan, one_way, limit=_MAX_MASKED)
     request.report("measuring all pairs", 0.1)
     names = session.facts.schema.names
     release = release_pairs(
@@ -203,8 +203,7 @@ def _named(request: Request[AllPairs], schema: Schema) -> dict[Clique, float]:
     for names in ([schema.names[a] for a in clique] for clique in larger):
         if math.prod(schema[name].extended_size for name in names) > MAX_CELLS:
             raise ParameterError(
-                f"workload: the marginal of {', '.join(names)} has more than {MAX_CELLS:,} cells. "
-                "Use fewer levels or bins."
+                f"workload: the marginal of {', '.join(names)} has more than {MAX_CELLS:,} cells"
             )
     return larger
 

@@ -35,8 +35,8 @@ from missdp.errors import (
 from missdp.estimator import Estimator
 from missdp.files import write_atomically
 from missdp.progress import Progress, reported
-from missdp.schema import Numeric, Schema
-from missdp.schema.binning import Binning, BinSource
+from missdp.schema import Schema
+from missdp.schema.binning import Binning
 from missdp.schema.open_categorical import at_most
 from missdp.serialization import WRONG
 from missdp.sources import Strategy
@@ -273,11 +273,7 @@ class Synthesizer(Estimator):
 
         `Schema.with_bins` applies them to the schema of another table.
         """
-        bins = {a.name: a.binning for a in self.schema_ if isinstance(a, Numeric)}
-        released = {name: b for name, b in bins.items() if b.source is BinSource.RELEASE}
-        return {
-            n: replace(b, release=b.release or self.release_ or "") for n, b in released.items()
-        }
+        return {n: b for n, b in self.fitted_.released_bins.items() if n in self.schema_}
 
     @property
     def population_(self) -> float:
@@ -441,9 +437,8 @@ class Synthesizer(Estimator):
         if request.opened:
             events = (*guarantee.events, *request.failures)
             guarantee = replace(guarantee, delta=request.delta, events=events)
-        return guarantee, of_parts(
-            guarantee, plan.limits, trainings, request.training_requirement()
-        )
+        required = request.training_requirement()
+        return guarantee, of_parts(guarantee, plan.limits, trainings, required)
 
     def _public(self) -> dict[str, Any]:
         return {n: v for n, v in self.get_params(deep=False).items() if n not in _NOT_PUBLIC}
@@ -522,8 +517,7 @@ class Synthesizer(Estimator):
             agrees = model._agrees_with(fitted.guarantee)
         if not agrees:
             raise DataError(
-                "the guarantee of the model does not match its parameters: the file was edited. Use "
-                "an unmodified copy."
+                "the guarantee of the model does not match its parameters: the file was edited"
             )
         model.adopt(fitted)
         return model
@@ -703,8 +697,8 @@ class Synthesizer(Estimator):
         rng = sampling_generator(self.random_state if random_state is None else random_state)
         if resample is None:
             raise ParameterError(
-                f"{type(self).__name__} has no model of its own uncertainty. Leave 'multiple' out, or "
-                "use AllPairs, AIM or MST."
+                f"{type(self).__name__} has no model of its own uncertainty. Leave 'multiple' "
+                "out, or use AllPairs, AIM or MST."
             )
         return self._each_with_seed(resample(fitted, rng), int(multiple), rng)
 
@@ -781,8 +775,8 @@ class Synthesizer(Estimator):
             raise ParameterError("missing_values must be 'fill' or 'keep'")
         if missing_values == "keep" and not self.applied_strategy.models_missingness:
             raise ParameterError(
-                f"missing={self.applied_strategy.name!r} does not model missing cells. To keep them, "
-                "fit with missing='joint', or a family that offers it."
+                f"missing={self.applied_strategy.name!r} does not model missing cells. To keep "
+                "them, fit with missing='joint', or a family that offers it."
             )
         rng = sampling_generator(self.random_state if random_state is None else random_state)
         rows, columns = fitted.n_rows if n is None else int(n), len(fitted.schema)
@@ -861,9 +855,8 @@ class Synthesizer(Estimator):
     def _finish(self) -> Finish | None:
         """The function that makes rows fit each other, by the parameters of the fit, or None."""
         finish = self.family.finish
-        parameters = (
-            self.get_params(deep=False) if self._fitted is None else self._fitted.parameters
-        )
+        fitted = self._fitted
+        parameters = self.get_params(deep=False) if fitted is None else fitted.parameters
         return None if finish is None else finish(parameters)
 
     @property

@@ -164,17 +164,9 @@ def _measure_histogram(
     tree, noise = _measure_tree(session, full_tree, cost)
     lower, upper = (ends[slice(*within)] for ends in grid.reach)
     min_spike = _PURE_SPIKE if cost.privacy_measure == "pure" else SPIKE
-    reach = lower, upper
-    histogram = fit_histogram(
-        tree, std=noise.std, size=inside, levels=levels, reach=reach, min_spike=min_spike
-    )
-    near = tail_counts(
-        tree,
-        std=noise.std,
-        size=inside,
-        levels=levels,
-        retained=histogram.certain_range or (0, inside),
-    )
+    facts: dict[str, Any] = {"std": noise.std, "size": inside, "levels": levels}
+    histogram = fit_histogram(tree, reach=(lower, upper), min_spike=min_spike, **facts)
+    near = tail_counts(tree, retained=histogram.certain_range or (0, inside), **facts)
     near[:, :2] += within[0]
     starts, rows = histogram.starts + within[0], histogram.mass * histogram.rows
     hidden = np.concatenate([near, outside])
@@ -288,9 +280,8 @@ def find_bins(grid: Numeric, histogram: Histogram, *, unit: float) -> Binning:
     large = min(_MAX_BINS, share * histogram.rows / unit / _LARGE_BIN)
     bins = max(1, round(max(_BINS * share, large)))
     edges = _quantile_edges(segments, shares, min(bins, MAX_CODES - len(spikes)))
-    apart = _separated_edges(
-        edges, segments, shares, spikes[np.isin(spikes, segments)]
-    )  # equal to the last bit
+    # Spikes between segments are equal to their edges, to the last bit.
+    apart = _separated_edges(edges, segments, shares, spikes[np.isin(spikes, segments)])
     edges = apart if len(apart) + len(spikes) <= MAX_CODES + 1 else edges
     narrow = _narrow_spikes(grid, segments, shares)
     of = np.searchsorted(edges, segments[:-1], side="right") - 1  # the bin of each segment
@@ -537,9 +528,9 @@ def left_out(size: EffectiveSize | None, guarantee: Guarantee, *, weighed: bool)
         return "No row was left out because of its unit, and every row counts as one."
     if unit == ROW and size is not None:
         return (
-            f"At most about {size.full[1]:.0%} of the total weight may belong to rows with the largest "
-            "weight that counts. Only their weights may have been cut off. To find out how much, "
-            "compare the sum of the weights with a known total."
+            f"At most about {size.full[1]:.0%} of the total weight may belong to rows with the "
+            "largest weight that counts. Only their weights may have been cut off. To find out "
+            "how much, compare the sum of the weights with a known total."
         )
     low, high = (0.0, 1.0) if size is None or weighed else size.full
     if high - low < _UNINFORMATIVE:
@@ -576,8 +567,9 @@ def _check_shared(budget: Filter | Composition, request: Request[Any]) -> None:
     if budget.charged_first:
         other = "a ledger budget in the privacy measure 'zcdp', with a delta and failure=..."
     refused = ParameterError(
-        f"attribute {request.opened[0]!r}: finding open levels may release a rare level with a small "
-        f"probability, which this budget does not count. Declare the levels, or use {other}."
+        f"attribute {request.opened[0]!r}: finding open levels may release a rare level with a "
+        "small probability, which this budget does not count. Declare the levels, or use "
+        f"{other}."
     )
     if isinstance(budget, Filter) and not budget.failure:
         raise refused

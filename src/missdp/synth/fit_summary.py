@@ -59,8 +59,8 @@ def doubts_in_words(fitted: Fitted) -> Iterator[str]:
         if rate > MAX_MISSING:
             facts = _what_to_check(fitted.modelled.schema[name])
             yield (
-                f"{rate:.0%} of the cells of {name!r} are missing, by released values. If you expected "
-                f"fewer, check {facts} in the schema."
+                f"{rate:.0%} of the cells of {name!r} are missing, by released values. If you "
+                f"expected fewer, check {facts} in the schema."
             )
 
 

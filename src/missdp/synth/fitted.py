@@ -214,7 +214,6 @@ def release_in(path: Path) -> str | None:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
-    release = (
-        document.get("release") if isinstance(document, dict) and "family" in document else None
-    )
+    is_model = isinstance(document, dict) and "family" in document
+    release = document.get("release") if is_model else None
     return release if isinstance(release, str) and re.fullmatch("[0-9a-f]{32}", release) else None

@@ -217,9 +217,7 @@ class _Fitting:
         _check_plain_rows(self._schema)
         self.request.strategy.check(readable(source, reads))
         self.request = self.request.on_rows(source.schema.without_ledger(), recodable(source))
-        self._grid = with_search_grid(
-            self.request.schema
-        )  # raises an error here if there is no grid
+        self._grid = with_search_grid(self.request.schema)  # raises an error without a grid
         self._budget_plan = self.request.plan()
         self._budget_plan.check(steps=self._steps_per_row)
 
@@ -392,8 +390,7 @@ def check_unit(request: Request[Any]) -> int:
         )
     if declared and weight is not None:
         raise ParameterError(
-            "n_rows cannot be declared if rows are weighted: the weighted total is private. Leave "
-            "n_rows out."
+            "n_rows cannot be declared if rows are weighted: the weighted total is private"
         )
     return STEPS if request.declared is not None and request.declared.weighs else 1
 

@@ -64,9 +64,9 @@ from missdp.types import Clique, Floats, Ints
 
 _FIRST_ORDER_WEIGHT = 1.6  # factor of blocks relative to products
 # The factor if blocks contain numbers, which make vectors longer.
-_FIRST_ORDER_WEIGHT_OF_NUMBERS = 1.2
+_NUMBERS_WEIGHT = 1.2
 _FIRST_ORDER_SIGNAL = 1000.0  # rows over noise, in norms: the factor grows for smaller signals
-_MAX_FIRST_ORDER_WEIGHT = 8.0  # largest growth of the factor
+_MAX_WEIGHT_GROWTH = 8.0  # largest growth of the factor
 _MANY_LEVELS = 64  # levels: in longer lists, levels that may be noise are merged
 _GRID = 2.0**-10  # step of the numbers in blocks
 _MASK = 0.35  # factor of the indicator of a missing cell
@@ -203,22 +203,19 @@ def _plan_products(
     numbers: Sequence[NumericScore | None] = (),
 ) -> RowProducts:
     """Return the query of all products: blocks of rows and the clip norm, from released values."""
-    parts, shares, extra_features = centred_blocks(marginals), list(marginals.one_way), {}
+    parts, shares, features = centred_blocks(marginals), list(marginals.one_way), {}
     for a, number in enumerate(numbers):
         if number is not None:
             parts[a], shares[a] = number.add_to_block(parts[a]), number.fine_marginal(shares[a])
-            extra_features[a] = number.extra_features(len(parts[a]))
+            features[a] = number.extra_features(len(parts[a]))
     squared_mu = cost.amount * (2.0 if cost.privacy_measure == "zcdp" else 1.0)
     signal = marginals.rows * math.sqrt(squared_mu)
-    first_order_weight = (
-        _FIRST_ORDER_WEIGHT_OF_NUMBERS if extra_features else _FIRST_ORDER_WEIGHT
-    ) * min(max(1.0, math.sqrt(_FIRST_ORDER_SIGNAL / signal)), _MAX_FIRST_ORDER_WEIGHT)
+    usual = _NUMBERS_WEIGHT if features else _FIRST_ORDER_WEIGHT
+    weight = usual * min(max(1.0, math.sqrt(_FIRST_ORDER_SIGNAL / signal)), _MAX_WEIGHT_GROWTH)
     if clip == "auto":
-        clip = clip_norm(shares, RowVectors(parts, first_order_weight, extra_features), signal)
+        clip = clip_norm(shares, RowVectors(parts, weight, features), signal)
     named = dict(zip(names, parts, strict=True))
-    return RowProducts(
-        named, clip, first_order_weight, {names[a]: table for a, table in extra_features.items()}
-    )
+    return RowProducts(named, clip, weight, {names[a]: table for a, table in features.items()})
 
 
 def release_pairs(
@@ -429,9 +426,8 @@ class PairRelease(Record):
         fine_rows, size = self._fine_rows(rows), len(self.numeric_scores[at].groups)
         usual = np.repeat(fine_rows[:_USUAL_ROWS], size, axis=0)
         usual[:, at] = np.tile(np.arange(size), len(usual) // size)
-        retained, prior = (
-            self._vectors.retained_share(each, self.plan.clip) for each in (fine_rows, usual)
-        )
+        vectors, clip = self._vectors, self.plan.clip
+        retained, prior = (vectors.retained_share(each, clip) for each in (fine_rows, usual))
         prior, inner = prior.reshape(-1, size).mean(axis=0), fine_rows[:, at] < size
         number = np.bincount(fine_rows[inner, at], minlength=size)
         retained_sums = np.bincount(fine_rows[inner, at], retained[inner], size)
@@ -439,9 +435,8 @@ class PairRelease(Record):
 
     def _fine_rows(self, rows: Ints) -> Ints:
         """Return rows with finer codes of numbers."""
-        return draw_fine_codes(
-            self.numeric_scores, rows, np.random.default_rng(0)
-        )  # public integration points
+        # A fixed seed: the rows are public integration points.
+        return draw_fine_codes(self.numeric_scores, rows, np.random.default_rng(0))
 
     @property
     def _vectors(self) -> RowVectors:
@@ -478,8 +473,8 @@ class PairRelease(Record):
         sizes, blocks, rows = marginals.sizes, self.blocks, marginals.rows
         back = [_decoder(block, size) for block, size in zip(blocks, sizes, strict=True)]
         one_way = [
-            self._refined_marginal(a, bias.single[a], block, back[a])
-            for a, block in enumerate(blocks)
+            self._refined_marginal(a, bias.single[a], *each)
+            for a, each in enumerate(zip(blocks, back, strict=True))
         ]
         means = [block.T @ marginal for block, marginal in zip(blocks, one_way, strict=True)]
         # Variance beyond the marginals, which contain the part of the decoder for masks.
@@ -496,10 +491,9 @@ class PairRelease(Record):
             variances[a, b] = noise**2 * np.outer(spread[a], spread[b])
             if (a, b) in marginals.masks:
                 last = sizes[a], sizes[b]
-                missing_counts = [(one_way[v][-1] * rows, count_stds[v]) for v in (a, b)]
-                count, std = both_missing(
-                    marginals.masks[a, b], marginals.masks_std, missing_counts, rows
-                )
+                single = [(one_way[v][-1] * rows, count_stds[v]) for v in (a, b)]
+                masks, mask_std = marginals.masks[a, b], marginals.masks_std
+                count, std = both_missing(masks, mask_std, single, rows)
                 measured = (count / rows - one_way[a][-1] * one_way[b][-1]) / (
                     back[a][-1, -1] * back[b][-1, -1]
                 )
@@ -576,9 +570,8 @@ class PairRelease(Record):
     def restricted_to(self, attributes: Sequence[int]) -> PairRelease:
         """Return the release of some attributes, in the order of the table."""
         numbers = tuple(self.numbers[a] for a in attributes) if self.numbers else ()
-        restricted = replace(
-            self, marginals=self.marginals.restricted_to(attributes), numbers=numbers
-        )
+        marginals = self.marginals.restricted_to(attributes)
+        restricted = replace(self, marginals=marginals, numbers=numbers)
         if (products := self.products) is None:
             return restricted
         names = [name for a, name in enumerate(products.blocks) if a in attributes]
@@ -621,9 +614,8 @@ class PairRelease(Record):
         mean = (self._single[a] / marginals.rows + bias)[: block.shape[1]]
         again = one_way + back @ (mean - block.T @ one_way)
         raw = one_way - (one_way.sum() - 1) / len(one_way)
-        first, second = (
-            (std / marginals.rows) ** 2 for std in (marginals.std, released.single_std)
-        )
+        stds = marginals.std, released.single_std
+        first, second = ((std / marginals.rows) ** 2 for std in stds)
         parts = (raw, np.full(len(raw), first)), (again, second * np.square(back).sum(axis=1))
         return combined_marginal(parts, marginals.sizes[a], number=marginals.numbers[a])
 
@@ -691,9 +683,8 @@ def fit_pairs(
         release = plain.with_tails(bias)
         tables = release.tables(bias)
         some = rows[: rows_enough(n, attributes=len(sizes))]
-        completed = complete_with_rows(
-            tables, facts, some, start=completed.masks if selective else None
-        )
+        start = completed.masks if selective else None
+        completed = complete_with_rows(tables, facts, some, start=start)
         numbers = released_covariances(release, bias, completed, rows, missing)
         completed, smoothing = _smooth(completed, facts, numbers)
         together = release.marginals.higher_order_targets(completed.masks, rows)
@@ -724,9 +715,8 @@ def _smooth(
         numbers=numbers,
     )
     pairs, variances = smoothing.means(), smoothing.remaining_variance
-    return replace(
-        completed, marginals=smoothing.marginals, pairs=pairs, variances=variances
-    ), smoothing
+    smooth = replace(completed, marginals=smoothing.marginals, pairs=pairs, variances=variances)
+    return smooth, smoothing
 
 
 def released_covariances(

@@ -102,9 +102,10 @@ def warn_if_hardly_complete(complete: Total | None, *, rows: int) -> None:
     noise = _SMALL * count.std
     if noise < rows and count.value < max(_HARDLY * rows, min(noise, _FEW * rows)):
         warnings.warn(
-            f"by released counts, about {max(0.0, count.value):.0f} ± {2 * count.std:.0f} (2 SD) of "
-            f"{rows} rows are complete. missing='complete-rows' learns from these only, and they may "
-            "differ from all others. Use missing='joint', or 'observed' if the family lacks it.",
+            f"by released counts, about {max(0.0, count.value):.0f} ± {2 * count.std:.0f} (2 SD) "
+            f"of {rows} rows are complete. missing='complete-rows' learns from these only, and "
+            "they may differ from all others. Use missing='joint', or 'observed' if the family "
+            "lacks it.",
             SmallTableWarning,
             stacklevel=4,
         )

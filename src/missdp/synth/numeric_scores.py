@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 from itertools import combinations, pairwise
 
 import numpy as np
+from numpy.random import Generator
 from pydantic.dataclasses import dataclass
 
 from missdp.inference.model import Levels, relate_within_bins
@@ -175,7 +176,7 @@ class NumericScore(Record):
         """Return the marginal of finer codes, given the marginal of bins."""
         return np.append(marginal[self.groups] * self.shares, marginal[self.n_bins :])
 
-    def draw_codes(self, codes: Ints, rng: np.random.Generator) -> Ints:
+    def draw_codes(self, codes: Ints, rng: Generator) -> Ints:
         """Draw a finer code for each bin, independently. Codes after the bins stay after them.
 
         `draw_fine_codes` draws dependent codes.
@@ -190,16 +191,14 @@ class NumericScore(Record):
         return np.where(codes < size, order[place], codes - size + len(order))
 
 
-def draw_fine_codes(
-    numbers: Mapping[int, NumericScore], rows: Ints, rng: np.random.Generator
-) -> Ints:
+def draw_fine_codes(scores: Mapping[int, NumericScore], rows: Ints, rng: Generator) -> Ints:
     """Return rows with a finer code in place of each bin of a number.
 
     Relations between numbers continue inside bins, as in synthetic rows: see `relate_within_bins`.
 
     Parameters
     ----------
-    numbers : mapping of int to NumericScore
+    scores : mapping of int to NumericScore
         Scores by position of the attribute.
     rows : ndarray of int64, shape (n, d)
         Codes of bins.
@@ -212,13 +211,13 @@ def draw_fine_codes(
         Finer codes of the numbers.
     """
     fine_rows, bins, ranks, orders = rows.copy(), {}, {}, {}
-    for a, number in numbers.items():
+    for a, number in scores.items():
         bins[a], orders[a] = rows[:, a], np.argsort(number.values, kind="stable")
         fine_rows[:, a] = number.draw_codes(rows[:, a], rng)
         place = np.argsort(orders[a]).astype(float)
         ranks[a] = place[np.minimum(fine_rows[:, a], len(place) - 1)]
-    sizes = {a: number.n_bins for a, number in numbers.items()}
-    for a, ranked in relate_within_bins(bins, ranks, sizes, rng, free=numbers).items():
+    sizes = {a: number.n_bins for a, number in scores.items()}
+    for a, ranked in relate_within_bins(bins, ranks, sizes, rng, free=scores).items():
         observed = rows[:, a] < sizes[a]
         fine_rows[observed, a] = orders[a][ranked[observed].astype(np.int64)]
     return fine_rows
@@ -343,18 +342,15 @@ def _numeric_score(
     values = np.where(number > 0, total / np.maximum(number, 1), middle)
     bins = a.encode_values(fine.reach[0])
     shares = number / _POINTS * level.shares[bins]
-    probabilities = marginal[level.groups[bins]] * shares
-    probabilities = (
-        probabilities / probabilities.sum() if probabilities.any() else shares / shares.sum()
-    )
+    mass = marginal[level.groups[bins]] * shares
+    mass = mass / mass.sum() if mass.any() else shares / shares.sum()
     order = np.argsort(values, kind="stable")
-    place = np.searchsorted(np.cumsum(probabilities[order]), [_QUANTILE, 1 - _QUANTILE])
+    place = np.searchsorted(np.cumsum(mass[order]), [_QUANTILE, 1 - _QUANTILE])
     low, high = values[order[np.minimum(place, len(order) - 1)]].tolist()
     inner = np.clip(values, low, high)
-    centre = float(probabilities @ inner)
+    centre = float(mass @ inner)
     scale, spread = (
-        float(np.sqrt(probabilities @ np.square(x - centre))) or a.upper - a.lower
-        for x in (inner, values)
+        float(np.sqrt(mass @ np.square(x - centre))) or a.upper - a.lower for x in (inner, values)
     )
     if a.not_applicable is not None:
         bins, shares = np.append(bins, a.size), np.append(shares, level.shares[a.size])
@@ -381,10 +377,8 @@ def _with_fine_shares(a: Numeric, fine: Numeric, number: NumericScore) -> Numeri
     binning = a.binning
     below = np.append(0.0, np.cumsum(np.asarray(binning.weights)))
     segments = np.union1d(np.asarray(binning.subintervals), fine.bin_edges)
-    old, width = (
-        np.diff(np.interp(segments, np.asarray(binning.subintervals), below)),
-        np.diff(segments),
-    )
+    old = np.diff(np.interp(segments, np.asarray(binning.subintervals), below))
+    width = np.diff(segments)
     inside = segments[:-1] + np.multiply.outer([0.2, 0.5, 0.8], width)
     spike = np.isin(a.round_to_step(inside), binning.spikes)
     codes = fine.encode_values(np.take_along_axis(inside, spike.argmin(axis=0)[None], 0)[0])

@@ -65,9 +65,7 @@ def check_share(parameters: Any, *names: str) -> None:
     for name in names:
         value = getattr(parameters, name)  # rounding would decide the rest of shares near 0 or 1
         if not (is_real_number(value) and 1e-4 <= value <= 0.99):
-            raise ParameterError(
-                f"{name} must be a number from 0.0001 to 0.99: a share of the budget"
-            )
+            raise ParameterError(f"{name} must be a share of the budget, from 0.0001 to 0.99")
 
 
 def check_parameters(parameters: Synthesizer) -> Mapping[str, Any]:

@@ -73,7 +73,7 @@ def synthesizer_named(name: str) -> type[Synthesizer]:
 
 
 _MANY_ATTRIBUTES = 40
-"""Largest number of attributes for AllPairs. With more, AIM was closer (Adult columns, epsilon 1)."""
+"""Largest number of attributes for AllPairs. With more, AIM was closer (Adult, epsilon 1)."""
 
 
 def default_synthesizer(schema: Schema, *, delta: float | None) -> str:

@@ -30,9 +30,9 @@ _MIN_SHARE = 1e-12
 _MODERATE = 0.3
 """Cramér's V of a moderate relation (Cohen 1988 calls that a medium effect).
 
-It was calibrated on samples of a census table of 15 columns, 300 to 30,000 rows, at epsilon .3 to 3.
-If smaller relations are clear in the median pair, a fit of all pairs preserves 65 to 100 % of the true
-relations with V above .2. If only larger relations are clear, it preserves 0 to 55 %.
+It was calibrated on samples of a census table of 15 columns, 300 to 30,000 rows, at epsilon .3 to
+3. If smaller relations are clear in the median pair, a fit of all pairs preserves 65 to 100 % of
+the true relations with V above .2. If only larger relations are clear, it preserves 0 to 55 %.
 """
 MOSTLY_NOISE = ".*: most relations between columns are noise"
 """Pattern of the sentence."""

@@ -302,8 +302,8 @@ def _repeated(table: Table, broken: NDArray[np.bool_], rng: np.random.Generator)
     good, broken_rows = np.flatnonzero(~broken), np.flatnonzero(broken)
     if not good.size:
         raise DataError(
-            "no row drawn from the model obeys the rules of the schema. Correct or remove rules that "
-            "few rows can obey."
+            "no row drawn from the model obeys the rules of the schema. Correct or remove rules "
+            "that few rows can obey."
         )
     return replace_rows(table, broken_rows, table, rng.choice(good, size=broken_rows.size))
 
@@ -399,10 +399,8 @@ class RowSelection:
         for name in self.missing:
             attribute = table.schema[name]
             matches = matches & (table.codes(name) >= attribute.missing_code)
-        self.drawn, self.matched = (
-            self.drawn + len(table),
-            self.matched + int(np.count_nonzero(matches)),
-        )
+        self.drawn += len(table)
+        self.matched += int(np.count_nonzero(matches))
         return matches
 
     def blocks(
@@ -436,9 +434,8 @@ class RowSelection:
         """
         drawn, matched, limit = 0, 0, drawing_limit(n)
         while True:
-            requested = (
-                max(MIN_BATCH, int(SPARE * (n - matched) * (drawn + 1) / (matched + 1))) if n else 0
-            )
+            expected = int(SPARE * (n - matched) * (drawn + 1) / (matched + 1))
+            requested = max(MIN_BATCH, expected) if n else 0
             batch = min(requested, (MIN_LIMIT if drawn < MIN_LIMIT else limit) - drawn)
             for block in drawn_in_blocks(draw, block_sizes(batch, columns), rng, columns):
                 matching = np.flatnonzero(self.of(block))[: n - matched]
@@ -448,9 +445,9 @@ class RowSelection:
                     return
             if drawn >= limit or (drawn >= MIN_LIMIT and 2 * matched * limit < n * drawn):
                 raise ParameterError(
-                    f"where: {matched:,} of {drawn:,} rows drawn from the model match the condition, "
-                    f"and {n:,} matching rows were requested. Use a wider condition, or request fewer "
-                    "rows."
+                    f"where: {matched:,} of {drawn:,} rows drawn from the model match the "
+                    f"condition, and {n:,} matching rows were requested. Use a wider condition, "
+                    "or request fewer rows."
                 )
 
 

@@ -140,7 +140,7 @@ def release_masks(
     plan: BudgetPlan,
     one_way: NoisyMarginals,
     *,
-    max_attributes: int | None = None,
+    limit: int | None = None,
 ) -> tuple[dict[Pair, Floats], float]:
     """Release the joint masks of pairs of attributes, if noise does not hide them.
 
@@ -152,7 +152,7 @@ def release_masks(
         Has the cost of all pairs together, if they are a part of it.
     one_way : NoisyMarginals
         Has the released shares of missing cells.
-    max_attributes : int, optional
+    limit : int, optional
         Largest number of attributes. Those with the most missing cells are chosen.
 
     Returns
@@ -166,10 +166,9 @@ def release_masks(
     if MASKS not in plan:
         return {}, 0.0
     missing, schema = (1 - one_way.observed) * one_way.rows, session.facts.schema
-    often = np.argsort(-missing)[:max_attributes]
-    pairs = [
-        *combinations(sorted(often[missing[often] > _MIN_MISSING_SD * one_way.std].tolist()), 2)
-    ]
+    often = np.argsort(-missing)[:limit]
+    often = often[missing[often] > _MIN_MISSING_SD * one_way.std]
+    pairs = [*combinations(sorted(often.tolist()), 2)]
     if not pairs:
         return {}, 0.0
     cost = plan.cost(MASKS)

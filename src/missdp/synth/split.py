@@ -172,8 +172,9 @@ class Spending:
         """Count a planned release. Raise BudgetExceededError if it exceeds its part."""
         if not self.fits(event):
             raise BudgetExceededError(
-                "this release would exceed the cap of its part of the fit, on which the guarantee for "
-                "the ground truth rests. Nothing was released. Use a larger budget for the part."
+                "this release would exceed the cap of its part of the fit, on which the "
+                "guarantee for the ground truth rests. Nothing was released. Use a larger "
+                "budget for the part."
             )
 
     def fits(self, event: Event) -> bool:
@@ -185,11 +186,7 @@ class Spending:
             self._spent[place] += inside
             # A release on rows observed on a set of the family may count as a chosen one.
             cost, place = cost - inside, _EVERY if member is None else _CHOSEN
-        elif (
-            place == _EVERY
-            and cost > self._remaining(_EVERY)
-            and RequiredAttributes() in self._among
-        ):
+        elif place == _EVERY and cost > self._remaining(_EVERY) and EVERY_ROW in self._among:
             place = _CHOSEN  # it reads every row
         self._spent[place] += cost
         if place == _CHOSEN:
@@ -342,8 +339,8 @@ class BudgetPlan:
         """Raise ParameterError, before any charge, for a part that no noise can be drawn for."""
         for part in (part for part in self.parts if part.name != MASKS):  # masks may be omitted
             refused = ParameterError(
-                f"the remaining budget is too small for {part.name}. Use a larger epsilon, or a larger "
-                "share for it."
+                f"the remaining budget is too small for {part.name}. Use a larger epsilon, or a "
+                "larger share for it."
             )
             with replacing(ParameterError, by=refused):
                 for amount in {cost.amount for cost in self.costs(part.name)}:
@@ -428,9 +425,8 @@ class BudgetPlan:
 
 def _check(part: Part, cost: Cost, steps: int) -> None:
     if part.kind == "counts":
-        replace(
-            Noise.worth(cost), steps=steps
-        )  # raises an error if the noise is larger than can be drawn
+        # Raises an error if the noise is larger than can be drawn.
+        replace(Noise.worth(cost), steps=steps)
     elif part.kind == "selections":
         epsilon = selection_epsilon(cost)
         check_scale(part.name, _SELECTED / epsilon if epsilon else math.inf)
@@ -486,11 +482,9 @@ def ground_truth_parts(
     if not isinstance(fit_event, FilterEvent):
         return guarantee, None
     # Reserved parts are in the log of the filter.
-    has_fixed_limits = limits is not None and not isinstance(
-        limits.structure, DataChosenRequirements
-    )
     trained = all(isinstance(event, SampledGaussianEvent) for event in rest)
-    if limits is not None and has_fixed_limits and trained and limits.cover(fit_event):
+    reserved = limits is not None and isinstance(limits.structure, DataChosenRequirements)
+    if limits is not None and not reserved and trained and limits.cover(fit_event):
         return of_parts(guarantee, limits, rest, training_requirement)
     if rest or fit_event.cost.privacy_measure != "pure":
         return guarantee, None
@@ -536,29 +530,26 @@ def of_parts(
     if limits is None or (trainings and not isinstance(limits.structure, FixedRequirements)):
         return guarantee, None
     events = (*limits.events, *(replace(event, required=required or None) for event in trainings))
-    parts = Guarantee.from_events(
-        events, delta=guarantee.delta
-    )  # rounding makes epsilon a little larger
+    # Rounding makes epsilon a little larger.
+    parts = Guarantee.from_events(events, delta=guarantee.delta)
     epsilon = max(guarantee.epsilon, parts.epsilon)
     return replace(guarantee, epsilon=epsilon, events=events), limits.structure
 
 
-def _amplifiable_parts(
-    fit_event: FilterEvent, strategy: Strategy
-) -> tuple[list[FilterEvent], bool]:
+def _amplifiable_parts(event: FilterEvent, strategy: Strategy) -> tuple[list[FilterEvent], bool]:
     """Return the caps of parts that may be amplified, and whether data chose their attributes."""
     if strategy.required_sets == "parameters":
-        marginals = [e for e in fit_event.log if e.required and not isinstance(e, FilterEvent)]
-        cap_epsilons = [Guarantee.from_events(event).epsilon for event in marginals]
+        marginals = [e for e in event.log if e.required and not isinstance(e, FilterEvent)]
+        cap_epsilons = [Guarantee.from_events(e).epsilon for e in marginals]
         return [_cap(e, c, e.required) for e, c in zip(marginals, cap_epsilons, strict=True)], False
     if strategy.required_sets == "none":
         return [], False
     amplified, chosen = [], strategy.required_sets == "data"
-    for part in fit_event.log:
+    for part in event.log:
         required_sets = [release.required for release in releases(part)]
         nonempty = [required for required in required_sets if required]
         if isinstance(part, FilterEvent) and nonempty and len(nonempty) == len(required_sets):
-            # Data-chosen sets: one of the smallest. Fixed sets: the attributes that all of them share.
+            # Data-chosen sets: one of the smallest. Fixed sets: the attributes that all share.
             smallest = min(nonempty, key=lambda names: (len(names), sorted(names)))
             required = smallest if chosen else frozenset.intersection(*nonempty)
             amplified.append(_cap(part, part.cost.amount, required))

@@ -57,8 +57,8 @@ def resample_pairs(fitted: Fitted, rng: np.random.Generator) -> Iterator[PairMod
     strategy = strategy_named(fitted.parameters["missing"])
     if strategy.fills:
         raise ParameterError(
-            "missing='impute-first' fills values before rows are counted, so the uncertainty of these "
-            "values is unknown. Fit with missing='joint'."
+            "missing='impute-first' fills values before rows are counted, so the uncertainty of "
+            "these values is unknown. Fit with missing='joint'."
         )
     release, selective = PairRelease.of(fitted.tables), strategy.models_missingness
     facts = model_facts(fitted.modelled, release.levels, selective=selective)
@@ -113,7 +113,7 @@ def posterior_models(
     possible = smoothing.allowed(facts.allowed)
     while True:
         again = release.redraw_noise(rng)
-        noisy = with_redrawn_noise(tables, again.tables(bias), retained)
+        noisy = add_noise(tables, again.tables(bias), retained)
         noise = complete(noisy)
         as_many = _of_other_rows(noisy, observed, rng, noisy.n_rows / design)
         other = complete(as_many)
@@ -135,16 +135,14 @@ def posterior_models(
         yield replace(model, row_model=row_model, tables=targets_of_rows, masks=drawn.masks)
 
 
-def with_redrawn_noise(
-    tables: PairTables, again: PairTables, retained: Mapping[Pair, float]
-) -> PairTables:
+def add_noise(tables: PairTables, other: PairTables, retained: Mapping[Pair, float]) -> PairTables:
     """Return tables with redrawn noise, scaled by clipping. Complete attributes stay complete.
 
     Parameters
     ----------
     tables : PairTables
         The released tables.
-    again : PairTables
+    other : PairTables
         The tables with redrawn noise.
     retained : mapping of (int, int) to float
         Share of each pair that clipping retains.
@@ -154,9 +152,9 @@ def with_redrawn_noise(
     PairTables
         Released values.
     """
-    redrawn = {c: t + (again.tables[c] - t) / retained[c] for c, t in tables.tables.items()}
+    redrawn = {c: t + (other.tables[c] - t) / retained[c] for c, t in tables.tables.items()}
     marginals = list[Floats]()
-    for before, marginal, size in zip(tables.marginals, again.marginals, tables.sizes, strict=True):
+    for before, marginal, size in zip(tables.marginals, other.marginals, tables.sizes, strict=True):
         never = before[size:].sum() == 0
         marginal = np.where(np.arange(len(marginal)) < size, marginal, 0.0) if never else marginal
         marginals.append(marginal / marginal.sum())
