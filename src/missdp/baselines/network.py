@@ -25,7 +25,6 @@ from dataclasses import field
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
 from missdp.inference.model import cell_index, draw, draw_each
@@ -51,7 +50,7 @@ class Node(Record):
         return (*self.parents, self.child)
 
 
-Codes: TypeAlias = dict[str, NDArray[np.int64]]
+Codes: TypeAlias = dict[str, Ints]
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,9 +191,7 @@ def _gibbs(
     return filled
 
 
-def _full_conditional(
-    family: Node, model: Network, filled: Codes, rows: NDArray[np.int64]
-) -> Floats:
+def _full_conditional(family: Node, model: Network, filled: Codes, rows: Ints) -> Floats:
     """Return the unnormalised distribution of a child given its row, shape ``(rows, child)``."""
     children = [other for other in model.families if family.child in other.parents]
     near = set(family.clique).union(*(other.clique for other in children))
@@ -254,14 +251,14 @@ def _with_rules(
     return table, family
 
 
-def _child_marginal(table: Floats, cells: NDArray[np.int64]) -> Floats:
+def _child_marginal(table: Floats, cells: Ints) -> Floats:
     """Return the marginal of the child over rows in these cells of its parents."""
     flat = table.reshape(-1, table.shape[-1])
     share = np.bincount(cells, minlength=len(flat)) / len(cells)
     return np.asarray(share @ flat)
 
 
-def _with_marginal(table: Floats, cells: NDArray[np.int64], target: Floats) -> Floats:
+def _with_marginal(table: Floats, cells: Ints, target: Floats) -> Floats:
     """Weight the levels of the child so that its marginal is close to the target."""
     weight = np.ones(len(target))
     for _ in range(_ROUNDS):

@@ -8,7 +8,6 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
 from missdp.inference.marginals import NoisyMarginals
@@ -99,7 +98,7 @@ class NetworkModel(Record):
         *,
         keep_missing: bool,
         draws: Draws = "independent",  # noqa: ARG002 (rows of networks are independent)
-    ) -> list[NDArray[np.int64]]:
+    ) -> list[Ints]:
         """Draw ``n`` rows as one array of codes per attribute, with ``size`` for missing cells."""
         rows = np.zeros((n, len(self.levels)), dtype=np.int64)
         missing = np.zeros(rows.shape, dtype=bool)

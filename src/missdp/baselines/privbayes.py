@@ -10,7 +10,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import pydantic.dataclasses
-from numpy.typing import NDArray
 
 from missdp.accounting import Cost, PureEvent, scale_for
 from missdp.accounting.exact import float_up
@@ -275,9 +274,9 @@ _ROUNDS = 5  # rounds of agreement and projection
 
 
 def _make_consistent(
-    tables: Mapping[tuple[str, ...], NDArray[np.float64]],
+    tables: Mapping[tuple[str, ...], Floats],
     variances: Mapping[tuple[str, ...], float],
-) -> dict[tuple[str, ...], NDArray[np.float64]]:
+) -> dict[tuple[str, ...], Floats]:
     """Make noisy proportion tables agree on the attributes they share, and nonnegative.
 
     Each attribute's one-way marginal is estimated from every table that contains it, weighted by
@@ -295,7 +294,7 @@ def _make_consistent(
 
 def _agree_on(
     name: str,
-    tables: dict[tuple[str, ...], NDArray[np.float64]],
+    tables: dict[tuple[str, ...], Floats],
     variances: Mapping[tuple[str, ...], float],
 ) -> None:
     cliques = [clique for clique in tables if name in clique]

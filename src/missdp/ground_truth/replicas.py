@@ -28,7 +28,7 @@ from missdp.calibration import gdp_selection
 from missdp.errors import ParameterError
 from missdp.ground_truth.mixture import check_observed, observation_probability
 from missdp.required_attributes import ChosenRequirements
-from missdp.types import Floats
+from missdp.types import Floats, Ints
 
 ORDERS = np.array([*range(2, 65), *range(68, 129, 4), *range(136, 257, 8), *range(272, 513, 16)])
 """Integer orders at which the bound for fixed requirements is computed."""
@@ -255,7 +255,7 @@ def chosen_epsilon(costs: _ChosenCosts, delta: float, observed: Mapping[str, flo
 
 
 def _chosen_curve(
-    costs: _ChosenCosts, observed: Mapping[str, float], *, orders: NDArray[np.int64] = CHOSEN_ORDERS
+    costs: _ChosenCosts, observed: Mapping[str, float], *, orders: Ints = CHOSEN_ORDERS
 ) -> Floats:
     """Return the amplified Rényi divergence at each integer order, at least 2."""
     rates = _rounded(check_observed(observed))
@@ -338,7 +338,7 @@ def _meeting(n: int, distribution: tuple[float, ...]) -> Floats:
     return chances
 
 
-def _log_choose(n: int, k: NDArray[np.int64]) -> Floats:
+def _log_choose(n: int, k: Ints) -> Floats:
     inside = (k >= 0) & (k <= n)
     safe = np.clip(k, 0, n)
     logs = gammaln(n + 1) - gammaln(safe + 1) - gammaln(n - safe + 1)

@@ -149,8 +149,7 @@ class ConditionalModels(Record):
             if cells * _ROWS_ALIKE > len(rows) or cells > 1 << 16:
                 break
             key = key * len(self.marginals[c]) + rows[:, c]
-        ordered: Ints = order[np.argsort(key.astype(np.uint16)[order], kind="stable")]
-        return ordered
+        return np.asarray(order[np.argsort(key.astype(np.uint16)[order], kind="stable")])
 
     def _most_influential(self, a: int) -> list[int]:
         """Return earlier attributes in decreasing order of their effect on an attribute."""
@@ -195,21 +194,18 @@ class Features:
         """Return the sum of the weights of each row's levels, one row per level drawn."""
         small = weights.astype(np.float32)
         if self.dense:
-            scores: Singles = small @ self.matrix
-            return scores
+            return np.asarray(small @ self.matrix)
         return np.ascontiguousarray((self.matrix.T @ small.T).T)
 
     def sums(self, values: Singles) -> Floats:
         """Return sums of values over rows, for each level of each earlier attribute."""
-        sums: Floats = (self.matrix @ values.T).T.astype(np.float64)
-        return sums
+        return np.asarray((self.matrix @ values.T).T.astype(np.float64))
 
     def gram(self) -> Floats:
         """Return the mean products of two indicators."""
         product = self.matrix @ self.matrix.T
         dense: Singles = product if self.dense else product.toarray()
-        mean: Floats = dense.astype(np.float64) / self.matrix.shape[1]
-        return mean
+        return np.asarray(dense.astype(np.float64) / self.matrix.shape[1])
 
 
 def log_mask(
@@ -371,5 +367,4 @@ def _balanced(chance: Floats, part: Ints, expected: Floats) -> Floats:
     slack = np.bincount(part, chance * (1 - chance), len(expected))
     gap = expected - np.bincount(part, chance, len(expected))
     shifted = np.exp(np.clip(gap / np.maximum(slack, 1.0), -1.0, 1.0))[part] * chance
-    balanced: Floats = shifted / (shifted + 1 - chance)
-    return balanced
+    return np.asarray(shifted / (shifted + 1 - chance))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.types import Floats
 
@@ -25,7 +24,7 @@ def precision_mean(one: tuple[Value, float], other: tuple[Value, float]) -> tupl
     return (first * one[0] + second * other[0]) / (first + second), (first + second) ** -0.5
 
 
-def enforce_decreasing_tails(counts: NDArray[np.float64], std: float) -> NDArray[np.float64]:
+def enforce_decreasing_tails(counts: Floats, std: float) -> Floats:
     """Make the tails of a noisy histogram decrease towards its ends.
 
     Beyond the outermost count that exceeds the noise, counts carry no information about their
@@ -64,7 +63,7 @@ def enforce_decreasing_tails(counts: NDArray[np.float64], std: float) -> NDArray
     return decreasing
 
 
-def project_to_simplex(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+def project_to_simplex(counts: Floats) -> Floats:
     """Return the point of ``{p >= 0, sum p = 1}`` nearest to ``counts`` in Euclidean distance.
 
     Clipping at zero and dividing by the sum would assign the clipped negative noise to large cells

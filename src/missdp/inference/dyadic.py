@@ -58,7 +58,7 @@ class Histogram:
     * ``likely`` (shape (k,)), optional: Share of each interval less noise, uncertain mass included.
     """
 
-    starts: NDArray[np.int64]
+    starts: Ints
     mass: Floats
     rows: float
     certain_range: tuple[int, int] | None = None
@@ -94,7 +94,7 @@ def node_counts(cells: NDArray[_Number], levels: Sequence[int]) -> list[NDArray[
     return [fine.reshape(1 << level, -1).sum(axis=1) for level in levels]
 
 
-def occupied_range(counts: NDArray[np.int64], *, std: float, size: int) -> tuple[int, int]:
+def occupied_range(counts: Ints, *, std: float, size: int) -> tuple[int, int]:
     """Return the first cell of the range that contains rows, and the first cell after it.
 
     Parameters
@@ -340,9 +340,7 @@ def _distribute_down(raised: list[Floats], variance: list[Floats]) -> list[Float
     return final
 
 
-def _leaves(
-    final: list[Floats], exists: list[NDArray[np.bool_]]
-) -> tuple[NDArray[np.int64], Floats]:
+def _leaves(final: list[Floats], exists: list[Flags]) -> tuple[Ints, Floats]:
     """Return the first cell and the count of every undivided node, in order."""
     starts, counts = [], []
     for level, (here, count) in enumerate(zip(exists, final, strict=True)):
@@ -363,8 +361,8 @@ def _move_inwards(mass: Floats, unreliable: Sequence[int]) -> None:
 
 
 def _with_spikes(
-    starts: NDArray[np.int64], mass: Floats, likely: Floats, cells: Floats, min_excess: float
-) -> tuple[NDArray[np.int64], Floats, Floats]:
+    starts: Ints, mass: Floats, likely: Floats, cells: Floats, min_excess: float
+) -> tuple[Ints, Floats, Floats]:
     """Divide intervals around a cell that exceeds its neighbours in the interval and noise."""
     width, largest = np.diff(starts), np.maximum.reduceat(cells[: starts[-1]], starts[:-1])
     others = np.maximum(mass - largest, 0.0) / np.maximum(width - 1, 1)
@@ -380,7 +378,7 @@ def _with_spikes(
 
 
 def _unreliable_ends(
-    starts: NDArray[np.int64],
+    starts: Ints,
     mass: Floats,
     counts: list[Floats],
     variances: list[Floats],

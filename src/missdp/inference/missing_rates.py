@@ -125,8 +125,7 @@ class RatesByLevel:
         weight, off = 1 / np.maximum(variance, _MIN_RATE**2), self.missing / rows - total
         excess = max(0.0, float(weight @ np.square(off)) - len(rows) + 1)
         spread = excess / max(weight.sum() - np.square(weight).sum() / weight.sum(), _MIN_RATE)
-        rates: Floats = np.clip(total + off * spread / (spread + variance), 0.0, 1.0)
-        return rates
+        return np.asarray(np.clip(total + off * spread / (spread + variance), 0.0, 1.0))
 
 
 def shrunk(values: Floats, stds: Floats) -> Floats:

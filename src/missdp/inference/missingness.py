@@ -508,5 +508,4 @@ def _step(
     aim *= expected.sum() / aim.sum()
     penalty = ridge * table.std
     step = (aim - expected - penalty * slope) / (curvature + penalty + 1e-9)
-    clipped: Floats = np.clip(_DAMPING * step, -_MAX_STEP, _MAX_STEP)
-    return clipped
+    return np.asarray(np.clip(_DAMPING * step, -_MAX_STEP, _MAX_STEP))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
 from missdp.serialization import Record
-from missdp.types import Clique, Floats, Ints
+from missdp.types import Clique, Flags, Floats, Ints
 
 Draws: TypeAlias = Literal["even", "independent"]
 Name = TypeVar("Name", bound=Hashable)
@@ -37,9 +37,7 @@ class Levels(Record):
     shares: Floats
 
     @classmethod
-    def from_counts(
-        cls, counts: Floats, *, threshold: float, kinds: NDArray[np.int64] | None = None
-    ) -> Levels:
+    def from_counts(cls, counts: Floats, *, threshold: float, kinds: Ints | None = None) -> Levels:
         """Merge levels with a released count below ``threshold`` into one group per kind.
 
         Parameters
@@ -71,12 +69,12 @@ class Levels(Record):
         """Number of groups."""
         return int(self.groups.max()) + 1
 
-    def split(self, codes: NDArray[np.int64], rng: Generator) -> NDArray[np.int64]:
+    def split(self, codes: Ints, rng: Generator) -> Ints:
         """Draw a level for each group code."""
         order = np.argsort(self.groups, kind="stable")
         sizes = np.bincount(self.groups)
         last = np.cumsum(sizes) - 1
-        drawn: NDArray[np.int64] = order[last][codes]
+        drawn: Ints = order[last][codes]
         among = np.flatnonzero((sizes > 1)[codes])  # most groups have a single level
         if among.size:
             ends = np.cumsum(self.shares[order])  # one unit per group, in group order
@@ -87,9 +85,7 @@ class Levels(Record):
         return drawn
 
 
-def split_rows(
-    levels: Sequence[Levels], rows: Ints, missing: NDArray[np.bool_], rng: Generator
-) -> list[NDArray[np.int64]]:
+def split_rows(levels: Sequence[Levels], rows: Ints, missing: Flags, rng: Generator) -> list[Ints]:
     """Draw a level for each group, attribute by attribute. A missing cell has the code ``size``.
 
     Parameters
@@ -114,11 +110,11 @@ def split_rows(
     ]
 
 
-Zeros: TypeAlias = dict[Clique, NDArray[np.bool_]]
+Zeros: TypeAlias = dict[Clique, Flags]
 """Impossible cells by sorted attribute positions, on the declared levels."""
 
 
-def level_kinds(zeros: Zeros, sizes: Sequence[int]) -> list[NDArray[np.int64]]:
+def level_kinds(zeros: Zeros, sizes: Sequence[int]) -> list[Ints]:
     """Number the levels of each attribute by their impossible combinations.
 
     Levels of one kind are interchangeable, so merging them preserves all constraints.
@@ -166,7 +162,7 @@ def cell_index(codes: Any, names: Sequence[Any], shape: Sequence[int], n: int) -
     return index
 
 
-def _narrow(groups: NDArray[np.int64], number: int) -> NDArray[np.integer]:
+def _narrow(groups: Ints, number: int) -> NDArray[np.integer]:
     """Return small integers in a type that is sorted by digits, in linear time."""
     return groups.astype(np.uint16) if number <= 2**16 else groups
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
 from missdp.inference.completion import Completed
@@ -38,7 +37,7 @@ class PairModel(Record):
 
     def sample(
         self, n: int, rng: np.random.Generator, *, keep_missing: bool, draws: Draws = "even"
-    ) -> list[NDArray[np.int64]]:
+    ) -> list[Ints]:
         """Draw ``n`` rows as one array of codes per attribute, with ``size`` for missing cells."""
         rows = self.complete(n, rng, draws=draws)
         missing = self.masks.draw(rows, rng) if keep_missing else np.zeros(rows.shape, dtype=bool)

@@ -38,12 +38,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pydantic.dataclasses
-from numpy.typing import NDArray
 
 from missdp.inference.conditional_models import Pair
 from missdp.inference.missingness import MissingnessModel
 from missdp.serialization import Record
-from missdp.types import Floats, Ints
+from missdp.types import Flags, Floats, Ints
 
 _NUMBERS_AT_ONCE = 1 << 22  # numbers in memory
 _POINTS = 4096  # integration points
@@ -321,7 +320,7 @@ def number_covariances(
     levels: Mapping[int, tuple[Floats, Floats]],
     marginals: Sequence[Floats],
     rows: Ints,
-    missing_cells: NDArray[np.bool_],
+    missing_cells: Flags,
     masks: MissingnessModel,
 ) -> Numbers:
     """Return covariances of numbers in complete rows from moments of observed cells.

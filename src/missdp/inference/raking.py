@@ -204,8 +204,7 @@ def _allowed_weights(rows: Ints, tables: Mapping[Clique, Floats], weights: Float
             cells = cell_index(rows, clique, table.shape, rows.shape[1])
             allowed = start * (table.ravel() > 0)[cells]
             start = allowed if allowed.any() else start
-    scaled: Floats = start / start.sum()
-    return scaled
+    return np.asarray(start / start.sum())
 
 
 def _sweep(

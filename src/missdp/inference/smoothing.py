@@ -619,8 +619,7 @@ def _possible_given_rows(table: Floats, noise: Floats, one: Floats, other: Float
     doubt = max(math.sqrt(float(np.square(std)[plain].sum())), _MIN_CHANCE)
     if shortfall > _FUNCTION_SD * doubt or excess < _MIN_FUNCTIONAL_SD * doubt:
         return np.ones(table.shape, dtype=bool)
-    possible: Flags = ~plain[:, None] | (np.arange(table.shape[1]) == best[:, None])
-    return possible
+    return np.asarray(~plain[:, None] | (np.arange(table.shape[1]) == best[:, None]))
 
 
 def _scaled_between(table: Floats, ends: tuple[Floats, Floats]) -> Floats:

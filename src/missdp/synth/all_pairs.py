@@ -13,7 +13,6 @@ from itertools import combinations
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting import Cost
 from missdp.errors import ParameterError
@@ -44,7 +43,7 @@ from missdp.synth.shared_steps import (
 from missdp.synth.split import MASKS, BudgetPlan, Part
 from missdp.synth.uncertain import resample_pairs
 from missdp.synth.workload import MAX_CELLS, Workload, named_marginals
-from missdp.types import Clique
+from missdp.types import Clique, Floats
 
 _PAIRS = "all pairs"  # name of the part of a budget
 _MAX_MASKED = 32  # attributes: of those with the most missing cells, joint masks are counted
@@ -210,7 +209,7 @@ def _named(request: Request[AllPairs], schema: Schema) -> dict[Clique, float]:
 
 def _release_top_up(
     session: Session, one_way: NoisyMarginals, workload: Mapping[Clique, float], plan: BudgetPlan
-) -> tuple[dict[Clique, NDArray[np.float64]], dict[Clique, float]]:
+) -> tuple[dict[Clique, Floats], dict[Clique, float]]:
     """Release tables of the workload on groups of levels, with the SD of each count."""
     names, tables, stds = session.facts.schema.names, {}, {}
     if workload:

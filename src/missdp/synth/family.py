@@ -14,7 +14,6 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting import ApproximateEvent, Cost, Filter, SampledGaussianEvent
 from missdp.accounting.exact import exact, float_down
@@ -28,6 +27,7 @@ from missdp.synth.first_parts import first_parts
 from missdp.synth.parameters import chosen_delta
 from missdp.synth.search_grid import before_fit, with_pending_bins
 from missdp.synth.split import BudgetPlan, Part, RequiredAttributes
+from missdp.types import Ints
 
 if TYPE_CHECKING:
     from missdp.synth.base import Synthesizer
@@ -37,7 +37,7 @@ P = TypeVar("P", bound="Synthesizer")
 
 _FAILURE = Fraction(1, 10)  # share of the delta of a fit for all attributes with open levels
 
-Codes: TypeAlias = dict[str, NDArray[np.int64]]
+Codes: TypeAlias = dict[str, Ints]
 """Codes of rows by the names of modelled attributes. A missing cell has the code ``size``."""
 
 

@@ -22,7 +22,6 @@ from itertools import compress, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
 from missdp.accounting import Composition, Cost, Filter, Guarantee
@@ -46,7 +45,7 @@ from missdp.session import Kinds, Marginal, Noise, Session, Tree, UnitSums
 from missdp.session.frequent_values import FrequentValues, OccurringValues
 from missdp.synth.search_grid import MAX_CODES, is_pending
 from missdp.synth.split import BINS, KINDS, BudgetPlan, Part, RequiredAttributes
-from missdp.types import Ints
+from missdp.types import Flags, Floats, Ints
 
 if TYPE_CHECKING:
     from missdp.synth.family import Request
@@ -100,7 +99,7 @@ def first_parts(request: Request[Any]) -> list[Part]:
 
 def release_bins(
     session: Session, grid: Schema, schema: Schema, plan: BudgetPlan
-) -> tuple[Schema, dict[str, NDArray[np.float64]]]:
+) -> tuple[Schema, dict[str, Floats]]:
     """Release bins of numeric attributes, and the intervals whose rows noise hides.
 
     Parameters
@@ -147,7 +146,7 @@ def _measure_tree(session: Session, tree: Tree, cost: Cost) -> tuple[list[Ints],
 
 def _measure_histogram(
     session: Session, name: str, grid: Numeric, cost: Cost
-) -> tuple[Histogram, NDArray[np.float64]]:
+) -> tuple[Histogram, Floats]:
     """Return the released distribution of an attribute, and the counts outside its range."""
     every, share = (3, 0.2) if cost.privacy_measure == "pure" else (2, 0.1)
     size = grid.size
@@ -185,13 +184,13 @@ def _measure_histogram(
 
 
 def _with_tail(
-    starts: NDArray[np.int64],
-    rows: NDArray[np.float64],
-    hidden: NDArray[np.float64],
+    starts: Ints,
+    rows: Floats,
+    hidden: Floats,
     *,
     size: int,
     std: float,
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Ints, Floats, Floats]:
     """Return the rows in the last occupied interval, the rows outside it, and the hidden counts.
 
     Rows outside the range were counted at its end. Their number is the excess of the last interval
@@ -229,9 +228,7 @@ def _with_tail(
     return starts, rows, remaining
 
 
-def _outside_counts(
-    counts: NDArray[np.int64], std: float, within: tuple[int, int], size: int
-) -> NDArray[np.float64]:
+def _outside_counts(counts: Ints, std: float, within: tuple[int, int], size: int) -> Floats:
     """Return the counts of a first tree outside an interval of cells, as `tail_counts` does."""
     width = (1 << tree_depth(size)) // len(counts)
     first = np.arange(len(counts)) * width
@@ -304,9 +301,7 @@ def _even_edges(grid: Numeric) -> tuple[float, ...]:
     return tuple(np.unique([edges[np.abs(edges - one).argmin()] for one in targets]).tolist())
 
 
-def _grid_segments(
-    grid: Numeric, starts: NDArray[np.int64], mass: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _grid_segments(grid: Numeric, starts: Ints, mass: Floats) -> tuple[Floats, Floats]:
     """Return the edges of segments, a number with the interval after it, and their mass."""
     edges, lower = grid.bin_edges, grid.reach[0]
     place = np.searchsorted(edges, lower[starts[:-1]], side="right") - 1
@@ -316,9 +311,7 @@ def _grid_segments(
     return np.append(segments, edges[-1]), np.asarray(shares, dtype=np.float64)
 
 
-def _narrow_spikes(
-    grid: Numeric, segments: NDArray[np.float64], shares: NDArray[np.float64]
-) -> NDArray[np.bool_]:
+def _narrow_spikes(grid: Numeric, segments: Floats, shares: Floats) -> Flags:
     """Return the segments that are single cells of the grid and denser than both neighbours.
 
     All other numbers must spread far wider than a cell. Otherwise a cell may hold most of the
@@ -335,15 +328,13 @@ def _narrow_spikes(
     return np.asarray(is_narrow & (density[1:-1] > _MIN_RATIO * neighbours))
 
 
-def _with_points(
-    segments: NDArray[np.float64], shares: NDArray[np.float64], narrow: NDArray[np.bool_]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _with_points(segments: Floats, shares: Floats, narrow: Flags) -> tuple[Floats, Floats]:
     """Return segments and shares in which each narrow spike is one number.
 
     Rounded values cause narrow spikes: many rows at 1.57 are many rows in the cell around it. The
     number of the cell with the fewest decimals is taken as the value.
     """
-    starts, mass = list[NDArray[np.float64]](), list[NDArray[np.float64]]()
+    starts, mass = list[Floats](), list[Floats]()
     for low, high, share, spike in zip(segments[:-1], segments[1:], shares, narrow, strict=True):
         parts, weights, retained = np.array([low]), np.array([share]), np.array([True])
         if spike:
@@ -375,11 +366,11 @@ def _roundest(low: float, high: float) -> float:
 
 
 def _separated_edges(
-    edges: NDArray[np.float64],
-    segments: NDArray[np.float64],
-    shares: NDArray[np.float64],
-    spikes: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    edges: Floats,
+    segments: Floats,
+    shares: Floats,
+    spikes: Floats,
+) -> Floats:
     """Return edges and the spikes that have much of a bin's mass on both sides.
 
     Otherwise small and large numbers would share a bin if all numbers between them are spikes.
@@ -396,9 +387,7 @@ def _separated_edges(
     return np.array(separated)
 
 
-def _fading_shares(
-    segments: NDArray[np.float64], shares: NDArray[np.float64], spikes: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _fading_shares(segments: Floats, shares: Floats, spikes: Floats) -> Floats:
     """Return shares for bins without clear mass: largest next to segments with mass."""
     has_mass = shares > 0
     has_mass[np.searchsorted(segments[1:-1], spikes, side="right")] = True
@@ -406,9 +395,7 @@ def _fading_shares(
     return _MIN_MASS * _FADE ** (away.min(axis=1) if has_mass.any() else np.zeros(len(shares)))
 
 
-def _quantile_edges(
-    segments: NDArray[np.float64], shares: NDArray[np.float64], bins: int
-) -> NDArray[np.float64]:
+def _quantile_edges(segments: Floats, shares: Floats, bins: int) -> Floats:
     """Return the edges of bins whose shares are as equal as the segments allow, and above 0."""
     below = np.concatenate([[0.0], np.cumsum(shares)])
     targets = below[-1] * np.arange(1, bins) / bins
@@ -605,13 +592,11 @@ def release_levels(
     return levels
 
 
-KindShares = Mapping[str, NDArray[np.float64]]
+KindShares = Mapping[str, Floats]
 """For each attribute with several kinds of missing values, their released shares."""
 
 
-def release_kinds(
-    session: Session, names: Iterable[str], plan: BudgetPlan
-) -> dict[str, NDArray[np.float64]]:
+def release_kinds(session: Session, names: Iterable[str], plan: BudgetPlan) -> dict[str, Floats]:
     """Release the shares of the kinds of missing values, by attribute.
 
     Parameters
@@ -629,7 +614,7 @@ def release_kinds(
         For each attribute, shares that sum to 1. Values that are missing for no declared reason
         come first. Empty if the plan has no part for kinds.
     """
-    shares: dict[str, NDArray[np.float64]] = {}
+    shares: dict[str, Floats] = {}
     for name in names if KINDS in plan else ():
         counts = session.measure(Kinds(name), plan.noise(KINDS)).values.clip(min=0.0)
         plain = np.eye(1, len(counts))[0]

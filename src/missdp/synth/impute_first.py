@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting import Cost
 from missdp.errors import ParameterError
@@ -20,6 +19,7 @@ from missdp.session import Marginal, Noise, Session
 from missdp.sources.filling import MarginallyFilledRow
 from missdp.synth.parameters import check_share
 from missdp.synth.split import Part
+from missdp.types import Floats
 
 if TYPE_CHECKING:
     from missdp.synth.family import Request
@@ -98,9 +98,7 @@ def impute(session: Session, imputer: Imputer = "marginal", *, cost: Cost) -> Se
     return session.on(MarginallyFilledRow(declared, distributions))
 
 
-def _cell_distribution(
-    imputer: Imputer, attribute: AnyAttribute, marginal: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _cell_distribution(imputer: Imputer, attribute: AnyAttribute, marginal: Floats) -> Floats:
     """Return the distribution of an attribute's filled cells, given its released marginal."""
     if imputer == "mean" and isinstance(attribute, Numeric):
         mean = float(marginal / marginal.sum() @ attribute.centres)

@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pydantic.dataclasses
-from numpy.typing import NDArray
 
 from missdp.accounting import Cost
 from missdp.inference.completion import (
@@ -60,7 +59,7 @@ from missdp.session import (
 )
 from missdp.synth.noisy_counts import has_number_levels, least_squares_total
 from missdp.synth.numeric_scores import WEIGHT, NumericScore, draw_fine_codes
-from missdp.types import Clique, Floats, Ints
+from missdp.types import Clique, Flags, Floats, Ints
 
 _FIRST_ORDER_WEIGHT = 1.6  # factor of blocks relative to products
 # The factor if blocks contain numbers, which make vectors longer.
@@ -262,9 +261,7 @@ def release_pairs(
     return PairRelease(marginals, released, plan, used)
 
 
-def impossible_pairs(
-    impossible: Mapping[tuple[str, ...], NDArray[np.bool_]], names: Sequence[str]
-) -> Zeros:
+def impossible_pairs(impossible: Mapping[tuple[str, ...], Flags], names: Sequence[str]) -> Zeros:
     """Return the impossible cells of pairs by sorted positions of their attributes.
 
     Parameters
@@ -724,7 +721,7 @@ def released_covariances(
     bias: ClippingBias | None,
     completed: Completed,
     rows: Ints,
-    missing: NDArray[np.bool_],
+    missing: Flags,
 ) -> Numbers | None:
     """Return covariances of numbers in complete rows, from released products, if there are any.
 

@@ -39,9 +39,9 @@ from missdp.table.encode import Column
 from missdp.table.follow import Rows
 from missdp.table.memory import batch_capacity
 from missdp.threads import in_order
-from missdp.types import Flags, FrameKind
+from missdp.types import Flags, Floats, FrameKind, Ints
 
-Codes = dict[str, NDArray[np.int64]]
+Codes = dict[str, Ints]
 _VALUE_ROUNDS = 30  # rounds in which values inside bins are drawn again
 _ROW_ROUNDS = 40  # rounds in which complete rows are drawn again
 # Shares of cells that become any level if no row of the model obeys the rules.
@@ -159,9 +159,7 @@ def restore_rows(
     return _with_kinds(table, shares, rng, kind)
 
 
-def _ruled(
-    modelled: Modelled, codes: Codes, rng: np.random.Generator
-) -> tuple[Table, NDArray[np.bool_]]:
+def _ruled(modelled: Modelled, codes: Codes, rng: np.random.Generator) -> tuple[Table, Flags]:
     """Return rows with values and derived attributes, and flags of rows that break a rule."""
     table, broken = _completed(modelled, codes, rng, overrule=False)
     free = any(isinstance(a, Numeric) for a in modelled.schema)
@@ -180,7 +178,7 @@ def _ruled(
 
 def _completed(
     modelled: Modelled, codes: Codes, rng: np.random.Generator, *, overrule: bool
-) -> tuple[Table, NDArray[np.bool_]]:
+) -> tuple[Table, Flags]:
     """Draw values and compute derived attributes. ``overrule`` removes values that do not apply."""
     schema = modelled.whole
     n = len(next(iter(codes.values())))
@@ -207,7 +205,7 @@ def with_related_values(table: Table, rng: np.random.Generator) -> Table:
     return Table(table.schema, columns, kind=table.kind)
 
 
-def apply_rules(table: Table, *, overrule: bool = False) -> tuple[Table, NDArray[np.bool_]]:
+def apply_rules(table: Table, *, overrule: bool = False) -> tuple[Table, Flags]:
     """Return synthetic rows with their derived cells, and flags of rows that break a rule.
 
     With ``overrule``, values are removed if they are certainly not applicable. Otherwise their rows
@@ -249,7 +247,7 @@ def _loosened(modelled: Modelled, codes: Codes, share: float, rng: np.random.Gen
     return loosened
 
 
-def _misrouted(rule: Routing, rows: Rows, *, overrule: bool) -> NDArray[np.bool_]:
+def _misrouted(rule: Routing, rows: Rows, *, overrule: bool) -> Flags:
     """Return flags of rows whose cell contradicts the condition of a routing rule."""
     applies, cells = rule.unless.truth(rows.known, rows.n), rows.known[rule.target.name]
     misrouted = applies.is_true & cells.not_applicable
@@ -297,7 +295,7 @@ def replace_rows(
     return Table(table.schema, columns, kind=table.kind)
 
 
-def _repeated(table: Table, broken: NDArray[np.bool_], rng: np.random.Generator) -> Table:
+def _repeated(table: Table, broken: Flags, rng: np.random.Generator) -> Table:
     """Replace rows that break rules by copies of rows that obey them."""
     good, broken_rows = np.flatnonzero(~broken), np.flatnonzero(broken)
     if not good.size:
@@ -322,12 +320,11 @@ def _with_kinds(
     return Table(table.schema, columns, kind=kind)
 
 
-def _spread(share: NDArray[np.float64], n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _spread(share: Floats, n: int, rng: np.random.Generator) -> Ints:
     """Draw n kinds evenly: each kind has its share, and counts are close to their expectations."""
     places = (rng.permutation(n) + rng.random()) / max(1, n)
     kinds = np.searchsorted(np.cumsum(share), places, side="right")
-    spread: NDArray[np.int64] = np.minimum(kinds, np.flatnonzero(share)[-1])
-    return spread
+    return np.asarray(np.minimum(kinds, np.flatnonzero(share)[-1]))
 
 
 Where: TypeAlias = str | Mapping[str, Any]
