@@ -121,7 +121,7 @@ def test_rates_of_a_table_that_is_not_this_one_are_refused():
     for more, told in (
         ({"nosuch": 0.0}, "nosuch"),
         ({"nosuch": 1.0}, "nosuch"),
-        ({"b": 0}, "declares complete: b"),
+        ({"b": 0}, "declared complete: b"),
     ):
         with refuses(ParameterError, told):
             model.ground_truth_guarantee(MissingCompletelyAtRandom({"a": 0.5, **more}))

@@ -299,11 +299,7 @@ def _implied_cells(impossible: ImpossibleCells, sizes: Mapping[str, int]) -> dic
 
 
 def _restricted(
-    table: Floats,
-    clique: Clique,
-    names: Clique,
-    cells: Flags,
-    sizes: Mapping[str, int],
+    table: Floats, clique: Clique, names: Clique, cells: Flags, sizes: Mapping[str, int]
 ) -> Floats:
     """Return a table with more parents, zero in impossible cells."""
     shape = tuple(sizes[name] for name in clique)

@@ -84,12 +84,7 @@ class PrivateTraining:
     """
 
     def __init__(
-        self,
-        rows: TrainingRows,
-        network: torch.nn.Module,
-        loss: RowLoss,
-        *,
-        expected_batch: float,
+        self, rows: TrainingRows, network: torch.nn.Module, loss: RowLoss, *, expected_batch: float
     ) -> None:
         self._rows, self._loss, self._expected = rows, loss, expected_batch
         self._module = GradSampleModule(network, loss_reduction="sum")

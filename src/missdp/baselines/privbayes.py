@@ -274,8 +274,7 @@ _ROUNDS = 5  # rounds of agreement and projection
 
 
 def _make_consistent(
-    tables: Mapping[tuple[str, ...], Floats],
-    variances: Mapping[tuple[str, ...], float],
+    tables: Mapping[tuple[str, ...], Floats], variances: Mapping[tuple[str, ...], float]
 ) -> dict[tuple[str, ...], Floats]:
     """Make noisy proportion tables agree on the attributes they share, and nonnegative.
 
@@ -293,9 +292,7 @@ def _make_consistent(
 
 
 def _agree_on(
-    name: str,
-    tables: dict[tuple[str, ...], Floats],
-    variances: Mapping[tuple[str, ...], float],
+    name: str, tables: dict[tuple[str, ...], Floats], variances: Mapping[tuple[str, ...], float]
 ) -> None:
     cliques = [clique for clique in tables if name in clique]
     if len(cliques) < 2:

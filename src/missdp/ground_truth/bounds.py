@@ -199,7 +199,8 @@ def _one_requirement(events: Events, delta: float, probability: float) -> float:
         loss = _loss_of_parts([(probability, inside), (1.0, outside)])
         bounds.append(float(loss.get_epsilon_for_delta(delta)))
     elif delta > 0.0 and not outside:
-        bounds.append(_by_profile(inside, delta, probability))
+        facts: Any = {"probability": probability, "profile": partial(delta_of, inside)}
+        bounds.append(or_infinite(partial(amplified_profile_epsilon, delta, **facts)))
     return min(bounds)
 
 
@@ -219,11 +220,6 @@ def _composed(
         group = amplified_loss_distribution(compose(events), p)
         losses.append(group.self_compose(times) if times > 1 else group)
     return reduce(type(losses[0]).compose, losses)
-
-
-def _by_profile(events: Events, delta: float, probability: float) -> float:
-    facts: Any = {"probability": probability, "profile": partial(delta_of, events)}
-    return or_infinite(partial(amplified_profile_epsilon, delta, **facts))
 
 
 def _hoelder(probability: float, costs: Sequence[float]) -> float:

@@ -570,10 +570,8 @@ def _labelled(
     if isinstance(structure, ChosenRequirements):
         return list(events), structure.among, structure.largest_share
     if isinstance(structure, DataChosenRequirements) and structure.smallest:
-        labelled = [
-            _relabelled(e, ChosenRequirements.chosen if e.required else "", e.required)
-            for e in events
-        ]
+        chosen = ChosenRequirements.chosen
+        labelled = [_relabelled(e, chosen if e.required else "", e.required) for e in events]
         return labelled, tuple((name,) for name in structure.attributes), 1.0
     fixed = isinstance(structure, FixedRequirements)
     return [_relabelled(e, "", e.required if fixed else None) for e in events], (), 0.0

@@ -67,9 +67,8 @@ def events_by_disjoint_part(
     uses = Counter(name for required in set(live) for name in required)
     for event, required in zip(events, live, strict=True):
         rarest = sorted(required, key=lambda a: (observed[a], uses[a], a))[:1]
-        by_part[
-            required if all(uses[name] == 1 for name in required) else frozenset(rarest)
-        ].append(event)
+        shares_no_name = all(uses[name] == 1 for name in required)
+        by_part[required if shares_no_name else frozenset(rarest)].append(event)
     return by_part
 
 

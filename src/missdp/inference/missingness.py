@@ -486,12 +486,7 @@ def _pair(a: int, b: int) -> tuple[int, int]:
 
 
 def _step(
-    chance: Floats,
-    codes: Ints,
-    observed: Floats,
-    table: RatesByLevel,
-    ridge: float,
-    slope: Floats,
+    chance: Floats, codes: Ints, observed: Floats, table: RatesByLevel, ridge: float, slope: Floats
 ) -> Floats:
     """Return a clipped, damped Newton step of a slope.
 

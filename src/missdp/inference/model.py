@@ -283,12 +283,7 @@ def _scores(codes: NDArray[np.integer], values: Floats, size: int) -> Floats:
 
 
 def _in_order(
-    codes: Ints,
-    values: Floats,
-    scores: Floats,
-    line: Floats,
-    share: float,
-    rng: Generator,
+    codes: Ints, values: Floats, scores: Floats, line: Floats, share: float, rng: Generator
 ) -> Floats:
     """Return the values of each bin in an order that follows ``line`` as far as it explains them.
 
