@@ -84,7 +84,7 @@ def test_observed_counts_the_whole_structure_by_its_likeliest_gate():
 
 @pytest.mark.parametrize("missing", ["joint", "impute-first"])
 def test_reading_every_row_is_not_amplified(missing):
-    model = fit(missing, imputer="random", bins="equal")  # bins are found behind a gate
+    model = fit(missing, imputer="random", bins="equal")  # private bins read observed cells only
     found = model.ground_truth_guarantee(MissingCompletelyAtRandom(OBSERVED))
     assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
 

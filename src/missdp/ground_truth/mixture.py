@@ -3,8 +3,8 @@
 The mask mixture is log E[exp Σ_j w_j·1{all attributes of requirement j are observed}]. All steps of
 a composition with one requirement share it. So one Bernoulli(p) draw per row decides whether they
 read it. It is not a fresh subsample at each step, and p is never multiplied into the sampling rate
-of DP-SGD. docs/referees/proofs.md proves that loss distributions of disjoint requirements may be
-composed, adaptive caps among them, and has all other proofs.
+of DP-SGD. All proofs are in docs/referees/proofs.md. They include that loss distributions of
+disjoint requirements may be composed, also under adaptive caps.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def amplified_epsilon(probability: float, epsilon: float) -> float:
     Parameters
     ----------
     probability : float
-        p in [0, 1], or an upper bound on it, since the result rises with p. It may depend on the
-        row (MAR, MNAR) if p bounds it for every row and rows lose values independently.
+        At least p, from 0 to 1: the result rises with p. The p of a row may depend on its values
+        (MAR, MNAR) if this bounds every row and rows lose values independently.
     epsilon : float
         ε >= 0 of all mechanisms that read the row, together.
 
@@ -155,7 +155,7 @@ def distinct_targets_bound(
 ) -> float:
     """Return a bound for data-chosen requirements if each measurement has a target of its own.
 
-    An example are Bayesian networks: every attribute is the child of exactly one measurement, in an
+    Bayesian networks are an example: every attribute is the child of exactly one measurement, in an
     order that the data chose. The requirement of a measurement contains its child.
 
     Parameters
@@ -171,6 +171,11 @@ def distinct_targets_bound(
     -------
     float
         Σ_j log(1 + π_(j)(e^{ε_(j)} - 1)) with both sorted: the largest ε meets the largest π.
+
+    Raises
+    ------
+    ParameterError
+        If there are more measurements than attributes, or if a number is out of range.
 
     Notes
     -----

@@ -390,7 +390,8 @@ def check_unit(request: Request[Any]) -> int:
         )
     if declared and weight is not None:
         raise ParameterError(
-            "n_rows cannot be declared if rows are weighted: the weighted total is private"
+            "n_rows cannot be declared if rows are weighted: the weighted total is private. "
+            "Leave n_rows out."
         )
     return STEPS if request.declared is not None and request.declared.weighs else 1
 
