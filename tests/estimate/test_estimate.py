@@ -440,9 +440,9 @@ def test_several_tables_are_told_the_products_of_numbers(numbered, monkeypatch):
             told.append(numbers)
             return super().of(*tables, numbers=numbers, **facts)
 
-        def drawn(self, noise, numbers=None):
+        def draw(self, noise, numbers=None):
             told.append(numbers)
-            return super().drawn(noise, numbers)
+            return super().draw(noise, numbers)
 
     monkeypatch.setattr(uncertain, "Smoothing", Spy)
     numbered.sample(10, multiple=2)

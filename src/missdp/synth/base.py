@@ -789,7 +789,7 @@ class Synthesizer(Estimator):
             raise ParameterError(
                 "where cannot be used: constraints between two rows need all rows together."
                 if together
-                else "where requires n, the number of rows to draw."
+                else "where requires n, the number of rows to draw"
             )
         selection = where if isinstance(where, RowSelection) else RowSelection(where, fitted.schema)
         if selection.missing and missing_values != "keep":
