@@ -260,7 +260,7 @@ def test_what_cannot_be_paid_or_found_is_refused_before_anything_is_charged():
     with refuses(ParameterError, "needs a delta above 0"):
         fit(MST, delta=0.0)
     for data in (Table.read(few, closed), open_source(few, closed)):
-        with refuses(SchemaError, "as they come"):
+        with refuses(SchemaError, "can be read again"):
             fit(data=data)
     with refuses(SchemaError, "a rule names 'illness'"):
         AllPairs(epsilon=1.0).fit(few, schema=ruled)

@@ -251,7 +251,7 @@ def test_what_is_not_proven_is_refused_by_name():
         (UnprovenError, "PrivBayes is proven", lambda: fit(family=PrivBayes)),
         (ParameterError, "n_rows cannot be declared", lambda: fit(n_rows=9)),
         (UnprovenError, "Declare these levels", lambda: fit(schema=opened)),
-        (UnprovenError, "count by 'wt'", lambda: fit().ground_truth_guarantee(rates)),
+        (UnprovenError, "count by the weight 'wt'", lambda: fit().ground_truth_guarantee(rates)),
         (SchemaError, "each row count", lambda: open_table(table, budget=Filter(1.0))),
         (SchemaError, "each row count", lambda: RowDomain.of(WITH, rows=2)),
         (DataError, "not weighed", lambda: fit(table.take([0, 1]), schema=None)),
