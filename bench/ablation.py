@@ -140,7 +140,7 @@ def no_swaps() -> AbstractContextManager[None]:
     """Rows that are drawn by their weights stay as they are."""
     from missdp.inference import raking
 
-    return patched(raking, "_plan", lambda *_: (0, 0))
+    return patched(raking, "_swap_plan", lambda *_: (0, 0))
 
 
 def no_sparse_tables() -> AbstractContextManager[None]:
@@ -157,14 +157,16 @@ def no_normal_prior() -> AbstractContextManager[None]:
     return patched(smooth._Posterior, "around_trend", lambda self, _: self)
 
 
-def no_falling_ends() -> AbstractContextManager[None]:
+def no_decreasing_tails() -> AbstractContextManager[None]:
     """Noisy counts of few numbers stay as they are."""
     from missdp.inference import marginals
     from missdp.synth import learn_pairs
 
     stack = ExitStack()
     for module in (marginals, learn_pairs):
-        stack.enter_context(patched(module, "falling_ends", lambda counts, _: counts.copy()))
+        stack.enter_context(
+            patched(module, "enforce_decreasing_tails", lambda counts, _: counts.copy())
+        )
     return stack
 
 
@@ -177,14 +179,14 @@ def no_ends() -> AbstractContextManager[None]:
             starts, rows = np.append(starts, size), np.append(rows, 0.0)
         return starts, rows, hidden
 
-    return patched(first_parts, "_to_the_end", plain)
+    return patched(first_parts, "_with_tail", plain)
 
 
 def no_tails() -> AbstractContextManager[None]:
     """Moments of numbers move nothing beyond the outermost bins, or inwards."""
-    from missdp.synth.coordinates import Coordinate
+    from missdp.synth.numeric_scores import NumericScore
 
-    return patched(Coordinate, "with_tails", lambda self, *_: self)
+    return patched(NumericScore, "with_tails", lambda self, *_: self)
 
 
 class _Spread:
@@ -206,7 +208,7 @@ def no_heaps() -> AbstractContextManager[None]:
     """A cell that stands out inside an interval is no interval of its own."""
     from missdp.inference import dyadic
 
-    return patched(dyadic, "_heaped", lambda starts, mass, likely, *_: (starts, mass, likely))
+    return patched(dyadic, "_with_spikes", lambda starts, mass, likely, *_: (starts, mass, likely))
 
 
 def no_narrow_spikes() -> AbstractContextManager[None]:
@@ -221,9 +223,9 @@ def no_large_spikes() -> AbstractContextManager[None]:
     """A number with a twentieth of the rows is no level of its own."""
     from missdp.synth import first_parts
 
-    cut = first_parts.cut
+    find = first_parts.find_bins
     return patched(
-        first_parts, "cut", lambda a, grid, *told, **unit: cut(a, _Spread(grid), *told, **unit)
+        first_parts, "find_bins", lambda grid, found, **unit: find(_Spread(grid), found, **unit)
     )
 
 
@@ -239,7 +241,7 @@ def one_turn() -> AbstractContextManager[None]:
     """What clipping takes is undone once, by rows of one fit."""
     from missdp.synth import learn_pairs
 
-    return patched(learn_pairs, "_MOST_TURNS", 1)
+    return patched(learn_pairs, "_MAX_TURNS", 1)
 
 
 def few_turns() -> AbstractContextManager[None]:
@@ -253,7 +255,7 @@ def no_scores() -> AbstractContextManager[None]:
     """Of a number only its bins are released."""
     from missdp.synth import all_pairs
 
-    return patched(all_pairs, "coordinates", lambda _, names, *__: (None,) * len(names))
+    return patched(all_pairs, "numeric_scores", lambda _, names, *__: (None,) * len(names))
 
 
 class Refinement(NamedTuple):
@@ -270,7 +272,9 @@ REFINEMENTS = {
     "swaps": Refinement(no_swaps, ("declared",), ("visits",), ("AllPairs", "AIM")),
     "sparse tables": Refinement(no_sparse_tables, BOTH, ("three",)),
     "normal prior": Refinement(no_normal_prior, BOTH, ("br2000",)),
-    "falling ends": Refinement(no_falling_ends, ("declared",), ("visits",), ("AllPairs", "AIM")),
+    "decreasing tails": Refinement(
+        no_decreasing_tails, ("declared",), ("visits",), ("AllPairs", "AIM")
+    ),
     "ends of trees": Refinement(no_ends, PRIVATE, ("doctors", "scores")),
     "tails by moments": Refinement(no_tails, PRIVATE, ("doctors",)),
     "spikes": Refinement(no_spikes, PRIVATE, ("cents",)),
@@ -489,7 +493,7 @@ class Found(NamedTuple):
     def loses(self):
         return self.ratio < 1 / WORTH and self.bound(1 - CHANCE) < 1
 
-    def sure(self, of):
+    def certain_range(self, of):
         """Whether so many comparisons together leave no doubt of a gain or a loss."""
         if self.gains:
             return self.bound(CHANCE / of) > 1
@@ -534,10 +538,10 @@ def report(runs, epsilons):
                 f"{name:<18}{one.cell!s:<34}{one.epsilon:<5g}{one.figure:<9}"
                 f"{len(one.differences):>3}{one.values[0]:>9.4f}{one.values[1]:>9.4f}"
                 f"{one.ratio:>8.3f} [{one.bound(CHANCE):.3f}, {one.bound(1 - CHANCE):.3f}] {mark}"
-                f"{' surely' * one.sure(len(mine))}"
+                f"{' surely' * one.certain_range(len(mine))}"
             )
         counts = [[o for o in mine if o.gains], [o for o in mine if o.loses]]
-        sure = [sum(o.sure(len(mine)) for o in some) for some in counts]
+        sure = [sum(o.certain_range(len(mine)) for o in some) for some in counts]
         print(
             f"== {name}: {len(mine)} comparisons, {len(counts[0])} gain ({sure[0]} surely), "
             f"{len(counts[1])} lose ({sure[1]} surely); "
@@ -566,7 +570,7 @@ def markdown(runs, epsilons):
 def surest(side, of):
     """The largest change of each figure, sure ones first; two at most."""
     best = {}
-    for one in sorted(side, key=lambda o: (not o.sure(of), -abs(math.log(o.ratio)))):
+    for one in sorted(side, key=lambda o: (not o.certain_range(of), -abs(math.log(o.ratio)))):
         best.setdefault(one.figure, one)
     return list(best.values())[:2]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from partition_search import Partition, PartitionProgram, best_partition, group_gates
 
-from missdp.ground_truth import amplified_epsilon, gate_probability
+from missdp.ground_truth import amplified_epsilon, observation_probability
 
 
 class LinearCost:
@@ -65,7 +65,7 @@ def pruned_partition(required_sets, weights, *, observed, cost):
     """
     sets = [frozenset(required or ()) for required in required_sets]
     blocks, complete = group_gates(sets)
-    odds = [gate_probability(block, observed) for block in blocks]
+    odds = [observation_probability(block, observed) for block in blocks]
     program = PartitionProgram(sets, weights, blocks, odds, cost)
     program.bare[:] = [not required for required in sets]
     found = program.solve(tolerance=1e-6, seconds=20.0)

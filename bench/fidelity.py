@@ -128,8 +128,8 @@ def fit_one(method, wanted, private, domain, made, epsilon, delta, _rho):
     """Fit one of ours; ``all-pairs:equal`` has bins of equal width, ``aim/observed`` a strategy."""
     schema = default_schema(json.loads(Path(domain).read_text("utf-8")), nullable=True)
     method, _, missing = method.partition("/")
-    family, _, cuts = method.partition(":")
-    settings = {"epsilon": float(epsilon), "delta": float(delta), "cuts": cuts or "private"}
+    family, _, bins = method.partition(":")
+    settings = {"epsilon": float(epsilon), "delta": float(delta), "bins": bins or "private"}
     settings |= {"missing": missing} if missing else {}
     model = missdp.synthesizers()[family](**settings).fit(Table.read(private, schema))
     model.sample_table(int(wanted)).to_native("pandas").to_csv(made, index=False)

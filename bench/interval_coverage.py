@@ -34,7 +34,7 @@ from holes_elsewhere import LIBRARIES, environment
 
 import missdp
 from missdp.evaluate import combine_estimates
-from missdp.synth.coordinates import WEIGHT
+from missdp.synth.numeric_scores import WEIGHT
 
 KINDS = ("mean", "share", "subgroup", "difference", "correlation", "coefficient", "logistic")
 LARGE = 0.1  # share of the rows that a group must have

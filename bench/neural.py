@@ -84,7 +84,7 @@ class Started:
     def margins(self):
         """Shares of all levels, those of merged ones put back."""
         found = []
-        for margin, level in zip(self.one_way.margins, self.one_way.levels, strict=True):
+        for margin, level in zip(self.one_way.one_way, self.one_way.levels, strict=True):
             found.append(margin[: level.n_groups][level.groups] * level.shares)
         return found
 
@@ -103,7 +103,7 @@ def once(options, epsilon, family, seed):
         seconds = time.process_time() - begin
     found = distances(truth, synthetic)
     if family in NEURAL:
-        start = independent(started.margins(), private.schema, len(private), seed)
+        start = independent(started.one_way(), private.schema, len(private), seed)
         found |= {f"start {k}": v for k, v in distances(truth, start).items()}
     if options.f1:
         found["F1"] = classifier_f1(truth, synthetic, learners=LEARNERS, random_state=seed).mean

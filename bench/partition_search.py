@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from missdp.ground_truth import gate_probability
+from missdp.ground_truth import observation_probability
 from missdp.required_attributes import RequiredAttributes, as_required_attributes
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def best_partition(
     sets = [as_required_attributes(required) for required in required_sets]
     live = {frozenset(name for name in required if rates.get(name, 1.0) < 1.0) for required in sets}
     blocks, complete = group_gates(live, block_limit)
-    doors = [gate_probability(block, rates) for block in blocks]
+    doors = [observation_probability(block, rates) for block in blocks]
     found = PartitionProgram(sets, costs, blocks, doors, cost).solve(
         tolerance=tolerance, seconds=seconds
     )

@@ -10,7 +10,7 @@ import time
 
 from missdp import MST, AllPairs, PrivBayes
 from missdp.datasets import yrbss
-from missdp.synth.sampling import Selection
+from missdp.synth.sampling import RowSelection
 
 WANTED = 1_000
 EVENTS = (
@@ -27,7 +27,7 @@ def main() -> None:
     for family in (AllPairs, MST, PrivBayes):
         model = family(epsilon=1.0, delta=1e-6, random_state=0).fit(table)
         for event in EVENTS:
-            asked = Selection(event, model.schema_)
+            asked = RowSelection(event, model.schema_)
             started = time.process_time()
             rows = sum(map(len, model.sample_blocks(WANTED, where=asked, random_state=3)))
             took = time.process_time() - started

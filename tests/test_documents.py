@@ -260,7 +260,7 @@ needs_data = pytest.mark.skipif(
     not (ROOT.parent / "shared" / "data").exists(), reason="needs the data folder"
 )
 few_complete = pytest.mark.filterwarnings(
-    "ignore:by what was released:missdp.synth.noisy_counts.SmallTableWarning"
+    "ignore:by released counts:missdp.synth.noisy_counts.SmallTableWarning"
 )
 
 

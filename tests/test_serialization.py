@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import missdp
 from accounting.accounting_strategies import conditions, elementary
 from missdp import accounting, schema
-from missdp.baselines.network import Family, Network
+from missdp.baselines.network import Network, Node
 from missdp.baselines.networks import Layers, NetworkModel
 from missdp.baselines.privbayes import BayesianModel
 from missdp.conditions import BinsFromRelease, Condition
@@ -47,10 +47,10 @@ from missdp.schema.attributes import Column, Ignored, Key
 from missdp.serialization import FORMAT, Record, decoded, encoded, sealed, unsealed
 from missdp.session import Products, RowProducts, Total
 from missdp.statistics import Estimate, LevelEstimates
-from missdp.synth.coordinates import Coordinate
 from missdp.synth.first_parts import EffectiveSize
 from missdp.synth.fitted import Fitted
 from missdp.synth.learn_pairs import PairRelease
+from missdp.synth.numeric_scores import NumericScore
 from missdp.synth.split import BudgetLimits
 from missdp.testing.claims import Audit
 from missdp.testing.findings import Finding, Report
@@ -100,7 +100,7 @@ FACTORS = Factors(
     (LEVELS, LEVELS), (np.array([1.0, 0.5]), np.ones(2)), {(0, 1): np.full((3, 2), 1 / 3)}
 )
 LAYERS = Layers((TABLE, TABLE), (np.zeros(2), np.ones(2)))
-FAMILY = Family("b", ("kind",))
+FAMILY = Node("b", ("kind",))
 STEP = PriceStep("impute", "MeanImputer", 3, 0.1, 3, 0.3, math.inf, 1.0, ("one", "two"))
 RULED = missdp.Schema(
     (
@@ -141,7 +141,7 @@ VISITS = missdp.Schema(
     ),
     weight=schema.SurveyWeight("wt", upper=9.5, default=1.0),
 )
-NUMBER = Coordinate(np.array([0, 1]), TABLE[0], TABLE[1], -9.0, 9.0, 0.5, 2.0, 2.5, 6.0)
+NUMBER = NumericScore(np.array([0, 1]), TABLE[0], TABLE[1], -9.0, 9.0, 0.5, 2.0, 2.5, 6.0)
 ESTIMATES = Estimates("mean(a)", ("all",), (1.0,), (0.1,), (0.2,), (0.0,), (9.5,), 0.95, ("so",))
 PLANNED = Planned(
     epsilon=1.0, delta=1e-6, one_way=2.0, two_way=3.0, fitted=0.03, clear=0.2,
@@ -199,7 +199,7 @@ SINGLE = [
         (LEVELS, LEVELS), Layers((np.eye(4),), (np.ones(4),)), Layers((TABLE[[0, 1] * 2],),
         (np.ones(2),)), (0, 1), True, {1: 0}, np.ones(4) / 4, 12.0
     ),
-    Network((Family("kind", ()), FAMILY), {"kind": TABLE[0], "b": TABLE}, {("kind", "b"): TABLE}),
+    Network((Node("kind", ()), FAMILY), {"kind": TABLE[0], "b": TABLE}, {("kind", "b"): TABLE}),
     Fitted(
         family="F", declared=DECLARED, levels={"town": ("é",)}, bins={"x": BINNING},
         frame="polars", n_rows=3, n_rows_std=0.0, guarantee=GUARANTEE,
@@ -210,7 +210,7 @@ SINGLE = [
         tables=None, measured=(("kind", "b"),), kinds={}, tails={}, limits=None, size=None,
         draws="even", release=None, ledger=None,
     ),
-    BayesianModel(Network((Family("b", ()),), {"b": TABLE[0]}), None),
+    BayesianModel(Network((Node("b", ()),), {"b": TABLE[0]}), None),
     BudgetLimits(
         privacy_measure="gdp", amount=0.5, events=(accounting.FilterEvent(capacity=PURE),),
         structure=FixedRequirements(),
@@ -512,7 +512,7 @@ def test_edited_models_and_guarantees_are_refused(tmp_path):
     for name, change in edits:
         part = document[name] | change
         path.write_text(json.dumps(sealed(document | {name: part})), encoding="utf-8")
-        refused(DataError, "not that of its parameters", missdp.load, path)
+        refused(DataError, "does not match its parameters", missdp.load, path)
     path.write_text(json.dumps(sealed(document)), encoding="utf-8")
     assert missdp.load(path).guarantee_ == model.guarantee_
     kept = missdp.Guarantee.from_events(

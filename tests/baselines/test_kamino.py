@@ -210,7 +210,9 @@ def test_placing_is_post_processing(monkeypatch):
         patch.setattr(kamino, "place_rows", refused)
         model = Kamino(epsilon=1.0, constraints=BOTH, random_state=0).fit(people(200))
     plain = Kamino(epsilon=1.0, constraints=ONE_STATE, random_state=0).fit(people(200))
-    assert model.model_.law.margins[0].tolist() == plain.model_.law.margins[0].tolist()
+    assert (
+        model.model_.row_model.marginals[0].tolist() == plain.model_.row_model.marginals[0].tolist()
+    )
     seen = []
     monkeypatch.setattr(
         kamino, "place_rows", lambda rows, *args, **more: seen.append((rows, args, more)) or rows

@@ -12,8 +12,8 @@ from hypothesis.extra.numpy import arrays
 
 from missdp import PrivBayes
 from missdp.baselines.network import (
-    Family,
     Network,
+    Node,
     _condition,
 )
 from missdp.baselines.privbayes import _candidates, _reachable_cliques
@@ -24,7 +24,7 @@ from synth.tables import rows_of, schema_of
 
 def test_sampling_follows_the_network():
     rng, n = np.random.default_rng(1), 60_000
-    families = (Family("a", ()), Family("b", ("a",)), Family("c", ("b", "a")))
+    families = (Node("a", ()), Node("b", ("a",)), Node("c", ("b", "a")))
     shapes = {"a": (3,), "b": (3, 2), "c": (2, 3, 4)}
     laws = {k: _condition(rng.dirichlet(np.ones(np.prod(s))).reshape(s)) for k, s in shapes.items()}
     rows = Network(families, laws).sample(n, np.random.default_rng(0))
@@ -37,7 +37,7 @@ def test_sampling_follows_the_network():
 
 def test_rows_hold_what_a_table_says_of_parents_together():
     """Laws of children given parents do not hold it: here parents are drawn independently."""
-    families = (Family("a", ()), Family("b", ()), Family("c", ("a", "b")))
+    families = (Node("a", ()), Node("b", ()), Node("c", ("a", "b")))
     half = np.array([0.5, 0.5])
     table = np.array([[[0.35, 0.05], [0.06, 0.04]], [[0.02, 0.08], [0.1, 0.3]]])
     network = Network.from_joints(families, {("a",): half, ("b",): half, ("a", "b", "c"): table})
@@ -60,7 +60,7 @@ def mar_network():
     hole = np.array([0.1, 0.8])
     extended = np.concatenate([value * (1 - hole)[:, None], hole[:, None]], axis=1)
     network = Network(
-        (Family("value", ()), Family("driver", ("value",))),
+        (Node("value", ()), Node("driver", ("value",))),
         {
             "value": (driver[:, None] * extended).sum(0),
             "driver": _condition((driver[:, None] * extended).T),
@@ -78,7 +78,7 @@ def test_filling_is_unbiased_when_missing_at_random():
     assert abs(observed[0] / observed.sum() - truth[0]) > 0.15
     model = network.filling_model(network.observed_part(sizes), 50_000, rng)
     holes = network.sample(50_000, rng)
-    filled = model.fill_holes(holes, rng)
+    filled = model.fill_missing(holes, rng)
     for name, size in sizes.items():
         seen = holes[name] < size
         np.testing.assert_array_equal(filled[name][seen], holes[name][seen])
@@ -95,7 +95,7 @@ def test_restricted_laws_leave_no_row_without_an_end(order):
         ("a", "c"): np.array([[True, False], [True, False], [False, True]]),
         ("b", "c"): np.array([[True, False], [False, True]]),
     }
-    families = tuple(Family(name, ()) for name in order)
+    families = tuple(Node(name, ()) for name in order)
     network = Network(families, {name: laws[name] for name in order})
     network = network.restricted(never, np.random.default_rng(0))
     rows = network.sample(2000, np.random.default_rng(0))
@@ -107,7 +107,7 @@ def test_restricted_laws_leave_no_row_without_an_end(order):
 
 def test_laws_are_restricted_by_rules_of_three_attributes_whatever_their_order():
     rng = np.random.default_rng(8)
-    families = (Family("a", ()), Family("b", ("a",)), Family("c", ()))
+    families = (Node("a", ()), Node("b", ("a",)), Node("c", ()))
     laws = {
         "a": np.array([0.5, 0.5]),
         "b": np.array([[0.5, 0.5], [0.1, 0.9]]),

@@ -43,12 +43,12 @@ def network(*, sees_values=True, conditions=False, always=None, rng=None):
 
 
 def test_holes_are_where_they_may_be_and_never_at_what_is_never_missing():
-    rows = network(always={0: 1}).sample(2000, np.random.default_rng(0), keep_holes=True)
+    rows = network(always={0: 1}).sample(2000, np.random.default_rng(0), keep_missing=True)
     sizes = [len(level.groups) for level in levels()]
     holes = np.stack([r == k for r, k in zip(rows, sizes, strict=True)], axis=1)
     assert holes[:, [0, 2]].mean(axis=0).min() > 0.05
     assert not holes[:, 1].any()
-    complete = network(always={0: 1}).sample(2000, np.random.default_rng(0), keep_holes=False)
+    complete = network(always={0: 1}).sample(2000, np.random.default_rng(0), keep_missing=False)
     assert all(r.max() < k for r, k in zip(complete, sizes, strict=True))
     # A row whose value is never missing keeps it: as many as complete rows have.
     assert abs((rows[0] == 1).mean() - (complete[0] == 1).mean()) < 0.04
@@ -81,7 +81,7 @@ def test_calibrated_models_have_the_margins_of_what_is_observed_and_the_rates_of
     margins = [rng.dirichlet(np.full(k, 3.0)) for k in SIZES]
     rates = np.array([0.3, 0.1])
     made = network(sees_values=sees_values).calibrated(margins, rates, rng)
-    rows = np.stack(made.sample(40_000, rng, keep_holes=True), axis=1)
+    rows = np.stack(made.sample(40_000, rng, keep_missing=True), axis=1)
     for a, margin in ((0, margins[0]), (2, margins[2])):
         seen = rows[rows[:, a] < SIZES[a], a]
         assert abs(1 - len(seen) / 40_000 - rates[a // 2]) < 0.015
@@ -93,4 +93,4 @@ def test_calibrated_models_have_the_margins_of_what_is_observed_and_the_rates_of
 def test_joined_networks_feed_the_tangent_of_the_first_to_the_second():
     rng = np.random.default_rng(0)
     one, other, inputs = layers([3, 5, 2], rng), layers([2, 4, 6], rng), rng.normal(size=(7, 3))
-    assert one.then(other)(inputs) == pytest.approx(other(np.tanh(one(inputs))))
+    assert one.compose(other)(inputs) == pytest.approx(other(np.tanh(one(inputs))))

@@ -275,7 +275,7 @@ def test_noise_has_the_charged_scale_and_another_scale_is_found():
         assert not is_normal(noise_of(2.5, Scaled(1, scale)), 2.5)
 
 
-def test_coordinates_of_the_noise_are_independent():
+def test_numeric_scores_of_the_noise_are_independent():
     draws = noise_of(1.0, SeededNoise(2), 400_000).reshape(200, 2000)
     off = np.corrcoef(draws[:60])[np.triu_indices(60, 1)]
     assert is_normal(off * math.sqrt(2000), 1.0)

@@ -16,7 +16,7 @@ import missdp
 from missdp.cli.app import COMMANDS, GROUPS, command_named
 from missdp.cli.options import EVERYWHERE, STRATEGIES, Option
 from missdp.sources import STRATEGIES as KNOWN_STRATEGIES
-from missdp.synth.registry import _own_parameters
+from missdp.synth.registry import _family_parameters
 
 HEAVY = {
     "dp_accounting", "duckdb", "narwhals", "numpy", "pandas", "pyarrow", "rich", "scipy", "sklearn",
@@ -255,7 +255,7 @@ def test_the_page_has_the_options_of_every_command(ok, monkeypatch):
         assert listed == {*stated} - {"--help"}, name
     assert "{method-parameters}" in PAGE
     for method, parameters in method_rows():
-        own = {*_own_parameters(missdp.synthesizers()[method])}
+        own = {*_family_parameters(missdp.synthesizers()[method])}
         assert {*parameters.split(", ")} == own, method
 
 

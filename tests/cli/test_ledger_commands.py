@@ -395,7 +395,7 @@ def test_a_fit_to_a_path_reads_nothing_before_it_is_charged(office, monkeypatch)
     assert spent(office) == Fraction(3, 2)
     office.create("people", epsilon=1.0, unit="who")
     least = AIM(epsilon=1e-6, delta=0.0, budget=office.budget("people"))
-    with pytest.raises(ParameterError, match="too little is left of the budget for"):
+    with pytest.raises(ParameterError, match="the remaining budget is too small for"):
         least.fit("data.csv", schema=replace(schema, unit=Unit("who", max_rows=1_000_000)))
     assert office.row("people").spent == 0
 

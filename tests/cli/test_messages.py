@@ -276,7 +276,8 @@ class _Source:
 # By what is wrong: the whole message, and the call that raises it.
 CALLS = {
     "declared number of weighted rows": (
-        "n_rows cannot be declared when rows are weighted: the weighted total is private.",
+        "n_rows cannot be declared if rows are weighted: the weighted total is private. Leave "
+        "n_rows out.",
         lambda: AllPairs(epsilon=1.0, n_rows=9).fit({"age": [1], "wt": [1]}, schema=WEIGHTED),
     ),
     "source without units": (

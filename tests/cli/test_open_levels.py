@@ -82,7 +82,7 @@ def test_model_of_an_account_charges_the_account(inside, run, ok):
 
 
 def test_fit_says_how_many_levels_were_found(inside, ok, told):
-    assert "Levels found privately, and how many: job (1)." in ok(
+    assert "Levels found privately, with their number: job (1)." in ok(
         f"{FIT} jobs.toml -o said.json --overwrite"
     )
     assert told(f"{FIT} jobs.toml -o said.json --overwrite")["levels"] == {"job": ["baker"]}
@@ -92,7 +92,7 @@ def test_fit_without_any_level_says_the_remedy(inside, run):
     command = f"{FIT} jobs.toml --epsilon 0.02 -o none.json --overwrite"
     _, out, err = run(command)
     assert "job (0)" in out
-    assert "no level of 'job' was found: the column holds only 'other'" in err
+    assert "no level of 'job' was found. The column contains only 'other'" in err
     assert "Declare its levels, group them, use a larger epsilon, or ignore the column" in err
 
 

@@ -368,7 +368,7 @@ def test_error_of_released_sums_includes_clipping_bias(numbered, monkeypatch):
     share = replicates.CLIPPED
     monkeypatch.setattr(replicates, "CLIPPED", 0.0)
     for at, stds in enumerate(unsure):
-        removed, distance = 1 - source._retained[0][at], source._tables.margins[at]
+        removed, distance = 1 - source._retained[0][at], source._tables.marginals[at]
         observed = distance[: source.levels[at].n_groups].sum()
         assert removed > 0.01
         reference = source._sums(at).stds
@@ -444,9 +444,9 @@ def test_several_tables_use_released_products_of_numbers(numbered, monkeypatch):
             reported.append(numbers)
             return super().of(*tables, numbers=numbers, **facts)
 
-        def drawn(self, noise, numbers=None):
+        def draw(self, noise, numbers=None):
             reported.append(numbers)
-            return super().drawn(noise, numbers)
+            return super().draw(noise, numbers)
 
     monkeypatch.setattr(uncertain, "Smoothing", Spy)
     numbered.sample(10, multiple=2)
@@ -698,7 +698,7 @@ def test_a_rate_that_noise_hides_is_not_surely_none():
         model = AllPairs(epsilon=0.5, random_state=seed).fit(frame, schema=SCHEMA)
         result = model.estimate("share(wage is missing)")
         assert result.estimate == (0.0,)
-        assert result.noise[0] > 1.5 * model.tables_.margin_stds[0][-1]
+        assert result.noise[0] > 1.5 * model.tables_.marginal_stds[0][-1]
         assert result.intervals[0][0] <= 3 / 2000 <= result.intervals[0][1]
 
 
@@ -729,7 +729,7 @@ def test_one_attribute_by_itself_has_noise():
     schema = Schema((SCHEMA["sex or so"],))
     model = AllPairs(epsilon=0.3, random_state=0).fit(people(300)[["sex or so"]], schema=schema)
     result = model.estimate("share(`sex or so` == 'f')")
-    assert result.noise[0] == pytest.approx(model.tables_.margin_stds[0][0], rel=0.5)
+    assert result.noise[0] == pytest.approx(model.tables_.marginal_stds[0][0], rel=0.5)
 
 
 def test_estimates_are_shown_completely(exact):

@@ -177,7 +177,7 @@ def reader(folder):
 def test_measurements_are_those_of_the_model_with_their_noise(models, folder):
     read, release = reader(folder), models["AllPairs"].tables_
     values, stds = read("share", "smoker")
-    assert values.loc["yes"] == release.marginals.margins[0][1]
+    assert values.loc["yes"] == release.marginals.one_way[0][1]
     assert stds.loc["yes"] == pytest.approx(release.marginals.std / release.marginals.rows)
     values, stds = read("product", "smoker", "ill")
     found = release.products.pairs["smoker", "ill"]
@@ -193,7 +193,7 @@ def test_measurements_of_marginals(models, written):
     read, released = reader(place), model.tables_
     for at, name in enumerate(model.modelled_.names):
         values, stds = read("share", name)
-        assert np.array_equal(values.to_numpy(), released.margins[at])
+        assert np.array_equal(values.to_numpy(), released.one_way[at])
         assert stds.to_numpy() == pytest.approx(released.std / released.rows)
     assert {*read("share", "smoker")[0].index} == {"no", "yes", "(missing)"}
     for clique, counts in released.counts.items():
@@ -430,9 +430,9 @@ def test_the_report_shows_what_was_released_with_its_noise(models, folder):
     assert page.count('<section class="card">') == 3
     shares = re.search(r"<bdi>Smokes\?</bdi></h3>.*?</table>", page, re.DOTALL)[0]
     shown = dict(re.findall(r"<bdi>(no|yes)</bdi>.*?([\d.]+) %</td>", shares))
-    margin = release.marginals.margins[0][:2]
+    margin = release.marginals.one_way[0][:2]
     assert float(shown["yes"]) / 100 == pytest.approx(margin[1] / margin.sum(), abs=0.1)
-    stds = release.margin_stds[0][:2] / margin.sum()
+    stds = release.marginal_stds[0][:2] / margin.sum()
     half = [float(x) for x in re.findall(r"± ([\d.]+)</td>", shares)]
     assert half == pytest.approx(196 * stds, rel=0.35)  # rounded up to a digit or two
     assert "age &lt; 20 and “Smokes?” = &#39;yes&#39;" in page  # the rule

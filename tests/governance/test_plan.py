@@ -303,9 +303,9 @@ def test_plan_says_which_epsilons_leave_mostly_noise():
     assert clears[0] > clears[1] > 0.3 > clears[2] > 0
     assert (
         "With epsilon 1 or less: about 1,000 effective rows × epsilon: most relations between "
-        "columns are noise. In the median pair a relation stands out only if its Cramér's V is "
-        f"above {clears[1]:.2f}. Use fewer columns, a larger epsilon, a smaller weight upper "
-        "bound, a smaller max_rows, or AIM (--method aim)."
+        "columns are noise. In the median pair a relation exceeds the noise only if its "
+        f"Cramér's V is above {clears[1]:.2f}. Use fewer columns, a larger epsilon, a smaller "
+        "weight upper bound, a smaller max_rows, or AIM (--method aim)."
     ) in str(found)
     many = plan(Schema(columns), rows=50_000, epsilons=(1,), method="all-pairs")
     assert many.mostly_noise is None

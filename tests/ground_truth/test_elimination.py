@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from missdp.ground_truth import gate_probability, mask_mixture
+from missdp.ground_truth import mask_mixture, observation_probability
 from missdp.ground_truth.elimination import elimination_order, log_total
 
 
@@ -124,7 +124,9 @@ def test_mixture_any_gates_equals_enumeration(required_sets, costs, rates, limit
         error = float(Decimal(bound.epsilon) - relaxed)
         assert enumerated(required_sets, costs, rates) <= relaxed
     # Never below. Plain sums of costs, without masks that matter, are rounded to nearest.
-    masks_matter = any(0.0 < gate_probability(required, rates) < 1.0 for required in required_sets)
+    masks_matter = any(
+        0.0 < observation_probability(required, rates) < 1.0 for required in required_sets
+    )
     plain = not masks_matter or bound.epsilon == math.fsum(costs)
     below = 1e-40 + 1e-15 * math.fsum(costs) if plain else 0.0
     assert -below <= error <= 1.2 * outward(costs)

@@ -17,7 +17,7 @@ from missdp.accounting import (
 )
 from missdp.errors import MissDPError, NotFittedError, ParameterError, UnprovenError
 from missdp.ground_truth import DataChosenRequirements, FixedRequirements, joint
-from missdp.ground_truth.guarantees import _merged, _of_all
+from missdp.ground_truth.guarantees import _combined_bound, _merged
 from missdp.ground_truth.replicas import _ChosenCosts, chosen_costs
 from missdp.profiles import delta_of
 
@@ -63,7 +63,7 @@ UNPROVEN = {
     "joint, another": lambda: joint([truth(PURE), truth(PURE)], BoundedObservation(0.9)),
     "joint, converted": lambda: joint([truth(PURE).to_replace_one()], MCAR),
     "joint, no assumption": lambda: joint([Guarantee.from_events([])], None),
-    "a profile that never falls": lambda: gt.gated_epsilon(
+    "a profile that never falls": lambda: gt.amplified_profile_epsilon(
         1e-6, probability=0.5, profile=lambda _: 0.5
     ),
 }
@@ -97,10 +97,12 @@ WRONG = {
     "no delta": lambda: gt.mask_mixture([{"a"}], [1.0], [2.0], observed={}),
     "no limit": lambda: gt.mask_mixture([], [], observed={}, treewidth_limit=0),
     "no chance": lambda: gt.amplified_epsilon(1.5, 1.0),
-    "attributes, a string": lambda: gt.largest_gate_probability("abc", {}, smallest=1),
-    "more than there are": lambda: gt.largest_gate_probability({"a"}, {}, smallest=2),
+    "attributes, a string": lambda: gt.max_observation_probability("abc", {}, smallest=1),
+    "more than there are": lambda: gt.max_observation_probability({"a"}, {}, smallest=2),
     "too few": lambda: gt.distinct_targets_bound([1, 1], attributes={"a"}, observed={}),
-    "a negative epsilon": lambda: gt.gated_delta(-1.0, probability=0.5, profile=math.exp),
+    "a negative epsilon": lambda: gt.amplified_profile_delta(
+        -1.0, probability=0.5, profile=math.exp
+    ),
 }
 UNFITTED = {
     "not fitted": lambda: truth(MST(epsilon=1.0), structure=None),
@@ -207,7 +209,9 @@ def test_pure_events():
 )
 def test_one_gate_amplifies_the_whole_profile(event):
     found = truth(event, delta=1e-6)
-    expected = gt.gated_epsilon(1e-6, probability=0.5, profile=lambda e: delta_of(event, e))
+    expected = gt.amplified_profile_epsilon(
+        1e-6, probability=0.5, profile=lambda e: delta_of(event, e)
+    )
     assert found.epsilon == pytest.approx(expected, abs=2e-3)
     assert found.epsilon < acc.epsilon_of(event, 1e-6)
     assert truth(event, BoundedObservation(0.5), delta=1e-6).epsilon == pytest.approx(
@@ -226,7 +230,9 @@ def test_gates_that_the_data_chose():
     events = [gaussian({"a", "c"}), gaussian({"b", "c"})]
     assert truth(events, structure=CHOSEN, delta=1e-6).epsilon == acc.epsilon_of(events, 1e-6)
     shared = DataChosenRequirements(attributes=["a", "b", "c"], always=["c"])
-    expected = gt.gated_epsilon(1e-6, probability=0.25, profile=lambda e: delta_of(events, e))
+    expected = gt.amplified_profile_epsilon(
+        1e-6, probability=0.25, profile=lambda e: delta_of(events, e)
+    )
     tight = truth(events, structure=shared, delta=1e-6).epsilon
     assert tight == pytest.approx(expected, abs=1e-3)
     impure = [PureEvent(epsilon=0.5, required={"c"}), ZCDPEvent(rho=0.01)]
@@ -368,4 +374,4 @@ def test_shares_of_joined_families():
     for least, most in ((1, 0.2), (2, 0.4)):
         who = DataChosenRequirements(attributes=["a", "b", "c"], smallest=least)
         network = of([PureEvent(epsilon=0.1, required={"a", "b"})], who)
-        assert _of_all([first, network], _merged([first, network])[1])[0].p_max == most
+        assert _combined_bound([first, network], _merged([first, network])[1])[0].p_max == most

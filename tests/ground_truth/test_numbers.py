@@ -132,7 +132,7 @@ def of_a_fit(epsilon, share=1.0):
     rho = Cost.worth("zcdp", epsilon, 1e-6).amount
     ones, selections = 0.33 * rho, 0.1 * 0.67 * rho
     return _ChosenCosts(
-        ungated=selections,
+        every_row=selections,
         fixed=dict.fromkeys(NAMES, ones / 14),
         chosen=rho - ones - selections,
         required_sets=PAIRS,
@@ -166,7 +166,7 @@ def curve_at(n, rates, **costs):
 def test_chosen_curves_by_the_formula():
     """Two sets, all terms one number of masks at a time; the way back where little is spent."""
     rates, n, mean = {"a": 0.5, "b": 0.3}, 4, 0.0
-    costs = {"ungated": 0.01, "selections": 0.02, "unselected": 0.05, "chosen": 0.1}
+    costs = {"every_row": 0.01, "selections": 0.02, "unselected": 0.05, "chosen": 0.1}
     costs |= {"required_sets": ["a", "b"], "fixed": {"a": 0.2}}
     for k, m in itertools.product(range(n + 1), repeat=2):
         chance = stats.binom.pmf(k, n, 0.5) * stats.binom.pmf(m, n, 0.3)
@@ -199,7 +199,7 @@ def test_costs_of_caps():
     who = gt.ChosenRequirements(among=PAIRS, largest_share=0.5)
     parts = [cap(0.002), cap(0.004, who.selections), cap(0.032, who.chosen, PAIRS[0])]
     found = chosen_costs([*parts, cap(0.018, "", {"a0", "a1"})], who, {"a0": 0.9, "a1": 0.2})
-    assert (found.ungated, found.unselected) == (pytest.approx(0.001), pytest.approx(0.002))
+    assert (found.every_row, found.unselected) == (pytest.approx(0.001), pytest.approx(0.002))
     assert found.selections == pytest.approx(0.004 / math.pi, rel=2e-3)  # (eps^2)/8 of all of it
     assert found.fixed == {"a1": pytest.approx(0.009)}
     assert (found.chosen, found.largest_share) == (pytest.approx(0.016), 0.5)
@@ -241,7 +241,7 @@ def profile(e):
 @pytest.mark.parametrize(("sigma", "p"), [(2.0, 0.1), (10.0, 0.95)])
 def test_one_gated_gaussian_is_a_poisson_sampled_one(sigma, p):
     base, theirs = (pld.from_gaussian_mechanism(sigma, sampling_prob=q) for q in (1.0, p))
-    ours = gt.gate_loss_distribution(base, p)
+    ours = gt.amplified_loss_distribution(base, p)
     for delta in (1e-3, 1e-6, 1e-9):
         expected = theirs.get_epsilon_for_delta(delta)
         assert ours.get_epsilon_for_delta(delta) == pytest.approx(expected, abs=2e-6)
@@ -250,19 +250,19 @@ def test_one_gated_gaussian_is_a_poisson_sampled_one(sigma, p):
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
-def test_gated_delta_is_the_larger_way_of_the_true_divergence(p):
+def test_amplified_delta_is_the_true_divergence(p):
     grid = np.linspace(-9, 12, 40_001)
     absent, there = (stats.norm(mean, 1).pdf(grid) * (grid[1] - grid[0]) for mean in (0, 1))
     present = (1 - p) * absent + p * there
     for epsilon in (0.0, 0.05, 0.3, 1.0):
         add = np.maximum(0, present - math.exp(epsilon) * absent).sum()
         remove = np.maximum(0, absent - math.exp(epsilon) * present).sum()
-        found = gt.gated_delta(epsilon, probability=p, profile=profile)
+        found = gt.amplified_profile_delta(epsilon, probability=p, profile=profile)
         assert found == pytest.approx(max(add, remove), abs=1e-6)
     for delta in (1e-3, 1e-6):
-        epsilon = gt.gated_epsilon(delta, probability=p, profile=profile)
-        assert gt.gated_delta(epsilon, probability=p, profile=profile) <= delta
-        assert gt.gated_delta(epsilon - 1e-6, probability=p, profile=profile) > delta
+        epsilon = gt.amplified_profile_epsilon(delta, probability=p, profile=profile)
+        assert gt.amplified_profile_delta(epsilon, probability=p, profile=profile) <= delta
+        assert gt.amplified_profile_delta(epsilon - 1e-6, probability=p, profile=profile) > delta
 
 
 @pytest.mark.parametrize("p", [0.5])
@@ -274,7 +274,7 @@ def test_two_gated_responses_that_may_fail_match_enumeration(p):
     present = (1 - p) * opened[::-1] + p * opened
     both, neither = np.outer(present, present), np.outer(opened[::-1], opened[::-1])
     base = pld.from_privacy_parameters(pld.common.DifferentialPrivacyParameters(chance, slip))
-    two = gt.gate_loss_distribution(base, p).self_compose(2)
+    two = gt.amplified_loss_distribution(base, p).self_compose(2)
     for epsilon in (0.0, 0.3, 0.7, 1.2):
         add = np.maximum(0.0, both - math.exp(epsilon) * neither).sum()
         remove = np.maximum(0.0, neither - math.exp(epsilon) * both).sum()
@@ -318,5 +318,5 @@ def test_names_that_contain_each_other_and_unknown_rates():
         ("ab", {"a": 0.5}, 2, (), 0.5),
         ("abc", rates, 2, {"a"}, 0.09),
     ):
-        found = gt.largest_gate_probability({*names}, known, smallest=smallest, always=always)
+        found = gt.max_observation_probability({*names}, known, smallest=smallest, always=always)
         assert found == pytest.approx(most)

@@ -101,7 +101,7 @@ def test_a_relation_that_a_model_lacks_is_put_back_as_the_size_of_its_products_i
     weights = (share, share * left, 1 - left)
     whole, released, lost = (means(rows, vectors.blocks, w)[1][0, 1] for w in weights)
     taken = clipped_away(rows, vectors, clip)
-    found = taken.put_back((0, 1), released)
+    found = taken.add_bias((0, 1), released)
     assert taken.gains[0, 1][:-1, :-1] == pytest.approx(1.0)  # cells are told by models alone
     assert (taken.gains[0, 1][-1] > 1.05).all()
     assert clipped_away(rows, RowVectors([block, block], 1.2), clip).gains == {}

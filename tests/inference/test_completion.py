@@ -50,7 +50,7 @@ def released(rows, holes, *, noise=1e-4, seed=1):
 
 def distances(moments, rows):
     """Total variation distance of margins and of pair tables to those of complete rows, means."""
-    ones = {(v,): margin for v, margin in enumerate(moments.margins)}
+    ones = {(v,): margin for v, margin in enumerate(moments.marginals)}
     pairs = moments.pairs.items()
     twos = {(a, b): np.outer(ones[a,], ones[b,]) + t for (a, b), t in pairs}
     return np.array([np.mean(apart(rows, wanted, SIZES)) for wanted in (ones, twos)])
@@ -75,7 +75,7 @@ def test_holes_completely_at_random_are_left_as_they_were_observed():
     tables = released(people(), holes, noise=1e-3)
     completed, plain = complete(tables), observed(tables)
     assert not any(slope.any() for slope in completed.masks.slopes.values())
-    for one, other in zip(completed.margins, plain.margins, strict=True):
+    for one, other in zip(completed.marginals, plain.marginals, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-12)
     for pair, table in completed.pairs.items():
         np.testing.assert_allclose(table, plain.pairs[pair], atol=0.002)
@@ -129,7 +129,7 @@ def test_extreme_tables_give_finite_numbers(rate):
     tables = {c: rng.normal(0, 1, shape) for c, shape in shapes.items()}
     ones = {c: np.ones(shape) for c, shape in shapes.items()}
     completed = complete(PairTables(SIZES, margins, tables, ones, 5.0))
-    assert [m.sum() for m in completed.margins] == pytest.approx([1.0] * 3)
+    assert [m.sum() for m in completed.marginals] == pytest.approx([1.0] * 3)
     assert np.isfinite([*completed.masks.odds.values()]).all()
     for found in completed.pairs.values():
         assert np.isfinite(found).all()

@@ -89,7 +89,7 @@ WRONG += [{"levels": (*LEVELS[:2], Levels(np.arange(4), np.array([0.0, 1, 1, 1])
 def test_what_are_no_laws_of_the_attributes_is_refused(change):
     whole = {"order": LAWS.order, "given_all": LAWS.given_all, "given_some": LAWS.given_some}
     parts = {k: v for k, v in change.items() if k in ("odds", "factors", "levels")}
-    with refuses(ParameterError, "laws must be of the attributes|is of the wrong type"):
+    with refuses(ParameterError, "distributions must match the attributes|is of the wrong type"):
         if parts:
             plain = {"levels": LEVELS, "odds": ODDS, "factors": {}}
             change = {"given_all": Factors(**{**plain, **parts})}

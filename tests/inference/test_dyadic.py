@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from missdp.inference.dyadic import (
-    depth_of,
-    falling,
+    decaying_tail,
     fit_histogram,
-    folded,
     measured_levels,
-    occupied,
+    node_counts,
+    occupied_range,
+    tree_depth,
 )
 
 
 def noisy(cells, levels, std, rng):
-    return [v + rng.normal(0, std, v.shape) for v in folded(cells, levels)]
+    return [v + rng.normal(0, std, v.shape) for v in node_counts(cells, levels)]
 
 
 def fitted(cells, std, rng):
@@ -34,8 +34,10 @@ def test_one_row_is_in_one_node_of_each_level(size, data, every):
     more = cells.copy()
     more[data.draw(st.integers(0, size - 1))] += 1
     levels = measured_levels(size, every=every)
-    moved = [b - a for a, b in zip(folded(cells, levels), folded(more, levels), strict=True)]
-    assert len(moved) == len(levels) <= math.ceil(depth_of(size) / every)
+    moved = [
+        b - a for a, b in zip(node_counts(cells, levels), node_counts(more, levels), strict=True)
+    ]
+    assert len(moved) == len(levels) <= math.ceil(tree_depth(size) / every)
     assert all(m.sum() == 1 and np.abs(m).sum() == 1 for m in moved)
 
 
@@ -43,7 +45,7 @@ def test_one_row_is_in_one_node_of_each_level(size, data, every):
 def test_without_noise_nothing_is_lost(size, seed, every):
     cells = np.random.default_rng(seed).integers(0, 50, size) + 1
     levels = measured_levels(size, every=every)
-    found = fit_histogram(folded(cells, levels), std=1e-6, size=size, levels=levels)
+    found = fit_histogram(node_counts(cells, levels), std=1e-6, size=size, levels=levels)
     assert found.starts.tolist() == list(range(size + 1))
     np.testing.assert_allclose(found.mass, cells / cells.sum(), atol=1e-9)
     assert found.rows == pytest.approx(cells.sum())
@@ -69,7 +71,7 @@ def _drawn(seed, *, trim):
     cells = np.histogram(np.minimum(values, 1e8), edges)[0]
     std = 150.0
     (look,) = noisy(cells, [4], std, rng)
-    start, stop = occupied(look, std=std, size=len(cells))
+    start, stop = occupied_range(look, std=std, size=len(cells))
     inside = cells[start:stop].copy()
     inside[-1] += cells[stop:].sum()
     levels = measured_levels(len(inside), every=2)
@@ -95,11 +97,11 @@ def test_the_range_holds_whatever_stands_out_and_no_more_than_its_nodes(size, da
     last = data.draw(st.integers(first, size - 1))
     cells = np.zeros(size, dtype=int)
     cells[[first, last]] = 1000
-    start, stop = occupied(folded(cells, [4])[0], std=1.0, size=size)
-    width = 2 ** (depth_of(size) - 4)
+    start, stop = occupied_range(node_counts(cells, [4])[0], std=1.0, size=size)
+    width = 2 ** (tree_depth(size) - 4)
     assert 0 <= start <= first <= last < stop <= size
     assert stop - start <= max(2, last - first + 2 * width)
-    assert occupied(np.zeros(16), std=1.0, size=size) == (0, size)
+    assert occupied_range(np.zeros(16), std=1.0, size=size) == (0, size)
 
 
 def test_a_tail_is_looked_for_in_all_levels_and_not_past_the_last_cell():
@@ -123,12 +125,12 @@ def test_noise_further_out_does_not_hide_a_heap_at_the_end():
 def test_a_first_look_adds_up_neighbours():
     """Two cells of twice the noise each are seen, though nothing lies outside of them."""
     look = np.array([50_000, 400, *[0] * 8, 230, 230, *[0] * 4])
-    assert occupied(look, std=100.0, size=16) == (0, 12)
+    assert occupied_range(look, std=100.0, size=16) == (0, 12)
 
 
 @given(st.floats(0.1, 1e5), st.integers(1, 5000), st.floats(0, 1e3))
 def test_rows_at_an_end_fall_off_from_those_beside_them(rows, cells, even):
-    stops, found = falling(rows, cells, even=even)
+    stops, found = decaying_tail(rows, cells, even=even)
     assert stops[-1] == cells
     widths = np.diff(stops, prepend=0)
     assert (widths > 0).all()
@@ -160,5 +162,5 @@ def test_a_cell_is_a_heap_of_its_own_from_as_far_out_as_is_said():
     cells[37] = 70.0
     counts = [np.where(np.arange(8) == 4, 30.0, 8.0), cells]
     for heap, apart in ((4.5, True), (8.4, False)):
-        found = fit_histogram(counts, std=10.0, size=64, levels=[3, 6], heap=heap)
+        found = fit_histogram(counts, std=10.0, size=64, levels=[3, 6], min_spike=heap)
         assert ({37, 38} <= {*found.starts.tolist()}) == apart

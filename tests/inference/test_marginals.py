@@ -96,10 +96,10 @@ def test_a_marginal_that_is_measured_twice_is_averaged():
 
 def test_marginals_of_all_attributes_sharpen_margins():
     alone, more = measured([]), measured(ALL)
-    for first, second in zip(alone.margin_stds, more.margin_stds, strict=True):
+    for first, second in zip(alone.marginal_stds, more.marginal_stds, strict=True):
         assert (second < 0.9 * first).all()
     merged = replace(alone, levels=(Levels(np.array([0, 1, 1, 1]), np.ones(4)), *alone.levels[1:]))
-    assert merged.margin_stds[0][1] == pytest.approx(np.sqrt(3) * alone.margin_stds[0][1])
+    assert merged.marginal_stds[0][1] == pytest.approx(np.sqrt(3) * alone.marginal_stds[0][1])
 
 
 def test_of_rows_observed_on_a_pair_only_dependence_is_read():
@@ -113,10 +113,10 @@ def test_of_rows_observed_on_a_pair_only_dependence_is_read():
 
 def test_another_draw_of_the_noise_varies_as_the_noise_does():
     plain, rng = measured(ALL, std=5.0), np.random.default_rng(0)
-    again = [plain.redrawn(rng) for _ in range(200)]
+    again = [plain.redraw_noise(rng) for _ in range(200)]
     spread = np.std([one.counts[0, 1, 2] for one in again], axis=0)
     assert spread.mean() == pytest.approx(5.0, rel=0.05)
-    spread = np.std([one.margins[2] for one in again], axis=0)
+    spread = np.std([one.one_way[2] for one in again], axis=0)
     assert spread.mean() == pytest.approx(5.0 / N, rel=0.1)
 
 

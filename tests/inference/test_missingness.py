@@ -156,7 +156,7 @@ def tied(chances, both, *, n=10_000.0):
     rows = np.repeat(np.arange(len(chances))[:, np.newaxis], chances.shape[1], axis=1)
     last = chances.shape[1]
     model.slopes = {(a, (a + 1) % last): logit(chances[:, a]) for a in range(last)}
-    model.tie(rows, both, n)
+    model.fit_odds_ratios(rows, both, n)
     return model, rows
 
 
@@ -339,7 +339,7 @@ def test_a_tree_keeps_most_of_joint_missingness_in_yrbss():
         for a, b in combinations(range(d), 2)
     }
     model = MissingnessModel(holes.mean(axis=0))
-    model.tie(np.zeros((1, d), dtype=np.int64), both, n)
+    model.fit_odds_ratios(np.zeros((1, d), dtype=np.int64), both, n)
     drawn = model.draw(np.zeros((100_000, d), dtype=np.int64), np.random.default_rng(0))
     np.testing.assert_allclose(drawn.mean(axis=0), holes.mean(axis=0), atol=0.005)
     assert 0.8 < excess(drawn) / excess(holes) < 1.0
@@ -420,11 +420,11 @@ def test_a_value_that_is_missing_where_the_question_before_it_is_stays_so():
     n = 4000
     x = np.stack([np.arange(n) < n // 2, np.zeros(n, dtype=bool)], axis=1).astype(np.int64)
     masks = MissingnessModel(np.array([0.24, 0.24]), {0: 1}, implied_by={0: (1,)})
-    masks.tie(x, {(0, 1): (0.2 * n, 10.0)}, n)
+    masks.fit_odds_ratios(x, {(0, 1): (0.2 * n, 10.0)}, n)
     together = masks.both(x, 0, 1, masks.missing(x))
     assert together[x[:, 0] == 1] == pytest.approx(np.full(n // 2, 0.24))
     assert together[x[:, 0] == 0] == pytest.approx(np.full(n // 2, 0.16), abs=0.002)
-    masks.tie(x, {(0, 1): (n * (0.12 + 0.24**2 / 2), 10.0)}, n)
+    masks.fit_odds_ratios(x, {(0, 1): (n * (0.12 + 0.24**2 / 2), 10.0)}, n)
     assert masks.odds == {}  # in the other rows, they are missing together as chance has it
 
 

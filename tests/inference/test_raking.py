@@ -62,7 +62,7 @@ def test_cells_that_are_forbidden_or_have_no_rows():
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 2, (1000, 2))
     wanted = np.array([[0.5, 0.0], [0.2, 0.3]])
-    found = table_of(rows, (0, 1), [2, 2], rake(rows, {(0, 1): wanted}, least_share=0.0))
+    found = table_of(rows, (0, 1), [2, 2], rake(rows, {(0, 1): wanted}, min_share=0.0))
     np.testing.assert_allclose(found, wanted, atol=1e-9)
     assert found[0, 1] == 0
     weights = rake(np.zeros((4, 1), dtype=np.int64), {(0,): np.array([0.0, 1.0])})
@@ -77,7 +77,7 @@ def test_the_effective_sample_stays_above_what_is_asked_for(least, seed):
     rng = np.random.default_rng(seed)
     rows = rng.integers(0, 5, (2000, 3))
     tables = {c: rng.random((5, 5)) ** 6 for c in itertools.combinations(range(3), 2)}
-    share = effective_share(rake(rows, tables, least_share=least))
+    share = effective_share(rake(rows, tables, min_share=least))
     assert least <= share <= least + 0.05  # it is used up, not given away
 
 
@@ -187,7 +187,7 @@ def a_law(shape, rng):
     return rng.dirichlet(np.ones(int(np.prod(shape)))).reshape(shape)
 
 
-def margins(table):
+def marginals(table):
     axes = range(table.ndim)
     return [table.sum(axis=tuple(i for i in axes if i != axis)) for axis in axes]
 
@@ -202,11 +202,11 @@ def test_a_centred_table_has_no_margins_left_and_centring_is_a_projection(shape,
     np.testing.assert_allclose(centred(found), found, atol=1e-12)
 
 
-def alone(noisy, base, std, *, margins=None):
+def alone(noisy, base, std, *, marginals=None):
     """Shrink a single table."""
     pair = tuple(range(base.ndim))
-    ends = None if margins is None else dict(enumerate(margins))
-    return shrunk({pair: noisy}, {pair: base}, {pair: std}, margins=ends)[pair]
+    ends = None if marginals is None else dict(enumerate(marginals))
+    return shrunk({pair: noisy}, {pair: base}, {pair: std}, marginals=ends)[pair]
 
 
 @given(SHAPES, SEEDS)
@@ -215,12 +215,12 @@ def test_one_way_margins_are_those_asked_for_and_impossible_cells_stay_so(shape,
     rng = np.random.default_rng(seed)
     base = a_law(shape, rng) + 0.02
     base /= base.sum()
-    wanted = margins(a_law(shape, rng) + 0.05)
+    wanted = marginals(a_law(shape, rng) + 0.05)
     wanted = [margin / margin.sum() for margin in wanted]
-    for asked, told in ((wanted, wanted), (None, margins(base))):
-        found = alone(base + rng.normal(0, 0.005, shape), base, 0.005, margins=asked)
+    for asked, told in ((wanted, wanted), (None, marginals(base))):
+        found = alone(base + rng.normal(0, 0.005, shape), base, 0.005, marginals=asked)
         assert asked is None or (found > 0).all()
-        for mine, theirs in zip(margins(found), told, strict=True):
+        for mine, theirs in zip(marginals(found), told, strict=True):
             np.testing.assert_allclose(mine, theirs, atol=2e-3)
     base.flat[0] = 0.0
     base /= base.sum()  # what is impossible stays so
@@ -230,7 +230,7 @@ def test_one_way_margins_are_those_asked_for_and_impossible_cells_stay_so(shape,
 def test_noise_alone_leaves_the_model_and_no_noise_leaves_the_table():
     rng = np.random.default_rng(0)
     base = np.outer([0.2, 0.3, 0.5], [0.6, 0.4])
-    other = scaled_to(a_law((3, 2), rng), margins(base), sweeps=200)
+    other = scaled_to(a_law((3, 2), rng), marginals(base), sweeps=200)
     np.testing.assert_allclose(alone(other, base, 1e-9), other, atol=1e-6)
     np.testing.assert_allclose(alone(other, base, 10.0), base, atol=1e-12)
 
@@ -240,7 +240,7 @@ def test_what_is_known_without_noise_does_not_vouch_for_the_rest():
     rng, rows, law = np.random.default_rng(0), 20_000, np.full((8, 8), 1 / 64)
     cliques = [*itertools.combinations(range(12), 2)]
     counts = {c: rng.multinomial(rows, law.ravel()).reshape(8, 8) / rows for c in cliques}
-    base = {c: scaled_to(table, margins(law)) for c, table in counts.items()}
+    base = {c: scaled_to(table, marginals(law)) for c, table in counts.items()}
     known = set(cliques[:44])
     noisy = {c: law if c in known else law + centred(rng.normal(0, 0.01, (8, 8))) for c in cliques}
     std = {c: 0.0 if c in known else 0.01 for c in cliques}
@@ -257,7 +257,7 @@ def test_shrunk_tables_are_nearer_to_the_truth_than_model_and_table():
         std = 10 ** rng.uniform(-3, -1.5)
         gap = 10 ** rng.uniform(-1.5, 0)
         truth = base * np.exp(gap * rng.normal(size=base.shape))
-        truth = scaled_to(truth / truth.sum(), margins(base))
+        truth = scaled_to(truth / truth.sum(), marginals(base))
         truths[case], bases[case], stds[case] = truth, base, std
         seen[case] = truth + rng.normal(0, std, base.shape)
     found = shrunk(seen, bases, stds)
@@ -340,7 +340,7 @@ def test_both_ways_to_count_what_swaps_change_agree(monkeypatch, dense):
 
 @given(st.integers(0, 100_000), st.integers(0, 40_000))
 def test_work_is_bounded_whatever_there_is_to_do(n, tables):
-    batch, rounds = raking._plan(n, tables)
+    batch, rounds = raking._swap_plan(n, tables)
     assert 2 * batch * rounds * tables <= 60_000_000
     assert batch <= n
     assert rounds <= 1_000

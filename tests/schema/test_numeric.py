@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from missdp import Numeric, Schema, Table
 from missdp.errors import SchemaError
 from missdp.evaluate import marginal_distance
-from missdp.inference.dyadic import fit_histogram, folded, measured_levels
+from missdp.inference.dyadic import fit_histogram, measured_levels, node_counts
 from missdp.schema import Binning, BinSource
 from missdp.synth.first_parts import find_bins
 from missdp.synth.search_grid import MAX_CODES, before_fit, with_pending_bins, with_search_grid
@@ -161,7 +161,7 @@ def test_cut_attributes_draw_values_on_the_step_inside_their_bins(attribute, see
     rng = np.random.default_rng(seed)
     cells = np.bincount(grid.encode_values(spread(attribute, 3000, seed)), minlength=grid.size)
     levels = measured_levels(grid.size, every=1)
-    noisy = [v + rng.normal(0, std, v.shape) for v in folded(cells, levels)]
+    noisy = [v + rng.normal(0, std, v.shape) for v in node_counts(cells, levels)]
     told = fit_histogram(noisy, std=std, size=grid.size, levels=levels)
     found = replace(marked, bins=find_bins(grid, told, unit=std))
     assert found.size <= marked.size <= MAX_CODES

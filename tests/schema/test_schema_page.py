@@ -242,8 +242,8 @@ def test_all_that_stops_a_release_is_listed_first(tmp_path, monkeypatch, capsys)
     assert lines[:5] == [
         "These facts of the schema would stop a release:",
         "  not declared public yet: region (levels).",
-        f"  {proven} each 'p', with up to 1 row: declare these levels.",
-        f"  {proven} rows that count by their 'w': declare these levels.",
+        f"  {proven} each 'p', with up to 1 row. Declare these levels.",
+        f"  {proven} rows that count by their 'w'. Declare these levels.",
         "",
     ]
     assert lines[-1] == "The data fits, but the schema stops a release."

@@ -129,8 +129,8 @@ def test_the_clip_is_used_up_and_numbers_that_enter_no_product_are_part_of_the_l
             norm = np.linalg.norm(answer.exact.astype(float))
             assert 0.99 < norm / answer.event.sensitivity <= 1
         _, free = behind([codes], RowProducts(blocks, clip=30.0, further=further))
-        assert free.further_blocks["a"] == pytest.approx(further["a"], abs=1e-3)
-        assert [len(free.further[n]) for n in "ac"] == [1, 2]
+        assert free.extra_blocks["a"] == pytest.approx(further["a"], abs=1e-3)
+        assert [len(free.extra_features[n]) for n in "ac"] == [1, 2]
 
 
 def test_sums_of_numbers_that_enter_no_product_are_told():
@@ -140,7 +140,7 @@ def test_sums_of_numbers_that_enter_no_product_are_told():
     )
     found = session.measure(RowProducts(EYES, clip=9.0, further=further), session.left).value
     wanted = sum(further["b"][b, 0] for _, b, _ in ROWS)
-    assert found.further["b"] == pytest.approx([wanted], abs=6 * found.single_std)
+    assert found.extra_features["b"] == pytest.approx([wanted], abs=6 * found.single_std)
     assert found.single["b"] == pytest.approx([3, 6, 6], abs=6 * found.single_std)
 
 

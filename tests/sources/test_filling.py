@@ -126,7 +126,7 @@ def test_laws_that_overflow_fill_rows_without_a_warning():
 def test_laws_of_other_attributes_are_refused():
     laws = fit_conditionals(np.zeros((9, 3), dtype=np.int64), [2, 2, 2])
     for schema, wrong in ((PLAIN, laws), (JOBS, laws), (PLAIN, replace(LAWS, order=(0, 0, 1)))):
-        with refuses(ParameterError, "laws must be of the attributes"):
+        with refuses(ParameterError, "distributions must match the attributes"):
             CompletedRow(schema, (), wrong)
 
 

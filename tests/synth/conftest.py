@@ -9,7 +9,7 @@ from missdp.synth import learn_pairs
 @pytest.fixture
 def one_turn(monkeypatch):
     """Fit all pairs in one turn and swap no rows: more only brings rows nearer to what was told."""
-    monkeypatch.setattr(learn_pairs, "_MOST_TURNS", 1)
+    monkeypatch.setattr(learn_pairs, "_MAX_TURNS", 1)
     monkeypatch.setattr(learn_pairs, "_ROUNDS", 1)
-    monkeypatch.setattr(completion, "_FEWEST", 500)
+    monkeypatch.setattr(completion, "_MIN_ROWS", 500)
     monkeypatch.setattr(raking, "_swap", lambda chosen, *_, **__: chosen)

@@ -53,7 +53,7 @@ def test_what_cannot_be_fitted_is_refused_before_anything_is_charged():
     for told, table, given in (
         ("MST", made([6000] * 3, 10), {}),  # too many cells
         ("weighted_counts", Counting(small), {}),
-        ("100 at most", made([2] * 10, 9), {"workload": 3}),
+        ("at most 100", made([2] * 10, 9), {"workload": 3}),
         ("the workload names 'q'", small, {"workload": [("c0", "q")]}),
         ("from 1 to 4", small, {"workload": 0}),
         ("empty", small, {"workload": []}),
@@ -182,7 +182,7 @@ def test_parity_is_held_where_it_is_asked_for(missing, holes, tmp_path):
     fitted.save(tmp_path / "model.json")
     again = AllPairs.load(tmp_path / "model.json")
     assert off_parity(again.sample(ROWS)) < 0.04
-    assert again.tables_.together[0, 1, 2].shape == fitted.tables_.together[0, 1, 2].shape
+    assert again.tables_.higher_order[0, 1, 2].shape == fitted.tables_.higher_order[0, 1, 2].shape
     if not holes:
         tables = fitted.sample(ROWS, multiple=2, random_state=2)
         assert all(off_parity(t) < 0.06 for t in tables)

@@ -188,9 +188,9 @@ def test_a_replace_one_budget_pays_for_fits_and_an_add_remove_one_refuses_the_re
 @pytest.mark.parametrize(
     ("family", "given", "told"),
     [
-        ("MST", {"epsilon": 5.0}, "needs a delta of 1e-06, and the budget has none"),
-        ("MST", {"epsilon": 0.5, "delta": 1e-6}, "Ask for a smaller epsilon"),
-        ("PrivBayes", {"epsilon": 0.5}, "Ask for a smaller epsilon"),
+        ("MST", {"epsilon": 5.0}, "needs a delta of 1e-06, and the delta of the budget is 0"),
+        ("MST", {"epsilon": 0.5, "delta": 1e-6}, "Use a smaller epsilon"),
+        ("PrivBayes", {"epsilon": 0.5}, "Use a smaller epsilon"),
         ("PrivBayes", {"epsilon": 1.0, "delta": 1e-6}, "measure='pure'"),
     ],
 )

@@ -166,21 +166,21 @@ def test_every_fit_keeps_to_its_caps(family, holed, n):
 
 @pytest.mark.parametrize("family", [AIM, MST])
 def test_selections_keep_to_their_part_where_no_masks_are_released(family, monkeypatch):
-    started, start = [], adaptive._start
+    started, start = [], adaptive._start_rounds
 
     def noting(session, plan, *rest):
         fit = start(session, plan, *rest)
-        started.append((plan, fit, fit.for_selections))
+        started.append((plan, fit, fit.selection_budget))
         return fit
 
-    monkeypatch.setattr(adaptive, "_start", noting)
+    monkeypatch.setattr(adaptive, "_start_rounds", noting)
     fitted(family, "joint", n=100, epsilon=0.2)
     ((plan, fit, most),) = started
     assert MASKS in plan
     assert not fit.marginals.masks
     assert not fit.reserve
     assert most <= plan.cost(CHOICES).amount
-    assert fit.for_selections >= -1e-9 * most
+    assert fit.selection_budget >= -1e-9 * most
 
 
 def test_pairs_outside_a_small_tree_may_get_more_than_its_edges():

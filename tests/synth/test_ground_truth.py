@@ -84,7 +84,7 @@ def test_observed_counts_the_whole_structure_by_its_likeliest_gate():
 
 @pytest.mark.parametrize("missing", ["joint", "impute-first"])
 def test_reading_every_row_is_not_amplified(missing):
-    model = fit(missing, imputer="random", cuts="equal")  # bins are found behind a gate
+    model = fit(missing, imputer="random", bins="equal")  # private bins read observed cells only
     found = model.ground_truth_guarantee(MissingCompletelyAtRandom(OBSERVED))
     assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
 
@@ -121,7 +121,7 @@ def test_rates_of_a_table_that_is_not_this_one_are_refused():
     for more, told in (
         ({"nosuch": 0.0}, "nosuch"),
         ({"nosuch": 1.0}, "nosuch"),
-        ({"b": 0}, "never missing: b"),
+        ({"b": 0}, "declared complete: b"),
     ):
         with refuses(ParameterError, told):
             model.ground_truth_guarantee(MissingCompletelyAtRandom({"a": 0.5, **more}))

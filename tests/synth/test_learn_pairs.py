@@ -14,10 +14,10 @@ from missdp.session import CountedRows, Noise, RowProducts, SeededNoise, Session
 from missdp.sources import MemorySource, strategy_named
 from missdp.synth.learn_pairs import (
     PairRelease,
-    _back,
     _block,
+    _decoder,
     _plan_products,
-    blocks,
+    centred_blocks,
     measure_one_way,
 )
 from synth.tables import schema_of
@@ -55,7 +55,9 @@ def margins(table, amount, seed=0, missing="joint"):
 
 def release(table, *, amount=1e6, clip=20.0, seed=0, missing="joint"):
     session, (one_way, _) = margins(table, amount, seed, missing)
-    plan = RowProducts(dict(zip("abc", blocks(one_way), strict=True)), clip=clip, alone=ALONE)
+    plan = RowProducts(
+        dict(zip("abc", centred_blocks(one_way), strict=True)), clip=clip, alone=ALONE
+    )
     return PairRelease(one_way, session.measure(plan, session.left).value, plan)
 
 
@@ -87,7 +89,7 @@ def test_blocks_of_deviations_are_taken_back_to_deviations(margin, nullable):
     margin = np.array(margin)
     size = len(margin) - nullable
     block = _block(margin, size)
-    back = _back(block, size)
+    back = _decoder(block, size)
     for rows in (margin, np.eye(len(margin))[0], np.eye(len(margin))[-1]):
         moved = rows - margin  # sums to 0, as any difference of two laws
         assert back @ block.T @ moved == pytest.approx(moved, abs=1e-12)
@@ -95,12 +97,12 @@ def test_blocks_of_deviations_are_taken_back_to_deviations(margin, nullable):
 
 def test_without_noise_the_tables_are_those_of_the_rows():
     table = private()
-    found, wanted = release(table).guessed(), truth(table)
+    found, wanted = release(table).initial_tables(), truth(table)
     for pair, cells in wanted.items():
         assert found.tables[pair] == pytest.approx(cells, abs=2e-3)
         ends = cells.sum(axis=1), cells.sum(axis=0)
-        assert found.margins[pair[0]] == pytest.approx(ends[0], abs=2e-3)
-        assert found.margins[pair[1]] == pytest.approx(ends[1], abs=2e-3)
+        assert found.marginals[pair[0]] == pytest.approx(ends[0], abs=2e-3)
+        assert found.marginals[pair[1]] == pytest.approx(ends[1], abs=2e-3)
         assert not np.allclose(cells, np.outer(*ends), atol=0.02)  # there is something to find
     assert found.rates.tolist() == pytest.approx(
         [wanted[0, 1][3].sum(), wanted[0, 1][:, 2].sum(), 0], abs=2e-3
@@ -112,25 +114,25 @@ def test_counts_of_masks_tell_what_noise_hides_in_products():
     wanted = truth(table)[0, 1]
     quarters = len(table) * np.add.reduceat(np.add.reduceat(wanted, [0, 3], 0), [0, 2], 1)
     noisy = release(table, amount=0.05, seed=1)
-    before, n = noisy.guessed(), noisy.rows
+    before, n = noisy.initial_tables(), noisy.rows
     masks = {(0, 1): quarters + 3.0}  # the same in all cells
     counted = replace(noisy.marginals, masks=masks, masks_std=1e-3)
     known = replace(noisy, marginals=counted)
-    after = known.guessed()
+    after = known.initial_tables()
     assert abs(before.tables[0, 1][3, 2] - wanted[3, 2]) > 0.02
     count = quarters[1, 1] + 3 + (n - (quarters + 3).sum()) / 4  # what all quarters say
     assert after.tables[0, 1][3, 2] == pytest.approx(count / n, abs=1e-6)
     assert after.variances[0, 1][3, 2] == pytest.approx(0.75 * (1e-3 / n) ** 2, rel=0.01)
-    loose = replace(known, marginals=replace(counted, masks_std=1e6)).guessed()
+    loose = replace(known, marginals=replace(counted, masks_std=1e6)).initial_tables()
     assert loose.tables[0, 1] == pytest.approx(before.tables[0, 1], abs=5e-3)
     for axis in (0, 1):  # what is missing together is not beside observed values
-        ends = after.margins[0], after.margins[1]
+        ends = after.marginals[0], after.marginals[1]
         assert after.tables[0, 1].sum(axis=1 - axis) == pytest.approx(ends[axis], abs=1e-6)
-    assert known.about([1, 2]).marginals.masks == {}
-    few = replace(counted, numbers=(False, True, True)).about([0, 1])
+    assert known.restricted_to([1, 2]).marginals.masks == {}
+    few = replace(counted, numbers=(False, True, True)).restricted_to([0, 1])
     assert few.masks[0, 1] is masks[0, 1]
     assert few.numbers == (False, True)
-    again = known.redrawn(np.random.default_rng(0)).marginals.masks[0, 1] - masks[0, 1]
+    again = known.redraw_noise(np.random.default_rng(0)).marginals.masks[0, 1] - masks[0, 1]
     assert 2e-4 < again.std() < 3e-3
 
 
@@ -139,7 +141,7 @@ def test_what_was_clipped_is_put_back_if_the_model_is_right():
     tight = release(table, clip=0.5)
     rows = np.stack([table.codes(name) for name in "abc"], axis=1).astype(np.int64)
     wanted = truth(table)
-    found = tight.tables(tight.taken(rows))
+    found = tight.tables(tight.clipping_bias(rows))
     for pair, cells in wanted.items():
         assert found.tables[pair] == pytest.approx(cells, abs=2e-3)
     biased = tight.tables(nothing(tight))  # the test has power
@@ -150,7 +152,7 @@ def test_variances_are_those_of_the_noise():
     table = private(1000)
     rows = np.stack([table.codes(name) for name in "abc"], axis=1).astype(np.int64)
     noisy = [release(table, amount=0.3, clip=3.0, seed=s) for s in range(60)]
-    drawn = [one.tables(one.taken(rows)) for one in noisy]
+    drawn = [one.tables(one.clipping_bias(rows)) for one in noisy]
     wanted = truth(table)
     for pair, cells in wanted.items():
         error = np.array([d.tables[pair] - cells for d in drawn])
@@ -170,10 +172,10 @@ def test_a_rate_of_holes_that_noise_explains_is_none():
     full = private(1000)
     codes = {name: np.minimum(full.codes(name), full.schema[name].size - 1) for name in "abc"}
     table = Table.from_codes(SCHEMA, {n: c.astype(np.int64) for n, c in codes.items()})
-    rates = np.array([release(table, amount=0.3, seed=s).guessed().rates for s in range(20)])
+    rates = np.array([release(table, amount=0.3, seed=s).initial_tables().rates for s in range(20)])
     assert (rates[:, :2] == 0).mean() > 0.85  # one-sided, at two standard deviations
     assert (rates[:, 2] == 0).all()
-    assert release(private(1000), amount=0.3).guessed().rates[:2].min() > 0.1
+    assert release(private(1000), amount=0.3).initial_tables().rates[:2].min() > 0.1
 
 
 @pytest.mark.parametrize("missing", ["observed", "complete-rows"])
@@ -183,7 +185,7 @@ def test_rows_are_counted_that_the_strategy_reads(missing):
     complete = ~(table.mask("a") | table.mask("b"))
     wanted = complete.sum() if missing == "complete-rows" else len(table)
     assert total.value == pytest.approx(wanted, abs=3)
-    observed = found.margins[0][:3] / found.margins[0][:3].sum()
+    observed = found.one_way[0][:3] / found.one_way[0][:3].sum()
     rows = complete if missing == "complete-rows" else ~table.mask("a")
     share = np.bincount(table.codes("a")[rows], minlength=3)[:3] / rows.sum()
     assert observed == pytest.approx(share, abs=5e-3)

@@ -95,7 +95,7 @@ def test_models_that_cannot_vary_say_why(fit):
 def test_tables_vary_as_samples_do(monkeypatch):
     # The combining rule takes out the variance of a real sample: it must be there in full.
     model = fit()
-    monkeypatch.setattr(uncertain, "varied_pairs", lambda _, model, *__, **___: repeat(model))
+    monkeypatch.setattr(uncertain, "posterior_models", lambda _, model, *__, **___: repeat(model))
     shares = [np.mean(t["a"]) for t in model.sample(400, multiple=200, random_state=0)]
     p = np.mean(shares)
     assert np.var(shares) / (p * (1 - p) / 400) == pytest.approx(1.0, abs=0.4)

@@ -14,9 +14,9 @@ from scipy.optimize import minimize_scalar
 
 from missdp import AllPairs, Categorical, Kamino, Numeric, PrivBayes, Schema
 from missdp.baselines.privbayes import _make_consistent
-from missdp.inference.counts import falling_ends, project_to_simplex
+from missdp.inference.counts import enforce_decreasing_tails, project_to_simplex
 from missdp.synth import AIM, MST, SmallTableWarning
-from missdp.synth.noisy_counts import Total, has_numbers, least_squares_total
+from missdp.synth.noisy_counts import Total, has_number_levels, least_squares_total
 from missdp.testing import RecordingNoise, ReplayedNoise
 from synth.tables import rows_of, schema_of
 
@@ -179,25 +179,27 @@ def test_consistency_makes_shared_margins_agree_and_is_better_than_none():
 
 def test_what_noise_lifts_far_out_is_brought_to_where_counts_stand_out():
     counts = np.array([5.0, -3.0, 100.0, 2.0, 300.0, 1.0, -4.0, 9.0, 3.0, 8.0])
-    found = falling_ends(counts, 4.0)
+    found = enforce_decreasing_tails(counts, 4.0)
     assert found[2:5].tolist() == counts[2:5].tolist()
     assert found[:2].tolist() == [1.0, 1.0]
     assert found[5:].tolist() == pytest.approx([3.4] * 5)
     heap = np.array([300.0, 5.0, 8.0, 90.0])  # an end that stands out stays
-    assert falling_ends(heap, 4.0).tolist() == heap.tolist()
-    assert falling_ends(heap, 400.0).tolist() == heap.tolist()  # or nothing does
-    assert falling_ends(heap, 40.0).tolist() == heap.tolist()  # a top code, by less than in between
-    assert falling_ends(heap, 50.0).tolist() == pytest.approx([300.0, *[103 / 3] * 3])
+    assert enforce_decreasing_tails(heap, 4.0).tolist() == heap.tolist()
+    assert enforce_decreasing_tails(heap, 400.0).tolist() == heap.tolist()  # or nothing does
+    assert (
+        enforce_decreasing_tails(heap, 40.0).tolist() == heap.tolist()
+    )  # a top code, by less than in between
+    assert enforce_decreasing_tails(heap, 50.0).tolist() == pytest.approx([300.0, *[103 / 3] * 3])
 
 
 def test_only_numbers_in_their_order_have_ends():
     numbers = Numeric(name="n", lower=0, upper=4, integer=True)
-    assert has_numbers(numbers)
-    assert not has_numbers(replace(numbers, bins=2))
-    assert not has_numbers(replace(numbers, spikes=(4,)))
-    assert not has_numbers(replace(numbers, upper=16))
-    assert not has_numbers(Numeric(name="n", lower=0, upper=4, bins=5))
-    assert not has_numbers(Categorical(name="n", levels=("0", "1", "2")))
+    assert has_number_levels(numbers)
+    assert not has_number_levels(replace(numbers, bins=2))
+    assert not has_number_levels(replace(numbers, spikes=(4,)))
+    assert not has_number_levels(replace(numbers, upper=16))
+    assert not has_number_levels(Numeric(name="n", lower=0, upper=4, bins=5))
+    assert not has_number_levels(Categorical(name="n", levels=("0", "1", "2")))
 
 
 @pytest.mark.long
@@ -221,5 +223,5 @@ def test_few_children_are_not_many(family):
     if family is AllPairs:  # alone, margins are not measured again
         few = {"children": children[:200]}
         model = AllPairs(epsilon=0.5, delta=1e-6, random_state=0)
-        law = model.fit(pd.DataFrame(few), schema=schema.subset(["children"])).model_.law
-        assert (np.diff(law.margins[0][2:]) <= 1e-9).all()
+        law = model.fit(pd.DataFrame(few), schema=schema.subset(["children"])).model_.row_model
+        assert (np.diff(law.marginals[0][2:]) <= 1e-9).all()

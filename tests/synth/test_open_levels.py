@@ -140,7 +140,7 @@ def test_a_release_that_fails_is_as_rare_as_it_says(monkeypatch):
     attributes = (SCHEMA["illness"], OpenCategorical(name="job"))
     delta = 0.4
     schema = Schema(attributes)
-    found = first_parts(Request(AllPairs(epsilon=1.0, cuts="equal"), schema, at_most(schema)))
+    found = first_parts(Request(AllPairs(epsilon=1.0, bins="equal"), schema, at_most(schema)))
     split = BudgetPlan(Cost(privacy_measure="gdp", amount=1.0), (*found, Part("x", 1.0)))
     data = {"illness": ["J00"] * 30 + ["only me"], "job": ["a"] * 30 + ["mine"]}
 
@@ -237,7 +237,7 @@ def test_a_shared_budget_pays_for_failures_beside_the_cap(tmp_path):
     assert (shared.spent.epsilon, shared.spent.delta) == (3.0, 1e-5)
     assert [event.failure for event in shared.spent.events] == [shared.failure]
     assert epsilon_of(shared.events, 0.99e-7) == math.inf
-    with refuses(BudgetExceededError, "may fail"):  # .5e-7 is left
+    with refuses(BudgetExceededError, "may release a rare level"):  # .5e-7 is left
         fit(data=rows(500), epsilon=0.1, budget=ledger.budget("table"))
     assert len(ledger.charges("table")) == 1
     ledger.create("pure", epsilon=3.0)
@@ -249,7 +249,7 @@ def test_what_cannot_be_paid_or_found_is_refused_before_anything_is_charged():
     for budget, error, told in (
         (Filter(5.0, 1e-5), ParameterError, "failure of at least 1e-07"),
         (Filter(5.0), ParameterError, "failure of at least 1e-07"),
-        (Filter(5.0, 1e-5, failure=9e-8), BudgetExceededError, "may fail"),
+        (Filter(5.0, 1e-5, failure=9e-8), BudgetExceededError, "may release a rare level"),
         (Filter(0.5, 1e-5, failure=1e-6), BudgetExceededError, "smaller epsilon"),
     ):
         with refuses(error, told):
@@ -260,7 +260,7 @@ def test_what_cannot_be_paid_or_found_is_refused_before_anything_is_charged():
     with refuses(ParameterError, "needs a delta above 0"):
         fit(MST, delta=0.0)
     for data in (Table.read(few, closed), open_source(few, closed)):
-        with refuses(SchemaError, "as they come"):
+        with refuses(SchemaError, "can be read again"):
             fit(data=data)
     with refuses(SchemaError, "a rule names 'illness'"):
         AllPairs(epsilon=1.0).fit(few, schema=ruled)

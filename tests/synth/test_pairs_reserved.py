@@ -70,12 +70,12 @@ def test_the_share_is_kept_back_where_cells_have_rows_enough():
     def kept(rows, pairs=pairs, attributes=5):
         workload = dict.fromkeys(pairs, 1.0)
         known = replace(how, workload=workload)
-        return adaptive.reserved(plan, known, marginals(rows, attributes), whole.amount)
+        return adaptive.reserve_cost(plan, known, marginals(rows, attributes), whole.amount)
 
     assert kept(1.01 * enough) == pytest.approx(share)
     assert kept(0.99 * enough) == 0
     many = list(itertools.combinations(range(40), 2))
-    assert len(many) > adaptive._MOST_PAIRS
+    assert len(many) > adaptive._MAX_PAIRS
     assert kept(1e9, many, 40) == 0
 
 

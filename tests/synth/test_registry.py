@@ -49,13 +49,13 @@ def test_a_broken_package_is_named_and_leaves_the_others_alone(
 ):
     install(tmp_path, monkeypatch, {"broken": "stranger:Independent"}, module)
     assert synthesizer_named("mst") is missdp.MST
-    for name, told in (("broken", match), ("mist", f"'mist'. There are {', '.join(OURS)}")):
+    for name, told in (("broken", match), ("mist", f"'mist'. Available: {', '.join(OURS)}")):
         with refuses(ParameterError, told):
             synthesizer_named(name)
 
 
 def test_files_that_are_no_models_are_refused(tmp_path):
-    path, other = tmp_path / "m.json", "not installed; there are AIM, AllPairs, DPAutoGAN"
+    path, other = tmp_path / "m.json", "not installed. Available: AIM, AllPairs, DPAutoGAN"
     for text in ("{}", "[1", '{"family": 3}', '{"family": "Dagobert"}'):
         path.write_text(text)
         with refuses(DataError, other if "Dagobert" in text else "not a missdp model"):
@@ -94,5 +94,5 @@ def test_settings_that_are_none_are_refused():
 def test_without_the_wing_its_families_are_not_there_and_pure_privacy_says_so(monkeypatch):
     monkeypatch.setattr("missdp.synth.registry.entry_points", lambda **_: ())
     assert list(missdp.synthesizers()) == ["aim", "all-pairs", "mst"]
-    with refuses(ParameterError, "there is no synthesizer 'privbayes'"):
+    with refuses(ParameterError, "unknown synthesizer 'privbayes'"):
         synthesizer_named("privbayes")

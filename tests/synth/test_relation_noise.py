@@ -97,9 +97,9 @@ def test_fit_warns_once_with_number_and_remedies():
     (said,) = (str(one.message) for one in caught)
     assert re.fullmatch(
         rf"About {0.8 * model.n_rows_:,.0f} effective rows × epsilon: most relations between "
-        r"columns are noise\. In the median pair a relation stands out only if its Cramér's V is "
-        r"above 0\.\d\d\. Use fewer columns, a larger epsilon \(about [\d.]+\), or AIM "
-        r"\(--method aim\)\.",
+        r"columns are noise\. In the median pair a relation exceeds the noise only if its "
+        r"Cramér's V is above 0\.\d\d\. Use fewer columns, a larger epsilon \(about [\d.]+\), or "
+        r"AIM \(--method aim\)\.",
         said,
     )
 

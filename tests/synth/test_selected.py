@@ -13,7 +13,7 @@ from missdp.baselines import Kamino
 from missdp.errors import ParameterError
 from missdp.schema import NotApplicable
 from missdp.synth import sampling
-from missdp.synth.sampling import Selection, drawing_limit
+from missdp.synth.sampling import RowSelection, drawing_limit
 from refusing import refuses
 
 SCHEMA = Schema(
@@ -101,8 +101,8 @@ def binned(table):
     ],
 )
 def test_rows_have_the_law_of_the_matching_rows_among_many(models, whole, family, where, n):
-    asked, many = Selection(where, SCHEMA), whole(family)
-    matching = Selection(where, SCHEMA).of(many)
+    asked, many = RowSelection(where, SCHEMA), whole(family)
+    matching = RowSelection(where, SCHEMA).of(many)
     among, others = (many.take(np.flatnonzero(f)).to_native() for f in (matching, ~matching))
     blocks = models[family].sample_blocks(n, where=asked, random_state=0)
     drawn = pd.concat([block.to_native() for block in blocks])
@@ -133,7 +133,7 @@ class Counting:
         return Table.from_codes(PLAIN, {"x": rng.integers(0, 10, n), "c": c.astype(int)})
 
     def drawn(self, n, seed=0):
-        asked, rng = Selection("c = 'b'", PLAIN), np.random.default_rng(seed)
+        asked, rng = RowSelection("c = 'b'", PLAIN), np.random.default_rng(seed)
         return Table.joined(asked.blocks(self, n, rng, columns=2))
 
 
@@ -174,7 +174,7 @@ def test_a_public_number_of_rows_is_drawn_before_the_error(monkeypatch, n, place
     draw = Counting(places=places)
     said = (
         rf"^where: {kept:,} of {drawn:,} rows drawn from the model match the condition, and {n:,} "
-        r"matching rows were requested\. Use a less narrow condition, or request fewer rows\.$"
+        r"matching rows were requested\. Use a wider condition, or request fewer rows\.$"
     )
     with refuses(ParameterError, said):
         draw.drawn(n)
@@ -201,13 +201,13 @@ def test_batches_of_several_blocks_have_the_same_rows_however_they_are_drawn(mod
 
 def test_missing_may_be_asked_for_at_the_end_of_a_condition():
     for text in ("age < 20 and sex is missing", "age < 20 and `sex` IS MISSING "):
-        assert Selection(text, SCHEMA).missing == ("sex",)
-    assert Selection("sex is missing and hours is missing", SCHEMA).missing == ("hours", "sex")
+        assert RowSelection(text, SCHEMA).missing == ("sex",)
+    assert RowSelection("sex is missing and hours is missing", SCHEMA).missing == ("hours", "sex")
 
 
 def test_missing_cells_and_how_many_are_such(models):
     model = models[AllPairs]
-    asked = Selection({"sex": None, "age": (30, 60)}, SCHEMA)
+    asked = RowSelection({"sex": None, "age": (30, 60)}, SCHEMA)
     blocks = model.sample_blocks(2000, missing_values="keep", where=asked, random_state=0)
     found = pd.concat([block.to_native() for block in blocks])
     assert len(found) == 2000
@@ -228,7 +228,7 @@ def test_several_tables_and_the_same_again(models):
 def test_bad_requests_are_refused(models):
     for told, *wheres in (
         ("where", "age >"),
-        ("'is missing' and 'or'", "age > 3 or sex = 'f' and sex is missing"),
+        ("'is missing' cannot be combined with 'or'", "age > 3 or sex = 'f' and sex is missing"),
         ("cannot read 'is", "age > 3 or sex is missing", "not sex is missing"),
         ("no attribute 'pay'", "pay is missing", "pay = 3", {"pay": 3}),
         ("is not a level", {"sex": "x"}, {"sex": 3}),

@@ -132,7 +132,7 @@ OPEN = Schema((OpenCategorical(name="ill"), SEX), unit=Unit("person", max_rows=2
         (
             AllPairs(epsilon=1.0, n_rows=60),
             with_unit(2),
-            "how many take part is private. Leave it out",
+            "the number of rows that take part is private. Leave n_rows out",
         ),
     ],
 )

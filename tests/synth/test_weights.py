@@ -250,8 +250,8 @@ def test_what_is_not_proven_is_refused_by_name():
     for error, says, does in (
         (UnprovenError, "PrivBayes is proven", lambda: fit(family=PrivBayes)),
         (ParameterError, "n_rows cannot be declared", lambda: fit(n_rows=9)),
-        (UnprovenError, "declare these levels", lambda: fit(schema=opened)),
-        (UnprovenError, "count by 'wt'", lambda: fit().ground_truth_guarantee(rates)),
+        (UnprovenError, "Declare these levels", lambda: fit(schema=opened)),
+        (UnprovenError, "count by the weight 'wt'", lambda: fit().ground_truth_guarantee(rates)),
         (SchemaError, "each row count", lambda: open_table(table, budget=Filter(1.0))),
         (SchemaError, "each row count", lambda: RowDomain.of(WITH, rows=2)),
         (DataError, "not weighed", lambda: fit(table.take([0, 1]), schema=None)),
@@ -359,11 +359,11 @@ def test_noise_hides_how_many_units_are_full():
 @pytest.mark.parametrize(
     ("schema", "says"),
     [
-        (schema_of(3), "of the rows that took part belong to a person with 3 of them"),
-        (schema_of(weight=SURVEY), "may be of rows whose weight is at the largest that counts"),
-        (schema_of(3, "one"), "How many rows of a person did not take part is not known"),
-        (schema_of(1), "How many rows of a person did not take part is not known"),
-        (schema_of(3, "one", SURVEY), "did not take part, or how much weight was cut off, is not"),
+        (schema_of(3), "of the rows that took part belong to a person with 3 rows"),
+        (schema_of(weight=SURVEY), "may belong to rows with the largest weight that counts"),
+        (schema_of(3, "one"), "The number of rows of a person left out is unknown"),
+        (schema_of(1), "The number of rows of a person left out is unknown"),
+        (schema_of(3, "one", SURVEY), "left out and the weight cut off are unknown"),
         (schema_of(), "No row was left out for its unit"),
     ],
 )

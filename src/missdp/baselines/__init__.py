@@ -1,12 +1,13 @@
-"""More synthesizers: for comparison, for pure privacy, and for constraints between rows.
+"""Additional synthesizers: for comparison, for pure privacy, and for constraints between rows.
 
-The core neither needs nor imports them: the registry finds them by entry points, as it finds those
-of other packages, and they use nothing that another package could not.
+The core does not import them. The registry finds them by entry points, as it finds families of
+other packages. They use only interfaces that other packages can use.
 
-* `privbayes`: a Bayesian `network`, learned and kept to rules.
-* `kamino`: attribute by attribute, under constraints between rows (`denial_constraints`,
+* `privbayes`: a Bayesian `network` that is learned privately and obeys rules.
+* `kamino`: rows drawn attribute by attribute, with constraints between rows (`denial_constraints`,
   `placing`).
-* `dp_misgan`, `dp_autogan`, `dp_ctgan`: adversarial families, fitted with PyTorch.
+* `dp_misgan`, `dp_autogan`, `dp_ctgan`: adversarial families, fitted with PyTorch. `adversarial`,
+  `games`, `networks` and `private_training` have their common parts.
 """
 
 from missdp.baselines.dp_autogan import DPAutoGAN

@@ -1,8 +1,8 @@
-"""What adversarial families share: the fixed plan of a fit, and its first part.
+"""Common parts of the adversarial families: the fixed plan of a fit, and its first part.
 
-A fit releases one-way marginals first, at which its generator starts and to which it is calibrated.
-Then networks are trained on private rows. Cap of the first part, sampling rate, steps and noise
-are fixed by parameters and charged together, before anything is read.
+A fit first releases one-way marginals. The generator starts at them and is calibrated to them. Then
+networks are trained on private rows. Parameters fix the cap of the first part, the sampling rate,
+the steps and the noise. All are charged together before any row is read.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from missdp.session import Merged, Session
 from missdp.session.training import SAMPLING_SLACK
 from missdp.synth.all_pairs import check_gaussian, marginal_parts
 from missdp.synth.family import Family, Learned, Request
-from missdp.synth.parameters import check_share, is_integer, is_number
-from missdp.synth.shared_steps import counted, open_rows, release_one_way, sample_rows
+from missdp.synth.parameters import check_share, is_integer, is_real_number
+from missdp.synth.shared_steps import open_rows, release_one_way, row_totals, sample_rows
 from missdp.synth.split import BudgetPlan, Part
 
 Networks: TypeAlias = Callable[[Request[Any], Session, NoisyMarginals], NetworkModel]
@@ -33,14 +33,14 @@ Networks: TypeAlias = Callable[[Request[Any], Session, NoisyMarginals], NetworkM
 Phases: TypeAlias = tuple[tuple[str, int, float], ...]
 """Name, steps and share of the training budget of each phase, in order."""
 
-_FIRST_SHARE = 0.2  # of the squared mu of the budget
-_MIN_NOISE, _MAX_NOISE = 0.3, 2.0**16  # noise multipliers
-_MAX_STEPS = 100_000
-_MAX_CELLS = 1 << 23  # of all pairs of attributes
+_FIRST_SHARE = 0.2  # share of the budget (squared mu) of the first part
+_MIN_NOISE, _MAX_NOISE = 0.3, 2.0**16  # smallest and largest noise multiplier
+_MAX_STEPS = 100_000  # steps of a training
+_MAX_CELLS = 1 << 23  # cells of all pairs of attributes
 _CLOSE = 1e-3  # relative gap between the proven and the requested epsilon
-_TRIES = 6  # of noise multipliers by loss distributions
+_TRIES = 6  # noise multipliers that are tried by loss distributions
 _MORE = 1.05  # factor of the noise if no try was enough
-# Rényi orders of the search for a noise multiplier; the best order is far below the last one.
+# Rényi orders of the search for a noise multiplier. The best order is far below the last one.
 _ORDERS = (*range(2, 33), 40, 48, 64, 96, 128, 192, 256, 512)
 
 
@@ -48,16 +48,16 @@ _ORDERS = (*range(2, 33), 40, 48, 64, 96, 128, 192, 256, 512)
 def planned_trainings(
     first: Event, epsilon: float, delta: float, rate: float, phases: Phases
 ) -> tuple[SampledGaussianEvent, ...]:
-    """Return the trainings with the smallest noise for which the whole plan keeps its budget.
+    """Return the trainings with the smallest noise with which the complete plan keeps its budget.
 
     The plan is the first part and the trainings. It must be within (epsilon, delta).
 
     Parameters
     ----------
     first : Event
-        The cap of all that is released before.
+        The cap of the first part.
     epsilon, delta : float
-        The whole budget.
+        The complete budget.
     rate : float
         Sampling rate. The rate that is charged is larger by ``SAMPLING_SLACK``.
     phases : tuple
@@ -66,7 +66,7 @@ def planned_trainings(
     Returns
     -------
     tuple of SampledGaussianEvent
-        One for each phase.
+        An event for each phase.
 
     Raises
     ------
@@ -99,12 +99,12 @@ def planned_trainings(
     proven = False
     for _ in range(_TRIES):
         noise = max(_MIN_NOISE, noise)
-        found = composed_epsilon((first, *plan(noise)), delta)
-        if found <= epsilon:
+        proven_epsilon = composed_epsilon((first, *plan(noise)), delta)
+        if proven_epsilon <= epsilon:
             safe, proven = noise, True
-        if epsilon * (1 - _CLOSE) <= found <= epsilon or (proven and noise == _MIN_NOISE):
+        if epsilon * (1 - _CLOSE) <= proven_epsilon <= epsilon or (proven and noise == _MIN_NOISE):
             break
-        noise *= found / (epsilon * (1 - _CLOSE / 2))  # epsilon falls nearly as 1 / noise
+        noise *= proven_epsilon / (epsilon * (1 - _CLOSE / 2))  # epsilon falls nearly as 1 / noise
     while not proven:
         safe = high = high * _MORE
         proven = composed_epsilon((first, *plan(safe)), delta) <= epsilon
@@ -114,7 +114,7 @@ def planned_trainings(
 def _renyi_epsilon(
     first: Event, trainings: tuple[SampledGaussianEvent, ...], delta: float
 ) -> float:
-    """Return a quick bound on epsilon, by the Rényi accountant of dp_accounting."""
+    """Return a fast bound on epsilon, by the Rényi accountant of dp_accounting."""
     import dp_accounting
     from dp_accounting.rdp import RdpAccountant
 
@@ -131,12 +131,12 @@ def _check(parameters: Any, phases: Callable[[Any], Phases]) -> None:
     for module in ("torch", "opacus"):
         import_optional(module, purpose="adversarial families")
     rate, steps = parameters.sampling_rate, parameters.steps
-    if not (is_number(rate) and 1e-6 <= rate <= 1):
+    if not (is_real_number(rate) and 1e-6 <= rate <= 1):
         raise ParameterError(
-            f"sampling_rate must be a number from 0.000001 to 1, not {rate!r}; .02 is usual"
+            f"sampling_rate must be a number from 0.000001 to 1, not {rate!r}. 0.02 is usual."
         )
     if steps is not None and not (is_integer(steps) and 1 <= steps <= _MAX_STEPS):
-        raise ParameterError(f"steps must be a whole number from 1 to {_MAX_STEPS:,}")
+        raise ParameterError(f"steps must be an integer from 1 to {_MAX_STEPS:,}")
     if parameters.first_share is not None:
         check_share(parameters, "first_share")
     check_gaussian(parameters)
@@ -144,11 +144,11 @@ def _check(parameters: Any, phases: Callable[[Any], Phases]) -> None:
 
 
 def _budget(request: Request[Any]) -> Filter:
-    """Return the filter of the first part; trainings are charged beside it."""
+    """Return the filter of the first part. Trainings are charged in addition."""
     share = request.parameters.first_share
     share = _FIRST_SHARE if share is None else float(share)
-    whole = Cost.worth("gdp", float(request.parameters.epsilon), request.delta_to_spend)
-    first = replace(whole, amount=min(MAX_GDP, share * whole.amount))
+    total = Cost.worth("gdp", float(request.parameters.epsilon), request.delta_to_spend)
+    first = replace(total, amount=min(MAX_GDP, share * total.amount))
     return Filter.from_cost(first, delta=request.delta_to_spend)
 
 
@@ -162,7 +162,7 @@ def _trainings(
 
 
 def _plan(request: Request[Any]) -> list[Part]:
-    return marginal_parts(request, 1.0, most_cells=_MAX_CELLS)
+    return marginal_parts(request, 1.0, max_cells=_MAX_CELLS)
 
 
 def _fit(session: Session, plan: BudgetPlan, request: Request[Any], networks: Networks) -> Learned:
@@ -171,14 +171,14 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[Any], networks: Ne
     one_way, total = release_one_way(session, plan, request, count)
     torch = import_optional("torch", purpose="adversarial families")
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # sums of several threads depend on how many there are
+    torch.set_num_threads(1)  # sums of several threads depend on their number
     try:
         merged = session.on(Merged(one_way.groups(session.facts.schema.names)))
         model = networks(request, merged, one_way)
     finally:
         torch.set_num_threads(threads)
     request.report("done", 1.0)
-    total, complete = counted(session, total, count)
+    total, complete = row_totals(session, total, count)
     return Learned(model, total, complete=complete)
 
 
@@ -189,7 +189,7 @@ def adversarial_family(
     parameters: Callable[[Any], None] = lambda _: None,
     reads_masks: bool = False,
 ) -> Family:
-    """Return a family that releases marginals, at which a generator starts, and then trains it.
+    """Return a family that releases marginals, and then trains a generator that starts at them.
 
     Parameters
     ----------
@@ -199,18 +199,19 @@ def adversarial_family(
     phases : callable
         Returns the name, the steps and the share of each training, by parameters.
     parameters : callable
-        Refuses parameters of the family alone that are not valid.
+        Raises ParameterError for invalid parameters that only this family has.
     reads_masks : bool, default False
         See `Family`.
 
     Returns
     -------
     Family
+        The declaration of the family.
     """
 
-    def check(given: Any) -> None:
-        parameters(given)
-        _check(given, phases)
+    def check(values: Any) -> None:
+        parameters(values)
+        _check(values, phases)
 
     return Family(
         strategies=("observed", "complete-rows", "impute-first"),
@@ -227,5 +228,5 @@ def adversarial_family(
 
 
 def steps_of(parameters: Any, *, usual: int = 800) -> int:
-    """Return how many steps the last training takes."""
+    """Return the number of steps of the last training."""
     return usual if parameters.steps is None else int(parameters.steps)

@@ -3,9 +3,9 @@
 The text is the one of data-cleaning tools. ``t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)`` states
 that no two rows have the same zip code and different cities (Ge et al. 2021).
 
-Conflicts are counted without a look at every pair of rows. Equal attributes become one key. One
-order is a binary search among the rows of a key. Each further order splits rows by the bits of one
-rank (Bentley 1980). Each bit that is set in a threshold stands for one block of ranks below it,
+Conflicts are counted without comparing every pair of rows. Equal attributes become one key. One
+order is a binary search among the rows of a key. Each additional order splits rows by the bits of
+one rank (Bentley 1980). Each bit that is set in a threshold stands for one block of ranks below it,
 which agree above this bit. "Different" is the count of all rows less the equal ones.
 For ``n`` rows and ``d`` orders the time grows as ``n log(n)^max(1, d)``.
 """
@@ -28,7 +28,7 @@ from missdp.table import Table
 from missdp.types import Flags, Floats, Ints
 
 Constraints: TypeAlias = str | Sequence[str]
-"""Denial constraints as they are written: a list of texts, or one text with ; or line breaks."""
+"""Written denial constraints: a list of texts, or one text with ; or line breaks."""
 
 MAX_DIFFERENT = 6  # comparisons by IQ in one constraint, each of which doubles the time
 _SIGNS = {"EQ": "==", "IQ": "!=", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
@@ -49,11 +49,11 @@ class DenialConstraint:
     Parameters
     ----------
     text : str
-        The constraint as it was written.
+        The written constraint.
     between : tuple of (str, str, str)
         A sign, the attribute of t1 and the attribute of t2 that it compares.
     first, second : tuple of Predicate
-        Comparisons within t1 alone, and within t2 alone.
+        Comparisons within t1, and within t2.
     """
 
     text: str
@@ -83,12 +83,12 @@ class DenialConstraint:
 
     @property
     def _compares_alike(self) -> bool:
-        """Whether each comparison is between one attribute of t1 and the same of t2."""
+        """Whether each comparison is between one attribute of t1 and the same attribute of t2."""
         return not (self.first or self.second) and all(one == two for _, one, two in self.between)
 
 
 def constraint_texts(constraints: Constraints) -> tuple[str, ...]:
-    """Return the texts of constraints, one each, as they are saved with a model.
+    """Return the texts of constraints, as they are saved with a model.
 
     Parameters
     ----------
@@ -111,24 +111,24 @@ def constraint_texts(constraints: Constraints) -> tuple[str, ...]:
     >>> constraint_texts("t1&t2&EQ(t1.id,t2.id); t1&t2&EQ(t1.key,t2.key)")
     ('t1&t2&EQ(t1.id,t2.id)', 't1&t2&EQ(t1.key,t2.key)')
     """
-    given = re.split(r"[;\n]", constraints) if isinstance(constraints, str) else constraints
-    if not (isinstance(given, list | tuple) and all(isinstance(text, str) for text in given)):
+    parts = re.split(r"[;\n]", constraints) if isinstance(constraints, str) else constraints
+    if not (isinstance(parts, list | tuple) and all(isinstance(text, str) for text in parts)):
         raise ParameterError(
             "constraints must be a list of texts, such as "
             "['t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)'], or one text with a constraint on "
             "each line."
         )
-    texts = (text.strip() for text in given)
+    texts = (text.strip() for text in parts)
     return tuple(text for text in texts if text and not text.startswith("#"))
 
 
 def read_constraints(constraints: Constraints, schema: Schema) -> tuple[DenialConstraint, ...]:
-    """Return constraints as they are computed with, checked against the attributes of a schema.
+    """Return parsed constraints, checked against the attributes of a schema.
 
     Parameters
     ----------
     constraints : str or sequence of str
-        The constraints as they are written.
+        The written constraints.
     schema : Schema
         Public facts about the attributes that they compare.
 
@@ -155,7 +155,7 @@ def read_constraints(constraints: Constraints, schema: Schema) -> tuple[DenialCo
 
 
 class _Reader:
-    """Reads the comparisons of one constraint."""
+    """Parser of the comparisons of one constraint."""
 
     def __init__(self, text: str, schema: Schema) -> None:
         self.text, self.schema, self.part = text, schema, ""
@@ -188,11 +188,11 @@ class _Reader:
         first, second = map(tuple, self.within.values())
         return DenialConstraint(self.text, tuple(self.between), first, second)
 
-    def _add(self, sign: str, left: _Side, right: _Side) -> None:
+    def _add(self, sign: str, one: _Side, other: _Side) -> None:
         """Add a comparison, with t1 on the left and a constant on the right."""
-        if left[0] is None or (left[0], right[0]) == ("t2", "t1"):
-            left, sign, right = right, MIRRORED[sign], left
-        (row, name, _), (other_row, other_name, constant) = left, right
+        if one[0] is None or (one[0], other[0]) == ("t2", "t1"):
+            one, sign, other = other, MIRRORED[sign], one
+        (row, name, _), (other_row, other_name, constant) = one, other
         if row is None:
             raise self._error("it compares two constants. Write t1.a or t2.a on one side")
         attribute = self._attribute(name)
@@ -201,21 +201,21 @@ class _Reader:
             condition = f"`{attribute.name}` {sign} {constant}"
             self.within[row].append(parse_where(condition, self.schema, named=place))
             return
-        other = self._attribute(other_name)
-        if not are_comparable(attribute, sign, other):
-            if attribute is other:
+        second_attribute = self._attribute(other_name)
+        if not are_comparable(attribute, sign, second_attribute):
+            if attribute is second_attribute:
                 raise self._error(
                     f"{attribute.name!r} has no order. Compare it by EQ or IQ, or declare its "
                     "levels ordinal"
                 )
             raise self._error(
-                f"{attribute.name!r} and {other.name!r} differ in kind, unit or levels. Compare "
-                "numbers of one unit, and attributes with the same levels"
+                f"{attribute.name!r} and {second_attribute.name!r} differ in kind, unit or levels. "
+                "Compare numbers of one unit, and attributes with the same levels"
             )
         if row == other_row:
-            self.within[row].append(Comparison(attribute, sign, other))
+            self.within[row].append(Comparison(attribute, sign, second_attribute))
         else:
-            self.between.append((sign, attribute.name, other.name))
+            self.between.append((sign, attribute.name, second_attribute.name))
 
     def _attribute(self, name: str | None) -> AnyAttribute:
         name = str(name).strip().strip("`")
@@ -259,10 +259,11 @@ def count_conflicts(
     counts = np.zeros(len(rows), dtype=np.int64)
     mirrored = [(MIRRORED[sign], two, one) for sign, one, two in constraint.between]
     forward = (constraint.between, constraint.first, constraint.second)
-    for between, own, theirs in (forward, (mirrored, constraint.second, constraint.first)):
-        ours = _satisfying([one for _, one, _ in between], own, rows)
+    backward = (mirrored, constraint.second, constraint.first)
+    for between, first, second in (forward, backward):
+        ours = _satisfying([one for _, one, _ in between], first, rows)
         partners = rows if others is None else others
-        among = _satisfying([two for _, _, two in between], theirs, partners)
+        among = _satisfying([two for _, _, two in between], second, partners)
         related = [
             (sign, cells_of(rows, one)[ours], cells_of(partners, two)[among])
             for sign, one, two in between
@@ -277,7 +278,7 @@ def count_conflicts(
 
 
 def violates_itself(constraint: DenialConstraint, rows: Table) -> Flags:
-    """Tell which rows violate a constraint together with a copy of themselves."""
+    """Return flags of rows that violate a constraint together with a copy of themselves."""
     names = [name for _, one, two in constraint.between for name in (one, two)]
     flags = np.zeros(len(rows), dtype=bool)
     flags[_satisfying(names, (*constraint.first, *constraint.second), rows)] = True
@@ -311,7 +312,7 @@ def _ranked(sign: str, queries: Floats | Ints, points: Floats | Ints) -> _Relate
 
 
 def _count_related(keys: tuple[Ints, Ints], related: Sequence[_Related]) -> Ints:
-    """Count for each query the points of its key that all comparisons relate it to."""
+    """Count for each query the points of its key to which all comparisons relate it."""
     for k, (sign, queries, points) in enumerate(related):
         rest = [*related[:k], *related[k + 1 :]]
         if sign == "==":
@@ -321,7 +322,7 @@ def _count_related(keys: tuple[Ints, Ints], related: Sequence[_Related]) -> Ints
             return _count_related(keys, rest) - _count_related(equal, rest)
     thresholds = []
     for sign, queries, points in related:
-        if sign in ("<", "<="):  # turned around, so that a query has the points below it
+        if sign in ("<", "<="):  # mirrored, so that a query counts the points below it
             top = max(queries.max(initial=0), points.max(initial=0))
             queries, points = top - queries, top - points
         thresholds.append((queries + (sign in ("<=", ">=")), points))

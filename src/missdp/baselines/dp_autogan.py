@@ -34,17 +34,17 @@ def _networks(request: Request[DPAutoGAN], rows: Session, one_way: NoisyMarginal
 class DPAutoGAN(Synthesizer):
     """Synthetic tables from a generator of codes and a decoder, each trained privately.
 
-    An autoencoder learns to write rows as a few numbers. A generator learns to draw such numbers,
-    against a critic of decoded rows. Encoder and decoder are trained by one private training, of
-    which the published method leaves the encoder out (see ``docs/synthesizers.md``). The critic is
-    trained by a second one in the same plan. For comparison: families that measure marginals are
-    closer to the truth at usual epsilons. Accounted by privacy loss distributions, add-remove
-    adjacency. Fitting needs PyTorch and Opacus (``pip install 'missdp[neural]'``), sampling does
-    not.
+    An autoencoder learns to encode rows as a few numbers. A generator learns to draw such codes,
+    against a critic of decoded rows. One private training fits encoder and decoder. The published
+    method leaves the encoder out of it (see ``docs/synthesizers.md``). A second private training in
+    the same plan fits the critic. This family is for comparison: families that measure marginals
+    are closer to the truth at usual epsilons. A fit is accounted by privacy loss distributions,
+    with add-remove adjacency. Fitting needs PyTorch and Opacus (``pip install 'missdp[neural]'``),
+    sampling does not.
 
     Parameters
     ----------
-    epsilon, delta, n_rows, cuts, random_state, budget, progress
+    epsilon, delta, n_rows, bins, random_state, budget, progress
         See :class:`~missdp.synth.base.Synthesizer`. delta must be above 0.
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
         ``"observed"`` reads every row. Missing cells are zeros in the inputs, and the decoder is
@@ -53,13 +53,13 @@ class DPAutoGAN(Synthesizer):
     coder_share : float from 0.0001 to 0.99, default 0.4
         Share of the training for the autoencoder.
     sampling_rate : float from 0.000001 to 1, default 0.02
-        Probability with which a step of training reads a row. It is public, and so does not follow
-        from the number of rows.
+        Probability with which a step of training reads a row. It is public, so it must not depend
+        on the private number of rows.
     steps : int, optional
-        Steps of training of the critic, and of the autoencoder half as many; by default 800.
+        Steps of training of the critic, by default 800. The autoencoder has half as many.
     first_share : float from 0.0001 to 0.99, default 0.2
-        Share of the budget (squared mu) for what is released before the training: bins, marginals
-        and imputation.
+        Share of the budget (squared mu) for the releases before the training: bins, marginals and
+        imputation.
     imputer : {"marginal", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the first part.
 

@@ -33,35 +33,35 @@ def _networks(request: Request[DPMisGAN], rows: Session, one_way: NoisyMarginals
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DPMisGAN(Synthesizer):
-    """Synthetic tables from a generator of values and one of masks, which two critics judge.
+    """Synthetic tables from a generator of values and one of masks, against two critics.
 
     One critic sees a row's observed values, the other its mask, as in MisGAN (Li et al. 2019). The
     published training of DP-MisGAN adds noise where it does not protect (see
     ``docs/synthesizers.md``). Here one private training clips the gradients of both critics
-    together, and generators see critics only. For comparison: families that measure
-    marginals are closer to the truth at usual epsilons. Accounted by privacy loss distributions,
-    add-remove adjacency. Fitting needs PyTorch and Opacus
-    (``pip install 'missdp[neural]'``), sampling does not.
+    together, and generators see critics only. This family is for comparison: families that measure
+    marginals are closer to the truth at usual epsilons. A fit is accounted by privacy loss
+    distributions, with add-remove adjacency. Fitting needs PyTorch and Opacus (``pip install
+    'missdp[neural]'``), sampling does not.
 
     Parameters
     ----------
-    epsilon, delta, n_rows, cuts, random_state, budget, progress
+    epsilon, delta, n_rows, bins, random_state, budget, progress
         See :class:`~missdp.synth.base.Synthesizer`. delta must be above 0.
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
-        ``"observed"`` reads every row, its observed values and its mask; missing cells can be
+        ``"observed"`` reads every row, its observed values and its mask. Missing cells can be
         sampled. ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills missing cells
         privately before.
     masks : {"conditional", "independent"}, default "conditional"
         Whether the generator of masks sees the generated values (missing at random), or noise only
         (missing completely at random).
     sampling_rate : float from 0.000001 to 1, default 0.02
-        Probability with which a step of training reads a row. It is public, and so does not follow
-        from the number of rows.
+        Probability with which a step of training reads a row. It is public, so it must not depend
+        on the private number of rows.
     steps : int, optional
         Steps of training of the critics, by default 1,000.
     first_share : float from 0.0001 to 0.99, default 0.2
-        Share of the budget (squared mu) for what is released before the training: bins, marginals
-        and imputation.
+        Share of the budget (squared mu) for the releases before the training: bins, marginals and
+        imputation.
     imputer : {"marginal", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the first part.
 
@@ -73,7 +73,8 @@ class DPMisGAN(Synthesizer):
     References
     ----------
     Li, Jiang, Marlin (2019), "MisGAN: learning from incomplete data with generative adversarial
-    networks", ICLR; Mohapatra et al. (2024) for DP-MisGAN.
+    networks", ICLR.
+    Mohapatra, Zong, Kerschbaum, He (2024), PVLDB 17(8), for DP-MisGAN.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 A step of the critics sees private rows through `PrivateTraining`, and generated rows, which follow
 from released values. The loss of a real row is softplus(-score), and of a generated row
-softplus(score). A row is shown as indicators of its levels, with zeros where a cell is missing.
+softplus(score). A row is shown as indicators of its levels, with zeros for missing cells.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ from missdp.synth.family import Request
 from missdp.synth.learn_pairs import model_facts
 from missdp.types import Floats
 
-_LATENT, _MASK_LATENT = 16, 4  # numbers of noise
-_CRITIC, _MASK_CRITIC = 32, 16  # units of a hidden layer
-_HIDDEN, _MASK_HIDDEN = 64, 32
-_CODE, _CODE_HIDDEN = 12, 32  # of the autoencoder
-_START, _CODE_START = 0.1, 0.3  # factor of last weights: generators start near the marginals
-_HEAT = 0.66  # of relaxed draws (Jang, Gu & Poole 2017)
+_LATENT, _MASK_LATENT = 16, 4  # numbers of noise of a generator of rows, and of masks
+_CRITIC, _MASK_CRITIC = 32, 16  # units of a hidden layer of a critic of rows, and of masks
+_HIDDEN, _MASK_HIDDEN = 64, 32  # units of a hidden layer of a generator of rows, and of masks
+_CODE, _CODE_HIDDEN = 12, 32  # units of a code of the autoencoder, and of its hidden layer
+# factors of last weights, so that generators start near the marginals
+_START, _CODE_START = 0.1, 0.3
+_HEAT = 0.66  # temperature of relaxed draws (Jang, Gu & Poole 2017)
 _GENERATED = 512  # generated rows in a step
-_LEARNING_RATE, _BETAS = 4e-3, (0.5, 0.9)  # of Adam, for generators
+_LEARNING_RATE, _BETAS = 4e-3, (0.5, 0.9)  # parameters of Adam, for generators
 _TURNS = 10  # steps of critics for each step of generators
-_KEPT = 0.98  # of the average of a generator, at each of its steps
-# The critic of masks has a share of the clip norm: with a smaller weight, rows have more of it.
-_WEIGHTS = 1.0, 0.3  # of the losses of the critics of rows and of masks
-_MASK_WEIGHT = 0.2  # of the critic of rows in the loss of masks (Li, Jiang & Marlin 2019)
+_AVERAGE_DECAY = 0.98  # decay of the average of a generator at each of its steps
+# Weights of the losses of the critics of rows and of masks. Both share the clip norm.
+_WEIGHTS = 1.0, 0.3
+_MASK_WEIGHT = 0.2  # weight of the critic of rows in the loss of masks (Li, Jiang & Marlin 2019)
 
 
 class Game(abc.ABC):
@@ -57,7 +58,7 @@ class Game(abc.ABC):
         self.observed, self.rates = torch.from_numpy(observed), 1 - observed[[*self.may_miss]]
         self.width, self.out = sum(self.sizes), np.log(np.concatenate(self.marginals))
         self.starts = torch.tensor(np.cumsum([0, *self.sizes[:-1]]))
-        # Which levels belong to each attribute: shape (attributes, levels).
+        # Indicators of the levels of each attribute, shape (attributes, levels).
         whose = torch.eye(len(self.sizes), dtype=torch.float64)
         self.levels_of = whose.repeat_interleave(torch.tensor(self.sizes), dim=1)
 
@@ -67,13 +68,14 @@ class Game(abc.ABC):
 
     @abc.abstractmethod
     def generated(self, *, soft: bool) -> tuple[Tensor, ...]:
-        """Return rows as critics see them; ``soft`` lets gradients pass."""
+        """Return generated rows in the form that critics see. With ``soft``, gradients pass."""
 
     def shown(self, codes: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
-        """Return real rows as critics see them: indicators, and which cells are observed."""
+        """Return real rows in the form that critics see: indicators and observed flags."""
         columns, sizes = torch.stack([*codes.values()], dim=1), torch.tensor(self.sizes)
-        seen, levels = (columns < sizes).double(), self.starts + torch.minimum(columns, sizes - 1)
-        return torch.zeros(len(columns), self.width).double().scatter_(1, levels, seen), seen
+        observed, empty = (columns < sizes).double(), torch.zeros(len(columns), self.width).double()
+        levels = self.starts + torch.minimum(columns, sizes - 1)
+        return empty.scatter_(1, levels, observed), observed
 
     def row_loss(self, codes: Mapping[str, Tensor]) -> Tensor:
         """Return the loss of each real row."""
@@ -81,7 +83,7 @@ class Game(abc.ABC):
         return torch.stack([w * softplus(-score).squeeze(1) for w, score in scores]).sum(dim=0)
 
     def loss(self, *, soft: bool) -> Tensor:
-        """Return the loss of generated rows, of the generators if ``soft``, else of critics."""
+        """Return the loss of generated rows: of the generators if ``soft``, else of the critics."""
         with torch.set_grad_enabled(soft):
             made = self.generated(soft=soft)
         sign, weights = (-1.0, (1.0, 1.0)) if soft else (1.0, _WEIGHTS)
@@ -97,7 +99,7 @@ class Game(abc.ABC):
         return torch.rand((_GENERATED, width), **self._facts).clamp(1e-12, 1 - 1e-12)
 
     def drawn(self, scores: Tensor, *, soft: bool) -> Tensor:
-        """Draw a level of each attribute, as indicators; ``soft`` lets gradients pass."""
+        """Draw a level of each attribute, as indicators. With ``soft``, gradients pass."""
         parts = []
         for part in (scores - torch.log(-torch.log(self.uniform(self.width)))).split(self.sizes, 1):
             hard = torch.zeros_like(part).scatter_(1, part.argmax(1, keepdim=True), 1.0)
@@ -106,7 +108,7 @@ class Game(abc.ABC):
         return torch.cat(parts, dim=1)
 
     def at_rates(self) -> Tensor:
-        """Draw which cells are observed, at the released rates."""
+        """Draw flags of observed cells, at the released rates."""
         return (self.uniform(len(self.sizes)) < self.observed).double()
 
     def train(self, phase: int, network: nn.Module, loss: RowLoss) -> Iterator[PrivateTraining]:
@@ -121,11 +123,11 @@ class Game(abc.ABC):
             self.request.report("training", 0.1 + 0.85 * done)
 
     def play(self, phase: int, critics: nn.Module, *generators: nn.Module) -> list[Layers]:
-        """Train critics, and generators against them; return the averages of the generators."""
+        """Train critics, and generators against them. Return the averages of the generators."""
         learned = nn.ModuleList(generators)
         hands = [*learned.parameters()]
         adam = torch.optim.Adam(hands, lr=_LEARNING_RATE, betas=_BETAS)
-        average = AveragedModel(learned, multi_avg_fn=get_ema_multi_avg_fn(_KEPT))
+        average = AveragedModel(learned, multi_avg_fn=get_ema_multi_avg_fn(_AVERAGE_DECAY))
         average.update_parameters(learned)
         for step, training in enumerate(self.train(phase, critics, self.row_loss), start=1):
             training.step(partial(self.loss, soft=False))
@@ -151,7 +153,7 @@ class Game(abc.ABC):
         return start.calibrated(self.marginals, self.rates, self.rng)
 
     def random(self, *sizes: int, last: float = 1.0, out: Floats | None = None) -> nn.Sequential:
-        """Return a network with random weights; ``last`` is a factor, ``out`` the last biases."""
+        """Return a network with random weights. ``last`` is a factor, ``out`` the last biases."""
         parts: list[nn.Module] = []
         for n, m in pairwise(sizes):
             linear = torch.nn.utils.skip_init(nn.Linear, n, m, dtype=torch.float64)
@@ -187,27 +189,29 @@ class MaskGame(Game):
 
     def scores(self, *shown: Tensor) -> list[Tensor]:
         """Return the scores of rows and of masks."""
-        rows, seen = shown
-        masks = [self.network["masks"](seen[:, [*self.may_miss]])] if self._masks else []
+        rows, observed = shown
+        masks = [self.network["masks"](observed[:, [*self.may_miss]])] if self._masks else []
         return [self.network["rows"](rows), *masks]
 
     def generated(self, *, soft: bool) -> tuple[Tensor, ...]:
-        """Return generated values where generated masks show them, and the masks."""
+        """Return generated values at cells that generated masks show, and the masks."""
         rows = self.drawn(self._values(self.noise(_LATENT)), soft=soft)
-        seen, inputs = torch.ones(_GENERATED, len(self.sizes)).double(), self.noise(_MASK_LATENT)
+        observed = torch.ones(_GENERATED, len(self.sizes)).double()
+        inputs = self.noise(_MASK_LATENT)
         if self.sees_values:
             inputs = torch.cat([inputs, rows.detach()], dim=1)
         for masks in self._masks:
             noisy = masks(inputs) + torch.logit(self.uniform(len(self.may_miss)))
             lost, relaxed = (noisy > 0).double(), torch.sigmoid(noisy / _HEAT)
             lost = lost + relaxed - relaxed.detach()
-            seen = seen.index_copy(1, torch.tensor(self.may_miss), 1 - lost)
+            observed = observed.index_copy(1, torch.tensor(self.may_miss), 1 - lost)
         for a, level in self.always.items():  # "not applicable" is never missing
             there = rows[:, [int(self.starts[a]) + level]].detach()
-            seen = seen.index_copy(1, torch.tensor([a]), seen[:, [a]] * (1 - there) + there)
+            column = observed[:, [a]] * (1 - there) + there
+            observed = observed.index_copy(1, torch.tensor([a]), column)
         # The critic of rows counts less for masks than the critic of masks does.
-        light = _MASK_WEIGHT * seen + (1 - _MASK_WEIGHT) * seen.detach()
-        return rows * (light @ self.levels_of), seen
+        light = _MASK_WEIGHT * observed + (1 - _MASK_WEIGHT) * observed.detach()
+        return rows * (light @ self.levels_of), observed
 
     def result(self) -> NetworkModel:
         """Return the generators after the training of both critics."""
@@ -241,21 +245,21 @@ class CodeGame(Game):
     def generated(self, *, soft: bool) -> tuple[Tensor, ...]:
         """Return decoded rows, with missing cells at the released rates."""
         code = torch.tanh(self._generator(self.noise(_LATENT)))
-        rows, seen = self.drawn(self.coder["decoder"](code), soft=soft), self.at_rates()
-        return rows * (seen @ self.levels_of), seen
+        rows, observed = self.drawn(self.coder["decoder"](code), soft=soft), self.at_rates()
+        return rows * (observed @ self.levels_of), observed
 
     def result(self) -> NetworkModel:
         """Return generator and decoder after both trainings."""
         for training in self.train(0, self.coder, self.coding_loss):
             training.step()
         (generator,) = self.play(1, self.network, self._generator)
-        return self.calibrated(generator.then(as_layers(self.coder["decoder"])))
+        return self.calibrated(generator.compose(as_layers(self.coder["decoder"])))
 
 
 class ConditionalGame(Game):
     """DPCTGAN: a generator that is given one level of one attribute, and a critic that sees it.
 
-    A real row is shown with each of its levels in turn. Its loss is the mean over them, so that it
+    A real row is shown with each of its levels in turn. Its loss is the mean over them, so it
     depends on no other row. Conditions of generated rows come from released marginals.
     """
 
@@ -276,16 +280,16 @@ class ConditionalGame(Game):
 
     def row_loss(self, codes: Mapping[str, Tensor]) -> Tensor:
         """Return the mean loss of each real row over the levels that it has."""
-        rows, seen = self.shown(codes)
+        rows, observed = self.shown(codes)
         (scores,) = self.scores(rows, rows[:, None] * self.levels_of)
-        shares = seen / seen.sum(dim=1, keepdim=True).clamp(min=1.0)
+        shares = observed / observed.sum(dim=1, keepdim=True).clamp(min=1.0)
         return (shares * softplus(-scores)).sum(dim=1)
 
     def generated(self, *, soft: bool) -> tuple[Tensor, ...]:
-        """Return rows that have the level that they were asked for, and that level."""
+        """Return generated rows with a given level, and that level."""
         shares, stream = torch.from_numpy(self._conditions), self.stream
-        given = torch.multinomial(shares, _GENERATED, replacement=True, generator=stream)
-        level = torch.eye(self.width, dtype=torch.float64)[given]
+        chosen = torch.multinomial(shares, _GENERATED, replacement=True, generator=stream)
+        level = torch.eye(self.width, dtype=torch.float64)[chosen]
         about = level @ self.levels_of.T  # the attribute, whose cell is observed
         scores = self._generator(torch.cat([self.noise(_LATENT), level], dim=1))
         rows = self.drawn(scores, soft=soft) * (1 - about @ self.levels_of) + level
@@ -298,6 +302,6 @@ class ConditionalGame(Game):
 
 
 def as_layers(module: nn.Module) -> Layers:
-    """Return a module as the arrays that are released."""
+    """Return the released arrays of a module."""
     arrays = [p.detach().numpy().T.copy() for p in module.parameters()]
     return Layers(tuple(arrays[::2]), tuple(arrays[1::2]))

@@ -36,7 +36,7 @@ from missdp.synth.family import Family, Finish, Learned, Request, gaussian_budge
 from missdp.synth.fitted import Fitted
 from missdp.synth.impute_first import Imputer
 from missdp.synth.learn_pairs import fit_pairs, model_facts, release_pairs
-from missdp.synth.shared_steps import counted, open_rows, release_one_way, sample_rows
+from missdp.synth.shared_steps import open_rows, release_one_way, row_totals, sample_rows
 from missdp.synth.split import BudgetPlan, Part
 
 
@@ -70,7 +70,7 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[Kamino]) -> Learne
         rng=session.generator(),
     )
     request.report("done", 1.0)
-    total, complete = counted(session, total, count)
+    total, complete = row_totals(session, total, count)
     return Learned(model, total, complete=complete)
 
 
@@ -82,7 +82,7 @@ def _placed(
     rng: np.random.Generator,
 ) -> SyntheticRows:
     """Return synthetic rows that are placed so that constraints hold between any two of them."""
-    order = [fitted.modelled.schema.names[a] for a in fitted.model.law.order]
+    order = [fitted.modelled.schema.names[a] for a in fitted.model.row_model.order]
     constraints = read_constraints(texts, fitted.schema)
     return place_rows(table, constraints, rng, draw=lambda n: draw(n, rng), order=order)
 
@@ -95,21 +95,22 @@ def _finish(parameters: Mapping[str, Any]) -> Finish | None:
 def _drawing_order(schema: Schema, constraints: Iterable[DenialConstraint]) -> tuple[int, ...]:
     """Return the positions of the attributes in the order in which they are drawn.
 
-    Few levels come first, as they tell most for the least noise; but what a functional dependency
-    determines comes after all that determines it, as far as dependencies do not go in circles.
+    Attributes with few levels come first, because they have the least noise. An attribute that a
+    functional dependency determines comes after its determining attributes, unless dependencies
+    form a circle.
     """
     place = {name: i for i, name in enumerate(schema.names)}
     waits: list[set[int]] = [set() for _ in place]
-    for given, name in filter(None, (constraint.dependency for constraint in constraints)):
-        if place.keys() >= {*given, name}:
-            waits[place[name]] |= {place[other] for other in given}
-    left = {a: (attribute.size, a) for a, attribute in enumerate(schema)}
+    for determining, name in filter(None, (constraint.dependency for constraint in constraints)):
+        if place.keys() >= {*determining, name}:
+            waits[place[name]] |= {place[other] for other in determining}
+    waiting = {a: (attribute.size, a) for a, attribute in enumerate(schema)}
     order: list[int] = []
-    while left:
-        free = [left[a] for a in left if not waits[a] & left.keys()]
-        _, a = heapq.nsmallest(1, free or left.values())[0]
+    while waiting:
+        free = [waiting[a] for a in waiting if not waits[a] & waiting.keys()]
+        _, a = heapq.nsmallest(1, free or waiting.values())[0]
         order.append(a)
-        del left[a]
+        del waiting[a]
     return tuple(order)
 
 
@@ -119,12 +120,12 @@ class Kamino(Synthesizer):
 
     Each attribute is drawn from a conditional model, a multinomial logistic regression on the
     earlier attributes. No two synthetic rows violate a constraint. Constraints are public facts and
-    change nothing in the charge. Accounted in Gaussian DP, add-remove adjacency.
+    do not change the charge. A fit is accounted in Gaussian DP, with add-remove adjacency.
 
     Parameters
     ----------
-    epsilon, delta, n_rows, cuts, random_state, budget, progress
-        See :class:`~missdp.synth.base.Synthesizer`; delta must be above 0.
+    epsilon, delta, n_rows, bins, random_state, budget, progress
+        See :class:`~missdp.synth.base.Synthesizer`. delta must be above 0.
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
         ``"observed"`` (KaminoI) learns the relation of two attributes from the rows in which both
         are observed. ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills missing
@@ -138,7 +139,7 @@ class Kamino(Synthesizer):
     clip : "auto" or float, default "auto"
         L2 norm to which the vector of each row is clipped.
     first_share : float from 0.0001 to 0.99, optional
-        Share of the budget for the one-way margins, by default 0.08.
+        Share of the budget for the one-way marginals, by default 0.08.
     imputer : {"marginal", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the budget.
 
@@ -150,8 +151,8 @@ class Kamino(Synthesizer):
     References
     ----------
     Ge, Mohapatra, He, Ilyas (2021), "Kamino: constraint-aware differentially private data
-    synthesis", PVLDB 14(10); Mohapatra et al. (2024) for ``"observed"``. Both publications account
-    for less than they release; see ``docs/synthesizers.md``.
+    synthesis", PVLDB 14(10). Mohapatra et al. (2024) for ``"observed"``. Both publications account
+    for less than they release: see ``docs/synthesizers.md``.
 
     Examples
     --------

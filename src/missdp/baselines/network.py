@@ -1,19 +1,20 @@
-"""Bayesian networks: which families may come next, and rows from the released network.
+"""Bayesian networks: their structure and tables, draws of rows, and filling of missing cells.
 
-A family is chosen by how far its counts are from independence of child and parents
-(`missdp.session.dependences.dependence`), among all that public facts allow. All else is
-post-processing of released values.
+A node is chosen by the distance of its counts from independence of child and parents
+(`missdp.session.dependences.dependence`), among all nodes that public facts allow. Everything else
+is post-processing of released values.
 
-Rows may be restricted to what public rules allow. What was drawn first keeps its law; what comes
-later is also given what rules connect it with, has no chance where the row could no longer be
-possible, and is weighted so that its own margin stays what was released.
+Rows may be restricted to the combinations that public rules allow. Attributes that are drawn first
+keep their distribution. A later attribute depends on its parents, and on the attributes that rules
+connect with it. Levels without a possible completion have no chance. Levels are weighted so that
+the attribute keeps its released marginal.
 
-Missing cells are filled by a model that has the network's families, with conditional laws on
-complete cells. It starts at the law of each child among family members that are all observed, and
-is then re-estimated from the filled synthetic rows: stochastic expectation-maximisation, which is
-the maximum-likelihood answer for data missing at random (Rubin 1976; Dempster, Laird and Rubin
-1977) up to the released model's own error: a dependence that no family of the network holds is not
-in it.
+Missing cells are filled by a model that has the network's structure, with conditional distributions
+of complete cells. It starts at the distribution of each child among rows in which its node is
+observed. Then it is re-estimated from the filled synthetic rows, by stochastic
+expectation-maximisation. This is the maximum-likelihood estimate for data missing at random (Rubin
+1976, Dempster, Laird and Rubin 1977), up to the error of the released model. A dependence that no
+node of the network has is missing from it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from dataclasses import field
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
 from missdp.inference.model import cell_index, draw, draw_each
@@ -34,51 +34,51 @@ from missdp.serialization import Record
 from missdp.session import Clique
 from missdp.types import Flags, Floats, Ints
 
-_SWAPS = 60  # rounds: with more, tables hold little better, and all takes longer
+_SWAPS = 60  # rounds of swaps: more rounds improve tables little and take longer
 
 
 @dataclass(frozen=True, order=True)
-class Family(Record):
-    """A node of the network and its parents."""
+class Node(Record):
+    """A node of the network with its parents."""
 
     child: str
     parents: Clique
 
     @property
     def clique(self) -> Clique:
-        """Parents first, child last: the axes of the family's table."""
+        """Parents first, child last: the axes of the node's table."""
         return (*self.parents, self.child)
 
 
-Codes: TypeAlias = dict[str, NDArray[np.int64]]
+Codes: TypeAlias = dict[str, Ints]
 
 
 @dataclass(frozen=True, eq=False)
 class Network(Record):
-    """Released families with their conditional tables, in ancestral order.
+    """Released nodes with their conditional tables, in ancestral order.
 
-    For each child ``conditionals`` holds its law given its parents, shape ``(parents..., child)``.
-    Rows are raked to ``tables``, the released ones of families: conditional laws alone do not hold
-    what these say about parents together.
+    For each child ``conditionals`` has its distribution given its parents, shape ``(parents...,
+    child)``. Rows are raked to ``tables``, the released joint tables of nodes, because conditional
+    distributions alone do not preserve the joint tables of parents.
     """
 
-    families: tuple[Family, ...]
+    families: tuple[Node, ...]
     conditionals: Mapping[str, Floats]
     tables: dict[Clique, Floats] = field(default_factory=dict)
 
     @property
     def sizes(self) -> dict[str, int]:
         """Number of levels of each attribute."""
-        return {child: law.shape[-1] for child, law in self.conditionals.items()}
+        return {child: table.shape[-1] for child, table in self.conditionals.items()}
 
     @classmethod
-    def from_joints(cls, families: tuple[Family, ...], joints: Mapping[Clique, Floats]) -> Network:
-        """Condition each joint table on the parents; cells with no mass take the child's margin."""
+    def from_joints(cls, families: tuple[Node, ...], joints: Mapping[Clique, Floats]) -> Network:
+        """Condition each joint table on the parents. Empty cells get the child's marginal."""
         conditionals = {f.child: _condition(joints[f.clique]) for f in families}
         return cls(families, conditionals, {f.clique: joints[f.clique] for f in families})
 
     def sample(self, n: int, rng: np.random.Generator) -> Codes:
-        """Draw ``n`` rows of codes, ancestrally, spread evenly, and raked to the tables."""
+        """Draw ``n`` rows of codes, ancestrally and evenly, raked to the tables."""
         if not self.tables:
             return self._ancestral(n, rng)
         place = {family.child: i for i, family in enumerate(self.families)}
@@ -91,36 +91,36 @@ class Network(Record):
         return {name: rows[:, i] for name, i in place.items()}
 
     def _ancestral(self, n: int, rng: np.random.Generator) -> Codes:
-        """Draw ``n`` rows attribute by attribute, each given its parents, spread evenly."""
+        """Draw ``n`` rows attribute by attribute, each given its parents, evenly."""
         rows = Codes()
         for family in self.families:
-            law = self.conditionals[family.child]
-            given = cell_index(rows, family.parents, law.shape[:-1], n)
-            rows[family.child] = draw(law.reshape(-1, law.shape[-1]), given, rng)
+            table = self.conditionals[family.child]
+            cells = cell_index(rows, family.parents, table.shape[:-1], n)
+            rows[family.child] = draw(table.reshape(-1, table.shape[-1]), cells, rng)
         return rows
 
     def restricted(self, impossible: ImpossibleCells, rng: np.random.Generator) -> Network:
-        """Return the network with laws restricted to what rules allow, where tables stay small."""
+        """Return the network restricted to combinations that rules allow, if tables stay small."""
         if not impossible:
             return self
         sizes = {f.child: self.conditionals[f.child].shape[-1] for f in self.families}
-        ahead = _looked_ahead(impossible, sizes)
-        families, laws, rows = [], {}, Codes()
+        ahead = _implied_cells(impossible, sizes)
+        families, tables, rows = [], {}, Codes()
         for family in self.families:
-            law, child = self.conditionals[family.child], family.child
-            cells = cell_index(rows, family.parents, law.shape[:-1], _ROWS)
-            wide, new = _with_rules(family, law, ahead, sizes, {*rows})
-            given = cell_index(rows, new.parents, wide.shape[:-1], _ROWS)
-            if wide is not law:
-                target = _margin(law, cells)
-                wide = _keeping_margin(wide, given, target)
-            rows[child] = draw(wide.reshape(-1, wide.shape[-1]), given, rng)
+            table, child = self.conditionals[family.child], family.child
+            cells = cell_index(rows, family.parents, table.shape[:-1], _ROWS)
+            wide, new = _with_rules(family, table, ahead, sizes, {*rows})
+            wide_cells = cell_index(rows, new.parents, wide.shape[:-1], _ROWS)
+            if wide is not table:
+                target = _child_marginal(table, cells)
+                wide = _with_marginal(wide, wide_cells, target)
+            rows[child] = draw(wide.reshape(-1, wide.shape[-1]), wide_cells, rng)
             families.append(new)
-            laws[child] = wide
-        return Network(tuple(families), laws, self.tables)
+            tables[child] = wide
+        return Network(tuple(families), tables, self.tables)
 
     def observed_part(self, sizes: Mapping[str, int]) -> Network:
-        """Return the laws of each child among members of its family that are all observed."""
+        """Return the distribution of each child among rows in which its node is observed."""
         conditionals = {}
         for family in self.families:
             inside = tuple(slice(0, sizes[name]) for name in family.clique)
@@ -128,94 +128,94 @@ class Network(Record):
         return Network(self.families, conditionals)
 
     def filling_model(self, model: Network, n: int, rng: np.random.Generator) -> Network:
-        """Learn laws of complete rows from synthetic ones with holes, starting at a model's."""
-        holes = self.sample(max(1, min(n, _EM_ROWS)), rng)
-        filled = _initial(holes, model, rng)
+        """Learn a model of complete rows from incomplete synthetic rows, starting at a model."""
+        incomplete = self.sample(max(1, min(n, _EM_ROWS)), rng)
+        filled = _initial(incomplete, model, rng)
         for _ in range(_EM_ROUNDS):
-            filled = _gibbs(filled, holes, model, rng, sweeps=_SWEEPS)
+            filled = _gibbs(filled, incomplete, model, rng, sweeps=_SWEEPS)
             model = _refit(model, filled)
         return model
 
-    def fill_holes(self, holes: Codes, rng: np.random.Generator) -> Codes:
-        """Draw the missing cells of synthetic rows given their observed cells, by these laws."""
-        return _gibbs(_initial(holes, self, rng), holes, self, rng, sweeps=5)
+    def fill_missing(self, incomplete: Codes, rng: np.random.Generator) -> Codes:
+        """Draw the missing cells of synthetic rows given their observed cells."""
+        return _gibbs(_initial(incomplete, self, rng), incomplete, self, rng, sweeps=5)
 
 
 def _condition(joint: Floats) -> Floats:
-    """Law of the last axis given the others; empty cells take the margin, then uniform."""
+    """Return the distribution of the last axis given the others, or the marginal, or uniform."""
     flat = joint.reshape(-1, joint.shape[-1])
-    margin = flat.sum(axis=0)
-    total = margin.sum()
-    margin = margin / total if total > 0 else np.full(len(margin), 1.0 / len(margin))
+    marginal = flat.sum(axis=0)
+    total = marginal.sum()
+    marginal = marginal / total if total > 0 else np.full(len(marginal), 1.0 / len(marginal))
     mass = flat.sum(axis=1, keepdims=True)
-    law = np.where(mass > 0, flat / np.where(mass > 0, mass, 1.0), margin)
-    return law.reshape(joint.shape)
+    conditional = np.where(mass > 0, flat / np.where(mass > 0, mass, 1.0), marginal)
+    return conditional.reshape(joint.shape)
 
 
-_EM_ROUNDS = 8
-_SWEEPS = 2
-_EM_ROWS = 50_000
+_EM_ROUNDS = 8  # rounds of expectation-maximisation
+_SWEEPS = 2  # Gibbs sweeps in a round
+_EM_ROWS = 50_000  # largest number of rows
 
 
-def _initial(holes: Codes, model: Network, rng: np.random.Generator) -> Codes:
-    """Fill ancestrally: each hole from its parents, as if nothing else were known."""
+def _initial(incomplete: Codes, model: Network, rng: np.random.Generator) -> Codes:
+    """Fill ancestrally: each missing cell from its parents, without other cells."""
     filled: Codes = {}
     for family in model.families:
-        codes = holes[family.child].copy()
+        codes = incomplete[family.child].copy()
         table = model.conditionals[family.child]
-        hole = codes == table.shape[-1]
-        cell = cell_index(filled, family.parents, table.shape[:-1], len(codes))[hole]
-        laws = table.reshape(-1, table.shape[-1])
-        codes[hole] = draw(laws, cell, rng)
+        missing = codes == table.shape[-1]
+        cell = cell_index(filled, family.parents, table.shape[:-1], len(codes))[missing]
+        distributions = table.reshape(-1, table.shape[-1])
+        codes[missing] = draw(distributions, cell, rng)
         filled[family.child] = codes
     return filled
 
 
-_CELLS_AT_ONCE = 8_000_000  # of the laws of holes: 64 MB
+_CELLS_AT_ONCE = 8_000_000  # cells of the distributions of missing cells: 64 MB
 
 
 def _gibbs(
-    filled: Codes, holes: Codes, model: Network, rng: np.random.Generator, *, sweeps: int
+    filled: Codes, incomplete: Codes, model: Network, rng: np.random.Generator, *, sweeps: int
 ) -> Codes:
-    """Redraw every hole given all other cells of its row, ``sweeps`` times."""
+    """Redraw every missing cell given all other cells of its row, ``sweeps`` times."""
     filled, sizes = dict(filled), model.sizes
     for _ in range(sweeps):
         for family in model.families:
-            hole = np.flatnonzero(holes[family.child] == sizes[family.child])
+            missing = np.flatnonzero(incomplete[family.child] == sizes[family.child])
             codes = filled[family.child].copy()
             step = max(1, _CELLS_AT_ONCE // sizes[family.child])
-            for start in range(0, hole.size, step):
-                rows = hole[start : start + step]
+            for start in range(0, missing.size, step):
+                rows = missing[start : start + step]
                 codes[rows] = draw_each(_full_conditional(family, model, filled, rows), rng)
             filled[family.child] = codes
     return filled
 
 
-def _full_conditional(
-    family: Family, model: Network, filled: Codes, rows: NDArray[np.int64]
-) -> Floats:
-    """Unnormalised law of a child given everything else in its row, shape ``(rows, child)``."""
+def _full_conditional(family: Node, model: Network, filled: Codes, rows: Ints) -> Floats:
+    """Return the unnormalised distribution of a child given its row, shape ``(rows, child)``."""
     children = [other for other in model.families if family.child in other.parents]
     near = set(family.clique).union(*(other.clique for other in children))
     here = {name: filled[name][rows] for name in near}
-    own = _slice(model.conditionals[family.child], family.clique, family.child, here)
-    law = np.broadcast_to(own, (len(rows), own.shape[1])).copy()
+    child, tables = family.child, model.conditionals
+    direct = _conditional_rows(tables[child], family.clique, child, here)
+    product = np.broadcast_to(direct, (len(rows), direct.shape[1])).copy()
     for other in children:
-        law *= _slice(model.conditionals[other.child], other.clique, family.child, here)
-    dead = law.sum(axis=1) <= 0
-    law[dead] = 1.0
-    return law
+        product *= _conditional_rows(tables[other.child], other.clique, child, here)
+    dead = product.sum(axis=1) <= 0
+    product[dead] = 1.0
+    return product
 
 
-def _slice(table: Floats, clique: Clique, free: str, codes: Codes) -> Floats:
+def _conditional_rows(table: Floats, clique: Clique, free: str, codes: Codes) -> Floats:
     """Look up a table with all attributes of the clique fixed but one, shape ``(rows, free)``."""
-    moved = np.moveaxis(table, clique.index(free), -1)
-    return np.asarray(moved[tuple(codes[name] for name in clique if name != free)]).reshape(
-        -1, moved.shape[-1]
+    rearranged = np.moveaxis(table, clique.index(free), -1)
+    return np.asarray(rearranged[tuple(codes[name] for name in clique if name != free)]).reshape(
+        -1, rearranged.shape[-1]
     )
 
 
 def _refit(model: Network, filled: Codes) -> Network:
+    """Estimate the conditional tables from filled rows."""
     conditionals = {}
     n = len(next(iter(filled.values())))
     for family in model.families:
@@ -227,96 +227,94 @@ def _refit(model: Network, filled: Codes) -> Network:
     return Network(model.families, conditionals)
 
 
-_CELLS = 2_000_000  # of one conditional table: 16 MB
-_ROWS = 50_000  # on which margins are taken
-_ROUNDS = 30
-_MOST = 50.0  # by which one level may be weighted more, or less
+_CELLS = 2_000_000  # cells of one conditional table: 16 MB
+_ROWS = 50_000  # rows from which marginals are estimated
+_ROUNDS = 30  # rounds of weighting
+_MAX_WEIGHT = 50.0  # largest relative weight of a level
 
 
 def _with_rules(
-    family: Family,
-    law: Floats,
+    family: Node,
+    table: Floats,
     impossible: ImpossibleCells,
     sizes: Mapping[str, int],
     placed: set[str],
-) -> tuple[Floats, Family]:
-    """Return the law given also what rules connect the child with, and the family it is of."""
+) -> tuple[Floats, Node]:
+    """Return the table given also the attributes that rules connect to the child, and its node."""
     child = family.child
     for names, cells in impossible.items():
         if child in names and placed.issuperset({*names} - {child}):
             parents = (*family.parents, *(n for n in names if n not in family.clique))
             if sizes[child] * math.prod(sizes[n] for n in parents) <= _CELLS:
-                law = _allowed(law, (*parents, child), names, cells, sizes)
-                family = Family(child, parents)
-    return law, family
+                table = _restricted(table, (*parents, child), names, cells, sizes)
+                family = Node(child, parents)
+    return table, family
 
 
-def _margin(law: Floats, cells: NDArray[np.int64]) -> Floats:
-    """Return the law of the child alone, over rows in these cells of its parents."""
-    flat = law.reshape(-1, law.shape[-1])
+def _child_marginal(table: Floats, cells: Ints) -> Floats:
+    """Return the marginal of the child over rows in these cells of its parents."""
+    flat = table.reshape(-1, table.shape[-1])
     share = np.bincount(cells, minlength=len(flat)) / len(cells)
     return np.asarray(share @ flat)
 
 
-def _keeping_margin(law: Floats, cells: NDArray[np.int64], target: Floats) -> Floats:
-    """Weight the levels of the child so that its margin is the target, as far as it can be."""
+def _with_marginal(table: Floats, cells: Ints, target: Floats) -> Floats:
+    """Weight the levels of the child so that its marginal is close to the target."""
     weight = np.ones(len(target))
     for _ in range(_ROUNDS):
-        margin = _margin(_weighted(law, weight), cells)
-        weight *= np.where(margin > 0, target / np.maximum(margin, 1e-12), 1.0)
-        weight = np.clip(weight / max(weight.max(), 1e-300) * _MOST, 1 / _MOST, _MOST)
-    return _weighted(law, weight)
+        marginal = _child_marginal(_weighted(table, weight), cells)
+        weight *= np.where(marginal > 0, target / np.maximum(marginal, 1e-12), 1.0)
+        weight = weight / max(weight.max(), 1e-300) * _MAX_WEIGHT
+        weight = np.clip(weight, 1 / _MAX_WEIGHT, _MAX_WEIGHT)
+    return _weighted(table, weight)
 
 
-def _weighted(law: Floats, weight: Floats) -> Floats:
-    found = law * weight
-    return np.asarray(found / np.maximum(found.sum(axis=-1, keepdims=True), 1e-300))
+def _weighted(table: Floats, weight: Floats) -> Floats:
+    weighted = table * weight
+    return np.asarray(weighted / np.maximum(weighted.sum(axis=-1, keepdims=True), 1e-300))
 
 
-def _looked_ahead(impossible: ImpossibleCells, sizes: Mapping[str, int]) -> dict[Clique, Flags]:
-    """Add the cells that leave an attribute that is drawn later without any level.
+def _implied_cells(impossible: ImpossibleCells, sizes: Mapping[str, int]) -> dict[Clique, Flags]:
+    """Add the impossible cells that would leave a later attribute without any level.
 
-    Attributes are taken from the last one drawn to the first: what all its tables together rule out
-    of the attributes before it is one more table (bucket elimination; Dechter 1999).
+    Attributes are eliminated from the last one drawn to the first. The tables of an attribute
+    together exclude cells of earlier attributes, which form one more table (bucket elimination,
+    Dechter 1999).
     """
-    found = dict(impossible)
+    tables = dict(impossible)
     place = {name: i for i, name in enumerate(sizes)}
     for last in reversed(list(sizes)):
-        about = [names for names in found if max(names, key=place.__getitem__) == last]
+        about = [names for names in tables if max(names, key=place.__getitem__) == last]
         near = {name for names in about for name in names if name != last}
         clique = (*sorted(near, key=place.__getitem__), last)
         if not near or math.prod(sizes[name] for name in clique) > _CELLS:
             continue
         never = np.zeros([sizes[name] for name in clique], dtype=bool)
         for names in about:
-            never |= _along(clique, names, found[names], sizes)
+            never |= _aligned(clique, names, tables[names], sizes)
         dead = never.all(axis=-1)
         if dead.any():
-            found[clique[:-1]] = dead | found.get(clique[:-1], np.zeros_like(dead))
-    return found
+            tables[clique[:-1]] = dead | tables.get(clique[:-1], np.zeros_like(dead))
+    return tables
 
 
-def _allowed(
-    law: Floats,
-    clique: Clique,
-    names: Clique,
-    cells: Flags,
-    sizes: Mapping[str, int],
+def _restricted(
+    table: Floats, clique: Clique, names: Clique, cells: Flags, sizes: Mapping[str, int]
 ) -> Floats:
-    """Return the law of a family with more parents, zero where its cells are impossible."""
+    """Return a table with more parents, zero in impossible cells."""
     shape = tuple(sizes[name] for name in clique)
-    wide = law.reshape(law.shape[:-1] + (1,) * (len(shape) - law.ndim) + law.shape[-1:])
+    wide = table.reshape(table.shape[:-1] + (1,) * (len(shape) - table.ndim) + table.shape[-1:])
     wide = np.broadcast_to(wide, shape)
-    possible = ~_along(clique, names, cells, sizes)
-    left = wide * possible
-    # Where the law has nothing that is allowed, all that is allowed; if nothing is, the law.
-    total = left.sum(axis=-1, keepdims=True)
+    possible = ~_aligned(clique, names, cells, sizes)
+    allowed = wide * possible
+    # Without a possible level of positive mass, all possible levels. Without those, the table.
+    total = allowed.sum(axis=-1, keepdims=True)
     some = np.broadcast_to(possible.any(axis=-1, keepdims=True), total.shape)
-    left = np.where(total > 0, left, np.where(some, possible * np.ones(shape), wide))
-    return np.asarray(left / left.sum(axis=-1, keepdims=True))
+    allowed = np.where(total > 0, allowed, np.where(some, possible * np.ones(shape), wide))
+    return np.asarray(allowed / allowed.sum(axis=-1, keepdims=True))
 
 
-def _along(clique: Clique, names: Clique, cells: Flags, sizes: Mapping[str, int]) -> Flags:
+def _aligned(clique: Clique, names: Clique, cells: Flags, sizes: Mapping[str, int]) -> Flags:
     """Return impossible cells with an axis for each of a clique's attributes."""
     never = np.pad(cells, [(0, sizes[n] - k) for n, k in zip(names, cells.shape, strict=True)])
     order = sorted(range(len(names)), key=lambda i: clique.index(names[i]))

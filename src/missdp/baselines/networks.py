@@ -1,4 +1,4 @@
-"""Small networks that draw rows, as they are released: arrays of weights, and sampling in NumPy."""
+"""Small networks that draw rows: released arrays of weights, and sampling in NumPy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
 from missdp.inference.marginals import NoisyMarginals
@@ -20,15 +19,15 @@ LEAK = 0.2
 """Slope of leaky activations below 0."""
 
 _BLOCK = 1 << 14  # rows that are drawn together
-_ROUNDS = 12  # of calibration
-_ROWS = 20_000  # drawn in a round of calibration
-_MAX_CHANGE = 1.5  # of a score in a round
+_ROUNDS = 12  # rounds of calibration
+_ROWS = 20_000  # rows that are drawn in a round of calibration
+_MAX_CHANGE = 1.5  # largest change of a score in a round
 _NEAR = 2e-3  # total variation at which calibration stops
-_MIN_SHARE = 1e-6  # of a level, and of missing or observed cells
+_MIN_SHARE = 1e-6  # smallest share of a level, and of missing or observed cells
 
 
 def log_odds(rates: Floats) -> Floats:
-    """Return the log odds of rates, each at least a small distance from 0 and 1."""
+    """Return the log odds of rates, which are clipped near 0 and 1."""
     from scipy.special import logit
 
     return np.asarray(logit(np.clip(rates, _MIN_SHARE, 1 - _MIN_SHARE)))
@@ -36,9 +35,9 @@ def log_odds(rates: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Layers(Record):
-    """Linear maps one after the other, with a leaky activation between two of them.
+    """Linear maps in sequence, with a leaky activation between them.
 
-    After the map at position ``tanh``, if there is any, it is the hyperbolic tangent instead.
+    After the map at position ``tanh``, if there is any, the activation is the hyperbolic tangent.
     """
 
     weights: tuple[Floats, ...]
@@ -54,27 +53,28 @@ class Layers(Record):
                 inputs = np.tanh(inputs) if k == self.tanh else leaky
         return inputs
 
-    def then(self, other: Layers) -> Layers:
+    def compose(self, other: Layers) -> Layers:
         """Return a network that feeds the hyperbolic tangent of the outputs to another network."""
         weights, biases = (*self.weights, *other.weights), (*self.biases, *other.biases)
         return Layers(weights, biases, len(self.weights) - 1)
 
-    def lifted(self, by: Floats) -> Layers:
+    def shift_outputs(self, by: Floats) -> Layers:
         """Return the network with numbers added to its outputs."""
         return replace(self, biases=(*self.biases[:-1], self.biases[-1] + by))
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkModel(Record):
-    """Networks that draw rows and their missing cells from noise; released values.
+    """Networks that draw rows and their missing cells from noise. All values are released.
 
-    * ``levels``: How the levels of each attribute are grouped.
-    * ``values``: From noise, and a level if there are conditions, to scores of all levels.
-    * ``masks``: From noise, and the values if it sees them, to the log odds of missing.
+    * ``levels``: Groups of the levels of each attribute.
+    * ``values``: Network from noise, and a level if there are conditions, to scores of all levels.
+    * ``masks``: Network from noise, and the values if it sees them, to the log odds of missing.
     * ``may_miss``: Positions of the attributes that may be missing.
-    * ``always``: By attribute, a group of levels that is never missing.
-    * ``conditions``: How often the generator is given each level. Empty if it is given none.
-    * ``n_rows``: Number of rows that were counted.
+    * ``sees_values``: Whether ``masks`` sees the values.
+    * ``always``: Map from an attribute to a group of levels that is never missing.
+    * ``conditions``: Relative frequency of each level as a condition. Empty without conditions.
+    * ``n_rows``: Number of counted rows.
     """
 
     levels: tuple[Levels, ...]
@@ -88,7 +88,7 @@ class NetworkModel(Record):
 
     @cached_property
     def starts(self) -> Ints:
-        """Where the levels of each attribute start among all."""
+        """First position of the levels of each attribute among all levels."""
         return np.cumsum([0, *(level.n_groups for level in self.levels)])
 
     def sample(
@@ -96,39 +96,39 @@ class NetworkModel(Record):
         n: int,
         rng: np.random.Generator,
         *,
-        keep_holes: bool,
-        draws: Draws = "independent",  # noqa: ARG002 (rows of networks always are)
-    ) -> list[NDArray[np.int64]]:
-        """Draw ``n`` rows as one array of codes per attribute; missing has the code ``size``."""
+        keep_missing: bool,
+        draws: Draws = "independent",  # noqa: ARG002 (rows of networks are independent)
+    ) -> list[Ints]:
+        """Draw ``n`` rows as one array of codes per attribute, with ``size`` for missing cells."""
         rows = np.zeros((n, len(self.levels)), dtype=np.int64)
         missing = np.zeros(rows.shape, dtype=bool)
         for start in range(0, n, _BLOCK):
             part = slice(start, min(n, start + _BLOCK))
             rows[part] = self.drawn(part.stop - start, rng)[0]
-            if keep_holes:
+            if keep_missing:
                 rates = self.missing(rows[part], rng)
                 missing[part, list(self.may_miss)] = rng.random(rates.shape) < rates
         return split_rows(self.levels, rows, missing, rng)
 
     def drawn(self, n: int, rng: np.random.Generator) -> tuple[Ints, list[Floats]]:
-        """Draw complete rows; return them, and what each attribute was drawn from."""
+        """Draw complete rows. Return them and the distributions of each attribute."""
         from scipy.special import softmax
 
         inputs = rng.standard_normal((n, len(self.values.weights[0])))
-        given = np.full(n, -1)
+        conditions = np.full(n, -1)
         if width := len(self.conditions):
-            given = rng.choice(width, size=n, p=self.conditions / self.conditions.sum())
-            inputs[:, -width:] = np.eye(width)[given]
+            conditions = rng.choice(width, size=n, p=self.conditions / self.conditions.sum())
+            inputs[:, -width:] = np.eye(width)[conditions]
         scores = np.split(self.values(inputs), self.starts[1:-1], axis=1)
         shares = [softmax(part, axis=1) for part in scores]
         rows = np.zeros((n, len(shares)), dtype=np.int64)
         for a, (start, end) in enumerate(pairwise(self.starts)):
-            fixed = (given >= start) & (given < end)
-            rows[:, a] = np.where(fixed, given - start, _spread(shares[a], rng))
+            fixed = (conditions >= start) & (conditions < end)
+            rows[:, a] = np.where(fixed, conditions - start, _spread(shares[a], rng))
         return rows, shares
 
     def missing(self, rows: Ints, rng: np.random.Generator) -> Floats:
-        """Return how likely each cell that may be missing is missing, in complete rows."""
+        """Return the chance that each cell that may be missing is missing, in complete rows."""
         from scipy.special import expit
 
         width = len(self.masks.weights[0]) - int(self.starts[-1]) * self.sees_values
@@ -145,23 +145,23 @@ class NetworkModel(Record):
     def calibrated(
         self, marginals: Sequence[Floats], rates: Floats, rng: np.random.Generator
     ) -> NetworkModel:
-        """Return the model with given marginals of observed cells and rates of missing ones.
+        """Return the model with these marginals of observed cells and rates of missing ones.
 
-        One number is added to the score of each level in all rows, so that the network keeps the
-        dependence that it learned. Marginals are among the rows that have the attribute observed.
+        One number is added to the score of each level in all rows, so the network keeps the
+        dependence that it learned. Marginals are among the rows in which the attribute is observed.
         """
         model, target = self, np.concatenate(marginals)
         for _ in range(_ROUNDS):
-            found, lost = model._simulated(rng)
-            off = np.add.reduceat(np.abs(target - found), self.starts[:-1]) / 2
+            current, lost = model._simulated(rng)
+            off = np.add.reduceat(np.abs(target - current), self.starts[:-1]) / 2
             if max([*off, *np.abs(rates - lost)]) < _NEAR:
                 break
-            by = np.log(np.maximum(target, _MIN_SHARE) / np.maximum(found, _MIN_SHARE))
+            by = np.log(np.maximum(target, _MIN_SHARE) / np.maximum(current, _MIN_SHARE))
             gap = log_odds(rates) - log_odds(lost)
             model = replace(
                 model,
-                values=model.values.lifted(np.clip(by, -_MAX_CHANGE, _MAX_CHANGE)),
-                masks=model.masks.lifted(np.clip(gap, -_MAX_CHANGE, _MAX_CHANGE)),
+                values=model.values.shift_outputs(np.clip(by, -_MAX_CHANGE, _MAX_CHANGE)),
+                masks=model.masks.shift_outputs(np.clip(gap, -_MAX_CHANGE, _MAX_CHANGE)),
             )
         return model
 
@@ -171,12 +171,12 @@ class NetworkModel(Record):
         lost = self.missing(rows, rng)
         weights = np.ones(rows.shape)
         weights[:, list(self.may_miss)] = np.maximum(1 - lost, _MIN_SHARE)
-        found: list[Floats] = []
+        marginals: list[Floats] = []
         for shares, weight, codes in zip(distributions, weights.T, rows.T, strict=True):
-            # Of the drawn rows where weights depend on them, else with less variance.
+            # Drawn rows are needed if weights depend on them. Otherwise shares have less variance.
             drawn = np.bincount(codes, weights=weight, minlength=shares.shape[1])
-            found.append((drawn if self.sees_values else weight @ shares) / weight.sum())
-        return np.concatenate(found), lost.mean(axis=0)
+            marginals.append((drawn if self.sees_values else weight @ shares) / weight.sum())
+        return np.concatenate(marginals), lost.mean(axis=0)
 
 
 def _spread(shares: Floats, rng: np.random.Generator) -> Ints:
@@ -189,9 +189,9 @@ def _spread(shares: Floats, rng: np.random.Generator) -> Ints:
 
 
 def public_marginals(one_way: NoisyMarginals) -> tuple[list[Floats], Floats, tuple[int, ...]]:
-    """Return marginals of observed cells, shares of observed cells, and which may be missing."""
+    """Return marginals and shares of observed cells, and the attributes that may be missing."""
     sizes = [level.n_groups for level in one_way.levels]
-    pairs = [*zip(one_way.margins, sizes, strict=True)]
-    known = [np.maximum(marginal[:size], _MIN_SHARE) for marginal, size in pairs]
+    pairs = [*zip(one_way.one_way, sizes, strict=True)]
+    marginals = [np.maximum(marginal[:size], _MIN_SHARE) for marginal, size in pairs]
     may_miss = tuple(a for a, (marginal, size) in enumerate(pairs) if len(marginal) > size)
-    return [marginal / marginal.sum() for marginal in known], one_way.observed, may_miss
+    return [marginal / marginal.sum() for marginal in marginals], one_way.observed, may_miss

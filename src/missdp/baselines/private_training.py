@@ -1,7 +1,7 @@
 """Private training of networks: DP-SGD (Abadi et al. 2016) with gradients of rows by Opacus.
 
 Trusted: the privacy of the adversarial families rests on this file. It clips the gradient of each
-row, over all parameters together. The session samples the rows of a step, adds their gradients up
+row, over all parameters together. The session samples the rows of a step, sums their gradients
 and adds Gaussian noise. Division by the expected sample, the gradient of generated rows and the
 optimizer see that noisy sum only.
 
@@ -27,12 +27,12 @@ from missdp.session.redaction import no_warnings
 from missdp.session.training import TrainingRows
 from missdp.types import Floats, Ints
 
-_CLIP = 1.0  # L2 norm of one row's gradient; with Adam, its unit does not matter
+_CLIP = 1.0  # L2 norm of one row's gradient, whose unit does not matter with Adam
 _BLOCK = 256  # rows whose gradients are in memory together
-_LEARNING_RATE, _BETAS = 5e-3, (0.5, 0.9)  # of Adam
+_LEARNING_RATE, _BETAS = 5e-3, (0.5, 0.9)  # parameters of Adam
 
 RowLoss = Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
-"""Returns the loss of each row, a function of this row alone, from the codes of rows."""
+"""Returns the loss of each row, a function of this row only, from the codes of rows."""
 
 
 class ClippingOptimizer(DPOptimizer):  # type: ignore[misc]
@@ -84,16 +84,11 @@ class PrivateTraining:
     """
 
     def __init__(
-        self,
-        rows: TrainingRows,
-        network: torch.nn.Module,
-        loss: RowLoss,
-        *,
-        expected_batch: float,
+        self, rows: TrainingRows, network: torch.nn.Module, loss: RowLoss, *, expected_batch: float
     ) -> None:
         self._rows, self._loss, self._expected = rows, loss, expected_batch
         self._module = GradSampleModule(network, loss_reduction="sum")
-        # There for private rows only: else Opacus would take generated rows for private ones.
+        # Hooks are active for private rows only. Otherwise Opacus would clip generated rows, too.
         self._module.remove_hooks()
         self._optimizer = ClippingOptimizer(
             torch.optim.Adam(network.parameters(), lr=_LEARNING_RATE, betas=_BETAS),
@@ -126,7 +121,7 @@ class PrivateTraining:
         return OpacusGradients(self._sum, len(next(iter(self._rows.codes().values()))))
 
     def _sum(self, rows: Ints) -> Floats:
-        """Return the sum of the clipped gradients of these rows; nothing of them stays behind."""
+        """Return the sum of the clipped gradients of these rows, and delete all gradients."""
         optimizer = self._optimizer
         optimizer.zero_grad(set_to_none=True)
         self._module.add_hooks(loss_reduction="sum")
@@ -156,11 +151,11 @@ class PrivateTraining:
 
 def _leaves(losses: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yield every parameter that the gradient of a loss reaches."""
-    waiting, known = [losses.grad_fn], set()
+    waiting, visited = [losses.grad_fn], set()
     while waiting:
         node = waiting.pop()
-        if node is not None and node not in known:
-            known.add(node)
+        if node is not None and node not in visited:
+            visited.add(node)
             waiting += [below for below, _ in node.next_functions]
             if hasattr(node, "variable"):
                 yield node.variable

@@ -10,12 +10,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import pydantic.dataclasses
-from numpy.typing import NDArray
 
 from missdp.accounting import Cost, PureEvent, scale_for
 from missdp.accounting.exact import float_up
-from missdp.baselines.network import Family as Node
-from missdp.baselines.network import Network
+from missdp.baselines.network import Network, Node
 from missdp.calibration import selection_epsilon
 from missdp.errors import DataError, ParameterError
 from missdp.inference.counts import project_to_simplex
@@ -35,7 +33,7 @@ from missdp.synth.impute_first import (
     impute,
 )
 from missdp.synth.noisy_counts import least_squares_total, row_count
-from missdp.synth.parameters import check_share, is_declared, is_integer, is_number
+from missdp.synth.parameters import check_share, is_declared, is_integer, is_real_number
 from missdp.synth.split import (
     CHOICES,
     EVERY_ROW,
@@ -48,77 +46,77 @@ from missdp.synth.split import (
 )
 from missdp.types import Floats
 
-_MAX_CELLS = 200_000
-_MAX_CLIQUES = 500_000
-_AUTO_DEGREE = 2
-# What many parts cost together is rounded many times: this much is left unspent for it.
-_ROOM = 1 - 1e-9
-_LEAST_LEFT = 1e-7
-_CELLS_PER_CALL = 50_000_000  # 400 MB of counts
+_MAX_CELLS = 200_000  # cells of one table
+_MAX_CLIQUES = 500_000  # possible tables
+_AUTO_DEGREE = 2  # largest number of parents with ``degree="auto"``
+# Share of a budget that is spent. The rest covers rounding errors of many parts.
+_USED_SHARE = 1 - 1e-9
+_MIN_REST = 1e-7  # share of the cost of all tables: a smaller rest is not spent
+_CELLS_PER_CALL = 50_000_000  # cells that are counted in one pass: 400 MB
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What each part of a fit may cost; functions of public parameters only."""
+    """Largest costs of the parts of a fit: functions of public parameters only."""
 
-    whole: Cost  # of the fit: Laplace noise if it is pure, Gaussian noise if not
-    choice_cost: float  # of all choices of parents together
-    table_cost: float  # of all tables together
+    total: Cost  # cost of the fit: Laplace noise if it is pure, Gaussian noise if not
+    choice_cost: float  # cost of all choices of parents together
+    table_cost: float  # cost of all tables together
 
     @property
     def pure(self) -> bool:
-        """Whether pure epsilons count."""
-        return self.whole.privacy_measure == "pure"
+        """Whether the budget is in pure epsilon."""
+        return self.total.privacy_measure == "pure"
 
     def scale(self, cost: float) -> float:
-        """Noise scale (Laplace b, Gaussian sigma) of a table that costs so much."""
-        return Noise.worth(replace(self.whole, amount=cost)).scale
+        """Return the noise scale (Laplace b, Gaussian sigma) of a table with this cost."""
+        return Noise.worth(replace(self.total, amount=cost)).scale
 
     def noise_scales(self, cells: Mapping[Clique, int], cost: float) -> dict[Clique, float]:
-        """Noise scale of each table, minimising the expected total absolute error.
+        """Return the noise scale of each table that minimises the expected total absolute error.
 
         Minimising sum(cells * scale) at a fixed total cost gives each table a cost proportional to
         ``cells ** (1/2)`` (Laplace noise) or ``cells ** (2/3)`` (Gaussian noise).
         """
         power = _power(self.pure)
         weight = {clique: size**power for clique, size in cells.items()}
-        whole = sum(weight.values())
-        return {clique: self.scale(cost * w / whole) for clique, w in weight.items()}
+        total_weight = sum(weight.values())
+        return {clique: self.scale(cost * w / total_weight) for clique, w in weight.items()}
 
 
-def _smallest_piece(attributes: int, largest: int, *, pure: bool) -> float:
-    """Return how often the cost of a table of one cell goes into that of all tables, at most."""
+def _max_divisions(attributes: int, largest: int, *, pure: bool) -> float:
+    """Return the largest ratio of the cost of all tables to the cost of a table of one cell."""
     return 1 + 2 * attributes * math.pow(max(_MAX_CELLS, largest), _power(pure))
 
 
 def _power(pure: bool) -> float:
-    """Return the power of cells that costs go with; see `_Plan.noise_scales`."""
+    """Return the exponent of cells in costs: see `_Plan.noise_scales`."""
     return 0.5 if pure else 2.0 / 3.0
 
 
 def _check_degree(degree: int, sizes: Sequence[int]) -> None:
-    """Refuse a degree that makes for more sets of parents than can be looked at."""
+    """Raise ParameterError for a degree with too many possible sets of parents."""
     if _many_cliques(degree, sizes, _MAX_CELLS):
         raise ParameterError(
-            f"degree {degree} makes for more than {_MAX_CLIQUES:,} possible tables of these "
-            "attributes; use a smaller degree, or 'auto'"
+            f"degree {degree} allows more than {_MAX_CLIQUES:,} tables of these attributes. Use a "
+            "smaller degree, or 'auto'."
         )
 
 
 def _many_cliques(degree: int, sizes: Sequence[int], cells: float) -> bool:
-    """Whether more than `_MAX_CLIQUES` sets of up to ``degree + 1`` attributes are small enough."""
-    most = sum(math.comb(len(sizes), k) for k in range(1, degree + 2))
-    if most <= _MAX_CLIQUES:
+    """Return whether more than `_MAX_CLIQUES` sets of up to ``degree + 1`` attributes are small."""
+    max_number = sum(math.comb(len(sizes), k) for k in range(1, degree + 2))
+    if max_number <= _MAX_CLIQUES:
         return False
-    ordered, found = sorted(sizes), 0
+    ordered, number = sorted(sizes), 0
     stack = [(0, 1, 0)]  # next attribute, cells so far, attributes so far
     while stack:
         start, product, members = stack.pop()
         for i in range(start, len(ordered)):
             if product * ordered[i] > cells:
                 break  # all later ones are larger
-            found += 1
-            if found > _MAX_CLIQUES:
+            number += 1
+            if number > _MAX_CLIQUES:
                 return True
             if members < degree:
                 stack.append((i + 1, product * ordered[i], members + 1))
@@ -128,24 +126,24 @@ def _many_cliques(degree: int, sizes: Sequence[int], cells: float) -> bool:
 def _usefulness_rule(
     sizes: Mapping[str, int], *, degree: int | str, theta: float, n_rows: float, plan: _Plan
 ) -> tuple[Callable[[Clique], bool], int]:
-    """Return the public rule on which tables are small enough, and the largest number of parents.
+    """Return the public rule that decides which tables are small enough, and the largest degree.
 
-    With ``degree="auto"`` a table is useful if its mean count per cell is at least ``theta``
-    times the noise scale (Zhang et al. 2017, theta-usefulness), with the *released* row count; a
-    degree given as a number replaces the rule by a plain memory limit.
+    With ``degree="auto"`` a table is useful if its mean count per cell is at least ``theta`` times
+    the noise scale (Zhang et al. 2017, theta-usefulness). The rule uses the *released* row count. A
+    degree that is a number replaces the rule by a memory limit.
     """
-    cells, most = float(_MAX_CELLS), _AUTO_DEGREE if degree == "auto" else int(degree)
+    cells, max_parents = float(_MAX_CELLS), _AUTO_DEGREE if degree == "auto" else int(degree)
     if degree == "auto":
         cells = min(
             max(0.0, n_rows) / (theta * plan.scale(plan.table_cost / len(sizes))), _MAX_CELLS
         )
-        while most > 1 and _many_cliques(most, list(sizes.values()), cells):
-            most -= 1
-    return lambda clique: math.prod(map(sizes.__getitem__, clique)) <= cells, most
+        while max_parents > 1 and _many_cliques(max_parents, list(sizes.values()), cells):
+            max_parents -= 1
+    return lambda clique: math.prod(map(sizes.__getitem__, clique)) <= cells, max_parents
 
 
 class _Learner:
-    """Choose and measure families; ``tables`` is the session that is asked for each table."""
+    """Selection and measurement of nodes. ``tables`` is the session that measures tables."""
 
     def __init__(
         self,
@@ -167,45 +165,46 @@ class _Learner:
         self._variances: dict[Clique, float] = {}
 
     def choose_families(self, *, degree: int | str, theta: float) -> tuple[Node, ...]:
-        """Choose parents by one private selection each; the attribute of fewest codes is first."""
+        """Choose parents by one private selection each. The smallest attribute is first."""
         sizes = self._session.facts.sizes
         rows = self._rows.value if self._rows is not None else 0.0
-        rule, most = _usefulness_rule(
+        rule, max_parents = _usefulness_rule(
             sizes, degree=degree, theta=theta, n_rows=max(0.0, rows), plan=self._plan
         )
-        self._expect(rule, most)
+        self._expect(rule, max_parents)
         first = min(self._names, key=lambda name: sizes[name])
-        # No parent of these is small enough, not even the smallest attribute: nothing to choose.
-        alone = [n for n in self._names if n != first and not (most and rule((first, n)))]
-        chosen = [Node(first, ()), *(Node(name, ()) for name in alone)]
-        waiting = [name for name in self._names if name not in (first, *alone)]
-        left = self._plan.choice_cost
+        # Even the smallest attribute is too large as a parent of these.
+        others = (name for name in self._names if name != first)
+        parentless = [n for n in others if not (max_parents and rule((first, n)))]
+        chosen = [Node(first, ()), *(Node(name, ()) for name in parentless)]
+        waiting = [name for name in self._names if name not in (first, *parentless)]
+        remaining = self._plan.choice_cost
         for done in range(1, len(self._names)):
             self._report("choosing parents", 0.1 + 0.5 * done / len(self._names))
             if not waiting:
                 continue
             placed = tuple(family.child for family in chosen)
-            found = _candidates(placed, waiting, rule, most, ruled=self._ruled)
-            family = found[0]
-            if len(found) > 1:
-                cost = left / len(waiting)
-                family, left = self._select(found, cost), left - cost
+            candidates = _candidates(placed, waiting, rule, max_parents, ruled=self._ruled)
+            family = candidates[0]
+            if len(candidates) > 1:
+                cost = remaining / len(waiting)
+                family, remaining = self._select(candidates, cost), remaining - cost
             chosen.append(family)
             waiting.remove(family.child)
         return tuple(chosen)
 
     def measure(self, families: tuple[Node, ...]) -> dict[Clique, Floats]:
-        """Release every family's table as consistent proportions on the simplex."""
+        """Release every node's table as consistent proportions on the simplex."""
         sizes = self._session.facts.sizes
         cells = {
             clique: math.prod(sizes[n] for n in clique) for clique in self._to_measure(families)
         }
         self._report("measuring tables", 0.6)
-        if self._tables is not self._session:  # set aside for tables
+        if self._tables is not self._session:  # reserved for tables
             self._release(cells, self._tables, self._plan.table_cost)
-        left = self._session.left.amount * _ROOM
-        if left > _LEAST_LEFT * self._plan.table_cost:
-            self._release(cells, self._session, left)
+        remaining = self._session.left.amount * _USED_SHARE
+        if remaining > _MIN_REST * self._plan.table_cost:
+            self._release(cells, self._session, remaining)
         totals = self._normalisers()
         consistent = _make_consistent(
             {clique: table / totals[clique] for clique, table in self._noisy.items()},
@@ -214,7 +213,7 @@ class _Learner:
         return {f.clique: _table_of(f.clique, consistent) for f in families}
 
     def _expect(self, rule: Callable[[Clique], bool], degree: int) -> None:
-        """Have every family that can come up counted in one pass, if memory allows."""
+        """Count every possible node in one pass, if memory allows."""
         schema = self._session.facts.schema
         sizes = {a.name: a.extended_size for a in schema}
         cliques, cells = [], 0
@@ -228,17 +227,17 @@ class _Learner:
     def _select(self, families: list[Node], cost: float) -> Node:
         cliques = [family.clique for family in families]
         pure = self._plan.pure
-        epsilon = selection_epsilon(replace(self._plan.whole, amount=cost))
-        # Permute-and-flip where pure epsilons count; its range is not bounded, for zCDP.
+        epsilon = selection_epsilon(replace(self._plan.total, amount=cost))
+        # Permute-and-flip is for pure epsilon. Its range is not bounded, which zCDP needs.
         method: Literal["exponential", "permute-and-flip"]
         method = "permute-and-flip" if pure else "exponential"
         if len(cliques) == 1:
-            return families[0]  # a single candidate is no choice, and costs nothing
+            return families[0]  # a single candidate needs no selection
         selection = Selection(epsilon, DEPENDENCE_SENSITIVITY, method)
         return families[int(self._session.measure(Dependences(tuple(cliques)), selection).value)]
 
     def _release(self, cells: Mapping[Clique, int], session: Session, cost: float) -> None:
-        """Measure tables, or measure them again and take means weighted by precision."""
+        """Measure tables, or measure them again and average by precision."""
         for clique, scale in self._plan.noise_scales(cells, cost).items():
             noise = Noise("laplace" if self._plan.pure else "gaussian", scale)
             table, variance = session.measure(Marginal(clique), noise).values, noise.variance
@@ -251,11 +250,11 @@ class _Learner:
             self.totals[clique] = Total(float(table.sum()), table.size * variance)
 
     def _to_measure(self, families: tuple[Node, ...]) -> list[Clique]:
-        """Cliques to measure: a family inside another one needs no table of its own.
+        """Return the cliques to measure. A node inside another one needs no table of its own.
 
-        Of partial marginals nothing is left out, and every one-way margin is added: a smaller
-        clique is observed in more rows, so that it is sharper and less biased when cells do not go
-        missing completely at random.
+        Partial marginals are all measured, and all one-way marginals with them. A smaller clique is
+        observed in more rows. So it is more precise, and less biased if cells are not missing
+        completely at random.
         """
         cliques = list(dict.fromkeys(family.clique for family in families))
         if not self._session.facts.same_total:
@@ -263,7 +262,7 @@ class _Learner:
         return [c for c in cliques if not any(set(c) < set(other) for other in cliques)]
 
     def _normalisers(self) -> dict[Clique, float]:
-        """Rows behind each table: its own noisy sum, or that of all tables if they count alike."""
+        """Return the rows of each table: its noisy sum, or a common estimate of equal totals."""
         if not self._session.facts.same_total:
             return {clique: max(1.0, total.value) for clique, total in self.totals.items()}
         counted = [] if self._rows is None else [self._rows]
@@ -271,19 +270,17 @@ class _Learner:
         return dict.fromkeys(self.totals, max(1.0, everywhere.value))
 
 
-_ROUNDS = 5
+_ROUNDS = 5  # rounds of agreement and projection
 
 
 def _make_consistent(
-    tables: Mapping[tuple[str, ...], NDArray[np.float64]],
-    variances: Mapping[tuple[str, ...], float],
-) -> dict[tuple[str, ...], NDArray[np.float64]]:
-    """Make noisy proportion tables agree on the attributes they share, and non-negative.
+    tables: Mapping[tuple[str, ...], Floats], variances: Mapping[tuple[str, ...], float]
+) -> dict[tuple[str, ...], Floats]:
+    """Make noisy proportion tables agree on the attributes they share, and nonnegative.
 
-    Each attribute's one-way margin is estimated from every table that contains it, weighted by the
-    inverse of its variance (a margin over many cells is noisier), and the difference is spread
-    evenly over the cells of each table; then each table is projected onto the simplex. A few rounds
-    suffice.
+    Each attribute's one-way marginal is estimated from every table that contains it, weighted by
+    inverse variances. A marginal over many cells is noisier. The difference is spread evenly over
+    the cells of each table. Then each table is projected onto the simplex. A few rounds suffice.
     """
     current = {clique: np.array(table, dtype=np.float64) for clique, table in tables.items()}
     attributes = sorted({name for clique in current for name in clique})
@@ -295,31 +292,29 @@ def _make_consistent(
 
 
 def _agree_on(
-    name: str,
-    tables: dict[tuple[str, ...], NDArray[np.float64]],
-    variances: Mapping[tuple[str, ...], float],
+    name: str, tables: dict[tuple[str, ...], Floats], variances: Mapping[tuple[str, ...], float]
 ) -> None:
     cliques = [clique for clique in tables if name in clique]
     if len(cliques) < 2:
         return
-    margins, weights, summed = [], [], []
+    marginals, weights, summed = [], [], []
     for clique in cliques:
         axis = clique.index(name)
         others = tuple(i for i in range(len(clique)) if i != axis)
-        margins.append(tables[clique].sum(axis=others))
+        marginals.append(tables[clique].sum(axis=others))
         summed.append(tables[clique].size // tables[clique].shape[axis])
         weights.append(1.0 / (variances[clique] * summed[-1]))
-    best = np.average(margins, axis=0, weights=weights)
-    for clique, margin, cells in zip(cliques, margins, summed, strict=True):
+    best = np.average(marginals, axis=0, weights=weights)
+    for clique, marginal, cells in zip(cliques, marginals, summed, strict=True):
         shape = [1] * len(clique)
         shape[clique.index(name)] = -1
-        tables[clique] += ((best - margin) / cells).reshape(shape)
+        tables[clique] += ((best - marginal) / cells).reshape(shape)
 
 
 def _reachable_cliques(
     names: Clique, allowed: Callable[[Clique], bool], degree: int
 ) -> Iterator[Clique]:
-    """Yield each attribute set that some family could need, so that one pass counts all."""
+    """Yield each attribute set that some node could need, so that one pass counts all."""
     yield ()
     yield from ((name,) for name in names)
     for size in range(2, degree + 2):
@@ -334,18 +329,18 @@ def _candidates(
     *,
     ruled: Iterable[Clique] = (),
 ) -> list[Node]:
-    """Families that may come next: every waiting child with every maximal allowed parent set.
+    """Return the nodes that may come next: every waiting child with every maximal parent set.
 
-    They stand in a fixed order that depends on public facts and earlier choices only; subsets of
-    allowed sets are allowed. What a rule connects are parents of each other where that is allowed:
-    nothing has to be spent to learn that they depend on each other.
+    Their fixed order depends on public facts and earlier choices only. Subsets of allowed sets are
+    allowed. Attributes that a rule connects are parents of each other if that is allowed. No budget
+    is needed to learn that they depend on each other.
     """
-    found, rules = [], list(ruled)
+    nodes, rules = [], list(ruled)
     for child in waiting:
         base = _by_rules(child, placed, allowed, degree, rules)
         sets = list(_maximal(child, base, placed, allowed, degree))
-        found.extend(sets or [Node(child, base)])
-    return found
+        nodes.extend(sets or [Node(child, base)])
+    return nodes
 
 
 def _by_rules(
@@ -355,7 +350,7 @@ def _by_rules(
     degree: int,
     ruled: Iterable[Clique],
 ) -> Clique:
-    """Parents that rules suggest: of rules that the child makes complete first."""
+    """Return the parents that rules suggest, starting with rules that the child completes."""
     near = [names for names in ruled if child in names]
     base: Clique = ()
     for names in sorted(near, key=lambda names: len({*names} - {child, *placed})):
@@ -369,7 +364,7 @@ def _by_rules(
 def _maximal(
     child: str, base: Clique, placed: Clique, allowed: Callable[[Clique], bool], degree: int
 ) -> Iterator[Node]:
-    """Allowed families of the child that extend the base and none of which holds another."""
+    """Yield allowed nodes of the child that extend the base, none of which contains another."""
     others = tuple(name for name in placed if name not in base)
     levels: list[list[Clique]] = [[()]]
     while len(levels) + len(base) <= degree and levels[-1]:
@@ -388,7 +383,7 @@ def _maximal(
 
 
 def _table_of(clique: Clique, tables: Mapping[Clique, Floats]) -> Floats:
-    """Table over a clique, from its own measurement or summed out of a larger one."""
+    """Return the table of a clique, from its measurement or summed from a larger one."""
     if clique in tables:
         return tables[clique]
     larger = next(other for other in tables if set(clique) <= set(other))
@@ -398,20 +393,20 @@ def _table_of(clique: Clique, tables: Mapping[Clique, Floats]) -> Floats:
     return np.transpose(summed, [rest.index(name) for name in clique])
 
 
-_COMPLETE_COUNT_SHARE = 0.02
-_ROW_COUNT_SHARE = 0.01  # where tables tell the number of rows better, after it was needed
-_LONE_ROW_COUNT_SHARE = 0.02  # where nothing else does
+_COMPLETE_COUNT_SHARE = 0.02  # share of epsilon for the number of complete rows
+_ROW_COUNT_SHARE = 0.01  # share of epsilon for the row count if tables estimate it better later
+_LONE_ROW_COUNT_SHARE = 0.02  # share of epsilon for the row count if no table estimates it
 _COMPLETE = "the number of complete rows"
 
-_MAX_TOTAL_CELLS = 2**27  # a gigabyte of counts
+_MAX_TOTAL_CELLS = 2**27  # cells together: a gigabyte of counts
 
 
 @pydantic.dataclasses.dataclass(frozen=True, eq=False)
 class BayesianModel(Record):
-    """A released network, and the one by which missing cells of its rows are filled.
+    """A released network, and the network that fills missing cells of its rows.
 
-    * ``network``: Of values and missing cells, as they were counted.
-    * ``filling``: Of complete rows; None if the network draws no missing cells.
+    * ``network``: Values and missing cells, as they were counted.
+    * ``filling``: Complete rows. None if the network draws no missing cells.
     """
 
     network: Network
@@ -420,19 +415,19 @@ class BayesianModel(Record):
 
 def _check(parameters: PrivBayes) -> None:
     theta, degree = parameters.theta, parameters.degree
-    if not (is_number(theta) and 0 < theta < float("inf")):
+    if not (is_real_number(theta) and 0 < theta < float("inf")):
         raise ParameterError("theta must be a positive number")
     check_share(parameters, "structure_share")
     if degree != "auto" and not (is_integer(degree) and 0 <= degree <= 6):
-        raise ParameterError("degree must be 'auto' or a whole number from 0 to 6")
+        raise ParameterError("degree must be 'auto' or an integer from 0 to 6")
     check_imputation(parameters)
 
 
 def _plan(request: Request[PrivBayes]) -> list[Part]:
-    """Return the parts of the budget; see `Family`.
+    """Return the parts of the budget: see `Family`.
 
-    Numbers of rows cost pure epsilons. Every table is behind one attribute at least, which the data
-    choose; in pure epsilon, tables are set aside before parents are chosen.
+    Numbers of rows cost pure epsilons. Every table requires at least one attribute, which the data
+    choose. In pure epsilon, the cost of tables is reserved before parents are chosen.
     """
     parameters, schema, strategy = request.parameters, request.modelled.schema, request.strategy
     _check_size(request)
@@ -442,24 +437,24 @@ def _plan(request: Request[PrivBayes]) -> list[Part]:
         parts.append(_counted(request, ROWS, share, (EVERY_ROW,), parts))
     if strategy.complete_only:
         parts.append(_counted(request, _COMPLETE, _COMPLETE_COUNT_SHARE, everything, parts))
-    if len(schema) > 2 and parameters.degree != 0:  # elsewhere there is nothing to choose
-        share, count = float(parameters.structure_share) * _ROOM, len(schema) - 1
+    if len(schema) > 2 and parameters.degree != 0:  # otherwise there is one structure
+        share, count = float(parameters.structure_share) * _USED_SHARE, len(schema) - 1
         parts.append(Part(CHOICES, share, everything, kind="selections", count=count))
     pure, largest = request.delta == 0, max(strategy.shape(schema.names, schema))
-    pieces = _smallest_piece(len(schema), largest, pure=pure)
+    divisions = _max_divisions(len(schema), largest, pure=pure)
     tables = request.single_requirements() if chosen else everything
-    rest = Part(TABLES, _ROOM, tables, count=pieces, chosen=chosen, reserved=pure)
+    rest = Part(TABLES, _USED_SHARE, tables, count=divisions, chosen=chosen, reserved=pure)
     return [*parts, rest]
 
 
 def _check_size(request: Request[PrivBayes]) -> None:
-    """Refuse more levels, or a larger degree, than fit into memory."""
+    """Raise ParameterError for more levels, or a larger degree, than fit into memory."""
     schema, degree = request.modelled.schema, request.parameters.degree
     sizes = sorted(request.strategy.shape(schema.names, schema))
     if sum(a.extended_size for a in schema) > _MAX_TOTAL_CELLS:
         raise ParameterError(
-            f"the attributes have more than {_MAX_TOTAL_CELLS:,} levels together; declare "
-            "coarser ones"
+            f"the attributes have more than {_MAX_TOTAL_CELLS:,} levels together. Declare fewer "
+            "levels."
         )
     if degree != "auto":
         _check_degree(int(degree), sizes)
@@ -472,20 +467,20 @@ def _counted(
     required_sets: tuple[RequiredAttributes, ...],
     parts: list[Part],
 ) -> Part:
-    """Return the part of a number that is released for a share of epsilon, pure; public."""
-    whole, before = request.family.budget(request).left, [*first_parts(request), *parts]
-    cost = whole.price(PureEvent(epsilon=share_of(float(request.parameters.epsilon), share)))
-    left = BudgetPlan(whole, tuple(before)).after(*(part.name for part in before)).amount
-    return Part(name, float_up(cost) / left, required_sets, kind="other")
+    """Return the public part of a number that is released for a share of epsilon, pure."""
+    total, before = request.family.budget(request).left, [*first_parts(request), *parts]
+    cost = total.price(PureEvent(epsilon=share_of(float(request.parameters.epsilon), share)))
+    remaining = BudgetPlan(total, tuple(before)).after(*(part.name for part in before)).amount
+    return Part(name, float_up(cost) / remaining, required_sets, kind="other")
 
 
 def _count_share(request: Request[PrivBayes]) -> float:
-    """Share of epsilon for the number of rows; public."""
+    """Return the public share of epsilon for the number of rows."""
     strategy, schema = request.strategy, request.modelled.schema
     total_implied = strategy.fills or any(
         strategy.implies_total((name,), schema) for name in schema.names
     )
-    if total_implied and request.parameters.degree != "auto":  # nothing needs it before the tables
+    if total_implied and request.parameters.degree != "auto":  # tables estimate it in time
         return 0.0
     return _ROW_COUNT_SHARE if total_implied else _LONE_ROW_COUNT_SHARE
 
@@ -495,16 +490,16 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[PrivBayes]) -> Lea
     request.report("preparing", 0.0)
     counted = behind = _released_count(session, request)
     if strategy.complete_only:
-        if pure:  # set aside, so that it is known beforehand how much reads complete rows only
+        if pure:  # reserved: the cost of complete rows is fixed in advance
             label = "everything that reads complete rows only"
             session = session.reserve(session.left, label=label)
         noise = Noise("laplace", scale_for(1.0, _COMPLETE_COUNT_SHARE * parameters.epsilon))
         behind = Total(float(session.measure(Marginal(()), noise).value), noise.variance)
     session = impute(session, parameters.imputer, cost=plan.cost(IMPUTATION))
     tables = session
-    if pure and strategy.required_sets == "data":  # amplified up to a cap that is known before
+    if pure and strategy.required_sets == "data":  # amplified up to a fixed cap
         tables = session.reserve(plan.cost(TABLES), label="tables")
-    costs = _Plan(plan.total, plan.cost(CHOICES).amount, plan.cost(TABLES).amount * _ROOM)
+    costs = _Plan(plan.total, plan.cost(CHOICES).amount, plan.cost(TABLES).amount * _USED_SHARE)
     ruled = request.modelled.impossible
     learner = _Learner(
         session, costs, tables=tables, total=behind, report=request.report, ruled=ruled
@@ -524,15 +519,15 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[PrivBayes]) -> Lea
 
 def _rows(session: Session, tables: Mapping[Clique, Total], counted: Total | None) -> Total:
     """Return the number of rows, by the released number and the totals of all tables."""
-    totals, whole = tables.items(), session.facts.sums_to_row_count
+    totals, counts_all = tables.items(), session.facts.sums_to_row_count
     return least_squares_total(
-        [*([counted] if counted else []), *(t for c, t in totals if whole(c))],
-        floors=[t for c, t in totals if not whole(c)],
+        [*([counted] if counted else []), *(t for c, t in totals if counts_all(c))],
+        floors=[t for c, t in totals if not counts_all(c)],
     )
 
 
 def _released_count(session: Session, request: Request[PrivBayes]) -> Total | None:
-    """Return the number of rows, if it is declared or must be known before the tables."""
+    """Return the number of rows, if it is declared or needed before the tables."""
     share = _count_share(request)
     if share == 0 and not is_declared(request.parameters.n_rows):
         return None
@@ -560,56 +555,56 @@ def _sample(fitted: Fitted, n: int, rng: np.random.Generator, keep_missing: bool
     sizes = {a.name: a.extended_size if filled else a.size for a in schema}
     fits = complete.sizes == {a.name: a.size for a in schema} and network.sizes == sizes
     if not fits:
-        raise DataError("the levels of the model are not those of its schema")
+        raise DataError("the levels of the model do not match its schema. Use an unmodified copy.")
     codes: Codes = network.sample(n, rng)
     if not keep_missing and filling is not None:
-        codes = filling.fill_holes(codes, rng)
+        codes = filling.fill_missing(codes, rng)
     return codes
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivBayes(Synthesizer):
-    """Synthetic tables from a private Bayesian network (Zhang et al. 2017), missing cells included.
+    """Synthetic tables from a private Bayesian network (Zhang et al. 2017).
 
-    Parents are chosen by the exponential mechanism with a count-scaled dependence score of
-    constant sensitivity, family tables get Laplace noise (pure DP) or Gaussian noise
-    (``delta > 0``, accounted in Gaussian DP), and rows are drawn ancestrally and raked to the
-    tables.
+    Parents are chosen by the exponential mechanism, with a count-scaled dependence score of
+    constant sensitivity. Tables of nodes get Laplace noise (pure DP), or Gaussian noise if delta is
+    above 0, accounted in Gaussian DP. Rows are drawn ancestrally and raked to the tables. Missing
+    cells are part of the model.
 
     Parameters
     ----------
     epsilon : float, above 0
-        Filter of the whole fit under add-remove adjacency.
+        Privacy budget of the complete fit, add-remove adjacency.
     delta : float in [0, 1) or None, default 0
         0 gives pure epsilon-DP. None is 1e-6, which is meant for up to 10,000 rows, or 1 / (100 n)
-        if more, n, are declared.
+        for a larger declared number n of rows.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
-        ``"joint"`` models values and missing cells together, every row counts everywhere, missing
-        cells of synthetic rows are filled from the model. ``"observed"`` (PrivBayesE, Mohapatra et
-        al. 2024) counts each family over the rows observed on it. ``"complete-rows"`` drops
-        incomplete rows. ``"impute-first"`` fills missing cells privately before learning.
+        ``"joint"`` models values and missing cells together. Every row counts in every table, and
+        missing cells of synthetic rows are filled from the model. ``"observed"`` (PrivBayesE,
+        Mohapatra et al. 2024) counts each node over the rows observed on it. ``"complete-rows"``
+        drops incomplete rows. ``"impute-first"`` fills missing cells privately before learning.
     degree : "auto" or int, default "auto"
-        Number of parents; ``"auto"`` lets tables grow while they are useful (``theta``).
+        Number of parents. ``"auto"`` lets tables grow while they are useful (``theta``).
     theta : float, default 8
-        Least ratio of a table's mean count to its noise scale, for ``degree="auto"``.
+        Smallest ratio of a table's mean count to its noise scale, for ``degree="auto"``.
     structure_share : float from 0.0001 to 0.99, default 0.1
         Share of the budget for choosing parents.
     imputer : {"marginal", "random", "mean"}, default "marginal"
         For ``"impute-first"``.
     imputer_share : float from 0.0001 to 0.99, default 0.1
-        Share of the budget for the imputer's margins.
+        Share of the budget for the imputer's marginals.
     n_rows, random_state, budget
         See :class:`~missdp.synth.base.Synthesizer`.
     progress : callable, optional
-        Called with a stage name and a fraction done; shows nothing private.
+        Called with a stage name and a fraction done. It shows nothing private.
 
     Attributes
     ----------
     guarantee_ : Guarantee
         Computed from what was released.
     n_rows_, n_rows_std_ : int, float
-        Released number of rows, from all released tables that tell it, with the standard deviation
-        of its noise; or the declared number and 0.
+        Estimated number of rows, from all released tables that depend on it, and the standard
+        deviation of its noise. Or the declared number and 0.
 
     References
     ----------

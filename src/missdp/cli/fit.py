@@ -85,7 +85,7 @@ class Release:
     def print(self, document: dict[str, Any], first: str, second: str) -> None:
         """Print what was written, the charge, what was found, and the guarantee."""
         from missdp.cli.charge import note_unrecorded
-        from missdp.synth.found_words import doubts_in_words, results_in_words
+        from missdp.synth.fit_summary import doubts_in_words, results_in_words
 
         model, guarantee = self.model, self.model.guarantee_
         bins = {n: {"edges": b.edges, "spikes": b.spikes} for n, b in model.bins_.items()}

@@ -30,7 +30,7 @@ def guarantee(models: tuple[Path, ...], prior: float, chance: float, assume: str
       missdp guarantee synthetic.model.json --assume row-independent
     """
     from missdp.ground_truth.assumption_text import parse_assumption
-    from missdp.ground_truth.guarantees import together
+    from missdp.ground_truth.guarantees import joint_epsilon
     from missdp.synth import load
     from missdp.words import warn_if_weak
 
@@ -49,7 +49,7 @@ def guarantee(models: tuple[Path, ...], prior: float, chance: float, assume: str
             texts.append(f"For the table before values went missing:\n{truth.in_words()}")
     document: dict[str, Any] = documents[0] if len(models) == 1 else {"models": documents}
     if len(models) > 1:
-        epsilon, delta = together(released, stated)
+        epsilon, delta = joint_epsilon(released, stated)
         worth = "nothing is proven" if epsilon is None else f"({epsilon:.4g}, {delta:g})"
         document["together"] = {"epsilon": epsilon, "delta": delta}
         texts.append(f"All together, had they been fixed in advance: {worth}.")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from missdp.progress import Progress
     from missdp.synth.base import MissingValues, Synthesizer
-    from missdp.synth.sampling import Selection
+    from missdp.synth.sampling import RowSelection
     from missdp.table import MissingForm, Values
 
 MAX_TABLES = 1000  # of one command
@@ -73,7 +73,7 @@ def sample(
     from missdp.cli.rows import check_free
     from missdp.files import check_outputs
     from missdp.synth import load
-    from missdp.synth.sampling import Selection
+    from missdp.synth.sampling import RowSelection
     from missdp.table.written import check_holds, output_format
 
     output_format(output)
@@ -90,7 +90,7 @@ def sample(
         progress("reading the model", None)
         released = load(model)
         check_holds(output, released.schema_, LEVELS[how["levels_as"]])
-        selection = None if where is None else Selection(where, released.schema_)
+        selection = None if where is None else RowSelection(where, released.schema_)
         drawn = draw(released, outputs, rows, progress, where=selection, **how)
     names = [str(path) for path in outputs]
     document: dict[str, Any] = {"output": names[0] if copies is None else names, "rows": drawn}
@@ -126,7 +126,7 @@ def draw(
     seed: int | None,
     missing_as: str | None = None,
     levels_as: str = "code",
-    where: Selection | None = None,
+    where: RowSelection | None = None,
 ) -> int:
     """Draw a table for each file, write them with their labels, and return how many rows each has.
 
@@ -144,7 +144,7 @@ def draw(
         Called with the name of the stage and the share that is done.
     keep_missing, seed, missing_as, levels_as
         Options of the command.
-    where : Selection, optional
+    where : RowSelection, optional
         Which rows are wanted.
 
     Returns

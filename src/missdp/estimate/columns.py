@@ -45,7 +45,7 @@ class QuestionColumn:
             tails = TailIntervals.of(model, self.attribute)
             points, self.home = tails.appended_to(representative_values(self.attribute))
             self.points, self.labels = points, self.attribute.bin_labels
-            self.score = PairRelease.of(model.tables_).numbered.get(self.at)
+            self.score = PairRelease.of(model.tables_).numeric_scores.get(self.at)
         else:
             levels = self.attribute.levels
             has_labels = bool(self.attribute.labels)

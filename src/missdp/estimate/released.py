@@ -222,7 +222,7 @@ def require_statistics(model: Synthesizer) -> AIM | MST | AllPairs:
 
 def _check_measured(model: AIM | MST | AllPairs, cliques: Sequence[Clique]) -> None:
     """Raise for tables that are not in the workload, before anything is computed."""
-    measured = [*model.tables_.together, *candidates(model.workload, model.modelled_)]
+    measured = [*model.tables_.higher_order, *candidates(model.workload, model.modelled_)]
     every_pair = isinstance(model, AllPairs)
     for clique in cliques:
         if not ((every_pair and len(clique) < 3) or is_within(clique, measured)):

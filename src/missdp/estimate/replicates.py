@@ -19,12 +19,18 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from missdp.estimate.within_bins import ReleasedSums, WithinBins
-from missdp.inference.completion import Completed, ModelFacts, PairTables, complete_by, completed
-from missdp.inference.product_sums import ClippingBias, NumberMoments, complete_numbers
+from missdp.inference.completion import (
+    Completed,
+    ModelFacts,
+    PairTables,
+    complete_marginals,
+    complete_with_rows,
+)
+from missdp.inference.product_sums import ClippingBias, NumberMoments, number_covariances
 from missdp.synth import AIM, MST, AllPairs
-from missdp.synth.coordinates import finely_drawn
 from missdp.synth.learn_pairs import PairRelease, ordered_levels
-from missdp.synth.uncertain import counted, noisier
+from missdp.synth.numeric_scores import draw_fine_codes
+from missdp.synth.uncertain import add_noise, weighted_counts
 from missdp.types import Clique, Floats, Ints
 
 Cells = Mapping[Clique, Floats]
@@ -81,7 +87,7 @@ def _with_weights(cells: Cells, rows: Ints, z: Mapping[int, Floats], weights: Fl
         weighted = math.prod((z[~a] for a in clique if a < 0), start=weights)
         axes = axes_of(clique)
         weighted_cells[clique] = table + (
-            counted(rows, axes, table.shape, weighted) if axes else weighted.sum()
+            weighted_counts(rows, axes, table.shape, weighted) if axes else weighted.sum()
         )
     return weighted_cells
 
@@ -104,14 +110,18 @@ class Replicates:
         self._masks, self._rng = fitted.masks, np.random.default_rng(0)  # public: any points do
         named = zip(self.levels, self.names, strict=True)
         self._applicable = [np.unique(x.groups[: model.schema_[n].size]) for x, n in named]
-        self._rows = fitted.law.sample(_ROWS, self._rng)
+        self._rows = fitted.row_model.sample(_ROWS, self._rng)
         self._absent = self._masks.draw(self._rows, self._rng)
         self._observed = np.where(self._absent, [x.n_groups for x in self.levels], self._rows)
-        self._bias: ClippingBias | None = self._measured.taken(self._observed)
-        self._retained = self._measured.left(self._observed)  # shares of sums, after clipping
+        self._bias: ClippingBias | None = self._measured.clipping_bias(self._observed)
+        self._retained = self._measured.retained_shares(
+            self._observed
+        )  # shares of sums, after clipping
         self._observed = self._observed[:_FEWER]
-        fine_codes = finely_drawn(self._measured.numbered, self._rows[:_FEWER], self._rng)
-        self._z = {a: number.z[fine_codes[:, a]] for a, number in self._measured.numbered.items()}
+        fine_codes = draw_fine_codes(self._measured.numeric_scores, self._rows[:_FEWER], self._rng)
+        self._z = {
+            a: number.z[fine_codes[:, a]] for a, number in self._measured.numeric_scores.items()
+        }
         self._restrict([*range(len(self.levels))])
 
     def about(self, cliques: Sequence[Clique]) -> Self:
@@ -127,10 +137,10 @@ class Replicates:
         return some
 
     def _restrict(self, of: list[int]) -> None:
-        release, bias = self._measured.about(of), self._bias
+        release, bias = self._measured.restricted_to(of), self._bias
         if bias is not None:
             pairs = {(i, j): (of[i], of[j]) for i, j in combinations(range(len(of)), 2)}
-            numbers = enumerate(self._measured.numbered, len(self.levels))
+            numbers = enumerate(self._measured.numeric_scores, len(self.levels))
             single = [*of, *(place for place, a in numbers if a in of)]
             bias = ClippingBias(
                 [bias.single[place] for place in single],
@@ -157,7 +167,7 @@ class Replicates:
         """
         marginals = self._measured.marginals
         shape, n = marginals.shape(clique), len(self._observed)
-        counts = counted(self._observed, clique, shape, np.full(n, self.n_rows / n))
+        counts = weighted_counts(self._observed, clique, shape, np.full(n, self.n_rows / n))
         off = max(1.0, _UNSELECTED * math.sqrt(counts.size))
         marginals = marginals.add(clique, counts, off * self.cell_noise * self.n_rows)
         self._measured = replace(self._measured, marginals=marginals)
@@ -187,8 +197,8 @@ class Replicates:
         """
         rows, is_missing = self._rows[:_FEWER], self._absent[:_FEWER, at].astype(float)
         shape = tuple(self.levels[a].n_groups for a in clique)
-        number = counted(rows, clique, shape, np.ones(len(rows)))
-        missing = counted(rows, clique, shape, is_missing) + _PRIOR_ROWS * is_missing.mean()
+        number = weighted_counts(rows, clique, shape, np.ones(len(rows)))
+        missing = weighted_counts(rows, clique, shape, is_missing) + _PRIOR_ROWS * is_missing.mean()
         return np.asarray(missing / (number + _PRIOR_ROWS))
 
     def point(self) -> Statistics:
@@ -233,13 +243,13 @@ class Replicates:
     def _released(self) -> Statistics:
         """The statistics as they were released, "missing" as a last level."""
         sums: dict[Clique, Floats] = {c: table for c, (table, _) in self._moments.items()}
-        return self._statistics(self._tables, sums, self.release.together)
+        return self._statistics(self._tables, sums, self.release.higher_order)
 
     def _statistics(
-        self, tables: PairTables, sums: Cells, together: Mapping[Clique, Floats]
+        self, tables: PairTables, sums: Cells, higher_order: Mapping[Clique, Floats]
     ) -> Statistics:
-        cells: dict[Clique, Floats] = {(i,): m for i, m in enumerate(tables.margins)}
-        cells |= {**tables.tables} | {c: t / self.n_rows for c, t in together.items()}
+        cells: dict[Clique, Floats] = {(i,): m for i, m in enumerate(tables.marginals)}
+        cells |= {**tables.tables} | {c: t / self.n_rows for c, t in higher_order.items()}
         return Statistics({**cells, **sums}, self._missing(cells))
 
     def _missing(self, cells: Cells) -> Cells:
@@ -257,7 +267,7 @@ class Replicates:
 
     def _noisy(self, rng: np.random.Generator) -> Statistics:
         """Return statistics with other noise."""
-        again, for_rates = self.release.redrawn(rng), rng.spawn(1)[0]
+        again, for_rates = self.release.redraw_noise(rng), rng.spawn(1)[0]
         sums = {
             c: table + std * rng.normal(size=table.shape)
             for c, (table, std) in self._moments.items()
@@ -266,14 +276,14 @@ class Replicates:
             (i, j): self._retained[1].get((self.of[i], self.of[j]), 1.0)
             for i, j in self._tables.tables
         }
-        tables = noisier(self._tables, again.tables(self._removed), retained)
+        tables = add_noise(self._tables, again.tables(self._removed), retained)
         rates = tuple(  # a rate below two deviations was set to 0
             m + for_rates.normal(0.0, np.where(m > 0, std, 2 * std))
-            for m, std in zip(self._tables.margins, self.release.margin_stds, strict=True)
+            for m, std in zip(self._tables.marginals, self.release.marginal_stds, strict=True)
         )
-        missing = self._statistics(replace(tables, margins=rates), {}, {}).missing
-        tables = replace(tables, margins=self._restore(tables.margins, rng))
-        noisy = self._statistics(tables, sums, again.together)
+        missing = self._statistics(replace(tables, marginals=rates), {}, {}).missing
+        tables = replace(tables, marginals=self._restore(tables.marginals, rng))
+        noisy = self._statistics(tables, sums, again.higher_order)
         return self._completed(Statistics(noisy.cells, missing))
 
     def _restore(self, marginals: Sequence[Floats], rng: np.random.Generator) -> tuple[Floats, ...]:
@@ -300,33 +310,35 @@ class Replicates:
         drawn = self._rows[:rows, self.of]
         tables = replace(
             tables,
-            margins=tuple(cells[i,] for i in range(len(self.of))),
+            marginals=tuple(cells[i,] for i in range(len(self.of))),
             tables={pair: cells[pair] for pair in tables.tables},
         )
         ordered = ordered_levels(self._model.modelled_, self._measured.levels)
         facts = ModelFacts(ordered=[ordered[a] for a in self.of])
         start = self._masks if has_missing else None
-        completion = complete_by(tables, facts, drawn, start=start)
-        complete_cells: dict[Clique, Floats] = {(i,): m for i, m in enumerate(completion.margins)}
+        completion = complete_with_rows(tables, facts, drawn, start=start)
+        complete_cells: dict[Clique, Floats] = {(i,): m for i, m in enumerate(completion.marginals)}
         for (i, j), excess in completion.pairs.items():
-            complete_cells[i, j] = excess + np.outer(*(completion.margins[k] for k in (i, j)))
+            complete_cells[i, j] = excess + np.outer(*(completion.marginals[k] for k in (i, j)))
         larger = {c: self.n_rows * table for c, table in cells.items() if len(c) > 2}
-        complete_cells |= completed(larger, {}, completion.masks, drawn, tables.sizes, shrink=False)
+        complete_cells |= complete_marginals(
+            larger, {}, completion.masks, drawn, tables.sizes, shrink=False
+        )
         return Statistics(
             {**complete_cells, **self._sums_of_all(cells, completion, drawn)}, observed.missing
         )
 
     def _sums_of_all(self, observed: Cells, completion: Completed, rows: Ints) -> Cells:
-        """Return sums of standardised numbers over complete rows: see `complete_numbers`."""
+        """Return sums of standardised numbers over complete rows: see `number_covariances`."""
         sums = {c: (observed[c], std) for c, (_, std) in self._moments.items()}
         by_level = {(~a, c): pair for (a, c), pair in sums.items() if c >= 0}
         both: Any = {(~a, ~b): pair for (a, b), pair in sums.items() if b < 0}
         if not sums:
             return {}
-        levels = {i: self._measured.numbered[a].levels for i, a in self._numbers.items()}
-        marginals, is_missing = completion.margins, self._absent[: len(rows), self.of]
+        levels = {i: self._measured.numeric_scores[a].levels for i, a in self._numbers.items()}
+        marginals, is_missing = completion.marginals, self._absent[: len(rows), self.of]
         moments = NumberMoments({}, {}, by_level, both)
-        centred = complete_numbers(moments, levels, marginals, rows, is_missing, completion.masks)
+        centred = number_covariances(moments, levels, marginals, rows, is_missing, completion.masks)
         mean = {i: float(marginals[i] @ level) for i, (level, _) in levels.items()}
         cells = {(~a, c): x + mean[a] * marginals[c] for (a, c), (x, _) in centred.by_level.items()}
         products = {(~a, ~b): x + mean[a] * mean[b] for (a, b), (x, _) in centred.both.items()}
@@ -335,16 +347,16 @@ class Replicates:
     def _sums(self, at: int) -> ReleasedSums | None:
         """Return the sums of a number that were released beside its bins, if there are any."""
         release = self._measured
-        if at not in release.numbered:
+        if at not in release.numeric_scores:
             return None
-        i, level, number = self.of.index(at), self.levels[at], release.numbered[at]
-        marginal, size = self._tables.margins[i], self._model.schema_[self.names[at]].size
+        i, level, number = self.of.index(at), self.levels[at], release.numeric_scores[at]
+        marginal, size = self._tables.marginals[i], self._model.schema_[self.names[at]].size
         observed, retained = float(marginal[: level.n_groups].sum()), float(self._retained[0][at])
         shares = marginal[level.groups] * level.shares / observed
         (mean, std), (powers, stds) = (sums[i] for sums in self._single_sums)
         line, square = number.powers
         parts = np.stack([number.z, line, square - 1.0])
-        by_code = release.left_of(at, self._observed)
+        by_code = release.retained_by_code(at, self._observed)
         codes = np.bincount(self._observed[:, at], minlength=level.n_groups)[number.groups]
         removed = parts @ ((1 - by_code) * number.shares * codes / len(self._observed))
         means = (np.array([mean, powers[0], powers[1] - observed]) - removed) / observed

@@ -124,13 +124,13 @@ class ModelSummary:
             return None
         # What is put back grows with the sums, so their noise does.
         larger = {pair: 1 / kept for pair, kept in self._kept.items()}
-        return release.tables(release.taken(self._seen), larger)
+        return release.tables(release.clipping_bias(self._seen), larger)
 
     @cached_property
     def _seen(self) -> Ints:
         # Rows of the model of all pairs, with the missing values that it draws.
         fitted, rng = self.model.model_, np.random.default_rng(0)
-        rows = fitted.law.sample(_FEWER, rng)
+        rows = fitted.row_model.sample(_FEWER, rng)
         sizes = [level.n_groups for level in fitted.levels]
         return np.where(fitted.masks.draw(rows, rng), sizes, rows)
 
@@ -138,7 +138,7 @@ class ModelSummary:
     def _kept(self) -> dict[tuple[int, int], float]:
         # By pair, what clipping leaves of its sums.
         release = self._release
-        return {} if release is None else release.left(self._seen)[1]
+        return {} if release is None else release.retained_shares(self._seen)[1]
 
     @cached_property
     def pair_tables(self) -> dict[tuple[int, int], tuple[Floats, Floats]]:
@@ -196,7 +196,7 @@ class ModelSummary:
         attribute = self.schema[name]
         stds, missing_std, missing = None, None, 0.0
         if self._pairs is not None and self._release is not None:
-            margin, noise = self._pairs.margins[at], self._release.margin_stds[at]
+            margin, noise = self._pairs.marginals[at], self._release.marginal_stds[at]
             seen = max(_SAFE, float(margin[:size].sum()))
             shares, stds = margin[:size] / seen, noise[:size] / seen
             if len(margin) > size:
@@ -224,7 +224,7 @@ class ModelSummary:
     def relations(self) -> list[_Relation]:
         """Every pair, larger tables that were measured, and what rules make of the rest."""
         found = [*self.pairs.values()]
-        stds = {} if self._release is None else self._release.marginals.together_stds
+        stds = {} if self._release is None else self._release.marginals.higher_order_stds
         for c, std in stds.items():
             found.append(_Relation(tuple(self.names[a] for a in c), "measured", std / self.rows))
         for rule in self.schema.rules:
@@ -258,7 +258,7 @@ class ModelSummary:
         # As if values were missing completely at random.
         known = complete(self._pairs, ModelFacts(), rng=np.random.default_rng(0), rounds=0)
         ordered = ordered_levels(self.model.modelled_, self._release.levels)
-        tables = known.margins, known.pairs, known.variances
+        tables = known.marginals, known.pairs, known.variances
         found = Smoothing.of(*tables, ordered, rows=rows, flat=False).independent
         return {pair: found.get(pair, 1.0) for pair in known.pairs}
 

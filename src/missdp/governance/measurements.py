@@ -114,7 +114,7 @@ def _of(
 
 def _marginals(facts: ModelSummary, released: NoisyMarginals) -> Iterator[_Table]:
     """Yield shares, counts of larger marginals, and counts of missing cells."""
-    for at, (margin, level) in enumerate(zip(released.margins, released.levels, strict=True)):
+    for at, (margin, level) in enumerate(zip(released.one_way, released.levels, strict=True)):
         # Counts of one attribute got their noise before levels were merged.
         merged = np.ones(len(margin))
         merged[: level.n_groups] = np.bincount(level.groups)
@@ -135,7 +135,7 @@ def _sums(facts: ModelSummary, release: PairRelease) -> Iterator[_Table]:
         levels = (*facts.level_names[at], _MISSING)
         width, codes = block.shape[1], levels[: len(block)]
         axes.append(levels[:width])
-        if at in release.numbered:
+        if at in release.numeric_scores:
             axes[at] = (*levels[: width - 1], "(number)")
             codes = tuple(f"(finer code {i})" for i in range(len(block)))
         yield _of(facts, "coordinate", (at, at), block, 0.0, codes, axes[at])

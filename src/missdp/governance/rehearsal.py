@@ -395,7 +395,7 @@ def noise_of_tables(model: Synthesizer) -> tuple[float, float]:
         return math.nan, math.nan
     released = model.tables_
     if isinstance(released, PairRelease):
-        variances = released.guessed().variances.values()
+        variances = released.initial_tables().variances.values()
         pairs = [math.sqrt(v.mean()) * released.rows for v in variances]
         return released.marginals.std, float(np.median(pairs or [math.nan]))
     return released.std, float(np.median([*released.stds.values()] or [math.nan]))

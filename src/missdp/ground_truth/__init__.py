@@ -1,11 +1,12 @@
-"""Amplification by missingness: what a release costs for the table before values went missing.
+"""Amplification by missingness: guarantees for the table before values went missing.
 
-`ground_truth_guarantee` applies the best proven bound to events or to a fitted model, and
-`mask_mixture` works on plain numbers (gates, epsilons, observed probabilities).
+`ground_truth_guarantee` applies the best proven bound to events or to a fitted model.
+`mask_mixture` works with plain numbers: required attributes, epsilons and probabilities of being
+observed.
 
-Its claims rest on this package, on `missdp.accounting`, and on three files beside it:
-`missdp.conditions` (which conditions hold for every draw of the missing cells), `missdp.profiles`
-(the delta at an epsilon) and `missdp.calibration.gdp_selection`.
+Its claims rest on this package, on `missdp.accounting`, and on three files: `missdp.conditions`
+(conditions that hold for every draw of the missing cells), `missdp.profiles` (the delta at an
+epsilon) and `missdp.calibration.gdp_selection`.
 """
 
 from missdp.exports import exported
@@ -16,13 +17,13 @@ from missdp.ground_truth.guarantees import joint as joint
 from missdp.ground_truth.guarantees import planned_ground_truth as planned_ground_truth
 from missdp.ground_truth.mixture import MaskMixture as MaskMixture
 from missdp.ground_truth.mixture import amplified_epsilon as amplified_epsilon
+from missdp.ground_truth.mixture import amplified_loss_distribution as amplified_loss_distribution
+from missdp.ground_truth.mixture import amplified_profile_delta as amplified_profile_delta
+from missdp.ground_truth.mixture import amplified_profile_epsilon as amplified_profile_epsilon
 from missdp.ground_truth.mixture import distinct_targets_bound as distinct_targets_bound
-from missdp.ground_truth.mixture import gate_loss_distribution as gate_loss_distribution
-from missdp.ground_truth.mixture import gate_probability as gate_probability
-from missdp.ground_truth.mixture import gated_delta as gated_delta
-from missdp.ground_truth.mixture import gated_epsilon as gated_epsilon
-from missdp.ground_truth.mixture import largest_gate_probability as largest_gate_probability
 from missdp.ground_truth.mixture import mask_mixture as mask_mixture
+from missdp.ground_truth.mixture import max_observation_probability as max_observation_probability
+from missdp.ground_truth.mixture import observation_probability as observation_probability
 from missdp.required_attributes import ChosenRequirements as ChosenRequirements
 from missdp.required_attributes import DataChosenRequirements as DataChosenRequirements
 from missdp.required_attributes import FixedRequirements as FixedRequirements

@@ -15,24 +15,24 @@ _FORMS = "mcar=0.8, mcar=age:0.9,income:0.8, bounded=0.9 or row-independent"
 
 
 def parse_assumption(text: str | None, schema: Schema) -> Condition | None:
-    """Return the assumption that ``--assume`` states, or None without one.
+    """Return the assumption that ``--assume`` states, or None without it.
 
     Parameters
     ----------
     text : str or None
         ``mcar=0.8``, ``mcar=age:0.9,income:0.8``, ``bounded=0.9`` or ``row-independent``.
     schema : Schema
-        Whose attributes may be missing.
+        Declares which attributes may be missing.
 
     Returns
     -------
     Condition or None
-        What a guarantee for the ground truth rests on.
+        A condition of guarantees for the ground truth.
 
     Raises
     ------
     ParameterError
-        If the text is of no such form.
+        If the text has none of these forms.
     """
     if text is None:
         return None

@@ -15,26 +15,26 @@ import numpy as np
 from missdp.types import Clique, Floats
 
 Step: TypeAlias = tuple[int, frozenset[int]]
-"""A variable to sum out, and the variables that its next factor is about."""
+"""A variable to sum out, and the variables of the resulting factor."""
 
 
 def elimination_order(variables: int, scopes: Iterable[Clique]) -> list[Step]:
-    """Return in which order to sum out: always the variable with the smallest next factor.
+    """Return the order in which variables are summed out: the smallest resulting factor first.
 
-    Of several such variables it is the first. Levels are not counted: all variables have the same
-    number of them.
+    The first of several such variables is chosen. All variables have an equal number of levels, so
+    levels are not counted.
 
     Parameters
     ----------
     variables : int
-        The number of variables, which are called 0, 1 and so on.
+        The number of variables, which have the names 0, 1 and so on.
     scopes : iterable of tuple of int
         The variables of each factor.
 
     Returns
     -------
     list of (int, frozenset of int)
-        All variables, each with those neighbours that are left when it is summed out.
+        All variables, each with its remaining neighbours when it is summed out.
 
     Examples
     --------
@@ -57,16 +57,16 @@ def elimination_order(variables: int, scopes: Iterable[Clique]) -> list[Step]:
 
 
 def log_total(factors: Mapping[Clique, Floats], steps: Sequence[Step]) -> float:
-    """Return the logarithm of the sum, over all values of all variables, of a product of factors.
+    """Return the logarithm of the sum of a product of factors over all values of all variables.
 
-    Sums of logarithms never underflow, so no small term is lost that a later factor makes large.
+    Sums of logarithms never underflow, so no small term is lost that a later factor enlarges.
 
     Parameters
     ----------
     factors : mapping of tuple of int to ndarray
-        The finite logarithm of each factor, with one axis for each of its variables.
+        Finite logarithm of each factor, with one axis for each of its variables.
     steps : sequence of (int, frozenset of int)
-        Of `elimination_order`, for the variables of these factors. Each variable has a factor.
+        Steps of `elimination_order` for these variables. Each variable has a factor.
 
     Returns
     -------

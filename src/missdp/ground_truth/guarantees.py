@@ -1,9 +1,9 @@
 """Guarantees for the ground truth, the table before values went missing.
 
-Of events, of fitted models, of fits that are planned, and of several releases of one table. All of
-the last see one draw of the missing cells: a row that was complete enough to be read by one is more
-likely complete enough for the next, so that amplified figures do not add up. Their events are put
-together first, and amplified then.
+They are computed for events, fitted models, planned fits, and several releases of one table.
+Several releases see one draw of the missing cells. A row that was complete enough for one release
+is more likely complete enough for the next one. So amplified epsilons do not add up. The events of
+all releases are composed first, and amplified then.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from missdp.schema import Schema
 if TYPE_CHECKING:
     from missdp.synth import Synthesizer
 
-_MOST = 64.0
-_PRECISE = 1e-4
-# The events of a fit that trains may stay below its epsilon by this factor: noise is calibrated.
+_MAX_EPSILON = 64.0  # largest epsilon of a search
+_PRECISE = 1e-4  # relative precision of a search
+# Largest ratio of the epsilon of a fit with trainings to that of its events: noise is calibrated.
 _CALIBRATED = 1.002
 
 Parts: TypeAlias = tuple[Guarantee, Structure | None]
@@ -52,19 +52,19 @@ Release: TypeAlias = tuple[Guarantee, Structure | None, Condition]  # and what i
 
 @dataclass(frozen=True, kw_only=True)
 class AmplifiedEvent(Event):
-    """Releases seen from the table before values went missing.
+    """Releases as they affect the table before values went missing.
 
-    Accountants see the releases as they are, which bounds them for either table; `epsilon_bound`
-    recomputes the amplified figure from the gates, the assumption and the structure.
+    Accountants see the original releases, which are bounds for either table. `epsilon_bound`
+    recomputes the amplified epsilon from required attributes, assumption and structure.
 
     Parameters
     ----------
     events : sequence of Event
-        What was released, under add-remove adjacency, with gates.
+        The releases, under add-remove adjacency, with required attributes.
     assumption : MissingCompletelyAtRandom or BoundedObservation
         How values went missing.
     structure : FixedRequirements, DataChosenRequirements or ChosenRequirements
-        Who chose the gates.
+        Who chose the required attributes.
 
     Examples
     --------
@@ -85,27 +85,42 @@ class AmplifiedEvent(Event):
     def __post_init__(self) -> None:
         if any(event.adjacency != "add-remove" for event in self.flatten()):
             raise UnprovenError("amplification is proven under add-remove adjacency only")
-        _checked(self.structure, self.flatten())
+        _checked_structure(self.structure, self.flatten())
 
     def flatten(self) -> tuple[Event, ...]:
         """Return the elementary events of the releases."""
         return flatten(self.events)
 
     def required_conditions(self) -> tuple[Condition, ...]:
-        """Return the assumption, who chose the gates, and that scales were fixed in advance.
+        """Return the assumption, the structure, and that noise scales were fixed in advance.
 
-        Caps are: under them the proofs hold whatever is chosen along the way.
+        Caps are fixed in advance. Under caps the proofs hold for adaptive choices.
         """
-        caps = all(isinstance(event, FilterEvent) for event in self.events)
-        return (self.assumption, self.structure, *(() if caps else (FixedSchedule(),)))
+        only_caps = all(isinstance(event, FilterEvent) for event in self.events)
+        return (self.assumption, self.structure, *(() if only_caps else (FixedSchedule(),)))
 
     def epsilon_bound(self, delta: float, *, adjacency: Adjacency, protects: Protects) -> float:
-        """Return the amplified epsilon at ``delta``; infinite for the incomplete table."""
+        """Return the amplified epsilon at ``delta``, infinite for the incomplete table.
+
+        Parameters
+        ----------
+        delta : float
+            Target δ.
+        adjacency : {"add-remove", "replace-one"}
+            Adjacency of the result.
+        protects : {"incomplete", "ground-truth"}
+            The protected table.
+
+        Returns
+        -------
+        float
+            At least 0.
+        """
         if protects != "ground-truth":
             return math.inf
         plain = proven_epsilon(self.events, delta, adjacency)
-        events, known = self.flatten(), (self.assumption, self.structure)
-        return amplify(events, delta, *known, adjacency, plain=plain)[0]
+        events, facts = self.flatten(), (self.assumption, self.structure)
+        return amplify(events, delta, *facts, adjacency, plain=plain)[0]
 
 
 def ground_truth_guarantee(
@@ -116,35 +131,36 @@ def ground_truth_guarantee(
     delta: float = 0.0,
     conditions: Iterable[Condition] = (),
 ) -> Guarantee:
-    """Return the guarantee that a release gives for the table before values went missing.
+    """Return the guarantee of a release for the table before values went missing.
 
     Parameters
     ----------
     source : fitted synthesizer, Guarantee, Event, or iterable of Event
-        What was released. Events say by their ``required`` which rows they read. For a
-        guarantee, its events, delta, adjacency and conditions are used; a fit knows them all.
+        The release. The ``required`` attributes of events state which rows they read. A guarantee
+        has events, delta, adjacency and conditions. A fit has all of these.
     assumption : Condition
-        How values went missing. ``RowIndependentMissingness()``: no amplification, ε̄ <= ε.
-        ``MissingCompletelyAtRandom(observed)``: the best valid bound for independent masks.
-        ``BoundedObservation(p_max)``: whatever its values, a row opens at least one of all these
-        gates with probability at most ``p_max`` (MAR, MNAR).
+        How values went missing. ``RowIndependentMissingness()`` does not amplify: ε̄ <= ε.
+        ``MissingCompletelyAtRandom(observed)`` gives the best valid bound for independent masks.
+        ``BoundedObservation(p_max)`` covers MAR and MNAR: a row meets any of the requirements with
+        probability at most ``p_max``, whatever its values.
     structure : FixedRequirements, DataChosenRequirements or ChosenRequirements
-        Whether gates were fixed in advance. Required as soon as an event has a gate and the
-        assumption can amplify; it becomes a condition of the result.
+        Who chose the required attributes. Needed if an event has required attributes and the
+        assumption can amplify. It becomes a condition of the result.
     delta : float, default 0.0
-        Target δ, where ``source`` is a list of events.
+        Target δ, if ``source`` is a list of events.
     conditions : iterable of Condition
-        Further conditions, such as the confidence at which a rate is known.
+        Additional conditions, such as the confidence of a rate.
 
     Returns
     -------
     Guarantee
-        With ``protects="ground-truth"`` and the same adjacency; never worse than ``source``.
+        With ``protects="ground-truth"`` and the adjacency of ``source``. Never worse than
+        ``source``.
 
     Raises
     ------
     UnprovenError
-        If no assumption says that rows lose values independently: without one a release that is
+        If no assumption states that rows lose values independently. Without it, a release that is
         private for the incomplete table need not be private for the ground truth. Also if the
         source rests on a condition that other draws of the missing cells may break, such as
         `DatasetCollection`.
@@ -154,11 +170,11 @@ def ground_truth_guarantee(
     Notes
     -----
     Without amplification: given the masks of all other rows, the two incomplete tables differ in
-    one row, whatever its mask is; averaging keeps (ε, δ) (Theorem 5.2 of Mohapatra et al. 2024).
-    Amplified figures also rest on ``FixedSchedule()``: how many mechanisms there were and how much
-    noise they used did not depend on the data either. What was released under an adaptive schedule
-    is known by its cap only (`FilterEvent`): that is not amplified, unless all of it reads rows
-    behind one gate, which the event then says. If all events are caps, no schedule was fixed.
+    one row, whatever its mask is. Averaging keeps (ε, δ) (Theorem 5.2 of Mohapatra et al. 2024).
+    Amplified epsilons also rest on ``FixedSchedule()``: the number of mechanisms and their noise
+    did not depend on the data. Releases under an adaptive schedule are known by their cap only
+    (`FilterEvent`). They are amplified only if all of them share a requirement, which the event
+    then states. If all events are caps, no schedule needs to be fixed.
 
     Examples
     --------
@@ -172,130 +188,129 @@ def ground_truth_guarantee(
     """
     if hasattr(source, "ground_truth_parts"):
         if structure is not None or delta != 0.0:
-            raise ParameterError("structure and delta are for events; a fit brings its own")
+            raise ParameterError("structure and delta apply only to events: a fit already has them")
         fit: Any = source
         parts = fit.ground_truth_parts()
         _check_names(assumption, fit.schema_)
-        return _better(fit.guarantee_, parts, assumption, conditions)
+        return _smaller_guarantee(fit.guarantee_, parts, assumption, conditions)
     if assumption is None or not assumption.implies_row_independence:
         raise UnprovenError(
-            "nothing is proven for the ground truth unless rows lose values independently of "
-            "each other; state an assumption, e.g. RowIndependentMissingness()"
+            "no guarantee for the ground truth is proven unless rows lose values independently of "
+            "each other. State an assumption, such as RowIndependentMissingness()."
         )
     plain = _incomplete(source, delta)
     _refuse_limits_on_the_masked_table(plain.conditions)
     events = flatten(plain.events)
-    found, proof = (plain.epsilon, plain.delta), plain.events
+    bound, proof = (plain.epsilon, plain.delta), plain.events
     extra = [assumption, *conditions]
     can_amplify = isinstance(assumption, MissingCompletelyAtRandom | BoundedObservation)
     if can_amplify and any(event.required for event in events):
-        who = _checked(structure, events)
+        who = _checked_structure(structure, events)
         better = amplify(events, plain.delta, assumption, who, plain.adjacency, plain=plain.epsilon)
-        if better[0] < plain.epsilon and _explained(plain):
+        if better[0] < plain.epsilon and _events_explain(plain):
             event = AmplifiedEvent(events=plain.events, assumption=assumption, structure=who)
             extra += event.required_conditions()
-            found, proof = better, (event,)
+            bound, proof = better, (event,)
     conditions = (*plain.conditions, *extra)
-    return Guarantee(*found, plain.adjacency, "ground-truth", conditions, proof)
+    return Guarantee(*bound, plain.adjacency, "ground-truth", conditions, proof)
 
 
 def planned_ground_truth(
     synthesizer: Synthesizer, schema: Schema, assumption: Condition
 ) -> Guarantee:
-    """Return what a fit with these parameters will guarantee for the ground truth, at most.
+    """Return an upper bound of the guarantee of a planned fit for the ground truth.
 
     Parameters
     ----------
     synthesizer : Synthesizer
-        Parameters; it need not be fitted, and is not changed.
+        Its parameters. It need not be fitted, and is not changed.
     schema : Schema
-        Of the private table. Where only codes of it are at hand (`Table.from_codes`), no bins are
-        found: plan for it with ``cuts="equal"``.
+        Schema of the private table. A table of codes (`Table.from_codes`) gets no bins: plan for it
+        with ``bins="equal"``.
     assumption : Condition
-        How values go missing; see `ground_truth_guarantee`.
+        How values go missing: see `ground_truth_guarantee`.
 
     Returns
     -------
     Guarantee
-        Without the conditions that the fit adds. What the fit states afterwards is never larger.
+        Without the conditions that the fit adds. The guarantee of the fit is never larger.
 
     Examples
     --------
     >>> from missdp import MST
     >>> from missdp.datasets import yrbss
     >>> schema = yrbss().schema()
-    >>> known = MissingCompletelyAtRandom(dict.fromkeys(schema.nullable, 0.7))
+    >>> assumption = MissingCompletelyAtRandom(dict.fromkeys(schema.nullable, 0.7))
     >>> planned = MST(epsilon=1.0, missing="complete-rows")
-    >>> planned_ground_truth(planned, schema, known).epsilon < 0.3
+    >>> planned_ground_truth(planned, schema, assumption).epsilon < 0.3
     True
     """
     _check_names(assumption, schema)
-    return _better(*synthesizer.planned_parts(schema), assumption, ())
+    return _smaller_guarantee(*synthesizer.planned_parts(schema), assumption, ())
 
 
 def epsilon_for_ground_truth(
     epsilon: float, synthesizer: Synthesizer, schema: Schema, assumption: Condition
 ) -> float:
-    """Return the epsilon to fit with, for a guarantee of ``epsilon`` for the ground truth.
+    """Return the epsilon of a fit that gives the requested ``epsilon`` for the ground truth.
 
     Parameters
     ----------
     epsilon : float
-        What is wanted for the table before values went missing, above 0.
+        Requested epsilon for the table before values went missing, above 0.
     synthesizer : Synthesizer
-        All other parameters; its own epsilon counts for nothing.
+        All other parameters. Its own epsilon is not used.
     schema : Schema
-        Of the private table; see `planned_ground_truth`.
+        Schema of the private table: see `planned_ground_truth`.
     assumption : Condition
-        How values go missing. State it from other sources than the private table.
+        How values go missing. Derive it from other sources than the private table.
 
     Returns
     -------
     float
-        At least ``epsilon``, and ``epsilon`` itself where nothing is amplified; at most 64. Found
-        by bisection, to a relative 1e-4, and never too large: the guarantee of the fit for the
-        ground truth is at most what was asked.
+        From ``epsilon`` to 64. It is ``epsilon`` if nothing is amplified. Found by bisection, to a
+        relative 1e-4, and never too large: the guarantee of the fit for the ground truth is at most
+        the requested one.
 
     Examples
     --------
     >>> from missdp import PrivBayes
     >>> from missdp.datasets import yrbss
     >>> schema = yrbss().schema()
-    >>> known = MissingCompletelyAtRandom(dict.fromkeys(schema.nullable, 0.7))
-    >>> wanted = PrivBayes(epsilon=1.0, missing="complete-rows")
-    >>> found = epsilon_for_ground_truth(1.0, wanted, schema, known)
-    >>> found > 2
+    >>> assumption = MissingCompletelyAtRandom(dict.fromkeys(schema.nullable, 0.7))
+    >>> model = PrivBayes(epsilon=1.0, missing="complete-rows")
+    >>> epsilon_for_ground_truth(1.0, model, schema, assumption) > 2
     True
     """
-    goal = number("epsilon", epsilon, most=_MOST, open_end=True)
+    goal = number("epsilon", epsilon, most=_MAX_EPSILON, open_end=True)
     _check_names(assumption, schema)
 
     def fits(candidate: float) -> bool:
         parts = synthesizer.planned_parts(schema, epsilon=candidate)
-        return _better(*parts, assumption, ()).epsilon <= goal
+        return _smaller_guarantee(*parts, assumption, ()).epsilon <= goal
 
     low = high = goal
-    while high < _MOST and fits(high := min(_MOST, 1.5 * low)):
+    while high < _MAX_EPSILON and fits(high := min(_MAX_EPSILON, 1.5 * low)):
         low = high
     if not fits(low * (1 + _PRECISE)):
         return low
     return boundary(lambda candidate: not fits(candidate), low, high, tolerance=_PRECISE)[0]
 
 
-def _better(
-    whole: Guarantee, parts: Parts, assumption: Condition | None, conditions: Iterable[Condition]
+def _smaller_guarantee(
+    fit: Guarantee, parts: Parts, assumption: Condition | None, conditions: Iterable[Condition]
 ) -> Guarantee:
-    """Return the better guarantee for the ground truth: of a fit as a whole, or of its parts."""
-    both = [(whole, None), parts] if parts[1] else [(whole, None)]
-    found = [
+    """Return the smaller guarantee for the ground truth: of a complete fit, or of its parts."""
+    both = [(fit, None), parts] if parts[1] else [(fit, None)]
+    guarantees = (
         ground_truth_guarantee(one, assumption, structure=who, conditions=conditions)
         for one, who in both
-    ]
-    return min(found, key=lambda guarantee: guarantee.epsilon)
+    )
+    return min(guarantees, key=lambda guarantee: guarantee.epsilon)
 
 
 def _check_names(assumption: Condition | None, schema: Schema) -> None:
-    """Refuse rates that contradict public facts: a mistyped name, or another table."""
+    """Raise ParameterError for rates that contradict public facts, such as a mistyped name."""
     _refuse_differences(schema)
     if not isinstance(assumption, MissingCompletelyAtRandom):
         return
@@ -308,53 +323,52 @@ def _check_names(assumption: Condition | None, schema: Schema) -> None:
     never = [name for name, rate in stated.items() if rate < 1 and name not in schema.nullable]
     if never:
         raise ParameterError(
-            f"observed must be 1 for attributes that the schema says are never missing: "
-            f"{', '.join(never)}"
+            f"observed must be 1 for attributes that are declared complete: {', '.join(never)}"
         )
 
 
 def _refuse_differences(schema: Schema) -> None:
     if computed := sorted({*schema.names} - {*schema.stored.names}):
         raise UnprovenError(
-            f"nothing is proven yet for the ground truth where dates are computed from each other: "
-            f"{', '.join(computed)}; leave such differences out of the schema"
+            f"no guarantee for the ground truth is proven for differences of dates: "
+            f"{', '.join(computed)}. Leave these attributes out of the schema."
         )
 
 
 def _incomplete(source: Guarantee | Event | Iterable[Event], delta: float) -> Guarantee:
-    """Return what the source guarantees for the incomplete table, the starting point here."""
+    """Return the guarantee of the source for the incomplete table."""
     if not isinstance(source, Guarantee):
         return Guarantee.from_events(source, delta=delta)
     if delta != 0.0:
         raise ParameterError("delta applies only to events: a Guarantee already has one")
     if source.protects != "incomplete":
-        raise UnprovenError("this guarantee is for the ground truth already; start from the events")
+        raise UnprovenError("this guarantee is for the ground truth already: use its events")
     return source
 
 
 def _refuse_limits_on_the_masked_table(conditions: Iterable[Condition]) -> None:
-    """Refuse guarantees of only some incomplete tables: averaging uses them at every mask."""
+    """Raise UnprovenError for conditions on the incomplete table: averaging needs every mask."""
     for condition in conditions:
         if not condition.holds_for_every_mask:
             raise UnprovenError(
                 f"the guarantee rests on a {type(condition).__name__} condition, which may fail "
-                "for other draws of the missing cells; nothing is proven for the ground truth"
+                "for other draws of the missing cells. No guarantee for the ground truth is proven."
             )
 
 
-def _checked(structure: Structure | None, events: Sequence[Event]) -> Structure:
+def _checked_structure(structure: Structure | None, events: Sequence[Event]) -> Structure:
     if not isinstance(structure, FixedRequirements | DataChosenRequirements | ChosenRequirements):
         raise ParameterError(
-            "say whether the gates were fixed in advance: structure=FixedRequirements() or "
-            "structure=DataChosenRequirements(...)"
+            "structure is missing: state who chose the required attributes, by "
+            "structure=FixedRequirements() or structure=DataChosenRequirements(...)"
         )
     if isinstance(structure, DataChosenRequirements):
         structure.check([event.required for event in events if event.required])
     return structure
 
 
-def _explained(plain: Guarantee) -> bool:
-    """Whether the events account for the whole stated loss, and may be amplified alone."""
+def _events_explain(plain: Guarantee) -> bool:
+    """Return whether the events have the complete stated loss, and may be amplified."""
     bound = partial(proven_epsilon, plain.events, plain.delta, plain.adjacency)
     trained = any(isinstance(event, SampledGaussianEvent) for event in flatten(plain.events))
     return plain.epsilon <= or_infinite(bound) * (_CALIBRATED if trained else 1 + 1e-9) < math.inf
@@ -366,159 +380,159 @@ def joint(
     *,
     delta: float | None = None,
 ) -> Guarantee:
-    """Return what several releases of one table guarantee together for the ground truth.
+    """Return the joint guarantee of several releases of one table for the ground truth.
 
     Parameters
     ----------
     releases : iterable of fitted synthesizers and Guarantees
-        Of one and the same table, under add-remove adjacency. A guarantee is either for the ground
-        truth, under the same assumption, and is then taken apart into its events; or for the
-        incomplete table, and has no gates.
+        Releases of one table, under add-remove adjacency. A guarantee for the ground truth, under
+        the same assumption, is replaced by its events. A guarantee for the incomplete table must
+        have no required attributes.
     assumption : Condition
         How values went missing, in all releases at once. ``BoundedObservation(p)`` bounds the
-        chance to open any gate of *one* release. Releases share it if every gate of one holds a
-        gate of the others; else the bounds add up, which is stated as a condition of its own. With
-        ``BoundedObservation(p, together=True)`` p is a bound for the gates of all of them.
+        chance to meet any requirement of *one* release. Releases share it if every requirement of
+        one contains a requirement of the others. Otherwise the bounds add up, which is stated as a
+        condition of its own. With ``BoundedObservation(p, together=True)``, p bounds the
+        requirements of all releases.
     delta : float, optional
-        By default the sum of their deltas.
+        Target δ, by default the sum of their deltas.
 
     Returns
     -------
     Guarantee
-        For the ground truth. It rests on `FixedSchedule`: which releases there are, and how large
-        each is, did not depend on what the others answered. Never worse than all of them together
+        Guarantee for the ground truth. It rests on `FixedSchedule`: the list of releases and their
+        sizes did not depend on answers of other releases. Never worse than their composition
         without amplification.
 
     Raises
     ------
     ParameterError
-        If something is no such release: amplified numbers do not add up.
+        If an element is not a release: amplified numbers do not add up.
     UnprovenError
         If a guarantee rests on another assumption, or was converted.
 
     Notes
     -----
-    Caps of releases follow each other as those of one fit do. If marginals were chosen in several
-    of them, the family is that of all, each release's by itself, and no marginal of one release
-    gets a larger share of the sum than it might of its own. Gates that were fixed may be counted
-    as chosen, and gates of tables in pure epsilon as those of single attributes.
+    Caps of releases are composed as those of one fit. If marginals were chosen in several releases,
+    the family is the list of all families. No marginal of a release gets a larger share of the sum
+    than it might get of its own release. Fixed requirements may be counted as chosen, and
+    requirements of tables in pure epsilon as those of single attributes.
 
     Examples
     --------
     >>> from missdp.accounting import BoundedObservation, PureEvent
-    >>> known, fixed = BoundedObservation(0.5), FixedRequirements()
+    >>> assumption, fixed = BoundedObservation(0.5), FixedRequirements()
     >>> event = PureEvent(epsilon=1.0, required={"a"})
-    >>> one = ground_truth_guarantee(event, known, structure=fixed)
-    >>> round(one.epsilon, 2), round(joint([one, one], known).epsilon, 2)
+    >>> one = ground_truth_guarantee(event, assumption, structure=fixed)
+    >>> round(one.epsilon, 2), round(joint([one, one], assumption).epsilon, 2)
     (0.62, 1.43)
     """
-    found = [_release(release, assumption) for release in releases]
-    if not found:
+    parts = [_release(release, assumption) for release in releases]
+    if not parts:
         raise ParameterError("joint needs at least one release")
-    guarantees = [guarantee for guarantee, _, _ in found]
+    guarantees = [guarantee for guarantee, _, _ in parts]
     if delta is None:
         delta = float_up(sum((exact(g.delta) for g in guarantees), exact(0.0)))
-    events, structure = _merged(found)
+    events, structure = _merged(parts)
     conditions = [c for g in guarantees for c in g.conditions]
-    if len(found) > 1:
+    if len(parts) > 1:
         conditions.append(FixedSchedule())
     plain = Guarantee.from_events(events, delta=delta, conditions=conditions)
-    known: Condition = assumption
+    combined: Condition = assumption
     if isinstance(assumption, BoundedObservation) and not assumption.together:
-        known, structure = _of_all(found, structure)
-    return ground_truth_guarantee(plain, known, structure=structure, conditions=(assumption,))
+        combined, structure = _combined_bound(parts, structure)
+    return ground_truth_guarantee(plain, combined, structure=structure, conditions=(assumption,))
 
 
 def _release(release: Synthesizer | Guarantee, assumption: Condition) -> Release:
-    """Return a release by what it guarantees for the incomplete table."""
+    """Return a release as its guarantee for the incomplete table."""
     parts = getattr(release, "ground_truth_parts", None)
     if parts:
         _refuse_differences(release.schema_)  # type: ignore[union-attr]
     guarantee, structure = parts() if parts else (release, None)
     if not isinstance(guarantee, Guarantee):
         raise ParameterError(
-            "releases are fitted synthesizers or guarantees: all of them see one draw of the "
-            "missing cells, so that amplified numbers do not add up"
+            "releases must be fitted synthesizers or guarantees: all of them see one draw of the "
+            "missing cells, so amplified numbers do not add up"
         )
     if guarantee.adjacency != "add-remove":
         raise UnprovenError("amplification is proven under add-remove adjacency only")
     if guarantee.protects == "ground-truth":
-        return _taken_apart(guarantee, assumption)
+        return _incomplete_release(guarantee, assumption)
     if structure is None and any(event.required for event in flatten(guarantee.events)):
         raise ParameterError(
-            "who chose the gates is not known of a guarantee for the incomplete table; pass what "
-            "ground_truth_guarantee made of it"
+            "a guarantee for the incomplete table does not state who chose its required "
+            "attributes. Pass the result of ground_truth_guarantee."
         )
     return guarantee, structure, assumption
 
 
-def _taken_apart(guarantee: Guarantee, assumption: Condition) -> Release:
-    """Return a guarantee for the ground truth as the one for the incomplete table behind it."""
-    events, structure, known = guarantee.events, None, assumption
+def _incomplete_release(guarantee: Guarantee, assumption: Condition) -> Release:
+    """Return a guarantee for the ground truth as its guarantee for the incomplete table."""
+    events, structure, stated = guarantee.events, None, assumption
     rests = assumption in guarantee.conditions
     if isinstance(assumption, BoundedObservation) and assumption.together:
         rests = any(isinstance(c, BoundedObservation) for c in guarantee.conditions)
     event = events[0] if len(events) == 1 else None
     if isinstance(event, AmplifiedEvent):
-        events, structure, known = event.events, event.structure, event.assumption
-    elif any(e.required for e in flatten(events)):  # nobody says who chose them
+        events, structure, stated = event.events, event.structure, event.assumption
+    elif any(e.required for e in flatten(events)):  # without a structure, they count for every row
         events = tuple(replace(e, required=None) for e in flatten(events))
-    alike = known == assumption or {type(known), type(assumption)} == {BoundedObservation}
+    alike = stated == assumption or {type(stated), type(assumption)} == {BoundedObservation}
     if not (rests and alike and events):
         raise UnprovenError(
-            "a guarantee for the ground truth rests on another assumption, or has no events: its "
-            "number cannot be added to others, for all releases see one draw of the missing cells"
+            "a guarantee for the ground truth rests on another assumption, or has no events. Its "
+            "epsilon cannot be added to others, because all releases see one draw of missing cells."
         )
     plain = Guarantee.from_events(events, delta=guarantee.delta)
-    return plain.with_conditions(*guarantee.conditions), structure, known
+    return plain.with_conditions(*guarantee.conditions), structure, stated
 
 
-def _gates(guarantee: Guarantee, structure: Structure | None) -> frozenset[frozenset[str]]:
-    """Return sets of attributes: a row that a release reads behind a gate is observed on one."""
+def _required_sets(guarantee: Guarantee, structure: Structure | None) -> frozenset[frozenset[str]]:
+    """Return sets of attributes such that a row that an amplified event reads has one observed."""
     if structure is None:
         return frozenset()
     if isinstance(structure, DataChosenRequirements):
         if structure.smallest == 1 and not structure.always:
             return frozenset(frozenset({name}) for name in structure.attributes)
-        return frozenset({frozenset({str(structure)})})  # shared with the same choice only
+        return frozenset({frozenset({str(structure)})})  # equal only for an equal choice
     among = structure.among if isinstance(structure, ChosenRequirements) else ()
     required_sets = {event.required for event in flatten(guarantee.events) if event.required}
     return frozenset({*required_sets, *map(frozenset, filter(None, among))})
 
 
-def _of_all(found: Sequence[Release], structure: Structure) -> tuple[BoundedObservation, Structure]:
-    """Return what is known of the union of all gates, and the structure that it is enough for.
+def _combined_bound(
+    releases: Sequence[Release], structure: Structure
+) -> tuple[BoundedObservation, Structure]:
+    """Return the bound for the union of all requirements, and the structure for which it is valid.
 
-    A release whose every gate holds a gate of the others is opened only by rows that open one of
-    those, and adds nothing. Pure releases need no union: by Hölder's inequality it is enough that
-    each gate has its bound.
+    A release adds nothing if each of its requirements contains a requirement of the others. Pure
+    releases need no union: Hölder's inequality needs a bound for each requirement only.
     """
-    known = [assumed for _, _, assumed in found if isinstance(assumed, BoundedObservation)]
-    required_sets = [_gates(guarantee, structure) for guarantee, structure, _ in found]
-    kept = sorted(zip(known, required_sets, strict=True), key=lambda one: one[0].p_max)
-    for i in reversed(range(len(kept))):
-        others = {
-            required for _, required_sets in kept[:i] + kept[i + 1 :] for required in required_sets
-        }
-        if all(any(other <= required for other in others) for required in kept[i][1]):
-            del kept[i]
-    largest = kept[-1][0] if kept else known[0]
-    if len(kept) < 2 or isinstance(structure, DataChosenRequirements):
+    bounds = [assumed for _, _, assumed in releases if isinstance(assumed, BoundedObservation)]
+    required_sets = [_required_sets(guarantee, structure) for guarantee, structure, _ in releases]
+    needed = sorted(zip(bounds, required_sets, strict=True), key=lambda one: one[0].p_max)
+    for i in reversed(range(len(needed))):
+        others = set[frozenset[str]]().union(*(sets for _, sets in needed[:i] + needed[i + 1 :]))
+        if all(any(other <= required for other in others) for required in needed[i][1]):
+            del needed[i]
+    largest = needed[-1][0] if needed else bounds[0]
+    if len(needed) < 2 or isinstance(structure, DataChosenRequirements):
         return largest, structure
-    gated = [e for guarantee, _, _ in found for e in flatten(guarantee.events) if e.required]
-    if isinstance(structure, FixedRequirements) and all(map(is_pure, gated)):
-        names = tuple({name for event in gated for name in event.required or ()})
+    amplified = [e for guarantee, _, _ in releases for e in flatten(guarantee.events) if e.required]
+    if isinstance(structure, FixedRequirements) and all(map(is_pure, amplified)):
+        names = tuple({name for event in amplified for name in event.required or ()})
         return largest, DataChosenRequirements(attributes=names, smallest=1)
-    total = float_up(sum((exact(bound.p_max) for bound, _ in kept), exact(0.0)))
+    total = float_up(sum((exact(bound.p_max) for bound, _ in needed), exact(0.0)))
     return BoundedObservation(min(1.0, total), together=True), structure
 
 
-def _merged(found: Sequence[Release]) -> tuple[tuple[Event, ...], Structure]:
+def _merged(releases: Sequence[Release]) -> tuple[tuple[Event, ...], Structure]:
     """Return all events, and one structure that is true of all of them."""
-    if any(isinstance(structure, ChosenRequirements) for _, structure, _ in found):
-        return _all_chosen(found)
-    events = tuple(event for guarantee, _, _ in found for event in guarantee.events)
-    chosen = [who for _, who, _ in found if isinstance(who, DataChosenRequirements)]
+    if any(isinstance(structure, ChosenRequirements) for _, structure, _ in releases):
+        return _all_chosen(releases)
+    events = tuple(event for guarantee, _, _ in releases for event in guarantee.events)
+    chosen = [who for _, who, _ in releases if isinstance(who, DataChosenRequirements)]
     if not chosen:
         return events, FixedRequirements()
     names = {name for event in flatten(events) for name in event.required or ()}
@@ -528,24 +542,24 @@ def _merged(found: Sequence[Release]) -> tuple[tuple[Event, ...], Structure]:
     )
 
 
-def _all_chosen(found: Sequence[Release]) -> tuple[tuple[Event, ...], ChosenRequirements]:
-    """Return events labelled as `ChosenRequirements` wants them, and the family of all releases.
+def _all_chosen(releases: Sequence[Release]) -> tuple[tuple[Event, ...], ChosenRequirements]:
+    """Return events with the labels of `ChosenRequirements`, and the family of all releases.
 
-    Where a marginal may get the whole cap of its release, it may get what selections leave, too.
+    If a marginal may get the complete cap of its release, it may get the rest of selections, too.
     """
     events: list[Event] = []
     among: list[tuple[str, ...]] = []
     chosen, largest = 0.0, 0.0
-    for guarantee, structure, _ in found:
-        own, family, share = _labelled(guarantee.events, structure)
-        events += own
+    for guarantee, structure, _ in releases:
+        labelled, family, share = _labelled(guarantee.events, structure)
+        events += labelled
         among += family
-        cap = sum(_rho(e) for e in own if e.label == ChosenRequirements.chosen)
-        left = sum(_rho(e) for e in own if e.label == ChosenRequirements.selections)
+        cap = sum(_rho(e) for e in labelled if e.label == ChosenRequirements.chosen)
+        selections = sum(_rho(e) for e in labelled if e.label == ChosenRequirements.selections)
         chosen += cap
-        largest = max(largest, share * cap if share < 1 else cap + left)
-    known = math.isfinite(chosen) and 0 < largest < chosen
-    share = min(1.0, largest / chosen * (1 + 1e-9)) if known else 1.0
+        largest = max(largest, share * cap if share < 1 else cap + selections)
+    has_share = math.isfinite(chosen) and 0 < largest < chosen
+    share = min(1.0, largest / chosen * (1 + 1e-9)) if has_share else 1.0
     return tuple(events), ChosenRequirements(among=tuple(among), largest_share=share)
 
 
@@ -556,17 +570,15 @@ def _labelled(
     if isinstance(structure, ChosenRequirements):
         return list(events), structure.among, structure.largest_share
     if isinstance(structure, DataChosenRequirements) and structure.smallest:
-        own = [
-            _relabelled(e, ChosenRequirements.chosen if e.required else "", e.required)
-            for e in events
-        ]
-        return own, tuple((name,) for name in structure.attributes), 1.0
+        chosen = ChosenRequirements.chosen
+        labelled = [_relabelled(e, chosen if e.required else "", e.required) for e in events]
+        return labelled, tuple((name,) for name in structure.attributes), 1.0
     fixed = isinstance(structure, FixedRequirements)
     return [_relabelled(e, "", e.required if fixed else None) for e in events], (), 0.0
 
 
 def _relabelled(event: Event, label: str, required: frozenset[str] | None) -> Event:
-    """Return the event under a label that accountants see: a capacity may have one of its own."""
+    """Return the event with another label, which its capacity has as well."""
     if isinstance(event, FilterEvent):
         event = replace(event, capacity=replace(event.capacity, label=label))
     return replace(event, label=label, required=required)
@@ -576,7 +588,7 @@ def _rho(event: Event) -> float:
     return or_infinite(lambda: sum(map(zcdp_rho_of, flatten(event))))
 
 
-def together(
+def joint_epsilon(
     released: Sequence[Synthesizer], assumption: Condition | None
 ) -> tuple[float | None, float]:
     """Return epsilon and delta of several releases of one table, as if fixed in advance.
@@ -584,13 +596,14 @@ def together(
     Parameters
     ----------
     released : sequence of fitted synthesizers
+        The releases.
     assumption : Condition or None
-        How values went missing; None is for the incomplete table.
+        How values went missing. None is for the incomplete table.
 
     Returns
     -------
     epsilon : float or None
-        None if nothing is proven.
+        None without a proof.
     delta : float
         The sum of the deltas.
     """

@@ -1,17 +1,16 @@
-"""Models of rows on discrete domains: learned from noisy marginals, and sampled.
+"""Estimators from released values: models of rows, of missing cells, and of numbers.
 
-Plain numbers in, plain numbers out: nothing here is private, and nothing is charged.
+Everything here is a function of released values and public facts.
 
-* `missingness`: a model of which cells are missing; `missing_rates`: its released tables.
-* `model`: levels that are modelled together, and how rows are sampled.
-* `marginals`: noisy marginals of any order, what they tell of pairs, and a quick model of rows.
-* `counts`: noisy counts made plausible.
-* `product_sums`: what clipping takes from sums over rows, and what they tell of numbers.
-* `conditional_models`: rows drawn by one regression after the other.
-* `fit_conditional_models`: the fit of these regressions to tables of pairs.
-* `completion`: tables of complete rows, from those with holes; `smoothing`: what noise hides.
-* `models`: what is released of all this, and others like it.
-* `conditionals`: laws by which missing values are filled.
-* `raking`: rows of a model re-weighted so that tables hold; noisy tables leaned on a model.
-* `dyadic`: a column's distribution from a tree of counts.
+* `marginals`: noisy marginals of any order, tables of pairs from them, and the quick model of AIM.
+* `missingness`: a model of missing cells. `missing_rates` has its released tables.
+* `conditional_models`: the model of complete rows. `fit_conditional_models` fits it to noisy
+  tables. `conditionals` has the distribution of each attribute given others, for filling.
+* `completion`: tables of complete rows, from tables with missing values. `smoothing` and
+  `shrinkage` have priors for dependence that noise hides.
+* `product_sums`: clipped sums of products, and the clipping bias.
+* `raking`: weights of rows with which tables hold.
+* `dyadic`: the distribution of an ordered column from a tree of noisy counts. `counts` has small
+  tools for noisy counts.
+* `model`: merged levels and draws of levels. `models` has the released model of all pairs.
 """

@@ -1,13 +1,13 @@
-"""Tables of the complete data, estimated from tables of all pairs in which values are missing.
+"""Tables of complete rows, estimated from tables of all pairs in which values are missing.
 
-Every released table of two attributes has a level for missing values. How often one attribute is
-missing at each level of another gives a model of the masks (`missdp.inference.missingness`). Tables
-of the observed values, divided by the chance to be observed, give those of the complete data, as
-in inverse probability weighting (Robins, Rotnitzky and Zhao 1994). That chance, given two values,
-depends on all the others, so that it is a mean over rows drawn from the model of the complete data:
-both models are fitted in turns. This corrects for values that are missing at random in so far as
-the model of the masks holds. Where released rates do not differ by more than noise, values are
-taken to be missing completely at random, and the tables stay as they were observed.
+Every released table of two attributes has a level for missing values. The missing rates of one
+attribute by the levels of another give a model of the masks (`missdp.inference.missingness`).
+Tables of observed values are divided by the chance of being observed, as in inverse probability
+weighting (Robins, Rotnitzky and Zhao 1994). Given two values, this chance depends on all other
+values. So it is a mean over rows drawn from the model of complete rows, and both models are fitted
+in turns. This corrects for values that are missing at random, as far as the model of the masks
+holds. If released rates differ by no more than noise, values are treated as missing completely at
+random. The tables then remain the observed ones.
 
 Everything here is a function of released values.
 """
@@ -23,7 +23,7 @@ from functools import reduce
 import numpy as np
 
 from missdp.inference.conditional_models import Pair
-from missdp.inference.counts import averaged
+from missdp.inference.counts import precision_mean
 from missdp.inference.fit_conditional_models import fit_tree
 from missdp.inference.missing_rates import RatesByLevel
 from missdp.inference.missingness import MissingnessModel
@@ -36,25 +36,24 @@ from missdp.types import Clique, Flags, Floats, Ints
 class PairTables:
     """Noisy shares of the rows in all cells of every attribute and every pair of attributes.
 
-    Released values with the variance of their noise; `missdp.inference.completion` tells what they
-    say of complete rows.
+    All values are released. `missdp.inference.completion` derives tables of complete rows.
 
-    * ``sizes``: Levels of each attribute, without "missing".
-    * ``margins``: Share of the rows at each level and, if the attribute may be missing, missing;
-      nowhere negative.
-    * ``tables`` (by (attribute, attribute)): The same for every two attributes; noise makes some
-      negative.
-    * ``variances`` (by (attribute, attribute)): Variance of the noise of each share, less what the
-      margins tell.
-    * ``n_rows``: Number of rows, as far as it is known.
+    * ``sizes``: Number of levels of each attribute, without "missing".
+    * ``marginals``: Share of the rows at each level and, if the attribute may be missing, of
+      missing cells. Not negative.
+    * ``tables`` (by (attribute, attribute)): Share of the rows in each cell of a pair. Noise makes
+      some shares negative.
+    * ``variances`` (by (attribute, attribute)): Variance of the noise of each share, beyond the
+      marginals.
+    * ``n_rows``: Released number of rows.
     * ``both_missing`` (by (attribute, attribute)): Share of the rows in which both are missing, and
-      its noise, if it was released beside the tables.
-    * ``missing_by_two``: How often an attribute is missing by the levels of two others, if the
-      three were measured together.
+      its noise, if it was released in addition to the tables.
+    * ``missing_by_two``: Missing rates of an attribute by the levels of two others, if the three
+      were measured together.
     """
 
     sizes: tuple[int, ...]
-    margins: tuple[Floats, ...]
+    marginals: tuple[Floats, ...]
     tables: Mapping[Pair, Floats]
     variances: Mapping[Pair, Floats]
     n_rows: float
@@ -63,45 +62,47 @@ class PairTables:
 
     @property
     def rates(self) -> Floats:
-        """Share of the rows in which each attribute is missing."""
-        return np.array([m[s:].sum() for m, s in zip(self.margins, self.sizes, strict=True)])
+        """Share of the rows in which each attribute is missing, shape ``(d,)``."""
+        return np.array([m[s:].sum() for m, s in zip(self.marginals, self.sizes, strict=True)])
 
 
-_LEAST_CHANCE = 0.02  # no chance to be observed is smaller
-_STILL = 0.1  # standard deviations of noise, below which tables no longer move
-_ENOUGH = 0.2  # chance to be observed, below which a model stands for what is not
-_STEADY = 0.5  # the same of levels, of which pairs have cells with less chance than that
-_LEAST_SHARE = 1e-7
-_LEAST_VARIANCE, _NOTHING = 1e-30, 1e-14  # of shares; below the second, nothing has moved
-_LEAST_DEGREES = 0.01  # an attribute of one level has none
-_RIDGE = 0.1  # see `MissingnessModel.learn`
-_PRIOR_ROWS = 5.0  # strength with which a cell's chance leans on those of its two levels
-_QUIET = 0.05  # noise of a margin, as a share of the rows, below which its square is nothing
-_PLAINLY = 3.0  # standard deviations of what noise adds up to
-_SWEEPS, _MANY = 11, 22  # of learning the model of missing cells, and where it begins
-_STARTING = 2  # rounds, at first by rows in which selection is not yet corrected
-_RAKING = 8
-_LEAST_EFFECTIVE = 0.1  # rows of those drawn: noisy tables of many pairs may contradict each other
-_LEAST_BASE = 0.1  # of independence: what few rows of a model lack may still be there
-_ROWS = 30_000
-_FEWEST = 6_000  # rows
-_PAIRS = 200  # of attributes, beyond which fewer rows are looked at
-_TIMES = 20  # as many rows as are known
+_MIN_CHANCE = 0.02  # smallest chance of being observed
+_MIN_CHANGE = 0.1  # SDs of noise: stop when tables change by less
+_MIN_DIVISOR = 0.2  # chance of being observed below which a model replaces unobserved rows
+_STEADY_DIVISOR = 0.5  # the chance for levels whose pairs have cells below that divisor
+_MIN_SHARE = 1e-7  # smallest share of a level
+# Smallest variance of a share, and smallest variance that is divided by.
+_MIN_VARIANCE, _NO_CHANGE = 1e-30, 1e-14
+_MIN_DEGREES = 0.01  # degrees of freedom of an attribute of one level, in place of 0
+_RIDGE = 0.1  # penalty of `MissingnessModel.learn`
+_PRIOR_ROWS = 5.0  # rows with which the chance of a cell is shrunk towards that of its two levels
+_QUIET_STD = 0.05  # noise of a marginal, as a share of the rows, whose square is negligible
+_CLEAR_SD = 3.0  # SDs of a sum of squared noise
+_SWEEPS, _MANY = 11, 22  # sweeps of learning the model of missing cells, later and at the start
+_UNCORRECTED_ROUNDS = 2  # rounds at the start whose rows are not corrected for selection
+_RAKING_SWEEPS = 8  # sweeps of raking
+# Effective share of the rows: noisy tables of many pairs may contradict each other.
+_MIN_EFFECTIVE = 0.1
+_MIN_BASE = 0.1  # share of independence in cells that few rows of a model have
+_ROWS = 30_000  # rows of the quick model
+_MIN_ROWS = 6_000  # rows that are used at least
+_PAIRS = 200  # pairs of attributes: with more, fewer rows are used
+_ROWS_PER_ROW = 20  # rows of a model for each private row
 
 
 @dataclass(frozen=True, eq=False)
 class Completed:
-    """What noisy tables with missing values say of complete rows.
+    """Estimates of tables of complete rows, from noisy tables with missing values.
 
-    * ``margins``: One-way margin of each attribute, adding up to 1.
-    * ``pairs`` (by (attribute, attribute)): Table of each pair less the product of its margins.
-    * ``variances`` (by (attribute, attribute)): Variance of the noise of each cell; an error of the
-      masks comes on top.
-    * ``masks``: Which cells go missing, given the complete row.
-    * ``n_rows``: Number of rows, as far as it is known.
+    * ``marginals``: One-way marginal of each attribute, with the sum 1.
+    * ``pairs`` (by (attribute, attribute)): Table of each pair less the product of its marginals.
+    * ``variances`` (by (attribute, attribute)): Variance of the noise of each cell, without the
+      error of the masks.
+    * ``masks``: Model of missing cells, given the complete row.
+    * ``n_rows``: Released number of rows.
     """
 
-    margins: tuple[Floats, ...]
+    marginals: tuple[Floats, ...]
     pairs: Mapping[Pair, Floats]
     variances: Mapping[Pair, Floats]
     masks: MissingnessModel
@@ -110,25 +111,24 @@ class Completed:
     @property
     def stds(self) -> dict[Clique, float | Floats]:
         """Standard deviation of the noise of each cell before centring, in shares of rows."""
-        found: dict[Clique, float | Floats] = {}
+        stds: dict[Clique, float | Floats] = {}
         for (a, b), variance in self.variances.items():
-            degrees = centred_share((len(self.margins[a]), len(self.margins[b])))
-            found[a, b] = np.sqrt(variance / max(degrees, _LEAST_DEGREES))
-        return found
+            degrees = centred_share((len(self.marginals[a]), len(self.marginals[b])))
+            stds[a, b] = np.sqrt(variance / max(degrees, _MIN_DEGREES))
+        return stds
 
 
 @dataclass(frozen=True, eq=False)
 class ModelFacts:
-    """Public facts, on released groups of levels, under which a model of rows is fitted.
+    """Public facts, on released groups of levels, for a model of rows.
 
-    * ``ordered``: Which attributes have levels in an order. Dependence is shrunk to what is smooth
-      in them.
-    * ``always``: By position of an attribute, the group of levels that is never missing.
-    * ``implied_by``: By position of an attribute with a level that follows from others, these
-      others.
-    * ``allowed``: By pair, which cells are possible.
+    * ``ordered``: Flags of attributes whose levels have an order. Their dependence is shrunk
+      towards smooth functions.
+    * ``always``: Map from an attribute to its group of levels that is never missing.
+    * ``implied_by``: Map from an attribute with a level that follows from others to these others.
+    * ``allowed``: Possible cells by pair.
     * ``selective``: Whether missing values may depend on values. If not, the rows observed on a
-      pair stand for all rows.
+      pair represent all rows.
     """
 
     ordered: Sequence[bool] = ()
@@ -141,7 +141,7 @@ class ModelFacts:
 def complete(
     tables: PairTables, facts: ModelFacts, *, rng: np.random.Generator, rounds: int = 3
 ) -> Completed:
-    """Return what noisy tables with missing cells say of complete rows, and a model of these cells.
+    """Estimate tables of complete rows and a model of missing cells from noisy tables.
 
     Parameters
     ----------
@@ -152,26 +152,30 @@ def complete(
     rng : numpy.random.Generator
         Draws rows of a quick model of complete rows.
     rounds : int, default 3
-        How often the model of missing cells is learned. With 0, cells are taken to be missing
-        completely at random.
+
+        Number of times that the model of missing cells is learned. With 0, cells are treated as
+        missing completely at random.
 
     Returns
     -------
     Completed
+        Released values.
     """
-    known = complete_by(tables, facts, np.zeros((0, len(tables.sizes)), dtype=np.int64))
-    enough = rows_enough(_ROWS, attributes=len(tables.sizes), known=tables.n_rows)
-    for turn in range(rounds if known.masks.present.any() else 0):
-        rows, weights = weighted_tree_rows(known, rng, n=enough)
-        rows, before, first = rows[resample(weights, enough, rng)], known, turn < _STARTING
+    completed = complete_with_rows(tables, facts, np.zeros((0, len(tables.sizes)), dtype=np.int64))
+    enough = rows_enough(_ROWS, attributes=len(tables.sizes), known_rows=tables.n_rows)
+    for turn in range(rounds if completed.masks.present.any() else 0):
+        rows, weights = weighted_tree_rows(completed, rng, n=enough)
+        rows, before = rows[resample(weights, enough, rng)], completed
+        start, first = completed.masks, turn < _UNCORRECTED_ROUNDS
         sweeps = _SWEEPS if turn else _MANY
-        known = complete_by(tables, facts, rows, start=known.masks, sweeps=sweeps, first=first)
-        if not first and moved(before.pairs, known.pairs, known.variances) <= _STILL:
+        completed = complete_with_rows(tables, facts, rows, start=start, sweeps=sweeps, first=first)
+        change = mean_change(before.pairs, completed.pairs, completed.variances)
+        if not first and change <= _MIN_CHANGE:
             break
-    return known
+    return completed
 
 
-def complete_by(
+def complete_with_rows(
     tables: PairTables,
     facts: ModelFacts,
     rows: Ints,
@@ -180,7 +184,7 @@ def complete_by(
     sweeps: int = _SWEEPS,
     first: bool = False,
 ) -> Completed:
-    """Return what noisy tables with missing cells say of complete rows, by rows of a model of them.
+    """Estimate tables of complete rows from noisy tables, with rows of a model of complete rows.
 
     Parameters
     ----------
@@ -191,24 +195,25 @@ def complete_by(
     rows : ndarray of int64, shape (n, d)
         Rows of a model of complete rows.
     start : MissingnessModel, optional
-        The model of missing cells to begin with. None: cells are missing completely at random.
+        Initial model of missing cells. None: cells are missing completely at random.
     sweeps : int, default 11
         Sweeps of learning that model.
     first : bool, default False
-        Whether selection is not yet corrected in the rows; see `MissingnessModel.learn`.
+        Whether the rows are not yet corrected for selection. See `MissingnessModel.learn`.
 
     Returns
     -------
     Completed
+        Released values.
     """
-    rates = np.clip(tables.rates, 0.0, 1 - _LEAST_CHANCE)
+    rates = np.clip(tables.rates, 0.0, 1 - _MIN_CHANCE)
     if start is None:
         masks = MissingnessModel(rates, dict(facts.always), implied_by=dict(facts.implied_by))
-        return _corrected(tables, rows[:0], masks)
+        return _correct(tables, rows[:0], masks)
     masks = copy.deepcopy(start)
     masks.rates = rates
     if not masks.present.any():
-        return _corrected(tables, rows[:0], masks)
+        return _correct(tables, rows[:0], masks)
     by_level = _rates_by_level(tables, masks.present)
     by_level |= {e: s for e, s in tables.missing_by_two.items() if masks.present[e[0]]}
     masks.learn(
@@ -220,13 +225,13 @@ def complete_by(
         sweeps=sweeps,
         start=first,
     )
-    return _corrected(tables, rows, masks)
+    return _correct(tables, rows, masks)
 
 
-def moved(
+def mean_change(
     before: Mapping[Pair, Floats], after: Mapping[Pair, Floats], variances: Mapping[Pair, Floats]
 ) -> float:
-    """By how many standard deviations of their noise tables have moved, on average over pairs.
+    """Return the root mean square change of tables, in standard deviations of their noise.
 
     Parameters
     ----------
@@ -238,34 +243,49 @@ def moved(
     Returns
     -------
     float
+        0 without tables.
     """
-    moves = [
-        float(np.square(table - before[pair]).mean()) / max(_NOTHING, float(variances[pair].mean()))
-        for pair, table in after.items()
+    changes = [
+        float(np.square(table - before[p]).mean()) / max(_NO_CHANGE, float(variances[p].mean()))
+        for p, table in after.items()
     ]
-    return math.sqrt(np.mean(moves)) if moves else 0.0
+    return math.sqrt(np.mean(changes)) if changes else 0.0
 
 
-def rows_enough(n: int, *, attributes: int = 0, known: float = np.inf) -> int:
-    """Return how many of n rows of a model are enough to look at.
+def rows_enough(n: int, *, attributes: int = 0, known_rows: float = np.inf) -> int:
+    """Return the number of a model's rows that are sufficient for means.
 
-    What they are drawn for are means. With many attributes, work grows with the pairs, and the
-    noise of pairs is larger by far than that of fewer rows; and where few private rows are known,
-    these vary more among themselves than twenty times as many of a model.
-    """
-    pairs = attributes * (attributes - 1) // 2
-    enough = min(n * _PAIRS / max(1, pairs), _TIMES * max(0.0, known))
-    return min(n, int(max(_FEWEST, enough)))
-
-
-def weighted_tree_rows(
-    known: Completed, rng: np.random.Generator, *, n: int
-) -> tuple[Ints, Floats]:
-    """Draw rows from a tree of pairs, and weigh them so that the tables of all pairs hold.
+    With many attributes, the work grows with the number of pairs, and the noise of pairs exceeds
+    the sampling error of fewer rows. Few private rows vary more among themselves than twenty times
+    as many rows of a model.
 
     Parameters
     ----------
-    known : Completed
+    n : int
+        Number of available rows.
+    attributes : int, default 0
+        Number of attributes.
+    known_rows : float, optional
+        Released number of private rows.
+
+    Returns
+    -------
+    int
+        At most ``n``.
+    """
+    pairs = attributes * (attributes - 1) // 2
+    enough = min(n * _PAIRS / max(1, pairs), _ROWS_PER_ROW * max(0.0, known_rows))
+    return min(n, int(max(_MIN_ROWS, enough)))
+
+
+def weighted_tree_rows(
+    completed: Completed, rng: np.random.Generator, *, n: int
+) -> tuple[Ints, Floats]:
+    """Draw rows from a tree of pairs, and weight them so that the tables of all pairs hold.
+
+    Parameters
+    ----------
+    completed : Completed
         Tables of complete rows.
     rng : numpy.random.Generator
         Draws the rows.
@@ -275,57 +295,58 @@ def weighted_tree_rows(
     Returns
     -------
     rows : ndarray of int64, shape (n, d)
+        Codes of groups of levels.
     weights : ndarray of float64, shape (n,)
         Share of each row.
     """
-    margins, noisy, products = known.margins, dict[Clique, Floats](), dict[Clique, Floats]()
-    for (a, b), moment in known.pairs.items():
-        products[a, b] = np.outer(margins[a], margins[b])
+    marginals, noisy, products = completed.marginals, dict[Clique, Floats](), dict[Clique, Floats]()
+    for (a, b), moment in completed.pairs.items():
+        products[a, b] = np.outer(marginals[a], marginals[b])
         noisy[a, b] = moment + products[a, b]
-    wanted = shrunk(noisy, products, known.stds)
-    rows = fit_tree(margins, {(a, b): wanted[a, b] for a, b in known.pairs}).sample(n, rng)
-    return rows, rake(rows, wanted, sweeps=_RAKING, least_share=_LEAST_EFFECTIVE)
+    targets = shrunk(noisy, products, completed.stds)
+    rows = fit_tree(marginals, {(a, b): targets[a, b] for a, b in completed.pairs}).sample(n, rng)
+    return rows, rake(rows, targets, sweeps=_RAKING_SWEEPS, min_share=_MIN_EFFECTIVE)
 
 
 def _rates_by_level(tables: PairTables, present: Flags) -> dict[Clique, RatesByLevel]:
-    """How often each attribute is missing at each observed level of each other."""
-    found: dict[Clique, RatesByLevel] = {}
+    """Return the missing rates of each attribute at each observed level of each other attribute."""
+    rates: dict[Clique, RatesByLevel] = {}
     for (one, other), table in tables.tables.items():
         noise = tables.variances[one, other]
         for a, b, cells, variance in ((one, other, table, noise), (other, one, table.T, noise.T)):
             if present[a] and len(cells) > tables.sizes[a]:
-                found[a, b] = _rates(tables, a, b, cells, variance)
-    return found
+                rates[a, b] = _pair_rates(tables, a, b, cells, variance)
+    return rates
 
 
-def _rates(tables: PairTables, a: int, b: int, cells: Floats, variance: Floats) -> RatesByLevel:
+def _pair_rates(tables: PairTables, a: int, b: int, cells: Floats, noise: Floats) -> RatesByLevel:
     missing, levels = tables.sizes[a], tables.sizes[b]
     n = tables.n_rows
-    std = n * float(np.sqrt(max(_LEAST_VARIANCE, variance[missing, :levels].mean())))
-    rate = max(float(tables.margins[a][missing:].sum()), 1e-6)
-    # Rows are counted by the margin, whose noise is small, and not by the sum of such a table. In
-    # a sum the noise of missing values would be that of a part: so many cells make up for that.
+    std = n * float(np.sqrt(max(_MIN_VARIANCE, noise[missing, :levels].mean())))
+    rate = max(float(tables.marginals[a][missing:].sum()), 1e-6)
+    # Rows are counted by the marginal, whose noise is smaller than that of a sum of cells. A sum
+    # would contain the noise of missing values. This number of cells corrects for the difference.
     return RatesByLevel(
-        cells[missing, :levels] * n, tables.margins[b][:levels] * n, std, (2 - rate) / rate
+        cells[missing, :levels] * n, tables.marginals[b][:levels] * n, std, (2 - rate) / rate
     )
 
 
 def _both_missing(tables: PairTables) -> dict[tuple[int, int], tuple[float, float]]:
-    """Rows in which two attributes are both missing, and the noise of their number."""
-    found = {}
+    """Return the numbers of rows in which two attributes are both missing, and their noise."""
+    counts = {}
     for (a, b), table in tables.tables.items():
         at = tables.sizes[a], tables.sizes[b]
         if table.shape == (at[0] + 1, at[1] + 1):
             std = tables.n_rows * float(np.sqrt(tables.variances[a, b][at]))
-            found[a, b] = tables.n_rows * float(table[at]), std
+            counts[a, b] = tables.n_rows * float(table[at]), std
     for pair, (share, noise) in tables.both_missing.items():
         new = tables.n_rows * share, tables.n_rows * noise
-        found[pair] = averaged(found[pair], new) if pair in found else new
-    return found
+        counts[pair] = precision_mean(counts[pair], new) if pair in counts else new
+    return counts
 
 
-def _corrected(tables: PairTables, rows: Ints, masks: MissingnessModel) -> Completed:
-    """What the observed values say, over the chance to be observed."""
+def _correct(tables: PairTables, rows: Ints, masks: MissingnessModel) -> Completed:
+    """Divide observed values by the chance of being observed."""
     missing, sizes, columns = masks.missing(rows), tables.sizes, np.ascontiguousarray(rows.T)
     single = [
         _chance_observed(columns[a], 1 - missing[:, a], 1 - masks.rates[a], (size,))
@@ -335,119 +356,125 @@ def _corrected(tables: PairTables, rows: Ints, masks: MissingnessModel) -> Compl
     for a, b in tables.tables:
         shape = sizes[a], sizes[b]
         cells = cell_index(columns, (a, b), shape, len(rows))
-        seen = masks.observed(rows, (a, b), missing)
+        chances = masks.observed(rows, (a, b), missing)
         usual = np.outer(single[a][1], single[b][1])
-        observed[a, b] = _chance_observed(cells, seen, usual, shape)
-    margins = _margins(tables, single, {pair: chance for pair, (_, chance) in observed.items()})
+        observed[a, b] = _chance_observed(cells, chances, usual, shape)
+    chances_of_pairs = {pair: chance for pair, (_, chance) in observed.items()}
+    marginals = _complete_marginals_of(tables, single, chances_of_pairs)
     pairs, variances = {}, {}
     for (a, b), (model, chance) in observed.items():
         table, (one, other) = tables.tables[a, b], chance.shape
-        whole = _whole(table[:one, :other], chance, model, _ENOUGH)
-        pairs[a, b] = centred(whole - _independent(whole, chance, tables, (a, b), margins))
+        shares = _complete_shares(table[:one, :other], chance, model, _MIN_DIVISOR)
+        pairs[a, b] = centred(shares - _independent(shares, chance, tables, (a, b), marginals))
         noise = tables.variances[a, b][:one, :other] / chance**2
-        variances[a, b] = np.maximum(noise, _LEAST_VARIANCE)
-    return Completed(tuple(margins), pairs, variances, masks, tables.n_rows)
+        variances[a, b] = np.maximum(noise, _MIN_VARIANCE)
+    return Completed(tuple(marginals), pairs, variances, masks, tables.n_rows)
 
 
 def _chance_observed(
-    cells: Ints, seen: Floats, usual: float | Floats, shape: tuple[int, ...]
+    cells: Ints, observed: Floats, usual: float | Floats, shape: tuple[int, ...]
 ) -> tuple[Floats, Floats]:
-    """Return the share of a model's rows in each cell, and how likely they are observed there.
+    """Return the share of a model's rows in each cell, and their chance of being observed.
 
     Parameters
     ----------
     cells : ndarray of int64, shape (n,)
         The cell of each row of the model.
-    seen : ndarray of float64, shape (n,)
+    observed : ndarray of float64, shape (n,)
         Chance that a row is observed.
     usual : float or ndarray
         Chance towards which that of a cell with few rows is shrunk.
     shape : tuple of int
+
         Numbers of levels.
 
     Returns
     -------
-    shares, chances : ndarray of the given shape
+    shares, chances : ndarray of shape ``shape``
     """
     size = math.prod(shape)
     number = np.bincount(cells, minlength=size).reshape(shape)
-    weighted = np.bincount(cells, seen, size).reshape(shape) + _PRIOR_ROWS * usual
-    chance = np.clip(weighted / (number + _PRIOR_ROWS), _LEAST_CHANCE, 1.0)
+    weighted = np.bincount(cells, observed, size).reshape(shape) + _PRIOR_ROWS * usual
+    chance = np.clip(weighted / (number + _PRIOR_ROWS), _MIN_CHANCE, 1.0)
     return number / max(1, len(cells)), chance
 
 
-def _margins(
+def _complete_marginals_of(
     tables: PairTables, single: list[tuple[Floats, Floats]], chances: Mapping[Pair, Floats]
 ) -> list[Floats]:
-    """Return the margins of complete rows.
+    """Return the marginals of complete rows.
 
-    The model's rows say how often a level is observed, and the quotient by that says how often the
-    next model has the level. Where a model stands for most cells of a pair, such quotients would
-    swing ever further from round to round. So it stands for a part of these levels, too.
+    The model's rows determine the chance that a level is observed, and the quotient by this chance
+    determines the share of the level in the next model. If a model replaces most cells of a pair,
+    these quotients would oscillate with growing amplitude. So the model replaces a part of these
+    levels, too.
     """
     hardly = [np.zeros(size, dtype=bool) for size in tables.sizes]
     for (a, b), chance in chances.items():
-        hardly[a] |= (chance < _ENOUGH).any(axis=1)
-        hardly[b] |= (chance < _ENOUGH).any(axis=0)
-    margins = []
-    for margin, (model, chance), few in zip(tables.margins, single, hardly, strict=True):
-        lifted = _whole(margin[: len(model)], chance, model, np.where(few, _STEADY, 0.0))
-        lifted = np.maximum(lifted, _LEAST_SHARE)
-        margins.append(lifted / lifted.sum())
-    return margins
+        hardly[a] |= (chance < _MIN_DIVISOR).any(axis=1)
+        hardly[b] |= (chance < _MIN_DIVISOR).any(axis=0)
+    marginals = []
+    for observed, (model, chance), few in zip(tables.marginals, single, hardly, strict=True):
+        enough = np.where(few, _STEADY_DIVISOR, 0.0)
+        shares = _complete_shares(observed[: len(model)], chance, model, enough)
+        shares = np.maximum(shares, _MIN_SHARE)
+        marginals.append(shares / shares.sum())
+    return marginals
 
 
-def _whole(observed: Floats, chance: Floats, model: Floats, enough: float | Floats) -> Floats:
-    """Return what observed shares say of complete rows.
+def _complete_shares(
+    observed: Floats, chance: Floats, model: Floats, enough: float | Floats
+) -> Floats:
+    """Return estimated shares of complete rows, given observed shares.
 
-    Shares are divided by the chance to be observed. Where that is small, they would be little but
-    noise, many times over: below the chance that is ``enough``, a model of complete rows stands for
-    most of those that are not observed. If the model is right, both say the same.
+    Shares are divided by the chance of being observed. A small chance would multiply the noise.
+    Below the chance ``enough``, a model of complete rows replaces most unobserved rows. Both
+    estimates agree if the model is right.
     """
     divisor = np.maximum(chance, enough if model.any() else 0.0)
-    whole: Floats = observed / divisor + model * (1 - chance / divisor)
-    return whole
+    return np.asarray(observed / divisor + model * (1 - chance / divisor))
 
 
 def _independent(
-    whole: Floats, chance: Floats, tables: PairTables, pair: Pair, margins: Sequence[Floats]
+    shares: Floats, chance: Floats, tables: PairTables, pair: Pair, marginals: Sequence[Floats]
 ) -> Floats:
-    """Return the table of a pair of independent attributes that its own margins would make.
+    """Return the table of a pair of independent attributes with the marginals of this table.
 
-    Where values are missing, these carry the noise of the missing cells. The product of margins
-    takes the same from the cells again, but for the product of two noises. Where few rows are known
-    that is too large: it counts as far as margins differ from released ones by more than noise.
+    If values are missing, these marginals contain the noise of missing cells. The product of the
+    marginals subtracts this noise from the cells, except for a product of two errors. With few rows
+    this product is too large. It is used as far as the marginals differ from the released ones by
+    more than noise.
     """
-    noise, (rows, columns) = tables.variances[pair], whole.shape
-    alone = noise[:rows, columns:].sum(axis=1) / np.square(chance.mean(axis=1))
-    other_alone = noise[rows:, :columns].sum(axis=0) / np.square(chance.mean(axis=0))
-    if max(alone.sum(), other_alone.sum()) < _QUIET**2:
-        total = max(_LEAST_CHANCE, float(whole.sum()))
-        return np.asarray(np.outer(whole.sum(axis=1), whole.sum(axis=0)) / total)
-    one, other = (margins[a] for a in pair)
+    noise, (rows, columns) = tables.variances[pair], shares.shape
+    row_noise = noise[:rows, columns:].sum(axis=1) / np.square(chance.mean(axis=1))
+    column_noise = noise[rows:, :columns].sum(axis=0) / np.square(chance.mean(axis=0))
+    if max(row_noise.sum(), column_noise.sum()) < _QUIET_STD**2:
+        total = max(_MIN_CHANCE, float(shares.sum()))
+        return np.asarray(np.outer(shares.sum(axis=1), shares.sum(axis=0)) / total)
+    one, other = (marginals[a] for a in pair)
 
     def linear(off: Floats, off_other: Floats) -> Floats:
         same = (1 - off.sum()) * np.outer(one, other)
         return np.asarray(same + np.outer(off, other) + np.outer(one, off_other))
 
-    off, off_other = whole.sum(axis=1) - one, whole.sum(axis=0) - other
+    off, off_other = shares.sum(axis=1) - one, shares.sum(axis=0) - other
     ends = (
-        np.maximum(one + _more_than_noise(off, alone), 0.0),
-        np.maximum(other + _more_than_noise(off_other, other_alone), 0.0),
+        np.maximum(one + _more_than_noise(off, row_noise), 0.0),
+        np.maximum(other + _more_than_noise(off_other, column_noise), 0.0),
     )
-    total = max(_LEAST_CHANCE, float(ends[0].sum() * ends[1].sum()) ** 0.5)
-    beyond = np.outer(*ends) / total - linear(ends[0] - one, ends[1] - other)
-    return np.asarray(linear(off, off_other) + beyond)
+    total = max(_MIN_CHANCE, float(ends[0].sum() * ends[1].sum()) ** 0.5)
+    second_order = np.outer(*ends) / total - linear(ends[0] - one, ends[1] - other)
+    return np.asarray(linear(off, off_other) + second_order)
 
 
 def _more_than_noise(off: Floats, noise: Floats) -> Floats:
-    """Return differences, leaned on 0 by how much of them is noise."""
+    """Return differences, shrunk towards 0 by their share of noise."""
     square = float(np.square(off).sum())
-    plain = float(noise.sum()) * (1 + _PLAINLY * np.sqrt(2 / len(off)))
+    plain = float(noise.sum()) * (1 + _CLEAR_SD * np.sqrt(2 / len(off)))
     return off * max(0.0, 1 - plain / square) if square > 0 else off
 
 
-def completed(
+def complete_marginals(
     counts: Mapping[Clique, Floats],
     stds: Mapping[Clique, float],
     masks: MissingnessModel,
@@ -456,14 +483,14 @@ def completed(
     *,
     shrink: bool = True,
 ) -> dict[Clique, Floats]:
-    """Return what noisy tables with missing values say of complete rows, leaned on a model's rows.
+    """Estimate larger marginals of complete rows, shrunk towards those of a model's rows.
 
-    Observed cells are divided by their chance to be observed, as those of pairs are.
+    Observed cells are divided by their chance of being observed, as in tables of pairs.
 
     Parameters
     ----------
     counts : mapping of tuple of int to ndarray
-        Noisy counts, with a last level "missing" of an attribute that may be missing.
+        Noisy counts. The last level of an attribute that may be missing is "missing".
     stds : mapping of tuple of int to float
         Noise of each cell.
     masks : MissingnessModel
@@ -471,7 +498,7 @@ def completed(
     rows : ndarray of int64, shape (n, d)
         Rows of the model of complete rows.
     sizes : sequence of int
-        Levels of each attribute.
+        Number of levels of each attribute.
     shrink : bool, default True
         Whether tables are shrunk towards the model. If not, noise makes some shares negative.
 
@@ -488,16 +515,16 @@ def completed(
     for clique, table in counts.items():
         shape = tuple(sizes[a] for a in clique)
         cells = cell_index(columns, clique, shape, len(rows))
-        seen = masks.observed(rows, clique, missing)
-        model, chance = _chance_observed(cells, seen, float(seen.mean()), shape)
-        observed = table[tuple(map(slice, shape))]
-        total = max(1.0, float(observed.sum() / max(float(seen.mean()), _LEAST_CHANCE)))
-        whole = _whole(observed / total, chance, model, _ENOUGH)
-        noisy[clique] = whole / max(float(whole.sum()), _LEAST_CHANCE)
+        observed = masks.observed(rows, clique, missing)
+        model, chance = _chance_observed(cells, observed, float(observed.mean()), shape)
+        counted = table[tuple(map(slice, shape))]
+        total = max(1.0, float(counted.sum() / max(float(observed.mean()), _MIN_CHANCE)))
+        shares = _complete_shares(counted / total, chance, model, _MIN_DIVISOR)
+        noisy[clique] = shares / max(float(shares.sum()), _MIN_CHANCE)
         if not shrink:
             continue
         noise[clique] = stds[clique] / total / chance
-        margins = [np.bincount(columns[a], minlength=sizes[a]) / len(rows) for a in clique]
-        base = np.maximum(model, _LEAST_BASE * reduce(np.multiply.outer, margins))
+        marginals = [np.bincount(columns[a], minlength=sizes[a]) / len(rows) for a in clique]
+        base = np.maximum(model, _MIN_BASE * reduce(np.multiply.outer, marginals))
         models[clique] = base / base.sum()
     return shrunk(noisy, models, noise) if shrink else noisy

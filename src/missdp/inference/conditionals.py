@@ -1,11 +1,11 @@
-"""The law of each attribute given others, for filling holes; released values only.
+"""The distribution of each attribute given others, for filling missing cells.
 
-A law is a product of factors, one for the level of each other attribute. There are two sets of
-laws: given all other attributes; and given some of them, where not to be known is one more level
-of an attribute, with a factor of its own.
+A distribution is a product of factors, one for the level of each other attribute. There are two
+sets of distributions. The first is given all other attributes. The second is given some of them,
+and "unknown" is one more level of an attribute, with a factor of its own. All values are released.
 
-Factors, not their logarithms, are kept, because products of doubles are rounded the same whatever
-stands beside them: so a law is, bit by bit, a function of the levels that it is given.
+Factors are stored and not their logarithms. Products of doubles are rounded independently of other
+rows. So a distribution is a function of its own levels, bit by bit.
 """
 
 from __future__ import annotations
@@ -23,22 +23,21 @@ from missdp.inference.model import Levels, Zeros, level_kinds, merge_zeros
 from missdp.serialization import Record
 from missdp.types import Flags, Floats, Ints
 
-_LARGEST = 20.0  # logarithm of a factor, either way
-_NEVER = 1e-60  # factor of what is impossible
-_MANY = 64  # levels; of longer lists, those with few rows are merged
-_FEW = 40
-_AT_ONCE = 8  # factors, before a law is scaled: their product stays far from what doubles can hold
+_LARGEST = 20.0  # largest absolute logarithm of a factor
+_NEVER = 1e-60  # factor of an impossible level
+_MANY = 64  # levels: in longer lists, levels with few rows are merged
+_FEW = 40  # rows of a level that is merged
+_AT_ONCE = 8  # factors between two scalings, so that products stay in the range of doubles
 
 
 @dataclass(frozen=True, eq=False)
 class Factors(Record):
-    """The law of each attribute given others, as products of factors.
+    """The distribution of each attribute given others, as products of factors.
 
-    * ``levels``: How the levels of each attribute are grouped.
-    * ``odds``: For each attribute the odds of its groups of levels, before another one speaks.
-    * ``factors`` (by (attribute, other attribute)): By what the odds are multiplied for each group
-      of levels of the other attribute: one row for each of them, and a last one for a value that is
-      not known.
+    * ``levels``: Groups of the levels of each attribute.
+    * ``odds``: For each attribute the odds of its groups of levels, without other attributes.
+    * ``factors`` (by (attribute, other attribute)): Factors of the odds, with one row for each
+      group of levels of the other attribute, and a last row for an unknown value.
     """
 
     levels: tuple[Levels, ...]
@@ -46,10 +45,10 @@ class Factors(Record):
     factors: dict[Pair, Floats]
 
     def fixed(self, sizes: Sequence[int]) -> Factors:
-        """Return a copy that nobody can change, of numbers alone; see `Conditionals.fixed`."""
-        levels = tuple(_held_levels(level) for level in self.levels)
-        odds = tuple(_held(table) for table in self.odds)
-        factors = {(int(a), int(c)): _held(table) for (a, c), table in self.factors.items()}
+        """Return a checked copy with read-only arrays: see `Conditionals.fixed`."""
+        levels = tuple(_frozen_levels(level) for level in self.levels)
+        odds = tuple(_frozen(table) for table in self.odds)
+        factors = {(int(a), int(c)): _frozen(table) for (a, c), table in self.factors.items()}
         width = [level.n_groups for level in levels]
         fits = [len(level.groups) for level in levels] == list(sizes)
         fits = fits and [table.shape for table in odds] == [(size,) for size in width]
@@ -64,34 +63,34 @@ class Factors(Record):
         return Factors(levels, odds, factors)
 
     def of(self, a: int, rows: Ints) -> Floats:
-        """Return the law of an attribute for each row, shape (rows, levels)."""
+        """Return the distribution of an attribute for each row, shape (rows, levels)."""
         start = np.broadcast_to(self.odds[a] / self.odds[a].max(), (len(rows), len(self.odds[a])))
-        law = start.copy()
+        probabilities = start.copy()
         for k, c in enumerate([c for b, c in self.factors if b == a]):
-            law *= self.factors[a, c][_grouped(self.levels[c], rows[:, c])]
+            probabilities *= self.factors[a, c][_grouped(self.levels[c], rows[:, c])]
             if k % _AT_ONCE == _AT_ONCE - 1:
-                law = _scaled(law, start)
-        law = _scaled(law, start)
+                probabilities = _scaled(probabilities, start)
+        probabilities = _scaled(probabilities, start)
         level = self.levels[a]
         if len(level.groups) > level.n_groups:
-            law = law[:, level.groups] * level.shares
-        # Added up one after the other, so that the sum of a row is rounded as it is by itself.
-        law /= np.cumsum(law, axis=1)[:, -1:]
-        return law
+            probabilities = probabilities[:, level.groups] * level.shares
+        # Sequential sums of a row are rounded independently of other rows.
+        probabilities /= np.cumsum(probabilities, axis=1)[:, -1:]
+        return probabilities
 
 
 def _grouped(level: Levels, codes: Ints) -> Ints:
-    """Return the group of each code; the one after the last group if the value is not known."""
+    """Return the group of each code. An unknown value has the number after the last group."""
     return np.append(level.groups, level.n_groups)[codes]
 
 
 @dataclass(frozen=True, eq=False)
 class Conditionals(Record):
-    """Laws by which holes are filled: released values, and nothing but numbers.
+    """Distributions with which missing cells are filled: released numbers only.
 
-    * ``order``: The attributes, those first that are told best by the others.
-    * ``given_all``: The law of each attribute given all others.
-    * ``given_some``: The same, where others may not be known.
+    * ``order``: The attributes, in decreasing order of the share that the others explain.
+    * ``given_all``: The distribution of each attribute given all others.
+    * ``given_some``: The distribution of each attribute given others, some of them unknown.
     """
 
     order: tuple[int, ...]
@@ -104,38 +103,54 @@ class Conditionals(Record):
         return tuple(len(level.groups) for level in self.given_all.levels)
 
     def fixed(self, sizes: Sequence[int]) -> Conditionals:
-        """Return a copy that nobody can change, of numbers alone."""
-        refused = ParameterError("the laws must be of the attributes and levels of the schema")
+        """Return a checked copy with read-only arrays.
+
+        Parameters
+        ----------
+        sizes : sequence of int
+            Number of levels of each attribute of the schema.
+
+        Returns
+        -------
+        Conditionals
+            Released values.
+
+        Raises
+        ------
+        ParameterError
+            If the distributions do not match the schema.
+        """
+        refused = ParameterError("distributions must match the attributes and levels of the schema")
         with replacing(TypeError, ValueError, AttributeError, by=refused):
             order = tuple(map(int, self.order))
-            # Of these classes: none that does something else.
+            # The method of this class, since a subclass may override it.
             parts = [Factors.fixed(part, sizes) for part in (self.given_all, self.given_some)]
         if sorted(order) != list(range(len(sizes))):
             raise refused
         return Conditionals(order, *parts)
 
 
-def _held(table: Floats) -> Floats:
+def _frozen(table: Floats) -> Floats:
     held = np.array(table, dtype=np.float64)
     held.setflags(write=False)
     return held
 
 
-def _held_levels(level: Levels) -> Levels:
-    groups, shares = np.array(level.groups, dtype=np.int64), _held(level.shares)
+def _frozen_levels(level: Levels) -> Levels:
+    groups, shares = np.array(level.groups, dtype=np.int64), _frozen(level.shares)
     groups.setflags(write=False)
-    whole = {*groups.tolist()} == {*range(int(groups.max()) + 1)}
-    known = shares.shape == groups.shape and bool((shares >= 0).all() and (shares <= 1).all())
-    if not (whole and known and np.bincount(groups, weights=shares).all()):
+    is_numbered = {*groups.tolist()} == {*range(int(groups.max()) + 1)}
+    is_share = shares.shape == groups.shape and bool((shares >= 0).all() and (shares <= 1).all())
+    if not (is_numbered and is_share and np.bincount(groups, weights=shares).all()):
         raise ValueError
     return Levels(groups, shares)
 
 
-def _scaled(law: Floats, otherwise: Floats) -> Floats:
-    """Divide each row by its largest number; a row of zeros becomes another one."""
-    largest = law.max(axis=1, keepdims=True)
+def _scaled(probabilities: Floats, otherwise: Floats) -> Floats:
+    """Divide each row by its largest number. A row of zeros is replaced by another one."""
+    largest = probabilities.max(axis=1, keepdims=True)
     dead = largest[:, 0] <= 0
-    scaled: Floats = law / np.where(largest > 0, largest, 1.0)
+    scaled: Floats = probabilities / np.where(largest > 0, largest, 1.0)
     scaled[dead] = otherwise[dead]
     return scaled
 
@@ -143,11 +158,11 @@ def _scaled(law: Floats, otherwise: Floats) -> Floats:
 def fit_conditionals(
     rows: Ints, sizes: Sequence[int], *, impossible: Mapping[Pair, Flags] | None = None
 ) -> Conditionals:
-    """Fit the law of each attribute given others to rows of a released model.
+    """Fit the distribution of each attribute given others to rows of a released model.
 
-    Each law is a multinomial logistic regression: on Adult, rows of all families were filled better
-    by it than by boosted trees, and ten times as fast. For the laws given some attributes, cells of
-    the rows are hidden at random, from none to all of a row.
+    Each distribution is a multinomial logistic regression. On Adult, regressions filled rows of all
+    families better than boosted trees, and ten times as fast. For the distributions given some
+    attributes, a random share of each row's cells is hidden.
 
     Parameters
     ----------
@@ -161,6 +176,7 @@ def fit_conditionals(
     Returns
     -------
     Conditionals
+        Released values.
     """
     rng = np.random.default_rng(0)
     zeros: Zeros = {(a, c): table for (a, c), table in (impossible or {}).items()}
@@ -168,53 +184,53 @@ def fit_conditionals(
     levels = tuple(
         Levels.from_counts(
             np.bincount(rows[:, a], minlength=size).astype(np.float64),
-            threshold=_FEW if size > _MANY else -1.0,  # of many, those with few rows are merged
+            threshold=_FEW if size > _MANY else -1.0,  # with many levels, rare ones are merged
             kinds=kind,
         )
         for a, (size, kind) in enumerate(zip(sizes, kinds, strict=True))
     )
-    given = [_grouped(level, rows[:, a]) for a, level in enumerate(levels)]
-    groups = np.stack(given, axis=1) if given else rows
+    columns = [_grouped(level, rows[:, a]) for a, level in enumerate(levels)]
+    groups = np.stack(columns, axis=1) if columns else rows
     width = [level.n_groups for level in levels]
     hidden = rng.random(rows.shape) < rng.random((len(rows), 1))
-    told = np.where(hidden, np.array(width, dtype=np.int64), groups)
+    observed = np.where(hidden, np.array(width, dtype=np.int64), groups)
     never = {(c[0], c[1]): table for c, table in merge_zeros(zeros, levels).items()}
     never |= {(c, a): table.T for (a, c), table in never.items()}
     return Conditionals(
-        _told_best_first(groups, width),
+        _best_explained_first(groups, width),
         _factors(groups, levels, None, never),
-        _factors(groups, levels, told, never),
+        _factors(groups, levels, observed, never),
     )
 
 
 def _factors(
-    rows: Ints, levels: tuple[Levels, ...], told: Ints | None, never: Mapping[Pair, Flags]
+    rows: Ints, levels: tuple[Levels, ...], observed: Ints | None, never: Mapping[Pair, Flags]
 ) -> Factors:
-    """Return the laws that fit rows, given all other attributes or what is told of them."""
+    """Return the distributions that fit rows, given all other attributes or the observed ones."""
     sizes = [level.n_groups for level in levels]
-    heads = fit_given_all(rows, sizes, told=told) if len(rows) else []
-    odds = tuple(np.exp(bias - bias.max()) for bias, _ in heads)
-    known: dict[Pair, Floats] = {}
-    for a, (_, given) in enumerate(heads):
-        for c, weights in given.items():
+    regressions = fit_given_all(rows, sizes, observed=observed) if len(rows) else []
+    odds = tuple(np.exp(bias - bias.max()) for bias, _ in regressions)
+    factors: dict[Pair, Floats] = {}
+    for a, (_, weights_by_other) in enumerate(regressions):
+        for c, weights in weights_by_other.items():
             table = np.ones((sizes[c] + 1, sizes[a]))
             table[: weights.shape[1]] = np.exp(np.clip(weights.T, -_LARGEST, _LARGEST))
-            known[a, c] = table
+            factors[a, c] = table
     for (a, c), cells in never.items():
-        free = known.get((a, c), np.ones((sizes[c] + 1, sizes[a])))
+        free = factors.get((a, c), np.ones((sizes[c] + 1, sizes[a])))
         closed = np.vstack([cells.T, np.zeros((1, sizes[a]), dtype=bool)])
-        known[a, c] = np.where(closed, _NEVER, free)
-    return Factors(levels, odds or tuple(np.ones(size) for size in sizes), known)
+        factors[a, c] = np.where(closed, _NEVER, free)
+    return Factors(levels, odds or tuple(np.ones(size) for size in sizes), factors)
 
 
-def _told_best_first(rows: Ints, sizes: Sequence[int]) -> tuple[int, ...]:
-    """Order attributes by how much of their spread the others explain, one by one."""
-    told = np.zeros(len(sizes))
+def _best_explained_first(rows: Ints, sizes: Sequence[int]) -> tuple[int, ...]:
+    """Order attributes by the share of their variation that single others explain."""
+    explained = np.zeros(len(sizes))
     for a, c in combinations(range(len(sizes)) if len(rows) else (), 2):
         cells = np.bincount(rows[:, a] * sizes[c] + rows[:, c], minlength=sizes[a] * sizes[c])
         table = cells.reshape(sizes[a], sizes[c]) / len(rows)
         product = np.outer(table.sum(axis=1), table.sum(axis=0))
         spread = float((np.square(table - product) / np.maximum(product, 1e-12)).sum())
-        told[a] += spread / max(1, sizes[a] - 1)
-        told[c] += spread / max(1, sizes[c] - 1)
-    return tuple(np.argsort(-told, kind="stable").tolist())
+        explained[a] += spread / max(1, sizes[a] - 1)
+        explained[c] += spread / max(1, sizes[c] - 1)
+    return tuple(np.argsort(-explained, kind="stable").tolist())

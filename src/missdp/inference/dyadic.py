@@ -1,10 +1,10 @@
 """The distribution of an ordered column from noisy counts of a dyadic tree over a fine grid.
 
-Every level halves the intervals of the one above, so a row is in one node of each level, and an
-interval is known from few nodes, however fine the grid is. Hay, Rastogi, Miklau and Suciu (2010)
-put the levels of such a tree together by least squares; here a node is only divided if its count
-stands out from the noise, and mass that does not is moved inwards from either end, where a little
-of it in a wide interval would ruin means and standard deviations.
+Every level halves the intervals of the level above. A row is in one node of each level, and an
+interval is the sum of few nodes, however fine the grid is. Hay, Rastogi, Miklau and Suciu (2010)
+combine the levels of such a tree by least squares. Here a node is divided only if its count exceeds
+the noise. Mass that does not exceed the noise is moved inwards from both ends, because a little
+mass in a wide interval would distort means and standard deviations.
 """
 
 from __future__ import annotations
@@ -21,119 +21,149 @@ from missdp.types import Flags, Floats, Ints
 
 __all__ = [
     "Histogram",
-    "beyond",
-    "depth_of",
-    "falling",
+    "decaying_tail",
     "fit_histogram",
-    "folded",
     "measured_levels",
-    "occupied",
+    "node_counts",
+    "occupied_range",
+    "tail_counts",
+    "tree_depth",
 ]
 
 _Number = TypeVar("_Number", bound=np.generic)
 
-_SPLIT = 4.0  # standard deviations that a count must reach to be divided
-_NEAR = 0.5  # standard deviations that the mass at either end must reach to be believed,
-_FAR = 3.5  # and where it is so many ranges away from what stands out by as much
-_RANGES = 3.0
-SPIKE = 4.5  # the same, of one interval alone, or of a cell in one: noise does not hide it
-_SURE = 2.0  # the same, to be sure that there are rows
-_OCCUPIED = 3.0  # the same for a first look; what lies outside of it is not looked at again
-_UNSEEN = 0.05  # of all rows, that may at most be outside without standing out
-_LEAST = 1e-3  # rows in a cell, as a share of all those at an end
-_TURNS = 30  # until the length by which rows fall off does not move
+_SPLIT = 4.0  # SDs of noise that a count must exceed to be divided
+# SDs of noise that the mass at an end must exceed: close to the other mass, and far from it.
+_NEAR = 0.5
+_FAR = 3.5
+_RANGES = 3.0  # distance of a far end, in ranges of the certain mass
+SPIKE = 4.5  # SDs of noise that a single interval or cell must exceed to be a spike
+_CERTAIN_SD = 2.0  # SDs of noise above which an interval certainly contains rows
+_OCCUPIED = 3.0  # SDs of noise above which the first tree finds rows: later trees stay in its range
+# Share of the rows that may lie outside the range without exceeding the noise.
+_MAX_UNDETECTED = 0.05
+_MIN_CELL_SHARE = 1e-3  # rows in a cell, as a share of all rows at an end
+_TURNS = 30  # fixed-point iterations of the decay length
 
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """Mass of intervals of cells.
+    """Masses of intervals of cells.
 
     * ``starts`` (shape (k + 1,)): First cell of each interval, and the number of cells.
-    * ``mass`` (shape (k,)): Share of each interval; adds up to 1.
+    * ``mass`` (shape (k,)): Share of each interval, with the sum 1.
     * ``rows``: Estimated number of rows, at least 0.
-    * ``sure``, optional: The first cell of those that certainly hold rows at either end, and the
-      first one after them; by default all.
-    * ``likely`` (shape (k,)), optional: Share of each less noise, with what hardly stands out.
+    * ``certain_range``, optional: First cell of the range whose ends certainly contain rows, and
+      the first cell after it. By default all cells.
+    * ``likely`` (shape (k,)), optional: Share of each interval less noise, uncertain mass included.
     """
 
-    starts: NDArray[np.int64]
+    starts: Ints
     mass: Floats
     rows: float
-    sure: tuple[int, int] | None = None
+    certain_range: tuple[int, int] | None = None
     likely: Floats | None = None
 
 
-def depth_of(size: int) -> int:
-    """Return how many times a grid of so many cells is halved.
+def tree_depth(size: int) -> int:
+    """Return the number of halvings of a grid with this number of cells.
 
-    >>> depth_of(2), depth_of(5), depth_of(8)
+    >>> tree_depth(2), tree_depth(5), tree_depth(8)
     (1, 3, 3)
     """
     return max(1, int(size - 1).bit_length())
 
 
 def measured_levels(size: int, *, every: int) -> list[int]:
-    """Return which levels are counted, coarsest first: the finest, and every so many above it.
+    """Return the levels that are counted, coarsest first: the finest, and every k-th above it.
 
     >>> measured_levels(100, every=1), measured_levels(100, every=3)
     ([1, 2, 3, 4, 5, 6, 7], [1, 4, 7])
     """
-    return list(range(depth_of(size), 0, -every))[::-1]
+    return list(range(tree_depth(size), 0, -every))[::-1]
 
 
-def folded(cells: NDArray[_Number], levels: Sequence[int]) -> list[NDArray[_Number]]:
-    """Return the counts of the nodes of these levels of a tree; level 1 is the halves.
+def node_counts(cells: NDArray[_Number], levels: Sequence[int]) -> list[NDArray[_Number]]:
+    """Return the counts of the nodes of these levels of a tree. Level 1 has the two halves.
 
-    >>> [level.tolist() for level in folded(np.array([5, 1, 2]), [1, 2])]
+    >>> [level.tolist() for level in node_counts(np.array([5, 1, 2]), [1, 2])]
     [[6, 2], [5, 1, 2, 0]]
     """
-    fine = np.zeros(1 << depth_of(len(cells)), dtype=cells.dtype)
+    fine = np.zeros(1 << tree_depth(len(cells)), dtype=cells.dtype)
     fine[: len(cells)] = cells
     return [fine.reshape(1 << level, -1).sum(axis=1) for level in levels]
 
 
-def occupied(counts: NDArray[np.int64], *, std: float, size: int) -> tuple[int, int]:
-    """Return the first cell of the range in which rows are, and the first cell after it.
+def occupied_range(counts: Ints, *, std: float, size: int) -> tuple[int, int]:
+    """Return the first cell of the range that contains rows, and the first cell after it.
 
-    ``counts`` (shape (2**level,)) are those of one level of a tree over ``size`` cells, with noise
-    of this standard deviation each.
+    Parameters
+    ----------
+    counts : ndarray of int64, shape (2**level,)
+        Noisy counts of one level of a tree. Released.
+    std : float
+        Standard deviation of each count, in rows.
+    size : int
+        Number of cells of the grid.
 
-    >>> occupied(np.array([3, -2, 900, 400, 1, 0, 2, -4]), std=2.0, size=60)
+    Returns
+    -------
+    (int, int)
+        A range of at least two cells.
+
+    Examples
+    --------
+    >>> occupied_range(np.array([3, -2, 900, 400, 1, 0, 2, -4]), std=2.0, size=60)
     (16, 32)
     """
-    width = (1 << depth_of(size)) // len(counts)
+    width = (1 << tree_depth(size)) // len(counts)
     counts = counts[: -(-size // width)]
     spread = _OCCUPIED * std * np.sqrt(np.arange(1, len(counts) + 1))
-    most = np.flatnonzero(spread > _UNSEEN * counts.sum())
+    undetected = np.flatnonzero(spread > _MAX_UNDETECTED * counts.sum())
     ends = [
-        min(_first_seen(side, std), int(most[0]) if most.size else len(counts) - 1)
+        min(_first_clear(side, std), int(undetected[0]) if undetected.size else len(counts) - 1)
         for side in (counts, counts[::-1])
     ]
     start = min(ends[0] * width, size - 2)
     return start, max(start + 2, min((len(counts) - ends[1]) * width, size))
 
 
-def _first_seen(counts: Ints, std: float) -> int:
-    """Return where the first cells begin that together hold more than noise; 0 if none do."""
+def _first_clear(counts: Ints, std: float) -> int:
+    """Return the end of the first cells that together exceed noise, 0 if there are none."""
     below, places = np.append(0, np.cumsum(counts)), np.arange(len(counts))
     lengths = np.subtract.outer(places + 1, places)  # from each first cell to each last
     sums = np.subtract.outer(below[1:], below[:-1])
     score = np.where(lengths > 0, sums / (std * np.sqrt(np.maximum(lengths, 1))), -np.inf)
-    found = np.flatnonzero(score.max(axis=1) > _OCCUPIED)
-    return int(score[found[0]].argmax()) if found.size else 0
+    clear = np.flatnonzero(score.max(axis=1) > _OCCUPIED)
+    return int(score[clear[0]].argmax()) if clear.size else 0
 
 
-def falling(rows: float, cells: int, *, even: float) -> tuple[Ints, Floats]:
-    """Return the cells after intervals at an end, and their rows, where noise tells the sum only.
+def decaying_tail(rows: float, cells: int, *, even: float) -> tuple[Ints, Floats]:
+    """Return intervals at an end and their rows, if only the sum of the rows is reliable.
 
-    These ``rows`` fall off exponentially over so many ``cells``, from as many in a cell (``even``)
-    as there are before the end.
+    Parameters
+    ----------
+    rows : float
+        Number of rows at the end.
+    cells : int
+        Number of cells over which they fall off exponentially.
+    even : float
+        Rows in a cell before the end, with which the tail starts.
 
-    >>> stops, rows = falling(280.0, 9, even=140.0)
+    Returns
+    -------
+    stops : ndarray of int64
+        Number of cells up to the end of each interval.
+    rows : ndarray of float64
+        Rows of each interval.
+
+    Examples
+    --------
+    >>> stops, rows = decaying_tail(280.0, 9, even=140.0)
     >>> stops.tolist(), rows.round(1).tolist()
     ([1, 3, 6, 9], [110.5, 108.5, 49.7, 11.3])
     """
-    even = max(even, _LEAST * rows)
+    even = max(even, _MIN_CELL_SHARE * rows)
     if rows >= even * cells:
         return np.array([cells]), np.array([rows])
     length = rows / even
@@ -141,8 +171,8 @@ def falling(rows: float, cells: int, *, even: float) -> tuple[Ints, Floats]:
         length = rows / (even * -math.expm1(-cells / length))
     half = min(length * math.log(2), max(1.0, cells / 4))
     stops = np.unique([*(max(1, round(half * k)) for k in (1, 2, 4) if half * k < cells), cells])
-    left = np.exp(-np.append(0, stops) / length)
-    return stops, rows * -np.diff(left) / (left[0] - left[-1])
+    survival = np.exp(-np.append(0, stops) / length)
+    return stops, rows * -np.diff(survival) / (survival[0] - survival[-1])
 
 
 def fit_histogram(
@@ -152,140 +182,166 @@ def fit_histogram(
     size: int,
     levels: Sequence[int],
     reach: tuple[Floats, Floats] | None = None,
-    heap: float = SPIKE,
+    min_spike: float = SPIKE,
 ) -> Histogram:
-    """Return the distribution of a column over a grid of ``size`` cells.
+    """Estimate the distribution of a column over a grid from noisy counts of a dyadic tree.
 
-    ``counts`` are those of the nodes of these ``levels``, coarsest first (see `folded` and
-    `measured_levels`), with noise of this standard deviation each. The least and the greatest
-    number of each cell (``reach``) tell how far out it is; by default cells are equally wide.
-    A cell that stands out by ``heap`` standard deviations is an interval of its own.
+    Parameters
+    ----------
+    counts : sequence of ndarray
+        Noisy counts of the nodes of the measured levels, coarsest first. Released.
+    std : float
+        Standard deviation of each count, in rows.
+    size : int
+        Number of cells of the grid.
+    levels : sequence of int
+        The measured levels: see `measured_levels`.
+    reach : (ndarray, ndarray), optional
+        Smallest and largest number of each cell. By default cells have the width 1.
+    min_spike : float
+        Standard deviations that a cell must exceed to be an interval of its own.
 
+    Returns
+    -------
+    Histogram
+        Post-processing of the counts.
+
+    Examples
+    --------
     >>> counts = [np.array([60, 20]), np.array([50, 10, 20, 0])]
-    >>> found = fit_histogram(counts, std=0.1, size=3, levels=[1, 2])
-    >>> found.starts.tolist(), found.mass.round(3).tolist()
+    >>> histogram = fit_histogram(counts, std=0.1, size=3, levels=[1, 2])
+    >>> histogram.starts.tolist(), histogram.mass.round(3).tolist()
     ([0, 1, 2, 3], [0.625, 0.125, 0.25])
     """
-    told = _upwards(counts, std, size, levels)
-    starts, mass = _leaves(_downwards(*told), _divided(*told))
-    kept = starts < size
-    starts, mass = np.append(starts[kept], size), mass[kept]
+    estimates = _aggregate_up(counts, std, size, levels)
+    starts, mass = _leaves(_distribute_down(*estimates), _existing_nodes(*estimates))
+    inside = starts < size
+    starts, mass = np.append(starts[inside], size), mass[inside]
     ends = reach or (np.arange(0.0, size), np.arange(1.0, size + 1))
     reached = ends[0][starts[:-1]], ends[1][starts[1:] - 1]
-    untold, unsure = _untold(starts, mass, *told, *reached)
+    unreliable, uncertain = _unreliable_ends(starts, mass, *estimates, *reached)
     likely, rows = np.maximum(mass - std, 0.0), float(mass.sum())
-    _trim(mass, untold)
-    sure = (int(starts[unsure[0]]), int(starts[len(mass) - unsure[1]]))
+    _move_inwards(mass, unreliable)
+    certain_range = (int(starts[uncertain[0]]), int(starts[len(mass) - uncertain[1]]))
     if rows <= 0:
-        return Histogram(starts, np.diff(starts) / size, rows, sure)
-    starts, mass, likely = _heaped(starts, mass, likely, np.asarray(counts[-1], float), heap * std)
-    return Histogram(starts, mass / rows, rows, sure, likely / rows)
+        return Histogram(starts, np.diff(starts) / size, rows, certain_range)
+    cells, min_excess = np.asarray(counts[-1], float), min_spike * std
+    starts, mass, likely = _with_spikes(starts, mass, likely, cells, min_excess)
+    return Histogram(starts, mass / rows, rows, certain_range, likely / rows)
 
 
-def beyond(
+def tail_counts(
     counts: Sequence[NDArray[np.generic]],
     *,
     std: float,
     size: int,
     levels: Sequence[int],
-    kept: tuple[int, int],
+    retained: tuple[int, int],
 ) -> Floats:
-    """Return how many rows may be outside of some cells, as few noisy counts tell it.
+    """Return noisy counts of few intervals that cover all cells outside a range.
 
-    One line for each interval outside: its first cell, the first one after it, its noisy count, and
-    the standard deviation of that. ``kept`` are the first cell inside, and the first one after it;
-    the rest is as for `fit_histogram`.
+    Parameters
+    ----------
+    counts, std, size, levels
+        As for `fit_histogram`.
+    retained : (int, int)
+        First cell of the range, and the first cell after it.
 
+    Returns
+    -------
+    ndarray of shape (n_intervals, 4)
+        First cell, first cell after the interval, noisy count in rows, and its standard deviation.
+
+    Examples
+    --------
     >>> counts = [np.array([60, 20]), np.array([50, 10, 20, 0])]
-    >>> beyond(counts, std=0.5, size=3, levels=[1, 2], kept=(0, 2)).round(2).tolist()
+    >>> tail_counts(counts, std=0.5, size=3, levels=[1, 2], retained=(0, 2)).round(2).tolist()
     [[2.0, 3.0, 20.0, 0.35]]
     """
-    values, variances = _linear(counts, std, size, levels)
-    cells, found = len(values[-1]), []
-    for length, mirrored in ((kept[0], False), (cells - kept[1], True)):
+    values, variances = _least_squares(counts, std, size, levels)
+    cells, segments = len(values[-1]), []
+    for length, mirrored in ((retained[0], False), (cells - retained[1], True)):
         for level, (value, variance) in enumerate(zip(values, variances, strict=True), start=1):
             bit = len(values) - level
             if length >> bit & 1:
                 node = (length >> bit) - 1
                 at = len(value) - 1 - node if mirrored else node
                 std = math.sqrt(variance[at])
-                found.append((at << bit, min((at + 1) << bit, size), value[at], std))
-    inside = [row for row in found if row[0] < row[1]]
+                segments.append((at << bit, min((at + 1) << bit, size), value[at], std))
+    inside = [row for row in segments if row[0] < row[1]]
     return np.array(sorted(inside), dtype=np.float64).reshape(-1, 4)
 
 
-def _linear(
+def _least_squares(
     measured: Sequence[NDArray[np.generic]], std: float, size: int, levels: Sequence[int]
 ) -> tuple[list[Floats], list[Floats]]:
-    """Return all counts by least squares over the whole tree, by level, and their variances."""
-    values, variances = _upwards(measured, std, size, levels)
+    """Return least-squares counts over the complete tree, by level, and their variances."""
+    values, variances = _aggregate_up(measured, std, size, levels)
     for level in range(1, len(values)):
         below, spread = values[level].reshape(-1, 2), variances[level].reshape(-1, 2)
-        part = _parts(spread)
-        lacking = values[level - 1] - below.sum(axis=1)
-        values[level] = (below + part * lacking[:, None]).reshape(-1)
-        left = spread * (1 - part) + part**2 * variances[level - 1][:, None]
-        variances[level] = left.reshape(-1)
+        part = _variance_shares(spread)
+        residual = values[level - 1] - below.sum(axis=1)
+        values[level] = (below + part * residual[:, None]).reshape(-1)
+        variance = spread * (1 - part) + part**2 * variances[level - 1][:, None]
+        variances[level] = variance.reshape(-1)
     return values, variances
 
 
-def _upwards(
-    told: Sequence[NDArray[np.generic]], std: float, size: int, levels: Sequence[int]
+def _aggregate_up(
+    measured: Sequence[NDArray[np.generic]], std: float, size: int, levels: Sequence[int]
 ) -> tuple[list[Floats], list[Floats]]:
-    """Return counts of all nodes as they and what is below tell them, and variances, by level."""
-    # Nodes that have no other in common are independent; those past the last cell hold nothing.
-    depth, known = depth_of(size), dict(zip(levels, map(np.float64, told), strict=True))
+    """Return counts of all nodes from them and the levels below, and variances, by level."""
+    # Disjoint nodes are independent. Nodes after the last cell are empty.
+    depth, counts = tree_depth(size), dict(zip(levels, map(np.float64, measured), strict=True))
     value, variance = np.zeros(1 << depth + 1), np.full(1 << depth + 1, np.inf)
     values: list[Floats] = []
     variances: list[Floats] = []
     for level in range(depth, 0, -1):
-        value, variance = _pairs(value), _pairs(variance)
-        if level in known:
+        value, variance = _pair_sums(value), _pair_sums(variance)
+        if level in counts:
             there = np.arange(1 << level) << (depth - level) < size
-            own = np.divide(variance, variance + std**2, out=there + 0.0, where=variance < np.inf)
-            value = np.where(there, value + own * (known[level] - value), 0.0)
-            variance = own * std**2
+            gain = np.divide(variance, variance + std**2, out=there + 0.0, where=variance < np.inf)
+            value = np.where(there, value + gain * (counts[level] - value), 0.0)
+            variance = gain * std**2
         values.insert(0, value)
         variances.insert(0, variance)
     return values, variances
 
 
-def _pairs(nodes: Floats) -> Floats:
+def _pair_sums(nodes: Floats) -> Floats:
     """Return the sums of the two halves of each node."""
     return np.asarray(nodes.reshape(-1, 2).sum(axis=1))
 
 
-def _parts(spread: Floats) -> Floats:
-    """Return which part each of two halves has in their variance."""
+def _variance_shares(spread: Floats) -> Floats:
+    """Return the share of each of two halves in their variance."""
     total = spread.sum(axis=1, keepdims=True)
     return np.asarray(spread / np.where(total > 0, total, 1.0))
 
 
-def _divided(counts: list[Floats], variances: list[Floats]) -> list[Flags]:
-    """Tell, by level, which nodes there are: the halves of whatever stands out."""
+def _existing_nodes(counts: list[Floats], variances: list[Floats]) -> list[Flags]:
+    """Return the nodes of the divided tree, by level: the halves of clear nodes."""
     exists = [np.ones(2, dtype=bool)]
     for count, variance in zip(counts[:-1], variances[:-1], strict=True):
         exists.append(np.repeat(exists[-1] & (count > _SPLIT * np.sqrt(variance)), 2))
     return exists
 
 
-def _downwards(raised: list[Floats], variance: list[Floats]) -> list[Floats]:
-    """Make the halves of every node add up to it, and none be below 0."""
+def _distribute_down(raised: list[Floats], variance: list[Floats]) -> list[Floats]:
+    """Make the halves of every node add up to it, and none negative."""
     final = [np.maximum(raised[0], 0.0)]
     for counts, spread in zip(raised[1:], variance[1:], strict=True):
         pairs, parts = counts.reshape(-1, 2), spread.reshape(-1, 2)
-        lacking = final[-1] - pairs.sum(axis=1)
-        pairs = pairs + lacking[:, None] * _parts(parts)
+        residual = final[-1] - pairs.sum(axis=1)
+        pairs = pairs + residual[:, None] * _variance_shares(parts)
         pairs = np.maximum(pairs, 0.0)
         total = pairs.sum(axis=1)
         final.append((pairs * (final[-1] / np.where(total > 0, total, 1.0))[:, None]).reshape(-1))
     return final
 
 
-def _leaves(
-    final: list[Floats], exists: list[NDArray[np.bool_]]
-) -> tuple[NDArray[np.int64], Floats]:
-    """Return the first cell and the count of every node that is not divided, in order."""
+def _leaves(final: list[Floats], exists: list[Flags]) -> tuple[Ints, Floats]:
+    """Return the first cell and the count of every undivided node, in order."""
     starts, counts = [], []
     for level, (here, count) in enumerate(zip(exists, final, strict=True)):
         inner = exists[level + 1][::2] if level + 1 < len(exists) else np.zeros(len(here), bool)
@@ -297,70 +353,72 @@ def _leaves(
     return first[order], np.concatenate(counts)[order]
 
 
-def _trim(mass: Floats, untold: Sequence[int]) -> None:
-    """Move the mass of so many intervals at either end to the next one inwards."""
-    for one, outer in zip((mass, mass[::-1]), untold, strict=True):
+def _move_inwards(mass: Floats, unreliable: Sequence[int]) -> None:
+    """Move the mass of these numbers of intervals at both ends to the next interval inwards."""
+    for one, outer in zip((mass, mass[::-1]), unreliable, strict=True):
         one[outer] += one[:outer].sum()
         one[:outer] = 0.0
 
 
-def _heaped(
-    starts: NDArray[np.int64], mass: Floats, likely: Floats, cells: Floats, least: float
-) -> tuple[NDArray[np.int64], Floats, Floats]:
-    """Divide intervals around a cell that holds more than the others there and noise."""
-    width, most = np.diff(starts), np.maximum.reduceat(cells[: starts[-1]], starts[:-1])
-    others = np.maximum(mass - most, 0.0) / np.maximum(width - 1, 1)
-    of = np.flatnonzero((width > 1) & (mass > 0) & (most - others > least))
+def _with_spikes(
+    starts: Ints, mass: Floats, likely: Floats, cells: Floats, min_excess: float
+) -> tuple[Ints, Floats, Floats]:
+    """Divide intervals around a cell that exceeds its neighbours in the interval and noise."""
+    width, largest = np.diff(starts), np.maximum.reduceat(cells[: starts[-1]], starts[:-1])
+    others = np.maximum(mass - largest, 0.0) / np.maximum(width - 1, 1)
+    of = np.flatnonzero((width > 1) & (mass > 0) & (largest - others > min_excess))
     at = np.array([starts[k] + cells[slice(*starts[k : k + 2])].argmax() for k in of], np.int64)
-    more = (np.minimum(mass, most) - others)[of]
+    more = (np.minimum(mass, largest) - others)[of]
     mass[of] -= more
-    finer = np.unique(np.concatenate([starts, at, at + 1]))
+    refined = np.unique(np.concatenate([starts, at, at + 1]))
     below = (np.append(0.0, np.cumsum(one)) for one in (mass, likely))
-    mass, likely = (np.diff(np.interp(finer, starts, one)) for one in below)
-    mass[np.searchsorted(finer, at)] += more
-    return finer, mass, likely
+    mass, likely = (np.diff(np.interp(refined, starts, one)) for one in below)
+    mass[np.searchsorted(refined, at)] += more
+    return refined, mass, likely
 
 
-def _untold(
-    starts: NDArray[np.int64],
+def _unreliable_ends(
+    starts: Ints,
     mass: Floats,
     counts: list[Floats],
     variances: list[Floats],
-    least: Floats,
-    greatest: Floats,
+    lower: Floats,
+    upper: Floats,
 ) -> tuple[list[int], list[int]]:
-    """Return how many intervals at either end hold no mass to believe, and none that is certain.
+    """Return the numbers of intervals at both ends without reliable mass, and without certain mass.
 
-    What lies outside of a cell is added up from counts before they are at least 0: else noise alone
-    adds up. A little mass far out must stand out by more: it ruins means.
+    The mass outside a cell is a sum of counts before they are made nonnegative. Otherwise noise
+    alone would add up. A little mass far out must exceed the noise by more, because it distorts
+    means.
     """
     nodes = [*zip(counts, variances, strict=True)]
     back = [(count[::-1], variance[::-1]) for count, variance in nodes]
-    heap = mass > SPIKE * math.sqrt(float(variances[-1].max()))
+    is_spike = mass > SPIKE * math.sqrt(float(variances[-1].max()))
     scores = (
-        np.where(heap, np.inf, _scores(starts[1:], nodes)),
-        np.where(heap[::-1], np.inf, _scores(len(counts[-1]) - starts[:-1][::-1], back)),
+        np.where(is_spike, np.inf, _scores(starts[1:], nodes)),
+        np.where(is_spike[::-1], np.inf, _scores(len(counts[-1]) - starts[:-1][::-1], back)),
     )
-    far, sure = ([_first(side > times) for side in scores] for times in (_FAR, _SURE))
-    first, last = far[0], len(least) - 1 - far[1]
+    far = [_first_reliable(side > _FAR) for side in scores]
+    certain = [_first_reliable(side > _CERTAIN_SD) for side in scores]
+    first, last = far[0], len(lower) - 1 - far[1]
     near = far
     if first <= last:
-        low, high = least[first], greatest[last]
-        ranges = np.maximum(low - (least + greatest) / 2, (least + greatest) / 2 - high)
-        ranges = np.maximum(ranges, 0.0) / max(_RANGES * (high - low), _LEAST)
+        low, high = lower[first], upper[last]
+        ranges = np.maximum(low - (lower + upper) / 2, (lower + upper) / 2 - high)
+        ranges = np.maximum(ranges, 0.0) / max(_RANGES * (high - low), _MIN_CELL_SHARE)
         times = _NEAR + (_FAR - _NEAR) * np.minimum(ranges, 1.0)
-        near = [_first(scores[0] > times), _first(scores[1] > times[::-1])]
-    unsure = [max(n, s) for n, s in zip(near, sure, strict=True)]
-    return near, unsure if sum(unsure) < len(least) else [0, len(least) - 1]
+        near = [_first_reliable(scores[0] > times), _first_reliable(scores[1] > times[::-1])]
+    uncertain = [max(n, s) for n, s in zip(near, certain, strict=True)]
+    return near, uncertain if sum(uncertain) < len(lower) else [0, len(lower) - 1]
 
 
-def _first(believed: Flags) -> int:
-    """Return the first interval that is believed: the last one is anyhow."""
+def _first_reliable(believed: Flags) -> int:
+    """Return the first reliable interval. The last interval always counts as reliable."""
     return int(np.append(believed[:-1], True).argmax())
 
 
 def _scores(lengths: Ints, nodes: Sequence[tuple[Floats, Floats]]) -> Floats:
-    """Return by how many standard deviations so many cells, the first ones, hold anything."""
+    """Return the mass of the first cells, in standard deviations of its noise."""
     total, noise = np.zeros(len(lengths)), np.zeros(len(lengths))
     for level, (counts, variances) in enumerate(nodes, start=1):
         place = lengths >> (len(nodes) - level)

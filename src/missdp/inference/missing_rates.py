@@ -1,4 +1,4 @@
-"""How often cells are missing, in released tables: by levels of others, and two together.
+"""Released missing rates: by levels of other attributes, and of two attributes together.
 
 Everything here is a function of released values.
 """
@@ -15,16 +15,16 @@ import numpy as np
 from missdp.types import Floats
 
 EVIDENCE = 3.0
-"""Standard deviations of noise and chance that an effect must exceed."""
+"""Standard deviations of noise and sampling that an effect must exceed."""
 
-_MEAN = 2.0  # standard deviations that the mean of all pairs must exceed
-_MIN_RATE = 1e-6  # the smallest value that is divided by
+_MEAN = 2.0  # SDs that the mean of all pairs must exceed
+_MIN_RATE = 1e-6  # smallest divisor
 
 
 def both_missing(
-    counts: Floats, std: float, holes: Sequence[tuple[float, float]], n_rows: float
+    counts: Floats, std: float, missing_counts: Sequence[tuple[float, float]], n_rows: float
 ) -> tuple[float, float]:
-    """Estimate in how many rows two attributes are both missing.
+    """Estimate the number of rows in which two attributes are both missing.
 
     Parameters
     ----------
@@ -32,8 +32,8 @@ def both_missing(
         Released counts by the levels of both attributes. The last level is "missing".
     std : float
         Standard deviation of the noise of each count, in rows.
-    holes : sequence of (float, float)
-        Of each attribute, the number of rows in which it is missing, and its noise.
+    missing_counts : sequence of (float, float)
+        For each attribute, the number of rows in which it is missing, and its noise.
     n_rows : float
         Number of rows.
 
@@ -46,9 +46,9 @@ def both_missing(
     cells = np.outer(one, other).ravel()  # of each quarter of the table
     edges = [[0, n - 1] for n in counts.shape]
     quarters = np.add.reduceat(np.add.reduceat(counts, edges[0], 0), edges[1], 1).ravel()
-    released = np.append(quarters - [n_rows, 0, 0, 0], [count for count, _ in holes])
-    noise = np.append(std * np.sqrt(cells), [unsure for _, unsure in holes])
-    # Of both, of the first and of the second: neither, the second alone, the first alone, both.
+    released = np.append(quarters - [n_rows, 0, 0, 0], [count for count, _ in missing_counts])
+    noise = np.append(std * np.sqrt(cells), [noise_std for _, noise_std in missing_counts])
+    # Rows: neither missing, only the second, only the first, both. Then the two missing counts.
     of = np.array([[1, -1, -1], [-1, 0, 1], [-1, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
     weighted = of / noise[:, np.newaxis]
     spread = np.linalg.inv(weighted.T @ weighted)
@@ -57,14 +57,13 @@ def both_missing(
 
 @dataclass(frozen=True, eq=False)
 class RatesByLevel:
-    """How often an attribute is missing by observed levels of others: part of a released marginal.
+    """Missing rates of an attribute by observed levels of others: a part of a released marginal.
 
     * ``missing``: Noisy counts of rows in which the attribute is missing, one per cell of the
-      others; may be negative.
+      others. May be negative.
     * ``rows``: Noisy counts of all rows, one per cell of the others.
-    * ``std``: Standard deviation of the noise of each missing count.
-    * ``observed_cells``: How many counts with the same noise make up the observed part of each of
-      ``rows``.
+    * ``std``: Standard deviation of each missing count, in rows.
+    * ``observed_cells``: Number of counts with this noise in the observed part of each of ``rows``.
     * ``levels``, optional: Numbers of levels of the others, if there are several.
     """
 
@@ -81,12 +80,12 @@ class RatesByLevel:
 
     @property
     def selective(self) -> bool:
-        """Whether missing rates differ between levels by more than noise and chance explain."""
+        """Whether missing rates differ between levels by more than noise and sampling."""
         return self.evidence > EVIDENCE
 
     @cached_property  # used in every sweep
     def evidence(self) -> float:
-        """How much missing rates differ, by chi-squared, in standard deviations beyond the mean."""
+        """Chi-squared evidence of different missing rates, in SDs above its mean."""
         levels, total = len(self.missing), float(self.missing.sum())
         if levels < 2 or total <= 3 * self.std * np.sqrt(levels):
             return 0.0
@@ -98,7 +97,7 @@ class RatesByLevel:
     def selected_rows(self) -> float:
         """Number of rows whose cell is missing because rates differ by level.
 
-        What noise and chance alone would give, on average, is subtracted.
+        The expectation under noise and sampling alone is subtracted.
         """
         excess, variance = self._excess
         by_chance = math.sqrt(2 / math.pi) * float(np.sqrt(variance).sum())
@@ -106,7 +105,7 @@ class RatesByLevel:
 
     @property
     def _excess(self) -> tuple[Floats, Floats]:
-        """Missing cells by level beyond the total rate, and the variance by noise and chance."""
+        """Missing cells by level beyond the total rate, and their variance."""
         rate = min(1.0, max(0.0, float(self.missing.sum()) / max(float(self.rows.sum()), 1.0)))
         noise = self.std**2 * ((1 - rate) ** 2 + rate**2 * self.observed_cells)
         chance = np.maximum(self.rows, 0.0) * rate * (1 - rate)
@@ -114,7 +113,7 @@ class RatesByLevel:
 
     @cached_property  # used in every sweep
     def rates(self) -> Floats:
-        """Missing rate by level, leaning on the total rate as far as it is noise.
+        """Missing rate by level, shrunk towards the total rate.
 
         Empirical Bayes: the variance of the rates is the variance of the released rates beyond
         their noise (DerSimonian and Laird 1986).
@@ -124,27 +123,26 @@ class RatesByLevel:
         noise = self.std**2 * ((1 - total) ** 2 + total**2 * self.observed_cells)
         variance = (noise + rows * total * (1 - total)) / rows**2
         weight, off = 1 / np.maximum(variance, _MIN_RATE**2), self.missing / rows - total
-        beyond = max(0.0, float(weight @ np.square(off)) - len(rows) + 1)
-        spread = beyond / max(weight.sum() - np.square(weight).sum() / weight.sum(), _MIN_RATE)
-        rates: Floats = np.clip(total + off * spread / (spread + variance), 0.0, 1.0)
-        return rates
+        excess = max(0.0, float(weight @ np.square(off)) - len(rows) + 1)
+        spread = excess / max(weight.sum() - np.square(weight).sum() / weight.sum(), _MIN_RATE)
+        return np.asarray(np.clip(total + off * spread / (spread + variance), 0.0, 1.0))
 
 
 def shrunk(values: Floats, stds: Floats) -> Floats:
-    """Return noisy values, leaning on their mean as far as they are noise.
+    """Return noisy values, shrunk towards their mean.
 
-    Values that differ plainly from the mean stay. Without evidence of a mean, all others are 0.
-    Empirical Bayes, see `RatesByLevel.rates`.
+    Values that clearly differ from the mean stay. Without evidence of a mean, all others are 0.
+    Empirical Bayes: see `RatesByLevel.rates`.
     """
     mean, spread = 0.0, 0.0
-    # One value that is known well must not stand for the mean of all: it counts as a usual one.
+    # A single precise value must not determine the mean, so its precision is limited.
     variances = np.maximum(stds, np.median(stds)) ** 2
     weight = 1 / variances
     for _ in range(2):
         mean = float(weight @ values / weight.sum())
         if not spread:
-            beyond = max(0.0, float(weight @ (values - mean) ** 2) - len(values) + 1)
-            spread = beyond / max(weight.sum() - (weight @ weight) / weight.sum(), _MIN_RATE)
+            excess = max(0.0, float(weight @ (values - mean) ** 2) - len(values) + 1)
+            spread = excess / max(weight.sum() - (weight @ weight) / weight.sum(), _MIN_RATE)
         weight = 1 / (spread + variances)
     if abs(mean) < _MEAN / math.sqrt(weight.sum()):
         mean = spread = 0.0

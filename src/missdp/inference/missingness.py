@@ -1,32 +1,33 @@
-"""A model of which cells are missing given the complete row, learned from released marginals.
+"""A model of missing cells given the complete row, learned from released marginals.
 
 Each attribute has a logistic regression on the others:
 
     logit P(a missing | x) = α_a + Σ_b β_ab(x_b) + Σ_bc γ_abc(x_b, x_c),   b, c ≠ a.
 
-Given the model of complete rows, the sufficient statistics are small released tables: how often
-``a`` is missing (α), and how often it is missing at each observed level of ``b`` (β). For γ the
-three must have been measured together. A table without evidence of an effect adds no effect, so
-that values are then taken to be missing completely at random. Observed tables are divided by their
-probability of being observed, as in inverse probability weighting. This corrects for values missing
-at random (Rubin 1976), as far as this form holds and the marginals it needs were measured. Where
-two attributes decide together (``a`` is missing if exactly one of two others is set), each one by
-itself shows no effect. The estimate then stays biased unless the three were measured together.
+Given the model of complete rows, the sufficient statistics are small released tables. The term α
+needs the missing rate of ``a``. The term β needs this rate at each observed level of ``b``. The
+term γ needs a joint measurement of the three attributes. A table without evidence of an effect adds
+no effect. Values are then treated as missing completely at random. Observed tables are divided by
+their probability of being observed, as in inverse probability weighting. This corrects for values
+missing at random (Rubin 1976), as far as this form holds and the needed marginals were measured. If
+two attributes decide together (``a`` is missing if exactly one of two others is set), neither shows
+an effect by itself. The estimate then stays biased unless the three were measured together.
 
-In real tables, cells are missing together: a questionnaire is left half-way. The missing cells of
-two attributes have one odds ratio given the row (Plackett 1965). It is fitted to the released
-number of rows in which both are missing. Noise would hide most of that number, so each pair leans
-on the mean of all pairs (empirical Bayes). All these odds ratios tell how likely a pair is
-observed. Missing cells are drawn along a tree of the most correlated pairs, each given an earlier
-one (Chow and Liu 1968). The chance of each single cell to be missing stays exactly as it is.
-Where two attributes are plainly missing together, the levels of one that are observed do not show
-all its levels alike. Then the rates of the other by these levels are not learned, unless they
-differ by more rows than are missing together beyond chance. If the two are missing apart, only the
-rates with more evidence are.
+In real tables, cells are missing together, for example if a questionnaire is left unfinished. The
+missing cells of two attributes have one odds ratio given the row (Plackett 1965). It is fitted to
+the released number of rows in which both are missing. Noise would hide most of that number, so each
+pair is shrunk towards the mean of all pairs (empirical Bayes). All these odds ratios determine the
+chance that a pair is observed. Missing cells are drawn along a tree of the most correlated pairs,
+each given an earlier one (Chow and Liu 1968). The chance of each single cell stays exactly as it
+is. If two attributes are clearly missing together, the observed levels of one are not a sample of
+all its levels. Then the rates of the other by these levels are not learned. They are learned only
+if they differ by more rows than are missing together beyond chance. If the two are missing apart,
+only the rates with more evidence are learned.
 
-A declared rule may fix a level of ``a``, such as "not applicable", by other attributes. Such a cell
-is missing exactly where one of these others is missing. A declared level that no other attribute
-gives is never missing, unless two attributes are missing together more often than that allows.
+A declared rule may fix a level of ``a``, such as "not applicable", by other attributes. A cell at
+this level is missing exactly where one of these others is missing. A declared level that no other
+attribute determines is never missing. This is dropped if two attributes are missing together more
+often than it allows.
 """
 
 from __future__ import annotations
@@ -45,16 +46,18 @@ from missdp.inference.model import cell_index
 from missdp.serialization import Record
 from missdp.types import Clique, Flags, Floats, Ints
 
-#: By pair of attributes, the released number of rows in which both are missing, and its noise.
+#: Released number of rows in which both attributes of a pair are missing, and its noise.
 CountsOfBoth: TypeAlias = Mapping[tuple[int, int], tuple[float, float]]
 
-_MAX_LOG_ODDS = 12.0  # of two missing cells: beyond it, one is missing where the other is
-_SOLVED = 1e-3  # change of a log odds ratio
-_SAME = 0.8  # correlation of masks from which on they are taken to be one
-_APART = -1.0  # log odds ratio below which two are missing apart
-_FORM = 0.25  # of the rows in which two are missing: less may be a matter of the form
+# Largest log odds ratio of two missing cells: one is then missing with the other.
+_MAX_LOG_ODDS = 12.0
+_SOLVED = 1e-3  # tolerance of a log odds ratio
+_SAME = 0.8  # correlation of masks from which two masks are treated as one
+_APART = -1.0  # log odds ratio below which two attributes are missing apart
+# Share of the rows in which two are missing: a smaller excess may come from the model's form.
+_FORM = 0.25
 _MAX_ROWS = 1000  # rows of the model over which odds ratios are fitted
-_MIN_RATE = 1e-6  # of missing cells, and the smallest chance that is divided by
+_MIN_RATE = 1e-6  # smallest missing rate, and smallest chance that is divided by
 _MATCHING = 5  # sweeps after which rates agree
 _DAMPING = 0.7  # share of a Newton step that is taken
 _MAX_STEP = 1.0  # largest change of a parameter in one sweep
@@ -68,11 +71,12 @@ def joint_chance(p: Floats, q: Floats, log_odds: float | Floats) -> Floats:
     p, q : ndarray of float64
         Chance of either event, from 0 to 1.
     log_odds : float or ndarray of float64
-        Logarithm of the odds ratio; 0 if the events are independent.
+        Logarithm of the odds ratio, 0 if the events are independent.
 
     Returns
     -------
     ndarray of float64
+        From 0 to the smaller chance.
 
     Examples
     --------
@@ -86,9 +90,9 @@ def joint_chance(p: Floats, q: Floats, log_odds: float | Floats) -> Floats:
 
 
 def solved_log_odds(p: Floats, q: Floats, total: Floats) -> Floats:
-    """Return log odds ratios with which two events happen together as often as wanted.
+    """Return log odds ratios with which two events happen together as often as requested.
 
-    The sum of the chances grows with the odds ratio, so that a bracketing method finds it
+    The sum of the joint chances grows with the odds ratio, so a bracketing method solves for it
     (Chandrupatla 1997).
 
     Parameters
@@ -96,7 +100,7 @@ def solved_log_odds(p: Floats, q: Floats, total: Floats) -> Floats:
     p, q : ndarray of float64, shape (n, k)
         Chance of either event of k pairs in n rows, from 0 to 1.
     total : ndarray of float64, shape (k,)
-        How often both are to happen.
+        Requested number of joint events.
 
     Returns
     -------
@@ -118,25 +122,24 @@ def solved_log_odds(p: Floats, q: Floats, total: Floats) -> Floats:
     pairs = np.arange(len(total))
     ends = np.full(len(total), -_MAX_LOG_ODDS), np.full(len(total), _MAX_LOG_ODDS)
     solved = find_root(excess, ends, args=(pairs,), tolerances={"xatol": _SOLVED}).x
-    beyond = [excess(ends[0], pairs) >= 0, excess(ends[1], pairs) <= 0]
-    return np.asarray(np.select(beyond, ends, solved))
+    out_of_range = [excess(ends[0], pairs) >= 0, excess(ends[1], pairs) <= 0]
+    return np.asarray(np.select(out_of_range, ends, solved))
 
 
 @dataclass(eq=False)
 class MissingnessModel(Record):
     """Probability that cells are missing, one by one and together, given the complete row.
 
-    * ``rates`` (shape (d,)): Released missing rates; 0 where an attribute is never missing.
-    * ``always``: By attribute, a level that is missing by a rule only.
-    * ``implied_by``: By attribute, those that imply by a rule whether it has that level. Where one
-      of them is missing, the level is missing. A level that no other attribute implies is never
-      missing.
-    * ``slopes`` (by (a, b) or (a, b, c)): Summands of the logit of ``a`` by the levels of others,
-      where they matter.
-    * ``odds`` (by (a, b), a < b): Logarithm of the odds ratio of both masks, given the row.
+    * ``rates`` (shape (d,)): Released missing rates. A complete attribute has the rate 0.
+    * ``always``: Map from an attribute to a level that is missing by a rule only.
+    * ``implied_by``: Map from an attribute to the attributes that determine by a rule whether it
+      has that level. If one of them is missing, the level is missing. A level that no other
+      attribute determines is never missing.
+    * ``slopes`` (by (a, b) or (a, b, c)): Terms of the logit of ``a`` by the levels of others.
+    * ``odds`` (by (a, b), a < b): Log odds ratio of both masks, given the row.
     * ``evident``: Pairs whose own counts show that their masks depend on each other.
-    * ``intercepts`` (shape (d,)): Logit of the rate of each attribute, corrected for ``slopes``.
-      By default it is the logit of the rate.
+    * ``intercepts`` (shape (d,)): Logit of the rate of each attribute, corrected for ``slopes``. By
+      default it is the logit of the rate.
     """
 
     rates: Floats
@@ -155,28 +158,29 @@ class MissingnessModel(Record):
 
     @property
     def present(self) -> Flags:
-        """Which attributes have missing cells at all."""
+        """Flags of attributes with missing cells, shape ``(d,)``."""
         return np.asarray(self.rates > 0)
 
     def missing(self, rows: Ints) -> Floats:
-        """Probability that each cell of complete rows is missing, shape ``(n, d)``."""
+        """Return the probability that each cell of complete rows is missing, shape ``(n, d)``."""
         from scipy.special import expit
 
         out = np.empty(rows.shape, order="F")
         out[:] = np.where(self.present, expit(self.intercepts), 0.0)
-        for a in {effect[0] for effect in self.slopes}:  # most attributes depend on none
+        for a in {effect[0] for effect in self.slopes}:  # most attributes have no slopes
             if self.present[a]:
                 out[:, a] = expit(self._logits(a, rows))
-        for a in TopologicalSorter({a: self._tellers(a) for a in self.always}).static_order():
+        for a in TopologicalSorter({a: self._determining(a) for a in self.always}).static_order():
             if a in self.always:
                 level = rows[:, a] == self.always[a]
-                out[level, a] = 1 - self.observed(rows[level], self._tellers(a), out[level])
+                out[level, a] = 1 - self.observed(rows[level], self._determining(a), out[level])
         return out
 
     def observed(self, rows: Ints, clique: Sequence[int], missing: Floats) -> Floats:
-        """Probability that all cells of a clique are observed in complete rows, shape ``(n,)``.
+        """Return the probability that all cells of a clique are observed, shape ``(n,)``.
 
-        Of more than two attributes that are tied, each is taken to depend on one before it only.
+        In a clique of more than two dependent attributes, each depends on one earlier attribute
+        only.
 
         Parameters
         ----------
@@ -185,24 +189,25 @@ class MissingnessModel(Record):
         clique : sequence of int
             The attributes.
         missing : ndarray of float64, shape (n, d)
-            Probability that each cell is missing; see `missing`.
+            Probability that each cell is missing: see `missing`.
 
         Returns
         -------
         ndarray of float64, shape (n,)
+            A probability for each row.
         """
         chance = np.ones(len(rows))
-        for a, before, tie in self._order(clique, rules=True):
-            seen = 1 - missing[:, a]
-            if tie:
+        for a, before, fit_odds_ratios in self._order(clique, rules=True):
+            observed = 1 - missing[:, a]
+            if fit_odds_ratios:
                 last = 1 - missing[:, before]
-                neither = seen - missing[:, before] + self.both(rows, a, before, missing)
-                seen = np.clip(neither / np.maximum(last, _MIN_RATE), 0.0, 1.0)
-            chance *= seen
+                neither = observed - missing[:, before] + self.both(rows, a, before, missing)
+                observed = np.clip(neither / np.maximum(last, _MIN_RATE), 0.0, 1.0)
+            chance *= observed
         return chance
 
     def both(self, rows: Ints, a: int, b: int, missing: Floats) -> Floats:
-        """Probability that two attributes are both missing in complete rows, shape ``(n,)``.
+        """Return the probability that two attributes are both missing, shape ``(n,)``.
 
         Parameters
         ----------
@@ -211,39 +216,40 @@ class MissingnessModel(Record):
         a, b : int
             The attributes.
         missing : ndarray of float64, shape (n, d)
-            Probability that each cell is missing; see `missing`.
+            Probability that each cell is missing: see `missing`.
 
         Returns
         -------
         ndarray of float64, shape (n,)
+            A probability for each row.
         """
         if a == b:
             return np.asarray(missing[:, a])
         chance = joint_chance(missing[:, a], missing[:, b], self.odds.get(_pair(a, b), 0.0))
         for one, other in ((a, b), (b, a)):
-            if tellers := self._tellers(one):
+            if determining := self._determining(one):
                 level = rows[:, one] == self.always[one]
-                some, those, alone = rows[level], missing[level], missing[level, other]
-                none = np.ones(len(some))  # of the tellers is missing where the other one is
-                for c in tellers:
-                    none *= 1 - self.both(some, c, other, those) / np.maximum(alone, _MIN_RATE)
-                chance[level] = alone * (1 - none)
+                some, those, theirs = rows[level], missing[level], missing[level, other]
+                none = np.ones(len(some))  # no determining attribute is missing
+                for c in determining:
+                    none *= 1 - self.both(some, c, other, those) / np.maximum(theirs, _MIN_RATE)
+                chance[level] = theirs * (1 - none)
         return chance
 
     def draw(self, rows: Ints, rng: np.random.Generator) -> Flags:
-        """Draw masks for complete rows; True is missing."""
+        """Draw masks for complete rows. True is missing."""
         uniforms, missing = rng.random(rows.shape), self.missing(rows)
-        holes = np.asarray(uniforms < missing)
-        for a, before, tie in self._order(range(rows.shape[1])):
-            if tie:
-                both, alone = self.both(rows, a, before, missing), missing[:, before]
-                where = both / np.maximum(alone, _MIN_RATE)
-                elsewhere = (missing[:, a] - both) / np.maximum(1 - alone, _MIN_RATE)
-                holes[:, a] = uniforms[:, a] < np.where(holes[:, before], where, elsewhere)
-            if tellers := self._tellers(a):
+        drawn = np.asarray(uniforms < missing)
+        for a, before, fit_odds_ratios in self._order(range(rows.shape[1])):
+            if fit_odds_ratios:
+                both, other_missing = self.both(rows, a, before, missing), missing[:, before]
+                where = both / np.maximum(other_missing, _MIN_RATE)
+                elsewhere = (missing[:, a] - both) / np.maximum(1 - other_missing, _MIN_RATE)
+                drawn[:, a] = uniforms[:, a] < np.where(drawn[:, before], where, elsewhere)
+            if determining := self._determining(a):
                 level = rows[:, a] == self.always[a]
-                holes[level, a] = holes[np.ix_(level, tellers)].any(axis=1)
-        return holes
+                drawn[level, a] = drawn[np.ix_(level, determining)].any(axis=1)
+        return drawn
 
     def learn(
         self,
@@ -256,12 +262,12 @@ class MissingnessModel(Record):
         sweeps: int,
         start: bool = False,
     ) -> None:
-        """Move the parameters towards the released tables, given rows of the complete-data model.
+        """Fit the parameters to the released tables, given rows of the model of complete rows.
 
         Each sweep takes a damped, clipped Newton step on every parameter of the penalised
         likelihood. The penalty ``ridge · std`` lets a slope of one leave ``ridge`` standard
-        deviations unexplained. Tables without evidence of selection have no slope at all, so that
-        noise alone does not make data look selectively missing.
+        deviations unexplained. Tables without evidence of selection have no slope, so noise alone
+        does not look like selective missingness.
 
         Parameters
         ----------
@@ -278,37 +284,38 @@ class MissingnessModel(Record):
         sweeps : int
             Number of sweeps.
         start : bool, default False
-            Whether to look first at which cells are missing together, as if no slopes mattered.
+            Whether joint missingness is fitted first, without slopes.
         """
-        rows = np.asfortranarray(rows)  # columns are read one by one
+        rows = np.asfortranarray(rows)  # columns are contiguous
         if start:
             for _ in range(_MATCHING):
                 self._match_rates(self.missing(rows))
             self._doubt_levels(rows, both, n_rows)
-            self.tie(rows, both, n_rows)
-        tables = self._shared(tables)
+            self.fit_odds_ratios(rows, both, n_rows)
+        tables = self._share_tables(tables)
         excess = {
             (a, b): abs(both[a, b][0] - n_rows * self.rates[a] * self.rates[b])
             for a, b in self.evident
         }
-        tables = {e: table for e, table in tables.items() if not self._hides(e, tables, excess)}
+        explained = {e for e in tables if self._is_explained_by_masks(e, tables, excess)}
+        tables = {e: table for e, table in tables.items() if e not in explained}
         self.slopes = {e: slope for e, slope in self.slopes.items() if e in tables}
         moving, cells = dict[int, dict[Clique, RatesByLevel]](), dict[Clique, Ints]()
         for effect, table in tables.items():
-            moves = table.selective or effect in self.slopes
-            if moves and self.present[effect[0]]:
+            has_slope = table.selective or effect in self.slopes
+            if has_slope and self.present[effect[0]]:
                 moving.setdefault(effect[0], {})[effect] = table
                 if effect[1:] not in cells:
                     cells[effect[1:]] = cell_index(rows.T, effect[1:], table.shape, len(rows))
         for _ in range(sweeps):
             missing = self.missing(rows)
             self._match_rates(missing)
-            for a, own in moving.items():
-                self._learn_one(a, own, rows, cells, missing, n_rows / max(1, len(rows)), ridge)
-        self.tie(rows, both, n_rows)
+            for a, effects in moving.items():
+                self._learn_one(a, effects, rows, cells, missing, n_rows / max(1, len(rows)), ridge)
+        self.fit_odds_ratios(rows, both, n_rows)
 
-    def tie(self, rows: Ints, both: CountsOfBoth, n_rows: float) -> None:
-        """Fit odds ratios, so that two attributes are missing together in as many rows as released.
+    def fit_odds_ratios(self, rows: Ints, both: CountsOfBoth, n_rows: float) -> None:
+        """Fit odds ratios to the released numbers of rows in which two attributes are missing.
 
         Parameters
         ----------
@@ -328,33 +335,33 @@ class MissingnessModel(Record):
         spread, at = np.sqrt(missing * (1 - missing)), tuple(np.array(pairs).T)
         scale = np.maximum(_MIN_RATE, (spread.T @ spread)[at] / len(rows))
         expected = (missing.T @ missing)[at] / len(rows)
-        ruled = [i for i, pair in enumerate(pairs) if any(map(self._tellers, pair))]
+        ruled = [i for i, pair in enumerate(pairs) if any(map(self._determining, pair))]
         for i in ruled:
             expected[i] = self.both(rows, *pairs[i], missing).mean()
         noise = np.sqrt(stds**2 + np.maximum(expected * (1 - expected) / n_rows, _MIN_RATE**2))
         correlations = shrunk((counts - expected) / scale, noise / scale)
         targets, together = expected + correlations * scale, np.flatnonzero(correlations).tolist()
-        # Where rules decide, a pair depends on other pairs, so that these come first.
+        # Pairs with rules depend on other pairs, which come first.
         groups = [[i for i in together if i not in ruled], *([i] for i in together if i in ruled)]
         for group in filter(None, groups):
             self._fit_odds(rows, [pairs[i] for i in group], missing, targets[group])
         evident = np.flatnonzero(np.abs(counts - expected) > EVIDENCE * noise)
         self.evident = tuple(pairs[i] for i in evident)
 
-    def _shared(self, tables: Mapping[Clique, RatesByLevel]) -> dict[Clique, RatesByLevel]:
-        """Return tables averaged over two attributes that are plainly missing in the same rows."""
-        found = dict(tables)
+    def _share_tables(self, tables: Mapping[Clique, RatesByLevel]) -> dict[Clique, RatesByLevel]:
+        """Return tables averaged over two attributes that are missing in one set of rows."""
+        shared = dict(tables)
         for a, b in self.evident:
-            if self._tie(a, b, rules=False) > _SAME:
-                for effect in [e for e in found if e[0] == a and (b, *e[1:]) in found]:
-                    one, other = found[effect], found[b, *effect[1:]]
+            if self._dependence(a, b, rules=False) > _SAME:
+                for effect in [e for e in shared if e[0] == a and (b, *e[1:]) in shared]:
+                    one, other = shared[effect], shared[b, *effect[1:]]
                     missing, std = (one.missing + other.missing) / 2, math.hypot(one.std, other.std)
-                    found[effect] = replace(one, missing=missing, std=std / 2)
-                    found[b, *effect[1:]] = found[effect]
-        return found
+                    shared[effect] = replace(one, missing=missing, std=std / 2)
+                    shared[b, *effect[1:]] = shared[effect]
+        return shared
 
     def _doubt_levels(self, rows: Ints, both: CountsOfBoth, n_rows: float) -> None:
-        """Drop levels that are never missing, if two are missing together more than they allow."""
+        """Drop levels that are never missing if two are missing together more than they allow."""
         missing = self.missing(rows)
         for pair in self.evident:
             count, std = both[pair]
@@ -367,11 +374,11 @@ class MissingnessModel(Record):
     def _fit_odds(
         self, rows: Ints, pairs: Sequence[tuple[int, int]], missing: Floats, targets: Floats
     ) -> None:
-        """Find odds ratios with which both of a pair are missing in a share of the rows."""
+        """Solve for the odds ratios of pairs that are missing together in a share of the rows."""
         one, other = np.array(pairs).T
         p, q, total = missing[:, one], missing[:, other], targets * len(rows)
         for k, pair in enumerate(pairs):
-            for a in filter(self._tellers, pair):  # rules decide about rows at one level of it
+            for a in filter(self._determining, pair):  # rules determine rows at one level
                 level = rows[:, a] == self.always[a]
                 total[k] -= self.both(rows[level], *pair, missing[level]).sum()
                 p[level, k] = 0.0
@@ -380,23 +387,23 @@ class MissingnessModel(Record):
     def _order(
         self, attributes: Sequence[int], *, rules: bool = False
     ) -> list[tuple[int, int, float]]:
-        """Put attributes after those that tell them, each with the earlier one it is tied to most.
+        """Order attributes after their determining ones, each with its most dependent earlier one.
 
-        They are the edges of a spanning forest of the largest correlations (Prim 1957). The last
-        number is 0 if an attribute is tied to none.
+        The result has the edges of a spanning forest of the largest correlations (Prim 1957). The
+        last number is 0 if an attribute depends on none.
         """
         best, order = dict.fromkeys(attributes, (0.0, -1)), list[tuple[int, int, float]]()
         while best:
-            ready = [a for a in best if not best.keys() & {*self._tellers(a)}]
+            ready = [a for a in best if not best.keys() & {*self._determining(a)}]
             a = max(ready, key=lambda one: best[one][0])
-            tie, before = best.pop(a)
-            order.append((a, before, tie))
+            fit_odds_ratios, before = best.pop(a)
+            order.append((a, before, fit_odds_ratios))
             for other in best:
-                best[other] = max(best[other], (self._tie(a, other, rules=rules), a))
+                best[other] = max(best[other], (self._dependence(a, other, rules=rules), a))
         return order
 
-    def _tie(self, a: int, b: int, *, rules: bool) -> float:
-        if rules and self._ruled((a, b)):
+    def _dependence(self, a: int, b: int, *, rules: bool) -> float:
+        if rules and self._is_ruled((a, b)):
             return math.inf
         if _pair(a, b) not in self.odds:
             return 0.0
@@ -404,35 +411,34 @@ class MissingnessModel(Record):
         both = joint_chance(p, q, self.odds[_pair(a, b)])
         return float(abs(both - p * q) / max(_MIN_RATE, math.sqrt(p * (1 - p) * q * (1 - q))))
 
-    def _tellers(self, a: int) -> tuple[int, ...]:
+    def _determining(self, a: int) -> tuple[int, ...]:
         return self.implied_by.get(a, ()) if a in self.always and self.present[a] else ()
 
-    def _hides(
+    def _is_explained_by_masks(
         self,
         effect: Clique,
         tables: Mapping[Clique, RatesByLevel],
         excess: Mapping[tuple[int, int], float],
     ) -> bool:
-        """Whether dependent masks alone could make rates of the first vary by levels of the others.
+        """Return whether dependent masks could explain different rates by levels of the others.
 
-        Masks that depend can shift at most as many rows as are missing together, or apart, beyond
-        chance. Of two attributes that are missing apart, only the effect with less evidence is
-        dropped.
+        Dependent masks shift at most as many rows as are missing together, or apart, beyond chance.
+        If two attributes are missing apart, only the effect with less evidence is dropped.
         """
         a, rows = effect[0], tables[effect].selected_rows
         tied = [b for b in effect[1:] if rows <= excess.get(_pair(a, b), -1.0)]
         apart = len(effect) == 2 and all(self.odds[_pair(a, b)] < _APART for b in tied)
         back = tables.get((effect[1], a))
         weaker = back is not None and back.evidence > tables[effect].evidence
-        return self._ruled(effect) or bool(tied and (weaker or not apart))
+        return self._is_ruled(effect) or bool(tied and (weaker or not apart))
 
-    def _ruled(self, effect: Clique) -> bool:
-        """Whether rules relate the mask of the first attribute to the mask of another."""
-        first, *others = ({a, *self._reasons(a)} for a in effect)
+    def _is_ruled(self, effect: Clique) -> bool:
+        """Return whether rules relate the mask of the first attribute to the mask of another."""
+        first, *others = ({a, *self._ancestors(a)} for a in effect)
         return any(first & other for other in others)
 
-    def _reasons(self, a: int) -> set[int]:
-        return {b for c in self.implied_by.get(a, ()) for b in (c, *self._reasons(c))}
+    def _ancestors(self, a: int) -> set[int]:
+        return {b for c in self.implied_by.get(a, ()) for b in (c, *self._ancestors(c))}
 
     def _logits(self, a: int, rows: Ints) -> Floats:
         logits = np.full(len(rows), self.intercepts[a])
@@ -458,7 +464,7 @@ class MissingnessModel(Record):
         per_row: float,
         ridge: float,
     ) -> None:
-        """Update the slopes of one attribute, one effect after the other."""
+        """Update the slopes of one attribute, one effect after another."""
         from scipy.special import expit
 
         logits, level = self._logits(a, rows), rows[:, a] == self.always.get(a, -1)
@@ -466,8 +472,8 @@ class MissingnessModel(Record):
             slope = self.slopes.get(effect, np.zeros(table.shape)).ravel()
             if table.selective:
                 chance = np.where(level, missing[:, a], expit(logits))
-                seen = (1 - missing[:, effect[1:]]).prod(axis=1) * per_row
-                step = _step(chance, cells[effect[1:]], seen, table, ridge, slope)
+                observed = (1 - missing[:, effect[1:]]).prod(axis=1) * per_row
+                step = _step(chance, cells[effect[1:]], observed, table, ridge, slope)
                 self.slopes[effect] = (slope + step).reshape(table.shape)
             else:
                 step = -slope
@@ -480,27 +486,21 @@ def _pair(a: int, b: int) -> tuple[int, int]:
 
 
 def _step(
-    chance: Floats,
-    codes: Ints,
-    seen: Floats,
-    table: RatesByLevel,
-    ridge: float,
-    slope: Floats,
+    chance: Floats, codes: Ints, observed: Floats, table: RatesByLevel, ridge: float, slope: Floats
 ) -> Floats:
-    """One clipped, damped Newton step of a slope.
+    """Return a clipped, damped Newton step of a slope.
 
-    Rates, not counts, are matched, so that errors of the model in the predictor's own margin do not
-    pass for selective missingness. Only their shape is matched: their level also depends on how
-    missing cells coincide.
+    Rates and not counts are matched, so that errors of the model in the predictor's marginal do not
+    look like selective missingness. Only their shape is matched, because their level also depends
+    on joint missingness.
     """
     levels = len(slope)
-    expected = np.bincount(codes, weights=seen * chance, minlength=levels)
-    curvature = np.bincount(codes, weights=seen * chance * (1 - chance), minlength=levels)
-    aim = table.rates * np.bincount(codes, weights=seen, minlength=levels)
+    expected = np.bincount(codes, weights=observed * chance, minlength=levels)
+    curvature = np.bincount(codes, weights=observed * chance * (1 - chance), minlength=levels)
+    aim = table.rates * np.bincount(codes, weights=observed, minlength=levels)
     if aim.sum() <= 0:
         return np.zeros(levels)
     aim *= expected.sum() / aim.sum()
     penalty = ridge * table.std
     step = (aim - expected - penalty * slope) / (curvature + penalty + 1e-9)
-    clipped: Floats = np.clip(_DAMPING * step, -_MAX_STEP, _MAX_STEP)
-    return clipped
+    return np.asarray(np.clip(_DAMPING * step, -_MAX_STEP, _MAX_STEP))

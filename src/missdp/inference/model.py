@@ -1,10 +1,11 @@
-"""The merging of rare levels, impossible cells, draws of levels, and values inside bins.
+"""Merging of rare levels, impossible cells, draws of levels, and values inside bins.
 
-`Levels` says which levels of an attribute are modelled together. A level whose released count is
-lost in the noise cannot be told apart from its rare neighbours in any larger marginal: measuring it
-there only adds noise. As in the public copies of MST (McKenna, Miklau and Sheldon 2021), such
+`Levels` groups the levels of an attribute that are modelled together. A level whose released count
+is hidden by noise cannot be separated from other rare levels in a larger marginal. There it would
+only add noise. As in the public implementations of MST (McKenna, Miklau and Sheldon 2021), rare
 levels are merged for modelling and split again for sampling. Merging is post-processing of the
-released one-way marginals, and adding up private counts over it leaves their sensitivity alone.
+released one-way marginals. Summing private counts over merged levels does not change their
+sensitivity.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
 from missdp.serialization import Record
-from missdp.types import Clique, Floats, Ints
+from missdp.types import Clique, Flags, Floats, Ints
 
 Draws: TypeAlias = Literal["even", "independent"]
 Name = TypeVar("Name", bound=Hashable)
@@ -25,20 +27,33 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass(frozen=True, eq=False)
 class Levels(Record):
-    """How the levels of one attribute are grouped.
+    """Groups of the levels of one attribute.
 
     * ``groups`` (shape (size,)): Group of each level, ``0..n_groups - 1``.
-    * ``shares`` (shape (size,)): Share of each level in its group; sums to one in each group.
+    * ``shares`` (shape (size,)): Share of each level in its group, with the sum one in each group.
     """
 
     groups: Ints
     shares: Floats
 
     @classmethod
-    def from_counts(
-        cls, counts: Floats, *, threshold: float, kinds: NDArray[np.int64] | None = None
-    ) -> Levels:
-        """Put levels with a released count below ``threshold`` into one group per kind."""
+    def from_counts(cls, counts: Floats, *, threshold: float, kinds: Ints | None = None) -> Levels:
+        """Merge levels with a released count below ``threshold`` into one group per kind.
+
+        Parameters
+        ----------
+        counts : ndarray of shape (size,)
+            Released counts.
+        threshold : float
+            Count in rows.
+        kinds : ndarray of int64, shape (size,), optional
+            Kind of each level: see `level_kinds`.
+
+        Returns
+        -------
+        Levels
+            Released groups.
+        """
         rare = counts < threshold
         groups = np.arange(len(counts))
         if np.count_nonzero(rare) > 1:
@@ -54,85 +69,117 @@ class Levels(Record):
         """Number of groups."""
         return int(self.groups.max()) + 1
 
-    def split(self, codes: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    def split(self, codes: Ints, rng: Generator) -> Ints:
         """Draw a level for each group code."""
         order = np.argsort(self.groups, kind="stable")
         sizes = np.bincount(self.groups)
         last = np.cumsum(sizes) - 1
-        drawn: NDArray[np.int64] = order[last][codes]
+        drawn: Ints = order[last][codes]
         among = np.flatnonzero((sizes > 1)[codes])  # most groups have a single level
         if among.size:
             ends = np.cumsum(self.shares[order])  # one unit per group, in group order
             groups = codes[among]
-            found = np.searchsorted(ends, groups + rng.random(among.size), side="right")
+            places = np.searchsorted(ends, groups + rng.random(among.size), side="right")
             first = last - sizes + 1
-            drawn[among] = order[np.clip(found, first[groups], last[groups])]
+            drawn[among] = order[np.clip(places, first[groups], last[groups])]
         return drawn
 
 
-def split_rows(
-    levels: Sequence[Levels], rows: Ints, holes: NDArray[np.bool_], rng: np.random.Generator
-) -> list[NDArray[np.int64]]:
-    """Draw a level for each group, attribute by attribute; a hole has the code ``size``."""
+def split_rows(levels: Sequence[Levels], rows: Ints, missing: Flags, rng: Generator) -> list[Ints]:
+    """Draw a level for each group, attribute by attribute. A missing cell has the code ``size``.
+
+    Parameters
+    ----------
+    levels : sequence of Levels
+        Groups of levels of each attribute.
+    rows : ndarray of int64, shape (n, d)
+        Groups.
+    missing : ndarray of bool, shape (n, d)
+        Missing cells.
+    rng : numpy.random.Generator
+        Draws the levels.
+
+    Returns
+    -------
+    list of ndarray of int64
+        Codes of each attribute.
+    """
     return [
-        np.where(holes[:, v], len(level.groups), level.split(rows[:, v], rng))
+        np.where(missing[:, v], len(level.groups), level.split(rows[:, v], rng))
         for v, level in enumerate(levels)
     ]
 
 
-Zeros: TypeAlias = dict[Clique, NDArray[np.bool_]]
+Zeros: TypeAlias = dict[Clique, Flags]
 """Impossible cells by sorted attribute positions, on the declared levels."""
 
 
-def level_kinds(zeros: Zeros, sizes: Sequence[int]) -> list[NDArray[np.int64]]:
-    """Number the levels of each attribute by what they are impossible with.
+def level_kinds(zeros: Zeros, sizes: Sequence[int]) -> list[Ints]:
+    """Number the levels of each attribute by their impossible combinations.
 
-    Levels of one kind are interchangeable, so that merging them loses no constraint.
+    Levels of one kind are interchangeable, so merging them preserves all constraints.
     """
     kinds = []
     for v, size in enumerate(sizes):
-        seen = [
+        tables = [
             np.moveaxis(table, clique.index(v), 0).reshape(size, -1)
             for clique, table in zeros.items()
             if v in clique
         ]
-        pattern = np.concatenate([np.zeros((size, 1), dtype=bool), *seen], axis=1)
+        pattern = np.concatenate([np.zeros((size, 1), dtype=bool), *tables], axis=1)
         kinds.append(np.unique(pattern, axis=0, return_inverse=True)[1].reshape(size))
     return kinds
 
 
 def merge_zeros(zeros: Zeros, levels: Sequence[Levels]) -> Zeros:
-    """Put impossible cells on merged levels of one kind each."""
+    """Return impossible cells on merged levels of one kind each."""
     first = [np.unique(level.groups, return_index=True)[1] for level in levels]
     return {c: table[np.ix_(*(first[v] for v in c))] for c, table in zeros.items()}
 
 
 def cell_index(codes: Any, names: Sequence[Any], shape: Sequence[int], n: int) -> Ints:
-    """Return the index of each of n rows' cell in a flat table over some attributes."""
+    """Return the index of each row's cell in a flat table over some attributes.
+
+    Parameters
+    ----------
+    codes : mapping or sequence of ndarray
+        Codes of rows by attribute.
+    names : sequence
+        The attributes.
+    shape : sequence of int
+        Number of codes of each attribute.
+    n : int
+        Number of rows.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Indices.
+    """
     index = np.zeros(n, dtype=np.int64)
     for name, size in zip(names, shape, strict=True):
         index = index * size + codes[name]
     return index
 
 
-def _narrow(groups: NDArray[np.int64], number: int) -> NDArray[np.integer]:
-    """Return small whole numbers in a type that is sorted by digits, in linear time."""
+def _narrow(groups: Ints, number: int) -> NDArray[np.integer]:
+    """Return small integers in a type that is sorted by digits, in linear time."""
     return groups.astype(np.uint16) if number <= 2**16 else groups
 
 
-def draw(laws: Floats, given: Ints, rng: np.random.Generator) -> Ints:
-    """Draw a level for each row by the law, up to a factor, of the cell that it is in.
+def draw(distributions: Floats, cells_of_rows: Ints, rng: Generator) -> Ints:
+    """Draw a level for each row by the unnormalised distribution of its cell.
 
-    Draws are even: each single one has exactly the right law. Rows of one cell are negatively
-    correlated, so that counts differ from their expectation by less than one per level. For that,
-    the rows of a cell are at even distances between 0 and 1, all shifted by one random number. A
-    row at u gets the first level with ``u < cumulative``.
+    Draws are systematic, and each single draw has exactly its distribution. Rows of one cell are
+    negatively correlated, so counts differ from their expectation by less than one per level. The
+    rows of a cell are placed at even distances between 0 and 1, with one random shift. A row at u
+    gets the first level with ``u < cumulative``.
 
     Parameters
     ----------
-    laws : ndarray of shape (cells, levels)
-        The law of each cell, up to a factor.
-    given : ndarray of int64, shape (n,)
+    distributions : ndarray of shape (cells, levels)
+        The unnormalised distribution of each cell.
+    cells_of_rows : ndarray of int64, shape (n,)
         The cell of each row.
     rng : numpy.random.Generator
         Draws the levels.
@@ -142,58 +189,74 @@ def draw(laws: Floats, given: Ints, rng: np.random.Generator) -> Ints:
     ndarray of int64, shape (n,)
         The level of each row.
     """
-    cells, width = laws.shape
-    positive = laws.sum(axis=1, keepdims=True) > 0
-    cumulative = np.cumsum(np.where(positive, laws, 1.0), axis=1)
+    cells, width = distributions.shape
+    positive = distributions.sum(axis=1, keepdims=True) > 0
+    cumulative = np.cumsum(np.where(positive, distributions, 1.0), axis=1)
     cumulative /= cumulative[:, -1:]
-    counts = np.bincount(given, minlength=cells)
+    counts = np.bincount(cells_of_rows, minlength=cells)
     upto = np.ceil(cumulative * counts[:, None] - rng.random((cells, 1))).astype(np.int64)
     upto = np.clip(upto, 0, counts[:, None])  # rows that get this level or an earlier one
-    upto = np.where(cumulative < 1.0, upto, counts[:, None])  # whatever rounding says
+    upto = np.where(cumulative < 1.0, upto, counts[:, None])  # independent of rounding
     many = np.diff(upto, axis=1, prepend=0)
-    order = rng.permutation(len(given))
-    order = order[np.argsort(_narrow(given, cells)[order], kind="stable")]
-    drawn = np.empty(len(given), dtype=np.int64)
+    order = rng.permutation(len(cells_of_rows))
+    order = order[np.argsort(_narrow(cells_of_rows, cells)[order], kind="stable")]
+    drawn = np.empty(len(cells_of_rows), dtype=np.int64)
     drawn[order] = np.repeat(np.tile(np.arange(width), cells), many.ravel())
     return drawn
 
 
-def draw_each(laws: Floats, rng: np.random.Generator) -> Ints:
-    """Draw a level from each of many laws, which are given up to factors."""
-    cumulative = np.cumsum(laws, axis=1)
+def draw_each(distributions: Floats, rng: Generator) -> Ints:
+    """Draw a level from each of many unnormalised distributions."""
+    cumulative = np.cumsum(distributions, axis=1)
     cumulative /= cumulative[:, -1:]
-    uniform = rng.random(len(laws))
-    codes = np.zeros(len(laws), dtype=np.int64)
-    for level in range(laws.shape[1] - 1):
+    uniform = rng.random(len(distributions))
+    codes = np.zeros(len(distributions), dtype=np.int64)
+    for level in range(distributions.shape[1] - 1):
         codes += uniform >= cumulative[:, level]
     return codes
 
 
-_FEWEST = 100  # rows, of which a line tells something
-_RIDGE = 1e-3
-_CLOSEST = 0.95  # correlation inside a bin
-_LEAST = 1e-9
+_FEWEST = 100  # rows that are needed for a regression line
+_RIDGE = 1e-3  # ridge of the regression
+_CLOSEST = 0.95  # largest correlation inside a bin
+_MIN_SHARE = 1e-9  # smallest divisor
 
 
-def related(
+def relate_within_bins(
     codes: Mapping[Name, NDArray[np.integer]],
     values: Mapping[Name, Floats],
     sizes: Mapping[Name, int],
-    rng: np.random.Generator,
+    rng: Generator,
     *,
     free: Collection[Name],
 ) -> dict[Name, Floats]:
-    """Return numbers, with the values of those that are free in another order in each bin.
+    """Reorder values inside bins so that relations between numbers continue there.
 
-    A model draws bins. So that relations between numbers go on inside them, the values of a bin are
-    handed out in an order: where a number rises with the others, as a straight line through the
-    logits of all ranks tells, it does so inside its bins too. Each bin keeps its values.
+    A model draws bins, so values inside bins are independent at first. Each number has a regression
+    line on the others, in logits of ranks. The values of a bin are assigned in an order that
+    follows the line. Each bin keeps its values.
 
-    ``sizes`` has the number of bins; cells with a code from there on have no value.
+    Parameters
+    ----------
+    codes : mapping of name to ndarray of int
+        Bins of each number. Larger codes than ``sizes`` have no value.
+    values : mapping of name to ndarray of float64
+        Values of each number.
+    sizes : mapping of name to int
+        Number of bins.
+    rng : numpy.random.Generator
+        Draws the order.
+    free : collection of name
+        Numbers whose values may be reordered.
+
+    Returns
+    -------
+    dict of name to ndarray of float64
+        Values of each number.
     """
-    found = dict(values)
+    reordered = dict(values)
     if len(sizes) < 2 or len(values[next(iter(sizes))]) < _FEWEST:
-        return found
+        return reordered
     scores = np.stack([_scores(codes[a], values[a], size) for a, size in sizes.items()], axis=1)
     gram = scores.T @ scores / len(scores)
     for i, name in enumerate(sizes):
@@ -201,40 +264,40 @@ def related(
             others = np.arange(len(sizes)) != i
             line = gram[np.ix_(others, others)] + _RIDGE * np.eye(len(sizes) - 1)
             slopes = np.linalg.solve(line, gram[others, i])
-            told = float(slopes @ gram[others, i] / max(gram[i, i], _LEAST))
+            explained = float(slopes @ gram[others, i] / max(gram[i, i], _MIN_SHARE))
             cells, along = codes[name].astype(np.int64), scores[:, others] @ slopes
-            found[name] = _in_order(cells, values[name], scores[:, i], along, told, rng)
-    return found
+            reordered[name] = _in_order(cells, values[name], scores[:, i], along, explained, rng)
+    return reordered
 
 
 def _scores(codes: NDArray[np.integer], values: Floats, size: int) -> Floats:
-    """Return logits of mid-ranks of the values, of mean 0 and variance 1; 0 where there is none."""
+    """Return standardised logits of mid-ranks of the values, 0 without a value."""
     from scipy.special import logit
     from scipy.stats import rankdata
 
-    found, seen = np.zeros(len(codes)), codes < size
-    if seen.any():
-        scores = logit((rankdata(values[seen]) - 0.5) / seen.sum())
-        found[seen] = (scores - scores.mean()) / max(_LEAST, scores.std())
-    return found
+    standardised, has_value = np.zeros(len(codes)), codes < size
+    if has_value.any():
+        scores = logit((rankdata(values[has_value]) - 0.5) / has_value.sum())
+        standardised[has_value] = (scores - scores.mean()) / max(_MIN_SHARE, scores.std())
+    return standardised
 
 
 def _in_order(
-    codes: Ints, values: Floats, scores: Floats, line: Floats, told: float, rng: np.random.Generator
+    codes: Ints, values: Floats, scores: Floats, line: Floats, share: float, rng: Generator
 ) -> Floats:
-    """Return the values of each bin in another order: as ``line`` says, as far as it tells.
+    """Return the values of each bin in an order that follows ``line`` as far as it explains them.
 
-    Given the number, the expectation of the line rises with it by ``told``, whatever part of its
-    range is looked at: that makes the correlation inside of each bin.
+    Given the number, the expectation of the line rises by ``share``, in every part of its
+    range. This determines the correlation inside each bin.
     """
     middle, spread = _by_code(codes, line)
-    within = max(0.0, told) * _by_code(codes, scores)[1] / np.maximum(spread, _LEAST)
+    within = max(0.0, share) * _by_code(codes, scores)[1] / np.maximum(spread, _MIN_SHARE)
     part = np.minimum(within, _CLOSEST)[codes]
-    score = part * (line - middle[codes]) / np.maximum(spread, _LEAST)[codes]
+    score = part * (line - middle[codes]) / np.maximum(spread, _MIN_SHARE)[codes]
     score += np.sqrt(1 - np.square(part)) * rng.standard_normal(len(codes))
-    found = np.empty(len(codes))
-    found[np.lexsort((score, codes))] = values[np.lexsort((values, codes))]
-    return found
+    reordered = np.empty(len(codes))
+    reordered[np.lexsort((score, codes))] = values[np.lexsort((values, codes))]
+    return reordered
 
 
 def _by_code(codes: Ints, numbers: Floats) -> tuple[Floats, Floats]:

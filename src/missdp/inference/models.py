@@ -1,9 +1,8 @@
-"""The model of all pairs as it is released; released values and public facts."""
+"""The released model of all pairs: released values and public facts."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
 from missdp.inference.completion import Completed
@@ -17,49 +16,59 @@ from missdp.types import Clique, Floats, Ints
 
 @dataclass(frozen=True, eq=False)
 class PairModel(Record):
-    """A law of complete rows in which all pairs are right, and of their holes; released values.
+    """A distribution of complete rows in which all pairs hold, and of missing cells. All released.
 
-    * ``levels``: How the levels of each attribute are grouped.
-    * ``law``: Draws rows, on groups of levels.
-    * ``tables``: What the rows drawn are raked to.
-    * ``masks``: What goes missing.
-    * ``n_rows``: Number of rows that were counted.
+    * ``levels``: Groups of the levels of each attribute.
+    * ``row_model``: Draws rows, on groups of levels.
+    * ``tables``: Tables to which drawn rows are raked.
+    * ``masks``: Model of missing cells.
+    * ``n_rows``: Number of counted rows.
     """
 
     levels: tuple[Levels, ...]
-    law: ConditionalModels
+    row_model: ConditionalModels
     tables: dict[Clique, Floats]
     masks: MissingnessModel
     n_rows: float
 
     def complete(self, n: int, rng: np.random.Generator, *, draws: Draws = "even") -> Ints:
         """Draw ``n`` complete rows on groups of levels."""
-        return raked_rows(self.law.sample, self.tables, n, rng, draws=draws)
+        return raked_rows(self.row_model.sample, self.tables, n, rng, draws=draws)
 
     def sample(
-        self, n: int, rng: np.random.Generator, *, keep_holes: bool, draws: Draws = "even"
-    ) -> list[NDArray[np.int64]]:
-        """Draw ``n`` rows as one array of codes per attribute; a hole has the code ``size``."""
+        self, n: int, rng: np.random.Generator, *, keep_missing: bool, draws: Draws = "even"
+    ) -> list[Ints]:
+        """Draw ``n`` rows as one array of codes per attribute, with ``size`` for missing cells."""
         rows = self.complete(n, rng, draws=draws)
-        holes = self.masks.draw(rows, rng) if keep_holes else np.zeros(rows.shape, dtype=bool)
-        return split_rows(self.levels, rows, holes, rng)
+        missing = self.masks.draw(rows, rng) if keep_missing else np.zeros(rows.shape, dtype=bool)
+        return split_rows(self.levels, rows, missing, rng)
 
 
-def targets(known: Completed, rows: Ints) -> dict[Clique, Floats]:
-    """Return the tables that rows are to be raked to: noisy ones, leaned on those of a model.
+def targets(completed: Completed, rows: Ints) -> dict[Clique, Floats]:
+    """Return the tables to which rows are raked: noisy tables, shrunk towards those of a model.
 
-    * ``rows``: Rows of the model.
+    Parameters
+    ----------
+    completed : Completed
+        Estimates of tables of complete rows.
+    rows : ndarray of int64, shape (n, d)
+        Rows of the model.
+
+    Returns
+    -------
+    dict of tuple of int to ndarray
+        Shares of the rows.
     """
-    sizes = [len(margin) for margin in known.margins]
+    sizes = [len(marginal) for marginal in completed.marginals]
     columns = np.ascontiguousarray(rows.T)
     noisy: dict[Clique, Floats] = {}
     base: dict[Clique, Floats] = {}
-    for (a, b), moment in known.pairs.items():
-        shape, ends = (sizes[a], sizes[b]), (known.margins[a], known.margins[b])
+    for (a, b), moment in completed.pairs.items():
+        shape, ends = (sizes[a], sizes[b]), (completed.marginals[a], completed.marginals[b])
         product = np.outer(*ends)
         cells = cell_index(columns, (a, b), shape, len(rows))
         shares = np.bincount(cells, minlength=product.size).reshape(shape) / max(1, len(rows))
         base[a, b] = scaled_to(shares, ends)
         noisy[a, b] = moment + product
-    margins = dict(enumerate(known.margins))
-    return shrunk(noisy, base, known.stds, margins=margins, rows=len(rows))
+    marginals = dict(enumerate(completed.marginals))
+    return shrunk(noisy, base, completed.stds, marginals=marginals, rows=len(rows))

@@ -1,29 +1,30 @@
-"""Sums of products over clipped rows: what clipping takes from them, and what they tell of numbers.
+"""Sums of products over clipped rows: the clipping bias, and covariances of numbers.
 
-The vector of a row holds a block for each attribute, perhaps further numbers, and the products of
-every two blocks (see `RowVectors`). All of it is multiplied by one factor, so that its L2 norm is
-at most ``clip``. Rows with many rare levels have long vectors: clipping under-weights them, and
-what is released is
+The vector of a row has a block for each attribute, perhaps extra features, and the products of
+every two blocks (see `RowVectors`). It is multiplied by one factor, so that its L2 norm is at most
+``clip``. Rows with many rare levels have long vectors, and clipping underweights them. The release
+is
 
     Σ_i w_i x_i + noise,      w_i = min(1, clip / ‖x_i‖),
 
-a biased answer for ``Σ x_i``. But the factor is a known function of the row. Rows of a model tell
-the mean of ``(1 − w) x``, which is added to what was released; a model fitted to the sum tells it
-better. The fixed point is the model whose *clipped* sums are those released, and clipping then
-costs no bias: so rows may be clipped where noise is least, and not where hardly any is.
+a biased estimate of ``Σ x_i``. The factor is a known function of the row. So rows of a model give
+an estimate of the mean of ``(1 − w) x``, which is added to the release. A model that is fitted to
+the corrected sum gives a better estimate. The fixed point is the model whose *clipped* sums are the
+released ones, and clipping then causes no bias. So the clip norm can minimise the noise, and need
+not exceed almost all norms.
 
-A relation of a number may be one that the model lacks: noise hid it, or it is one of few rows far
-out, of which most is clipped. To first order the rows then have the density ``1 + c x`` times the
-model's, where ``x`` is the product. That adds ``c Σ x²`` to the sum, of which clipping leaves
-``c Σ w x²``. So what was released beyond the model's own clipped sum, and its noise, is multiplied
-by the ``gain``
+The model may lack a relation of a number, because noise hid it, or because few rows far out have
+it, which are clipped strongly. To first order the rows then have the density ``1 + c x`` times the
+density of the model, where ``x`` is the product. This adds ``c Σ x²`` to the sum, of which clipping
+retains ``c Σ w x²``. So the difference between the release and the model's own clipped sum is
+multiplied by the ``gain``
 
     Σ x² / Σ w x².
 
-Of a pair of attributes, a table of bins has the noise of many cells in every trend. Where one of
-them is a number ``z`` that was summed up by itself, its covariance with the levels of the other one
-is known with the noise of one cell each, and that of two numbers with the noise of one. Written
-under the table, as one more row (and column), they are smoothed together with it.
+A trend in a table of bins has the noise of many cells. If one attribute of a pair is a number ``z``
+that was summed by itself, its covariance with each level of the other has the noise of one cell.
+The covariance of two numbers has the noise of one cell, too. They are smoothed together with the
+table, as one more row and column.
 
 Everything here is a function of released values and public facts.
 """
@@ -37,62 +38,62 @@ from typing import NamedTuple
 
 import numpy as np
 import pydantic.dataclasses
-from numpy.typing import NDArray
 
 from missdp.inference.conditional_models import Pair
 from missdp.inference.missingness import MissingnessModel
 from missdp.serialization import Record
-from missdp.types import Floats, Ints
+from missdp.types import Flags, Floats, Ints
 
-_NUMBERS_AT_ONCE = 1 << 22
-_POINTS = 4096
-_HALF = 5000.0  # rows over noise, in norms, where half of independent rows are to be clipped
-_LEAST, _MOST = 0.2, 0.95  # share of independent rows that is not clipped
-_PER_DECADE = 0.3
-_SHORTEST = 1e-3
+_NUMBERS_AT_ONCE = 1 << 22  # numbers in memory
+_POINTS = 4096  # integration points
+_HALF_SIGNAL = 5000.0  # rows over noise, in norms, at which half of independent rows are clipped
+# Smallest and largest share of independent rows that are not clipped.
+_MIN_UNCLIPPED, _MAX_UNCLIPPED = 0.2, 0.95
+_PER_DECADE = 0.3  # change of this share for each power of ten of the signal
+_SHORTEST = 1e-3  # smallest clip norm
 
 
 class RowVectors(NamedTuple):
-    """The vectors that rows are made into before they are clipped.
+    """The vectors of rows before clipping.
 
-    * ``blocks``: The numbers of each attribute, one row per code.
-    * ``alone``: Factor of blocks and further numbers beside products.
-    * ``further``: Further numbers of some attributes, by position, which enter no product. The
-      block of such an attribute ends with its number.
+    * ``blocks``: The block of each attribute, one row per code.
+    * ``first_order_weight``: Factor of blocks and extra features relative to products.
+    * ``extra_features``: Features of some attributes, by position, that enter no product. The block
+      of such an attribute ends with its number.
     """
 
     blocks: Sequence[Floats]
-    alone: float
-    further: Mapping[int, Floats] = {}
+    first_order_weight: float
+    extra_features: Mapping[int, Floats] = {}
 
     def norms(self, rows: Ints) -> Floats:
-        """Return the L2 norm of each row's vector before it is clipped."""
+        """Return the L2 norm of each row's vector before clipping."""
         squares = np.zeros((len(self.blocks), len(rows)))
         for a, block in enumerate(self.blocks):
             squares[a] = np.square(block).sum(axis=1)[rows[:, a]]
         total = squares.sum(axis=0)
         pairs = (np.square(total) - np.square(squares).sum(axis=0)) / 2
-        for a, table in self.further.items():
+        for a, table in self.extra_features.items():
             total = total + np.square(table).sum(axis=1)[rows[:, a]]
-        return np.asarray(np.sqrt(np.maximum(self.alone**2 * total + pairs, 0.0)))
+        return np.asarray(np.sqrt(np.maximum(self.first_order_weight**2 * total + pairs, 0.0)))
 
-    def kept(self, rows: Ints, clip: float) -> Floats:
-        """Return the share of each row's vector that is kept if it is clipped to a norm."""
+    def retained_share(self, rows: Ints, clip: float) -> Floats:
+        """Return the factor by which clipping to a norm multiplies each row's vector."""
         return np.asarray(clip / np.maximum(self.norms(rows), clip))
 
 
-def clip_norm(margins: Sequence[Floats], vectors: RowVectors, signal: float) -> float:
+def clip_norm(marginals: Sequence[Floats], vectors: RowVectors, signal: float) -> float:
     """Return the norm to which rows' vectors are clipped, by a public rule.
 
-    The rule takes a quantile of the norms that rows would have if all attributes were independent:
-    the median where ``signal`` is 5,000, 0.3 more for each power of ten, and from 0.2 to 0.95.
+    The rule takes a quantile of the norms of rows with independent attributes. It is the median at
+    a ``signal`` of 5,000, and grows by 0.3 for each power of ten, within 0.2 and 0.95.
 
     Parameters
     ----------
-    margins : sequence of ndarray
-        Released margin of each attribute, on the codes of the blocks.
+    marginals : sequence of ndarray
+        Released marginal of each attribute, on the codes of the blocks.
     vectors : RowVectors
-        What rows are made into.
+        The vectors of rows.
     signal : float
         Released number of rows, over the noise of a sum for a norm of one.
 
@@ -103,84 +104,84 @@ def clip_norm(margins: Sequence[Floats], vectors: RowVectors, signal: float) -> 
 
     Notes
     -----
-    With what is clipped told by a model (see `clipped_away`), errors hardly depend on it: on Adult
-    and BR2000, from 1,000 to 300,000 rows and epsilon from 0.1 to 10, quantiles 0.2 off cost less
-    than a twentieth.
+    Errors hardly depend on the norm, because a model corrects the bias (see `clipped_away`). On
+    Adult and BR2000, with 1,000 to 300,000 rows and epsilon from 0.1 to 10, quantiles that differ
+    by 0.2 increase errors by less than a twentieth.
     """
-    norms = vectors.norms(independent_rows(margins, _POINTS))
-    share = 0.5 + _PER_DECADE * np.log10(max(signal, 1.0) / _HALF)
-    found = float(np.quantile(norms, np.clip(share, _LEAST, _MOST)))
-    return max(found, _SHORTEST)
+    norms = vectors.norms(independent_rows(marginals, _POINTS))
+    share = 0.5 + _PER_DECADE * np.log10(max(signal, 1.0) / _HALF_SIGNAL)
+    norm = float(np.quantile(norms, np.clip(share, _MIN_UNCLIPPED, _MAX_UNCLIPPED)))
+    return max(norm, _SHORTEST)
 
 
 class ClippingBias(NamedTuple):
-    """What to add to released means so that clipping is undone, once they are multiplied by gains.
+    """Corrections of released means for clipping, after multiplication by gains.
 
-    * ``single``: To the means of each block; after these, to those of ``further`` numbers.
-    * ``pairs``, ``gains``: To those of products, and by what these are multiplied before: by 1, but
-      for products with a number.
+    * ``single``: Additions to the means of each block, and then to those of extra features.
+    * ``pairs``, ``gains``: Additions to the means of products, and factors applied before. A factor
+      is 1 except for products with a number.
     """
 
     single: list[Floats]
     pairs: dict[Pair, Floats]
     gains: Mapping[Pair, Floats] = {}
 
-    def put_back(self, pair: Pair, mean: Floats) -> Floats:
-        """Return the mean of products over all rows, given that over clipped ones."""
+    def add_bias(self, pair: Pair, mean: Floats) -> Floats:
+        """Return the mean of products over all rows, given their mean over clipped rows."""
         return np.asarray(self.gains.get(pair, 1.0) * mean + self.pairs[pair])
 
 
 def clipped_away(rows: Ints, vectors: RowVectors, clip: float) -> ClippingBias:
-    """Return what clipping takes from the mean of the blocks, and of their products.
+    """Return the bias that clipping causes in the means of blocks and of their products.
 
     Parameters
     ----------
     rows : ndarray of int64, shape (n, d)
         Codes of a model's rows.
     vectors : RowVectors
-        What rows are made into.
+        The vectors of rows.
     clip : float
         Norm to which vectors are clipped.
 
     Returns
     -------
-    Taken
-        After the means of the blocks come those of the further numbers.
+    ClippingBias
+        The means of extra features follow those of the blocks.
     """
-    blocks, further = vectors.blocks, vectors.further
-    lost = 1 - vectors.kept(rows, clip)
+    blocks, extra_features = vectors.blocks, vectors.extra_features
+    lost = 1 - vectors.retained_share(rows, clip)
     lost *= 1 / max(1, len(rows))
     touched = np.flatnonzero(lost > 0)
     ends = np.cumsum([0, *(block.shape[1] for block in blocks)])
-    single, whole = np.zeros(ends[-1]), np.zeros((ends[-1], ends[-1]))
+    single, second = np.zeros(ends[-1]), np.zeros((ends[-1], ends[-1]))
     step = max(1, _NUMBERS_AT_ONCE // max(1, int(ends[-1])))
     for start in range(0, len(touched), step):
         part = touched[start : start + step]
         stacked = np.concatenate([b[rows[part, a]] for a, b in enumerate(blocks)], axis=1)
         scaled = stacked * lost[part, None]
         single += scaled.sum(axis=0)
-        whole += scaled.T @ stacked
+        second += scaled.T @ stacked
     spans = [slice(*pair) for pair in pairwise(ends)]
-    pairs = {(a, b): whole[spans[a], spans[b]] for a, b in combinations(range(len(blocks)), 2)}
-    rest = [table[rows[touched, a]].T @ lost[touched] for a, table in further.items()]
-    gains = _gains(rows, blocks, lost, pairs, further)
-    return ClippingBias([*(single[span] for span in spans), *rest], pairs, gains)
+    pairs = {(a, b): second[spans[a], spans[b]] for a, b in combinations(range(len(blocks)), 2)}
+    extra = [table[rows[touched, a]].T @ lost[touched] for a, table in extra_features.items()]
+    gains = _clipping_gains(rows, blocks, lost, pairs, extra_features)
+    return ClippingBias([*(single[span] for span in spans), *extra], pairs, gains)
 
 
-def _gains(
+def _clipping_gains(
     rows: Ints,
     blocks: Sequence[Floats],
     lost: Floats,
     pairs: dict[Pair, Floats],
     numbered: Collection[int],
 ) -> dict[Pair, Floats]:
-    """Return the gains of products with numbers, and take from ``pairs`` what these add too much.
+    """Return the gains of products with numbers, and subtract the excess of gains from ``pairs``.
 
-    ``lost`` is what clipping takes of each row, as a share of all rows.
+    ``lost`` is the part of each row that clipping removes, as a share of all rows.
     """
     z, gains = {a: blocks[a][rows[:, a], -1] for a in numbered}, {}
-    for (a, b), taken in pairs.items():
-        gain, whole = np.ones(taken.shape), taken.copy()
+    for (a, b), bias in pairs.items():
+        gain, corrected = np.ones(bias.shape), bias.copy()
         for one, other, place in ((a, b, np.s_[-1, :]), (b, a, np.s_[:, -1])):
             if one not in z:
                 continue
@@ -189,24 +190,24 @@ def _gains(
             mean, size, less = (np.bincount(rows[:, other], w, len(block)) for w in weights)
             size, less = (np.square(block).T @ np.stack([size, less], axis=1)).T
             gain[place] = 1 / (1 - np.divide(less, size, out=np.zeros_like(size), where=size > 0))
-            whole[place] = taken[place] - (gain[place] - 1) * (block.T @ mean - taken[place])
+            corrected[place] = bias[place] - (gain[place] - 1) * (block.T @ mean - bias[place])
         if a in z or b in z:
-            gains[a, b], pairs[a, b] = gain, whole
+            gains[a, b], pairs[a, b] = gain, corrected
     return gains
 
 
 def clipped_share(rows: Ints, vectors: RowVectors, clip: float) -> tuple[Floats, dict[Pair, float]]:
-    """Return what part of the size of each block, and of each product, is left after clipping.
+    """Return the shares of the squared norm of each block and product that clipping retains.
 
-    A first guess, from rows that need not be those of a good model: what is released, divided by
-    it, has about the right size.
+    It is a first estimate from rows that need not come from a good model. A released sum divided by
+    the share has about the right size.
 
     Parameters
     ----------
     rows : ndarray of int64, shape (n, d)
         Codes of rows.
     vectors : RowVectors
-        What rows are made into.
+        The vectors of rows.
     clip : float
         Norm to which vectors are clipped.
 
@@ -217,43 +218,43 @@ def clipped_share(rows: Ints, vectors: RowVectors, clip: float) -> tuple[Floats,
     dict of (int, int) to float
         The share of each product.
     """
-    kept = vectors.kept(rows, clip)
+    retained = vectors.retained_share(rows, clip)
     sizes = [np.square(b).sum(axis=1)[rows[:, a]] for a, b in enumerate(vectors.blocks)]
     squares = np.stack(sizes, axis=1)
-    everything, left = squares.T @ squares, (squares * kept[:, None]).T @ squares
-    share = np.divide(left, everything, out=np.ones_like(left), where=everything > 0)
+    everything, clipped = squares.T @ squares, (squares * retained[:, None]).T @ squares
+    share = np.divide(clipped, everything, out=np.ones_like(clipped), where=everything > 0)
     pairs = {(a, b): float(share[a, b]) for a, b in combinations(range(len(sizes)), 2)}
-    total, part = squares.sum(axis=0), (squares * kept[:, None]).sum(axis=0)
-    return np.divide(part, total, out=np.ones_like(part), where=total > 0), pairs
+    total, clipped_total = squares.sum(axis=0), (squares * retained[:, None]).sum(axis=0)
+    return np.divide(clipped_total, total, out=np.ones_like(clipped_total), where=total > 0), pairs
 
 
-def independent_rows(margins: Sequence[Floats], n: int) -> Ints:
-    """Return rows in which all attributes are independent, the same ones at every call."""
-    rng = np.random.default_rng(0)  # public: no more than points for numerical integration
+def independent_rows(marginals: Sequence[Floats], n: int) -> Ints:
+    """Return fixed rows in which all attributes are independent."""
+    rng = np.random.default_rng(0)  # public integration points
     places = (np.arange(n) + 0.5) / n
     columns = []
-    for margin in margins:
-        ends = np.cumsum(margin)
-        found = np.searchsorted(ends / ends[-1], places, side="right")
-        columns.append(rng.permutation(np.minimum(found, len(margin) - 1)))
+    for marginal in marginals:
+        ends = np.cumsum(marginal)
+        levels = np.searchsorted(ends / ends[-1], places, side="right")
+        columns.append(rng.permutation(np.minimum(levels, len(marginal) - 1)))
     return np.stack(columns, axis=1).astype(np.int64)
 
 
-_LEAST_CHANCE = 0.02
-_LEAST_SPREAD = 1e-6  # variance, below which a number is a constant
+_MIN_CHANCE = 0.02  # smallest chance of being observed
+_MIN_SPREAD = 1e-6  # variance below which a number is constant
 
 
 @dataclass(frozen=True, eq=False)
 class NumberMoments:
-    """What was released of standardised numbers, unshrunk: means over all rows, clipping undone.
+    """Released moments of standardised numbers: means over all rows, corrected for clipping.
 
-    A cell without a value has a ``z`` of 0. Each comes with the standard deviation of its noise.
+    A cell without a value has a ``z`` of 0. Each moment has the standard deviation of its noise.
 
-    * ``means``: Of ``z``, by attribute.
-    * ``powers``: Of the number as it is, clipped far out, and of its square.
-    * ``by_level`` (by (int, int)): Of ``z`` of one attribute where another one has each of its
-      levels, or is missing: shares of all rows times conditional means.
-    * ``both`` (by (int, int)): Of products of the ``z`` of two attributes, the earlier one first.
+    * ``means``: Mean of ``z``, by attribute.
+    * ``powers``: Means of the number, clipped far out, and of its square.
+    * ``by_level`` (by (int, int)): Mean of ``z`` of one attribute times the indicator of each level
+      of another one, or of its missing cells.
+    * ``both`` (by (int, int)): Mean of the product of two ``z``, the earlier attribute first.
     """
 
     means: Mapping[int, tuple[float, float]]
@@ -268,9 +269,9 @@ class Numbers:
 
     * ``levels``: Mean ``z`` of each level of an attribute that is a number.
     * ``spread``: Variance of ``z`` in all rows.
-    * ``by_level`` (by (int, int)): Of ``z`` of one attribute with the indicators of the levels of
-      another one.
-    * ``both`` (by (int, int)): Of two numbers, the earlier one first.
+    * ``by_level`` (by (int, int)): Covariance of ``z`` of one attribute with the indicators of the
+      levels of another one.
+    * ``both`` (by (int, int)): Covariance of two numbers, the earlier attribute first.
     """
 
     levels: Mapping[int, Floats]
@@ -278,108 +279,125 @@ class Numbers:
     by_level: Mapping[Pair, tuple[Floats, Floats]]
     both: Mapping[Pair, tuple[float, float]]
 
-    def less(self, other: Numbers) -> Numbers:
-        """Return by how much covariances differ from those of another draw of the noise."""
+    def difference_from(self, other: Numbers) -> Numbers:
+        """Return the differences of covariances from those of another draw of the noise."""
         by_level = {p: (x - other.by_level[p][0], v) for p, (x, v) in self.by_level.items()}
         both = {p: (x - other.both[p][0], v) for p, (x, v) in self.both.items()}
         return replace(self, levels=other.levels, by_level=by_level, both=both)
 
-    def under(self, pair: Pair, table: Floats, *, noise: bool) -> Floats:
-        """Return a table with a row and a column more for each number, or that of its noise."""
+    def with_numbers(self, pair: Pair, table: Floats, *, noise: bool) -> Floats:
+        """Return a table with one more row and column for numbers, or the table of its noise.
+
+        Parameters
+        ----------
+        pair : (int, int)
+            The attributes.
+        table : ndarray
+            Table of the levels, or the variances of its noise.
+        noise : bool
+            Whether the table has variances.
+
+        Returns
+        -------
+        ndarray
+            One more row or column for each attribute that is a number.
+        """
         a, b = pair
-        found = np.zeros([n + (v in self.levels) for n, v in zip(table.shape, pair, strict=True)])
-        found[: table.shape[0], : table.shape[1]] = table
+        shape = [n + (v in self.levels) for n, v in zip(table.shape, pair, strict=True)]
+        extended = np.zeros(shape)
+        extended[: table.shape[0], : table.shape[1]] = table
         if a in self.levels:
-            found[-1, : table.shape[1]] = self.by_level[a, b][noise]
+            extended[-1, : table.shape[1]] = self.by_level[a, b][noise]
         if b in self.levels:
-            found[: table.shape[0], -1] = self.by_level[b, a][noise]
+            extended[: table.shape[0], -1] = self.by_level[b, a][noise]
         if a in self.levels and b in self.levels:
-            found[-1, -1] = self.both[pair][noise]
-        return found
+            extended[-1, -1] = self.both[pair][noise]
+        return extended
 
 
-def complete_numbers(
+def number_covariances(
     moments: NumberMoments,
     levels: Mapping[int, tuple[Floats, Floats]],
-    margins: Sequence[Floats],
+    marginals: Sequence[Floats],
     rows: Ints,
-    holes: NDArray[np.bool_],
+    missing_cells: Flags,
     masks: MissingnessModel,
 ) -> Numbers:
-    """Return what moments of observed cells say of complete rows.
+    """Return covariances of numbers in complete rows from moments of observed cells.
 
     Parameters
     ----------
     moments : NumberMoments
-        What was released.
+        Released moments.
     levels : mapping of int to (ndarray, ndarray)
         Mean and variance of ``z`` at each level of an attribute that is a number.
-    margins : sequence of ndarray
-        One-way margins of complete rows.
+    marginals : sequence of ndarray
+        One-way marginals of complete rows.
     rows : ndarray of int64, shape (n, d)
-        Rows of a model of complete rows. Only what is missing is read off them.
-    holes : ndarray of bool, shape (n, d)
-        A draw of what is missing in them.
+        Rows of a model of complete rows, which determine the chances of missing cells.
+    missing_cells : ndarray of bool, shape (n, d)
+        A draw of their missing cells.
     masks : MissingnessModel
         The model of missing cells.
 
     Returns
     -------
     Numbers
+        Released covariances.
     """
-    missing = masks.missing(rows)
+    chances = masks.missing(rows)
     z = {a: mean[rows[:, a]] for a, (mean, _) in levels.items()}
-    middle = {a: float(margins[a] @ mean) for a, (mean, _) in levels.items()}
+    middle = {a: float(marginals[a] @ mean) for a, (mean, _) in levels.items()}
     spread = {
-        a: float(margins[a] @ (inside + np.square(mean))) - middle[a] ** 2
+        a: float(marginals[a] @ (inside + np.square(mean))) - middle[a] ** 2
         for a, (mean, inside) in levels.items()
     }
-    holed = bool(holes.any())
+    has_missing = bool(missing_cells.any())
 
     def chance(pair: Pair) -> tuple[Floats, float]:
-        """How much more a row counts than it should, and the share of rows that are observed."""
-        if not holed:
+        """Return the excess weight of each row, and the share of observed rows."""
+        if not has_missing:
             return np.zeros(0), 1.0
-        seen = masks.observed(rows, pair, missing)
-        share = max(_LEAST_CHANCE, 1 - float(holes[:, pair].any(axis=1).mean()))
-        return (1 - seen / max(_LEAST_CHANCE, float(seen.mean()))) / len(rows), share
+        observed = masks.observed(rows, pair, chances)
+        share = max(_MIN_CHANCE, 1 - float(missing_cells[:, pair].any(axis=1).mean()))
+        return (1 - observed / max(_MIN_CHANCE, float(observed.mean()))) / len(rows), share
 
     by_level: dict[Pair, tuple[Floats, Floats]] = {}
     both: dict[Pair, tuple[float, float]] = {}
-    for (a, c), (found, std) in moments.by_level.items():
-        lacking, share = chance((a, c))
-        size = len(margins[c])
-        whole = found[:size] / share
-        if holed:
-            whole = whole + np.bincount(rows[:, c], lacking * z[a], size)
-        whole = whole - margins[c] * whole.sum()
-        by_level[a, c] = whole, np.square(std[:size] / share)
+    for (a, c), (values, std) in moments.by_level.items():
+        excess_weight, share = chance((a, c))
+        size = len(marginals[c])
+        sums = values[:size] / share
+        if has_missing:
+            sums = sums + np.bincount(rows[:, c], excess_weight * z[a], size)
+        sums = sums - marginals[c] * sums.sum()
+        by_level[a, c] = sums, np.square(std[:size] / share)
     for (a, b), (product, noise) in moments.both.items():
-        lacking, share = chance((a, b))
-        told = product / share + (float(lacking @ (z[a] * z[b])) if holed else 0.0)
-        both[a, b] = told - middle[a] * middle[b], (noise / share) ** 2
-    vary = {a: mean for a, (mean, _) in levels.items() if spread[a] > _LEAST_SPREAD}
-    return Numbers(vary, spread, by_level, both)
+        excess_weight, share = chance((a, b))
+        excess = float(excess_weight @ (z[a] * z[b])) if has_missing else 0.0
+        both[a, b] = product / share + excess - middle[a] * middle[b], (noise / share) ** 2
+    varying = {a: mean for a, (mean, _) in levels.items() if spread[a] > _MIN_SPREAD}
+    return Numbers(varying, spread, by_level, both)
 
 
 @pydantic.dataclasses.dataclass(frozen=True, eq=False)
 class Products(Record):
-    """Released sums over rows of clipped blocks, and of the products of every two of them.
+    """Released sums over rows of clipped blocks, and of the products of every two blocks.
 
     Parameters
     ----------
     blocks : mapping of str to array of float
         The blocks of the plan, rounded to the grid.
     single : mapping of str to array of float
-        For each attribute the sum of its blocks.
+        For each attribute, the sum of its blocks over rows.
     pairs : mapping of (str, str) to array of float
         For every two attributes, the earlier one first, the sum of the products of their blocks.
     std : float
         Standard deviation of the noise of each number of ``pairs``.
     single_std : float
-        That of each number of ``single`` and ``further``.
-    further_blocks, further : mapping of str to array of float
-        The further numbers of the plan, rounded to the grid, and their sums.
+        Standard deviation of the noise of each number of ``single`` and ``extra_features``.
+    extra_blocks, extra_features : mapping of str to array of float
+        The extra features of the plan, rounded to the grid, and their sums.
     """
 
     blocks: Mapping[str, Floats]
@@ -387,16 +405,16 @@ class Products(Record):
     pairs: Mapping[tuple[str, str], Floats]
     std: float
     single_std: float
-    further_blocks: Mapping[str, Floats] = field(default_factory=dict)
-    further: Mapping[str, Floats] = field(default_factory=dict)
+    extra_blocks: Mapping[str, Floats] = field(default_factory=dict)
+    extra_features: Mapping[str, Floats] = field(default_factory=dict)
 
 
 def products_of(
     cells: Ints,
     blocks: Mapping[str, Ints],
-    further: Mapping[str, Ints],
+    extra_features: Mapping[str, Ints],
     *,
-    alone: int,
+    first_order_weight: int,
     grid: float,
     unit: float,
     scale: float,
@@ -406,11 +424,11 @@ def products_of(
     Parameters
     ----------
     cells : ndarray of int64
-        The noisy sums: of blocks, of further numbers, and of the products of every two blocks.
-    blocks, further : mapping of str to ndarray of int64
-        The numbers that were summed up, in steps of the grid.
-    alone : int
-        Factor of blocks and further numbers, in steps of the grid.
+        The noisy sums: of blocks, of extra features, and of the products of every two blocks.
+    blocks, extra_features : mapping of str to ndarray of int64
+        The summed numbers, in steps of the grid.
+    first_order_weight : int
+        Factor of blocks and extra features, in steps of the grid.
     grid : float
         Steps of one number.
     unit : float
@@ -421,19 +439,19 @@ def products_of(
     Returns
     -------
     Products
-        Released; post-processing.
+        Released values. Post-processing.
     """
-    whole, factor = np.asarray(cells, dtype=np.float64) / unit, alone / grid
+    scaled, factor = np.asarray(cells, dtype=np.float64) / unit, first_order_weight / grid
     width = {name: block.shape[1] for name, block in blocks.items()}
     ordered = list(combinations(blocks, 2))
-    sizes = [*width.values(), *(block.shape[1] for block in further.values())]
+    sizes = [*width.values(), *(block.shape[1] for block in extra_features.values())]
     sizes += [width[a] * width[b] for a, b in ordered]
-    pieces = iter(np.split(whole, np.cumsum(sizes)[:-1]))
-    single = {name: next(pieces) / factor for name in blocks}
-    others = {name: next(pieces) / factor for name in further}
-    pairs = {(a, b): next(pieces).reshape(width[a], width[b]) for a, b in ordered}
+    segments = iter(np.split(scaled, np.cumsum(sizes)[:-1]))
+    single = {name: next(segments) / factor for name in blocks}
+    extra_sums = {name: next(segments) / factor for name in extra_features}
+    pairs = {(a, b): next(segments).reshape(width[a], width[b]) for a, b in ordered}
     std = scale / unit
-    rounded, beside = (
-        {name: block / grid for name, block in part.items()} for part in (blocks, further)
+    rounded, extra_blocks = (
+        {name: block / grid for name, block in part.items()} for part in (blocks, extra_features)
     )
-    return Products(rounded, single, pairs, std, std / factor, beside, others)
+    return Products(rounded, single, pairs, std, std / factor, extra_blocks, extra_sums)

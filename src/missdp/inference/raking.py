@@ -1,20 +1,20 @@
-"""Re-weighting of synthetic rows so that tables hold, and rows drawn by their weights.
+"""Weights of synthetic rows with which tables hold, and draws of rows by their weights.
 
-Raking is iterative proportional fitting over rows (Deming and Stephan 1940; Deville, Särndal and
-Sautory 1993): table after table, the weights of the rows of each cell are multiplied by one factor,
-so that they add up to what the table says. Weighted rows keep the law that they were drawn from,
-given the cells: raking changes no more than the tables ask for.
+Raking is iterative proportional fitting over rows (Deming and Stephan 1940, Deville, Särndal and
+Sautory 1993). For one table after another, the weights of the rows of each cell are multiplied by
+one factor, so that they sum to the target. Given the cells, weighted rows keep the distribution
+that they were drawn from.
 
-Rows and tables are released values here, so that none of this costs privacy.
+Rows and tables are released values here, so raking has no privacy cost.
 
-Drawing rows by their weights rounds counts at random.  What that did to the tables is undone as
-combinatorial optimisation of microdata does (Williamson, Birkin and Rees 1998): rows are replaced
-by others of the same pool wherever the tables then fit better (``_swap``).
+Drawing rows by their weights rounds counts at random. The rounding errors are corrected as in
+combinatorial optimisation of microdata (Williamson, Birkin and Rees 1998). Rows are replaced by
+others of the same pool if the tables then fit better (``_swap``).
 
-A noisy table is leaned on what a model says by empirical Bayes (`shrunk`). What it adds to the
-model is its residual, less everything that smaller tables tell. How far residuals are true is told
-by their size: where it is no more than noise explains, the model is right, and the table is taken
-for noise (James and Stein 1961; Efron and Morris 1973).
+A noisy table is shrunk towards the table of a model by empirical Bayes (`shrunk`). Its residual is
+the difference from the model, less the contribution of smaller tables. The size of the residuals
+determines the shrinkage. If noise explains it, the table is treated as noise (James and Stein 1961;
+Efron and Morris 1973).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from missdp.inference.model import Draws, cell_index
 from missdp.inference.shrinkage import Mixture, NoisyTable
 from missdp.types import Clique, Floats, Ints
 
-_BATCH, _LEAST_BATCH = 250, 50  # rows that are compared at once
-_SWAPS = 1000
-_LOOKUPS = 60_000_000  # of cells, at most: batches, then rounds, are smaller for many pairs
-_IDLE = 50  # rounds without a swap, after which no more are tried
-_FEWEST = 20  # rounds; with fewer, it is not worth counting
-_COUNTED = 300_000_000  # cells that are counted in the beginning, at most
-_FIRST = 0.001  # of the rows, how many are replaced at once in the beginning
-_DENSE = 30  # cells for each that is touched, up to which all are counted
-_GROW, _SHRINK = 1.1, 0.5
+_BATCH, _MIN_BATCH = 250, 50  # rows that are compared at once, usually and at least
+_SWAPS = 1000  # rounds of swaps
+_LOOKUPS = 60_000_000  # largest number of cells that are looked up: many pairs get smaller batches
+_MAX_IDLE = 50  # rounds without a swap after which swapping ends
+_MIN_ROUNDS = 20  # rounds: fewer rounds are not worth the initial count
+_MAX_COUNTED = 300_000_000  # largest number of cells that are counted at the start
+_FIRST = 0.001  # share of the rows that are replaced at once at the start
+_DENSE = 30  # cells for each touched cell, up to which all cells are counted
+_GROW, _SHRINK = 1.1, 0.5  # factors of the number of swaps after a success and a failure
 
 
 def _swap(
@@ -50,85 +50,84 @@ def _swap(
 ) -> Ints:
     """Replace some of the chosen rows by other rows of the pool, so that tables hold better.
 
-    A swap must lessen the sum, over all cells, of squared differences between counts and what the
-    tables say, each divided by the square root of what the tables say: between the measures that
-    look at the largest cells only and at the rarest only.  Few rows are replaced, so that what the
-    tables do not tell stays as it was drawn.
+    A swap must reduce a sum over all cells: the squared difference between count and target,
+    divided by the square root of the target. This measure is a compromise between a focus on large
+    cells and on rare cells. Few rows are replaced, so other properties of the drawn rows stay.
     """
-    batch, rounds = _plan(len(chosen), len(tables), rounds)
+    batch, rounds = _swap_plan(len(chosen), len(tables), rounds)
     if not rounds:
         return chosen
-    cells, current = _finder(tables), chosen.copy()
-    misfit, scale = _misfit(codes[chosen], tables)
+    cells, current = _cell_finder(tables), chosen.copy()
+    misfit, scale = _misfits(codes[chosen], tables)
     proposed = rng.choice(len(codes), size=(rounds, batch), p=weights)
-    most, idle = max(1.0, _FIRST * len(chosen)), 0
+    max_swaps, idle = max(1.0, _FIRST * len(chosen)), 0
     for others in proposed:
         places = np.unique(rng.integers(0, len(chosen), batch))
         old, new = cells(codes[current[places]]), cells(codes[others])
         pull = misfit * scale
         leave, enter = pull[old].sum(axis=1), pull[new].sum(axis=1)
-        k = min(int(most), len(places))
+        k = min(int(max_swaps), len(places))
         worst, best = np.argsort(leave)[:k], np.argsort(-enter)[:k]
         old, new = old[worst], new[best]
-        # Of one swap alone, this is exactly half of what it lessens the sum of squares by.
+        # For a single swap, this is exactly half of the reduction of the sum of squares.
         cost = ((scale[old] + scale[new]) * (old != new)).sum(axis=1) / 2
         good = enter[best] - leave[worst] > cost
         idle = 0 if good.any() else idle + 1
-        if idle == _IDLE:
+        if idle == _MAX_IDLE:
             break
-        touched, change = _change(old[good], new[good], misfit.size)
+        touched, change = _swap_change(old[good], new[good], misfit.size)
         before = misfit[touched]
         if (scale[touched] * change * (2 * before + change)).sum() < 0:
             misfit[touched] = before + change
             current[places[worst[good]]] = others[best[good]]
-            most *= _GROW
-        else:  # alone they are good, together too many
-            most = max(1.0, most * _SHRINK)
+            max_swaps *= _GROW
+        else:  # each swap is good by itself, but not all together
+            max_swaps = max(1.0, max_swaps * _SHRINK)
     return current
 
 
-def _plan(n: int, tables: int, rounds: int = _SWAPS) -> tuple[int, int]:
-    """Return how many rows to compare at once, and how often: public facts alone decide."""
-    if not n or not tables or n * tables > _COUNTED:
+def _swap_plan(n: int, tables: int, rounds: int = _SWAPS) -> tuple[int, int]:
+    """Return the batch size and the number of rounds, by public facts alone."""
+    if not n or not tables or n * tables > _MAX_COUNTED:
         return 0, 0
-    most = _LOOKUPS // (2 * tables)
-    batch = min(n, _BATCH, max(_LEAST_BATCH, most // _SWAPS))
-    rounds = min(rounds, most // batch)
-    return batch, rounds if rounds >= _FEWEST else 0
+    max_looked_up = _LOOKUPS // (2 * tables)
+    batch = min(n, _BATCH, max(_MIN_BATCH, max_looked_up // _SWAPS))
+    rounds = min(rounds, max_looked_up // batch)
+    return batch, rounds if rounds >= _MIN_ROUNDS else 0
 
 
-def _finder(tables: Mapping[Clique, Floats]) -> Callable[[Ints], Ints]:
-    """Return what tells the cells of rows, a column per table, all tables put into one array."""
-    most = max(map(len, tables))  # smaller tables get places that do not count
-    places = np.array([(*c, *[0] * (most - len(c))) for c in tables]).T
+def _cell_finder(tables: Mapping[Clique, Floats]) -> Callable[[Ints], Ints]:
+    """Return a function from rows to their cells in all tables, one column per table."""
+    max_order = max(map(len, tables))  # smaller tables have dummy positions
+    places = np.array([(*c, *[0] * (max_order - len(c))) for c in tables]).T
     strides = np.zeros_like(places)
     for at, table in enumerate(tables.values()):
         strides[: table.ndim, at] = np.cumprod((1, *table.shape[:0:-1]))[::-1]
     starts = np.cumsum([0, *(table.size for table in tables.values())])[:-1]
 
     def cells(rows: Ints) -> Ints:
-        found: Ints = rows[:, places[0]] * strides[0] + starts
+        indices: Ints = rows[:, places[0]] * strides[0] + starts
         for place, stride in zip(places[1:], strides[1:], strict=True):
-            found += rows[:, place] * stride
-        return found
+            indices += rows[:, place] * stride
+        return indices
 
     return cells
 
 
-def _misfit(rows: Ints, tables: Mapping[Clique, Floats]) -> tuple[Floats, Floats]:
-    """Return, of all cells, what the tables want minus counts, and what a square is divided by."""
+def _misfits(rows: Ints, tables: Mapping[Clique, Floats]) -> tuple[Floats, Floats]:
+    """Return targets less counts of all cells, and the inverse scale of a square."""
     columns, n = np.ascontiguousarray(rows.T), len(rows)
-    wanted, counts = [], []
+    targets, counts = [], []
     for pair, table in tables.items():
         cells = cell_index(columns, pair, table.shape, n)
         counts.append(np.bincount(cells, minlength=table.size))
-        wanted.append(table.ravel() * (n / table.sum()))
-    want = np.concatenate(wanted)
-    return want - np.concatenate(counts), 1 / np.sqrt(np.maximum(want, 1.0))
+        targets.append(table.ravel() * (n / table.sum()))
+    target = np.concatenate(targets)
+    return target - np.concatenate(counts), 1 / np.sqrt(np.maximum(target, 1.0))
 
 
-def _change(old: Ints, new: Ints, size: int) -> tuple[Ints, Floats]:
-    """Return the cells that swaps touch, and what they add to the misfit of each."""
+def _swap_change(old: Ints, new: Ints, size: int) -> tuple[Ints, Floats]:
+    """Return the cells that swaps touch, and the change of the misfit of each."""
     if size < _DENSE * old.size:
         change = np.bincount(old.ravel(), minlength=size) - np.bincount(new.ravel(), minlength=size)
         touched = np.flatnonzero(change)
@@ -139,14 +138,14 @@ def _change(old: Ints, new: Ints, size: int) -> tuple[Ints, Floats]:
     return touched, np.asarray(np.bincount(where, weights=signs), dtype=np.float64)
 
 
-_HALVINGS = 12
-_MAX_FACTOR = 5.0  # by which a weight is multiplied or divided for one table
+_HALVINGS = 12  # steps of the line search
+_MAX_FACTOR = 5.0  # largest factor of a weight for one table
 
 
 def effective_share(weights: Floats) -> float:
     """Return the effective sample size of weighted rows, as a share of their number.
 
-    An estimate from weighted rows varies as one from that many rows of equal weight (Kish 1965).
+    An estimate from weighted rows varies as one from that number of equal rows (Kish 1965).
     """
     squares = float(np.square(weights).sum())
     return float(weights.sum()) ** 2 / (len(weights) * squares) if squares > 0 else 0.0
@@ -159,39 +158,59 @@ def rake(
     weights: Floats | None = None,
     sweeps: int = 15,
     tolerance: float = 1e-4,
-    least_share: float = 0.5,
+    min_share: float = 0.5,
 ) -> Floats:
-    """Return weights of rows under which tables hold."""
+    """Return weights of rows with which tables hold.
+
+    Parameters
+    ----------
+    codes : ndarray of int64, shape (n, d)
+        The rows.
+    tables : mapping of clique to ndarray
+        Targets: shares of the rows.
+    weights : ndarray of shape (n,), optional
+        Initial weights. By default equal.
+    sweeps : int
+        Largest number of sweeps over all tables.
+    tolerance : float
+        Mean total variation at which raking stops.
+    min_share : float
+        Smallest effective share of the rows.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Weights with the sum 1.
+    """
     columns = np.asfortranarray(codes).T
-    current = _allowed(columns, tables, weights)
+    current = _allowed_weights(columns, tables, weights)
     order = list(tables)
-    floor = min(least_share, effective_share(current))
+    floor = min(min_share, effective_share(current))
     for sweep in range(sweeps):
-        swept, distance = _swept(columns, tables, order[:: -1 if sweep % 2 else 1], current)
+        swept, distance = _sweep(columns, tables, order[:: -1 if sweep % 2 else 1], current)
         if effective_share(swept) < floor:
-            return _part_of_the_way(current, swept, floor)
+            return _partial_step(current, swept, floor)
         current = swept
         if distance <= tolerance:
             break
     return current
 
 
-def _allowed(columns: Ints, tables: Mapping[Clique, Floats], weights: Floats | None) -> Floats:
-    """Return the weights to begin with, without the rows of forbidden cells if others are left."""
-    start = np.ones(columns.shape[1]) if weights is None else np.array(weights, dtype=np.float64)
+def _allowed_weights(rows: Ints, tables: Mapping[Clique, Floats], weights: Floats | None) -> Floats:
+    """Return initial weights that are 0 in forbidden cells, unless no row would remain."""
+    start = np.ones(rows.shape[1]) if weights is None else np.array(weights, dtype=np.float64)
     for clique, table in tables.items():
         if not np.all(table):
-            cells = cell_index(columns, clique, table.shape, columns.shape[1])
-            left = start * (table.ravel() > 0)[cells]
-            start = left if left.any() else start
-    scaled: Floats = start / start.sum()
-    return scaled
+            cells = cell_index(rows, clique, table.shape, rows.shape[1])
+            allowed = start * (table.ravel() > 0)[cells]
+            start = allowed if allowed.any() else start
+    return np.asarray(start / start.sum())
 
 
-def _swept(
+def _sweep(
     columns: Ints, tables: Mapping[Clique, Floats], order: list[Clique], weights: Floats
 ) -> tuple[Floats, float]:
-    """Make one table after the other hold; and how far they were from that, on average."""
+    """Make one table after another hold, and return the mean total variation before."""
     swept, distance = weights.copy(), 0.0
     for clique in order:
         table = tables[clique].ravel()
@@ -200,51 +219,68 @@ def _swept(
         filled = (counts > 0) & (table > 0)
         if not filled.any():
             continue
-        found: Floats = counts / counts.sum()
+        shares: Floats = counts / counts.sum()
         aim = np.where(filled, table, 0.0)
         aim /= aim.sum()
-        distance += 0.5 * float(np.abs(aim - found).sum())
-        factor = np.divide(aim, found, out=np.ones(table.size), where=filled)
+        distance += 0.5 * float(np.abs(aim - shares).sum())
+        factor = np.divide(aim, shares, out=np.ones(table.size), where=filled)
         swept *= np.clip(factor, 1 / _MAX_FACTOR, _MAX_FACTOR)[cells]
     return swept / swept.sum(), distance / max(1, len(order))
 
 
-def _part_of_the_way(before: Floats, after: Floats, floor: float) -> Floats:
-    """Move along the geometric path from one set of weights to another, as far as allowed."""
+def _partial_step(before: Floats, after: Floats, floor: float) -> Floats:
+    """Move along the geometric path between two sets of weights, as far as allowed."""
     share, best = 0.0, before
     for halving in range(1, _HALVINGS):
-        further = share + 0.5**halving
-        tried = before ** (1 - share - 0.5**halving) * after**further
+        next_share = share + 0.5**halving
+        tried = before ** (1 - share - 0.5**halving) * after**next_share
         if effective_share(tried) >= floor:
-            share, best = further, tried / tried.sum()
+            share, best = next_share, tried / tried.sum()
     return best
 
 
 def resample(
     weights: Floats, n: int, rng: np.random.Generator, *, codes: Ints | None = None
 ) -> Ints:
-    """Draw ``n`` of the weighted rows systematically (Madow 1949), in random order."""
-    order = rng.permutation(len(weights)) if codes is None else _alike(codes, rng)
+    """Draw ``n`` of the weighted rows systematically (Madow 1949), in random order.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (rows,)
+        Weights of the rows.
+    n : int
+        Number of draws.
+    rng : numpy.random.Generator
+        Draws the rows.
+    codes : ndarray of int64, optional
+        The rows. Given them, similar rows are neighbours in the systematic draw.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Positions of the rows.
+    """
+    order = rng.permutation(len(weights)) if codes is None else _similar_rows(codes, rng)
     ends = np.cumsum(weights[order])
     places = (np.arange(n) + rng.random()) * (ends[-1] / max(1, n))
-    found = np.searchsorted(ends, places, side="right")
-    # Rounding may push a place past the end: never onto a row without weight.
+    indices = np.searchsorted(ends, places, side="right")
+    # Rounding may move a place past the end, and must not choose a row without weight.
     last = int(np.flatnonzero(weights[order] > 0)[-1])
-    return rng.permutation(order[np.minimum(found, last)])
+    return rng.permutation(order[np.minimum(indices, last)])
 
 
-def _alike(codes: Ints, rng: np.random.Generator) -> Ints:
+def _similar_rows(codes: Ints, rng: np.random.Generator) -> Ints:
     shuffled = rng.permutation(len(codes))
     keys = codes[shuffled].T[::-1]
     small = keys.astype(np.uint16) if keys.size and keys.max() < 2**16 else keys
     return shuffled[np.lexsort(tuple(small))]
 
 
-_POOL = 100_000  # rows that are weighted together, at most
-_FEWEST_WEIGHTED = 20_000
-_TIMES = 4  # as many rows are weighted as are chosen, if a pool holds so many
-_SWEEPS = 4
-_LEAST_EFFECTIVE = 0.5  # effective rows, of those that are weighted
+_POOL = 100_000  # largest number of rows that are weighted together
+_FEWEST_WEIGHTED = 20_000  # smallest number of rows that are weighted together
+_ROWS_PER_ROW = 4  # weighted rows for each chosen row, if the pool is large enough
+_SWEEPS = 4  # sweeps of raking
+_MIN_EFFECTIVE = 0.5  # effective share of the weighted rows
 
 
 def raked_rows(
@@ -256,14 +292,14 @@ def raked_rows(
     draws: Draws = "even",
     rounds: int = _SWAPS,
 ) -> Ints:
-    """Draw ``n`` rows of a law, weighted and chosen such that tables hold.
+    """Draw ``n`` rows of a distribution, weighted and chosen such that tables hold.
 
-    Even draws round the weights systematically, and ``_swap`` undoes what that did to the tables.
+    Even draws round the weights systematically, and ``_swap`` corrects the rounding errors.
 
     Parameters
     ----------
     sample : callable
-        Draws so many rows of the law, one column per attribute.
+        Draws a number of rows of the distribution, one column per attribute.
     tables : mapping of clique to ndarray
         Shares of the rows in the cells of some attributes.
     n : int
@@ -271,9 +307,9 @@ def raked_rows(
     rng : numpy.random.Generator
         Draws rows, and chooses among them.
     draws : {"even", "independent"}, optional
-        Whether rows are chosen such that counts vary less than those of independent rows.
+        Even counts vary less than counts of independent rows.
     rounds : int, default 1000
-        Rounds of swaps, at most, over all rows.
+        Largest number of rounds of swaps over all rows.
 
     Returns
     -------
@@ -285,49 +321,64 @@ def raked_rows(
     starts, parts = range(0, n, _POOL), list[Ints]()
     for start in starts:
         part = min(_POOL, n - start)
-        rows = sample(min(_POOL, max(_FEWEST_WEIGHTED, _TIMES * part)), rng)
-        weights = rake(rows, tables, sweeps=_SWEEPS, least_share=_LEAST_EFFECTIVE)
-        few = rounds // len(starts)  # what is left of rounding matters less in many pools
+        rows = sample(min(_POOL, max(_FEWEST_WEIGHTED, _ROWS_PER_ROW * part)), rng)
+        weights = rake(rows, tables, sweeps=_SWEEPS, min_share=_MIN_EFFECTIVE)
+        few = rounds // len(starts)  # rounding matters less in many pools
         if draws == "independent":
             chosen = rng.choice(len(rows), size=part, p=weights)
-        elif _plan(part, len(tables), few)[1]:
+        elif _swap_plan(part, len(tables), few)[1]:
             chosen = resample(weights, part, rng)
             chosen = _swap(chosen, rows, tables, weights=weights, rng=rng, rounds=few)
-        else:  # too many to swap: rows that are alike, side by side, are repeated less often
+        else:  # too many rows to swap: similar rows are neighbours and are repeated less often
             chosen = resample(weights, part, rng, codes=rows)
         parts.append(rows[chosen])
     return np.concatenate(parts)
 
 
-_LEAST_SHARE = 1e-3  # of the model's share of a cell, whatever is released
-_SCALINGS = 20
-_SCALED = 1e-12  # of a margin: no further from it than rounding
+_MIN_SHARE = 1e-3  # share of the model's cell that a shrunk cell keeps at least
+_SCALINGS = 20  # sweeps of scaling to marginals
+_SCALED = 1e-12  # largest relative distance from a marginal: rounding errors
 
 
 def centred(table: Floats) -> Floats:
-    """Return a table less its mean along each axis: what its margins do not tell."""
+    """Return a table less its mean along each axis, which has marginals of 0."""
     for axis in range(table.ndim):
         table = table - table.mean(axis=axis, keepdims=True)
     return table
 
 
 def centred_share(shape: Sequence[int]) -> float:
-    """Return the share of the variance of independent noise that a table keeps if it is centred."""
+    """Return the share of the variance of independent noise that remains in a centred table."""
     return prod(1 - 1 / size for size in shape)
 
 
-def _margin(table: Floats, axis: int) -> Floats:
-    """Return the one-way margin of an axis of a table."""
+def _marginal(table: Floats, axis: int) -> Floats:
+    """Return the one-way marginal of an axis of a table."""
     return np.asarray(table.sum(axis=tuple(i for i in range(table.ndim) if i != axis)))
 
 
-def scaled_to(table: Floats, margins: Sequence[Floats], *, sweeps: int = _SCALINGS) -> Floats:
-    """Return a table scaled to one-way margins, by iterative proportional fitting."""
+def scaled_to(table: Floats, marginals: Sequence[Floats], *, sweeps: int = _SCALINGS) -> Floats:
+    """Return a table scaled to one-way marginals, by iterative proportional fitting.
+
+    Parameters
+    ----------
+    table : ndarray
+        A table without negative cells.
+    marginals : sequence of ndarray
+        The marginal of each axis.
+    sweeps : int
+        Largest number of sweeps.
+
+    Returns
+    -------
+    ndarray
+        The scaled table.
+    """
     for _ in range(sweeps):
         furthest = 0.0
-        for axis, margin in enumerate(margins):
-            found = _margin(table, axis)
-            factor = np.divide(margin, found, out=np.ones_like(found), where=found > 0)
+        for axis, marginal in enumerate(marginals):
+            current = _marginal(table, axis)
+            factor = np.divide(marginal, current, out=np.ones_like(current), where=current > 0)
             table = table * factor.reshape([-1, *[1] * (table.ndim - axis - 1)])
             furthest = max(furthest, float(np.abs(factor - 1).max(initial=0.0)))
         if furthest < _SCALED:
@@ -340,10 +391,10 @@ def shrunk(
     base: Mapping[Clique, Floats],
     std: Mapping[Clique, float | Floats],
     *,
-    margins: Mapping[int, Floats] | None = None,
+    marginals: Mapping[int, Floats] | None = None,
     rows: float = inf,
 ) -> dict[Clique, Floats]:
-    """Return noisy tables shrunk towards those of a model, all by one mixture.
+    """Return noisy tables shrunk towards those of a model, with one mixture for all.
 
     Parameters
     ----------
@@ -353,10 +404,10 @@ def shrunk(
         Shares of the rows by the model.
     std : mapping of clique to float or ndarray
         Standard deviation of the noise of each share.
-    margins : mapping of attribute to ndarray, optional
-        One-way margins that the tables are scaled to, by default those of ``base``.
+    marginals : mapping of attribute to ndarray, optional
+        One-way marginals that the tables are scaled to, by default those of ``base``.
     rows : float, optional
-        Number of rows of the model that ``base`` was counted in.
+        Number of rows of the model in which ``base`` was counted.
 
     Returns
     -------
@@ -365,27 +416,26 @@ def shrunk(
 
     Notes
     -----
-    The error of the model in a cell of share ``p`` has a variance in proportion to ``p (1 − p)``;
-    see `missdp.inference.shrinkage`.
+    The error of the model in a cell of share ``p`` has a variance proportional to ``p (1 − p)``.
+    See `missdp.inference.shrinkage`.
     """
     residuals = {c: centred(table - base[c]) for c, table in noisy.items()}
-    tables = {c: _residual(residuals[c], base[c], std[c], rows) for c in noisy}
-    # What is known better than by rows of the model says nothing of how far it errs elsewhere.
-    known = {c for c, table in tables.items() if table.noise.mean() < table.sampling.mean()}
-    mixture, found = Mixture.of({c: t for c, t in tables.items() if c not in known}), {}
+    tables = {c: _noisy_residual(residuals[c], base[c], std[c], rows) for c in noisy}
+    # Tables with less noise than the model's sampling error are no evidence of the model's error.
+    precise = {c for c, table in tables.items() if table.noise.mean() < table.sampling.mean()}
+    mixture, shrunken = Mixture.of({c: t for c, t in tables.items() if c not in precise}), {}
     for clique, residual in residuals.items():
         model = base[clique]
-        retained = 1.0 if clique in known else mixture.shrink(tables[clique]).retained
-        table = np.maximum(model + retained * residual, _LEAST_SHARE * model)
-        ends = [
-            _margin(model, axis) if margins is None else margins[a] for axis, a in enumerate(clique)
-        ]
-        found[clique] = scaled_to(table, ends)
-    return found
+        retained = 1.0 if clique in precise else mixture.shrink(tables[clique]).retained
+        table = np.maximum(model + retained * residual, _MIN_SHARE * model)
+        axes = range(model.ndim)
+        ends = [_marginal(model, i) if marginals is None else marginals[clique[i]] for i in axes]
+        shrunken[clique] = scaled_to(table, ends)
+    return shrunken
 
 
-def _residual(residual: Floats, base: Floats, std: float | Floats, rows: float) -> NoisyTable:
-    """Return what is left of a noisy table beyond a model's, with what it may vary by."""
+def _noisy_residual(residual: Floats, base: Floats, std: float | Floats, rows: float) -> NoisyTable:
+    """Return the residual of a noisy table from a model, with its prior variances."""
     degrees = centred_share(base.shape)
     noise = np.square(np.broadcast_to(std, base.shape)) * degrees
     spread = np.maximum(base * (1 - base), 0.0)

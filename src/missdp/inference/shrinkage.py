@@ -1,27 +1,27 @@
-"""How much of each noisy table is more than noise, estimated over all tables together.
+"""Shrinkage of noisy tables, with a prior that is estimated over all tables together.
 
 A table of dependence has coefficients ``v_i`` with noise of variance ``s_i²``. Their prior is a
 mixture, common to all tables of one fit (empirical Bayes):
 
     v_i ~ N(0, s_i² + c_i)            with probability π₀: the columns are independent, and only the
-                                      sampling of the rows, of variance ``c_i``, relates them;
+                                      sampling of the rows, of variance ``c_i``, relates them.
     v_i ~ N(0, s_i² + c_i + a b_i)    with probability w(b, a): dependence of strength ``a`` and
                                       shape ``b``, for each of a grid of strengths and some shapes.
 
 The weights ``π₀`` and ``w`` maximise the likelihood of all tables (Dempster, Laird and Rubin 1977).
 Pseudo-tables, ten of independent columns and one of dependent columns, keep ``π₀`` from being
-estimated too low, as in adaptive shrinkage (Stephens 2017), whose grid of strengths is used here.
-If most tables are noise, ``π₀`` is near 1 and chance excesses are not believed. If most tables are
-dependent, weak relations are believed, too. A table is judged by the weights of all other tables.
+estimated too low. This and the grid of strengths are as in adaptive shrinkage (Stephens 2017). If
+most tables are noise, ``π₀`` is near 1 and chance excesses are not believed. If most tables are
+dependent, weak relations are believed, too. A table is assessed by the weights of all other tables.
 
 The posterior mean of coefficient ``i`` is ``v_i`` times its ``retained`` share,
 
     Σ P(b, a | v) (a b_i + c_i) / (s_i² + c_i + a b_i).
 
-Three rules go beyond it. Under independence nothing is retained, not even sampling variation. If
-independence has a probability of 0.2 or more, nothing is retained, since many small remainders of
-noise would add up. If the noise has less than a tenth of the variance of sampling, the released
-value is kept. Everything here is a function of released values.
+There are three additional rules. Under independence nothing is retained, not even sampling
+variation. If independence has a probability of 0.2 or more, nothing is retained, since many small
+remainders of noise would add up. If the noise has less than a tenth of the variance of sampling,
+the released value is kept. Everything here is a function of released values.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from missdp.types import Floats
 
 Name = TypeVar("Name", bound=Hashable)
 
-_MIN_VARIANCE = 1e-30
-_STRENGTH_FACTOR = 3.0  # between neighbours on the grid of strengths
-_WEAKEST = 0.03  # of the noise, below which dependence makes no difference
-_MAX_STRENGTHS = 40
-_STRONGEST = 1.0  # a coefficient is a correlation: noise may be larger, dependence is not
+_MIN_VARIANCE = 1e-30  # smallest variance that is divided by
+_STRENGTH_FACTOR = 3.0  # ratio of neighbours on the grid of strengths
+_WEAKEST = 0.03  # weakest strength, relative to the noise
+_MAX_STRENGTHS = 40  # strengths on the grid
+_STRONGEST = 1.0  # strongest dependence: a coefficient is a correlation
 _MIN_INDEPENDENT = 10.0  # pseudo-tables of independent columns (Stephens 2017)
-_STEPS = 25  # of expectation and maximisation
-_MAX_INDEPENDENCE = 0.2  # probability of independence from which on nothing is retained
-_NEGLIGIBLE = 0.1  # variance of noise relative to that of sampling, below which noise hides nothing
-_MIN_PROBABILITY = 1e-3  # of a component, below which it is left out of the posterior mean
+_STEPS = 25  # steps of expectation and maximisation
+_MAX_INDEPENDENCE = 0.2  # probability of independence from which nothing is retained
+_NEGLIGIBLE = 0.1  # variance of noise relative to sampling, below which noise is negligible
+_MIN_PROBABILITY = 1e-3  # probability of a component that contributes to the posterior mean
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyTable:
-    """Noisy coefficients of one table, and how true ones may vary.
+    """Noisy coefficients of one table, and the prior variances of the true ones.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class NoisyTable:
     sampling : ndarray of shape (...)
         Variance of each coefficient in a sample of rows whose columns are independent.
     degrees : float
-        Degrees of freedom of a coefficient, at most 1: less if coefficients are tied to each other.
+        Degrees of freedom of a coefficient, at most 1. Constraints on coefficients reduce them.
 
     Raises
     ------
@@ -122,13 +122,13 @@ class Mixture:
     strengths : ndarray of shape (n_strengths,)
         Grid of strengths of dependence.
     tables : dict
-        By number of shapes, an array of shape (n_shapes, n_strengths): how many tables have each
-        component, pseudo-tables included.
+        By number of shapes, an array of shape (n_shapes, n_strengths): the expected number of
+        tables of each component, pseudo-tables included.
     independent, total : float
-        How many tables are of independent columns, and how many there are, both with pseudo-tables.
+        Expected number of tables of independent columns, and number of all tables, both with
+        pseudo-tables.
     likelihoods : dict
-        Log likelihoods of the tables that it was estimated with, so that they are not computed
-        again.
+        Cached log likelihoods of the tables that the mixture was estimated with.
     """
 
     strengths: Floats
@@ -139,7 +139,7 @@ class Mixture:
 
     @classmethod
     def of(cls, tables: Mapping[Name, NoisyTable]) -> Mixture:
-        """Return the mixture that makes the tables likeliest."""
+        """Return the mixture with the largest likelihood of the tables."""
         strengths = _grid(tables)
         likelihoods = {table: _likelihoods(table, strengths) for table in tables.values()}
         groups: dict[int, list[tuple[float, Floats]]] = {}
@@ -180,11 +180,11 @@ class Mixture:
     def shrink(self, table: NoisyTable) -> Shrinkage:
         """Return the posterior of one table, given the prior that all other tables estimate.
 
-        The mixture was estimated with this table, or with another one that has as many shapes. The
-        share of this table is subtracted from the mixture.
+        The mixture was estimated with this table, or with another table of as many shapes. The
+        contribution of this table is subtracted from the mixture.
         """
-        known = self.likelihoods.get(table)
-        log_null, log_components = known or _likelihoods(table, self.strengths)
+        cached = self.likelihoods.get(table)
+        log_null, log_components = cached or _likelihoods(table, self.strengths)
         rest = self._without(log_null, log_components)
         both = rest._responsibilities(np.array([log_null]), log_components[None])
         p_independent, each = float(both[0][0]), both[1][0]
@@ -211,18 +211,18 @@ class Mixture:
 
     @property
     def dependent(self) -> float:
-        """Logarithm of the probability that two columns are dependent."""
+        """Log probability that two columns are dependent."""
         return float(np.log(max(_MIN_VARIANCE, 1 - self.independent / self.total)))
 
     def strength(self, retained: Floats, noise: Floats) -> float:
-        """Return the strength of dependence of any form that retains as much on average."""
+        """Return the strength of dependence of any form that retains this share on average."""
         strengths = self.strengths[:, None]
         curve = (strengths / (strengths + noise.ravel() + _MIN_VARIANCE)).mean(axis=1)
         return float(np.interp(retained.mean(), [0.0, *curve], [0.0, *self.strengths]))
 
 
 def _grid(tables: Mapping[Name, NoisyTable]) -> Floats:
-    """Return strengths from one that noise hides to one that no table exceeds by a step."""
+    """Return a grid of strengths from the noise level to the largest strength of a table."""
     noise_levels, signal_levels = [], []
     for table in tables.values():
         size = table.shapes[-1] + _MIN_VARIANCE
@@ -239,12 +239,12 @@ def _grid(tables: Mapping[Name, NoisyTable]) -> Floats:
 
 
 def _likelihoods(table: NoisyTable, strengths: Floats) -> tuple[float, Floats]:
-    """Return log likelihoods, up to a constant: of independence, and of each component."""
+    """Return log likelihoods, up to a constant, of independence and of each component."""
     squares, noise = np.square(table.values).ravel(), table.noise.ravel() + _MIN_VARIANCE
     sampling = table.sampling.ravel()
 
     def log_likelihood(prior: Floats) -> Floats:
-        # Not relative to noise alone: nothing would be left of differences where noise is small.
+        # Likelihoods relative to noise would lose all digits if noise is small.
         variance = prior + noise
         loss = squares / variance + np.log(variance)
         return np.asarray(-0.5 * table.degrees * loss.sum(axis=-1))

@@ -16,7 +16,7 @@ import numpy as np
 
 from missdp.accounting import Cost
 from missdp.errors import ParameterError
-from missdp.inference.dyadic import depth_of, folded
+from missdp.inference.dyadic import node_counts, tree_depth
 from missdp.session.counting import Clique
 from missdp.session.mechanisms import Noise
 from missdp.session.session import Release
@@ -143,7 +143,7 @@ class Tree(CountQuery):
         object.__setattr__(self, "within", tuple(map(int, self.within)))
         start, stop = self.within
         known = 0 <= start < stop - 1
-        if not known or not {*self.levels} <= {*range(1, depth_of(stop - start) + 1)}:
+        if not known or not {*self.levels} <= {*range(1, tree_depth(stop - start) + 1)}:
             raise ParameterError("levels must be those of a tree over at least two cells")
 
     @property
@@ -167,4 +167,4 @@ class Tree(CountQuery):
         place = np.clip(np.arange(len(cells)), start, stop - 1) - start
         inside = np.zeros(stop - start, dtype=np.int64)
         np.add.at(inside, place, cells)
-        return np.concatenate(folded(inside, self.levels))
+        return np.concatenate(node_counts(inside, self.levels))

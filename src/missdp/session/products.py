@@ -221,7 +221,7 @@ class _ProductSums:
             cells,
             self._blocks,
             self._further,
-            alone=self._alone,
+            first_order_weight=self._alone,
             grid=2.0**self.bits,
             unit=float(self._unit),
             scale=self.noise.scale,

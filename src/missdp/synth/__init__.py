@@ -1,18 +1,21 @@
 """Synthesizers: private synthetic tables from incomplete tables.
 
-* `base`: the synthesizer: one charged fit, free sampling. `family` is what a family declares, and
-  `fitted` what a fit leaves behind, which is the model's file.
-* `fitting` runs a fit, phase by phase. `split` divides its budget into parts, within which it is
-  kept. `first_parts` releases those that all families have, and `steps` those of several.
-* `parameters` are checked; `sampling` draws rows; `registry` knows all families by name.
-* `aim` and `mst`: marginals of a `workload`, selected one by one; `adaptive` is what both share.
-* `all_pairs`: all two-way tables at once, with the `coordinates` of numbers; `learn_pairs` releases
-  them, and fits the model of rows of all three families.
-* `noisy_counts`: what all families make of noisy counts. `relation_noise`: whether noise hides how
-  columns are related, and `relations`, what helps. `impute_first`; and models that vary as the
-  released one is `uncertain`.
+* `base`: the synthesizer, with one charged fit and free sampling. `family` declares a family, and
+  `fitted` is the record of a fit and the content of the model's file.
+* `fitting`: runs a fit, phase by phase. `split` divides its budget into parts and checks them.
+  `first_parts` makes the releases that all families have, and `shared_steps` those of several
+  families.
+* `parameters`: checks of parameters. `sampling` draws rows, and `registry` lists all families by
+  name.
+* `aim` and `mst`: marginals of a `workload`, selected one by one. `adaptive` has their common
+  steps.
+* `all_pairs`: all two-way tables at once, with `numeric_scores`. `learn_pairs` releases them, and
+  fits the model of rows of all three families.
+* `noisy_counts`: estimates from noisy counts. `relation_noise` tests whether noise hides relations
+  between columns, and `relations` names remedies. `impute_first` fills missing cells before a fit.
+  `uncertain` draws models that vary by the uncertainty of a fit.
 
-Other families, for comparison and for what they alone can do, are in `missdp.baselines`.
+Other families, for comparison and for additional tasks, are in `missdp.baselines`.
 """
 
 from importlib import import_module
@@ -47,8 +50,8 @@ _HOMES = {"AIM": "aim", "MST": "mst", "AllPairs": "all_pairs"}
 
 
 def __getattr__(name: str) -> object:
-    """Import a family when it is first asked for: the command shows its help without them."""
+    """Import a family when it is first used, since the help of commands does not need families."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    return found
+    globals()[name] = family = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return family

@@ -1,7 +1,7 @@
-"""What AIM and MST share: marginals that are measured one by one, and one model fitted to them.
+"""Steps of a fit that measures marginals one by one, and fits one model to them: for AIM and MST.
 
-How they select marginals is in `missdp.synth.aim` and `missdp.synth.mst`; `AdaptiveFit` gives them
-the steps of a round.
+The algorithms are in `missdp.synth.aim` and `missdp.synth.mst`. `AdaptiveFit` has the steps of a
+round.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from missdp.synth.learn_pairs import PairRelease, fit_pairs, model_facts
 from missdp.synth.noisy_counts import MASKS_SHARE, least_squares_total
 from missdp.synth.parameters import is_declared
 from missdp.synth.shared_steps import (
-    counted,
     one_way_parts,
     open_rows,
     release_masks,
     release_one_way,
+    row_totals,
     sample_rows,
 )
 from missdp.synth.split import (
@@ -45,69 +45,70 @@ from missdp.synth.uncertain import resample_pairs
 from missdp.synth.workload import pairs_of
 from missdp.types import Clique
 
-_COUNT_SHARE = 0.04  # of the budget, for the number of rows: +- 23 at epsilon 1, delta 1e-6
-_LEAST_COUNT_SHARE = 0.005
-_RARE = 5.0  # standard deviations: levels with fewer rows are merged
-_MOST_PAIRS = 600  # of 35 attributes, say, for which a reserve pays
-_MOST_KEPT = 0.8  # of what is left, where imputation takes much
-_PIECES = 1 / (1 - _MOST_KEPT)  # into which what is left for a round is divided at most
-_SLACK = 1e-9  # of the budget, which rounding may take
-_CRUMBS = 1e-6  # of the budget: less is not worth a measurement
-_ROWS = (6_000, 20_000)  # of the quick model, at least and at most
-_AS_MANY = 2  # times the released number of rows: then they vary less than private rows do
-_BEFORE, _AFTER = 0.05, 0.8  # of the work, when rounds begin and end
-ROUNDED = 1 + 1e-6  # where a fit adds up many parts
+_COUNT_SHARE = 0.04  # share of the budget for the number of rows: SD 23 at epsilon 1 and delta 1e-6
+_MIN_COUNT_SHARE = 0.005  # share of the budget: a smaller missing share is not spent
+_RARE = 5.0  # SDs of noise: levels with fewer rows are merged
+_MAX_PAIRS = 600  # pairs (about 35 attributes) for which a reserve pays
+_MAX_RESERVE_SHARE = 0.8  # share of the remaining budget, which may be small after imputation
+# Largest number of parts into which the remaining cost of a round is divided.
+_MAX_DIVISIONS = 1 / (1 - _MAX_RESERVE_SHARE)
+_SLACK = 1e-9  # share of the budget for rounding errors
+_MIN_REST = 1e-6  # share of the budget: a smaller rest is not measured
+_ROWS = (6_000, 20_000)  # smallest and largest number of rows of the quick model
+_ROWS_PER_ROW = 2  # rows of the quick model for each released row, so that sampling error is small
+_START, _END = 0.05, 0.8  # share of the work at the start and at the end of the rounds
+ROUNDED = 1 + 1e-6  # factor for sums of many parts, which are rounded many times
 
 
 @dataclass
 class AdaptiveFit:
-    """A fit that is under way: what was measured, and what is left of the budget.
+    """A running fit: its measured marginals and its remaining budget.
 
     * ``session``: Measures marginals on merged levels.
     * ``workload``: Marginals that may be measured, with their weights in selections.
-    * ``marginals``: All that was measured so far.
-    * ``whole``: Cost of the whole fit.
-    * ``for_selections``: The most that selections may cost from here on; it holds on every path.
-    * ``reserve``: What is kept for pairs that no selected marginal contains.
-    * ``estimate_by``: Fits a quick model to all marginals, given the one of the round before.
+    * ``marginals``: All marginals that were measured so far.
+    * ``total``: Cost of the complete fit.
+    * ``selection_budget``: Largest cost of all later selections, whatever is selected.
+    * ``reserve``: Cost that is reserved for pairs that no selected marginal contains.
+    * ``fit_model``: Fits a quick model to all marginals, given the model of the last round.
     """
 
     session: Session
     workload: Mapping[Clique, float]
     marginals: NoisyMarginals
-    whole: Cost
-    for_selections: float
+    total: Cost
+    selection_budget: float
     reserve: float
-    estimate_by: Callable[[NoisyMarginals, QuickFit | None], QuickFit]
+    fit_model: Callable[[NoisyMarginals, QuickFit | None], QuickFit]
 
     @property
-    def left(self) -> float:
-        """What may be spent on rounds, in the measure of the budget."""
-        left = self.session.left.amount - self.reserve - _SLACK * self.whole.amount
-        return max(0.0, left)
+    def remaining(self) -> float:
+        """Remaining cost of the rounds, in the measure of the budget."""
+        remaining = self.session.left.amount - self.reserve - _SLACK * self.total.amount
+        return max(0.0, remaining)
 
     @property
-    def done(self) -> float:
-        """About which part of the whole fit is done, for a report of progress."""
-        return _BEFORE + (_AFTER - _BEFORE) * (1 - self.session.left.amount / self.whole.amount)
+    def progress(self) -> float:
+        """Approximate share of the complete fit that is done, from 0 to 1."""
+        return _START + (_END - _START) * (1 - self.session.left.amount / self.total.amount)
 
     def noise(self, cost: float) -> Noise:
-        """Return the noise of a marginal that costs so much."""
-        return Noise.worth(replace(self.whole, amount=cost))
+        """Return the noise of a marginal that has this cost."""
+        return Noise.worth(replace(self.total, amount=cost))
 
     def names(self, clique: Clique) -> tuple[str, ...]:
-        """Return the names of attributes, by their positions."""
+        """Return the names of the attributes at these positions."""
         names = self.session.facts.schema.names
         return tuple(names[a] for a in clique)
 
     def estimate(self, before: QuickFit | None = None) -> QuickFit:
-        """Fit a quick model of complete rows, and of their missing cells, to all marginals."""
-        return self.estimate_by(self.marginals, before)
+        """Fit a quick model of complete rows and missing cells to all measured marginals."""
+        return self.fit_model(self.marginals, before)
 
     def expected(self, clique: Clique, estimate: QuickFit, noise: Noise) -> Expected:
-        """Return what a candidate is scored against: the model's counts, bias and weight.
+        """Return the expected counts of a candidate, its bias and its weight.
 
-        Released and public values only. The session alone compares them with private counts; see
+        They are released and public values. Only the session compares them with private counts: see
         `missdp.session.Misfits`.
         """
         table, possible = estimate.expected(clique), estimate.possible(clique)
@@ -115,66 +116,67 @@ class AdaptiveFit:
         return Expected(table, possible, bias, self.workload[clique])
 
     def select(self, expected: Mapping[Clique, Expected], cost: float) -> Clique:
-        """Select the candidate that is furthest from what is expected, by its weighted misfit."""
+        """Select the candidate with the largest weighted misfit, by the exponential mechanism."""
         cliques = [*expected]
         if len(cliques) == 1:
-            return cliques[0]  # one candidate is no choice
-        self.for_selections -= cost
-        named = {self.names(clique): known for clique, known in expected.items()}
-        epsilon = selection_epsilon(replace(self.whole, amount=cost))
+            return cliques[0]  # a single candidate needs no selection
+        self.selection_budget -= cost
+        named = {self.names(clique): expectation for clique, expectation in expected.items()}
+        epsilon = selection_epsilon(replace(self.total, amount=cost))
         selection = Selection(epsilon, MISFIT_SENSITIVITY)
         misfits = Misfits(tuple(named), named.__getitem__)
         return cliques[int(self.session.measure(misfits, selection).value)]
 
     def measure(self, clique: Clique, noise: Noise) -> None:
-        """Measure a marginal; a second measurement is averaged with the first."""
+        """Measure a marginal. A second measurement is averaged with the first."""
         counts = self.session.measure(Marginal(self.names(clique)), noise).value
         self.marginals = self.marginals.add(clique, counts.astype(np.float64), noise.std)
 
-    def measure_rest(self) -> None:
-        """Spend the reserve on pairs that were not measured, and crumbs on what was once more."""
+    def measure_reserved(self) -> None:
+        """Spend the reserve on unmeasured pairs, or a small rest on measured marginals."""
         rest = pairs_of(self.workload, self.marginals.counts) if self.reserve else []
         rest, self.reserve = rest or [*self.marginals.counts], 0.0
-        if self.left > _CRUMBS * self.whole.amount:
-            noise = self.noise(self.left / len(rest))
+        if self.remaining > _MIN_REST * self.total.amount:
+            noise = self.noise(self.remaining / len(rest))
             for clique in rest:
                 self.measure(clique, noise)
 
     def selection_cost(self, share: float, cost: float) -> float:
-        """Return the part of the cost of a round that its selection gets.
+        """Return the cost of the selection of one round.
 
         Parameters
         ----------
         share : float
-            Share of selections in the cost of rounds; above 0.
+            Share of the selection in the cost of the round; above 0.
         cost : float
-            Cost of the round: at most ``left``.
+            Cost of the round; at most ``remaining``.
 
         Returns
         -------
         float
-            0 if there is one candidate. Otherwise above 0: what selections may cost is spread over
-            all that is left, so that it lasts until the last round.
+            0 if there is a single candidate. Otherwise above 0: the selection budget is spread over
+            the remaining budget, so that it lasts until the last round.
         """
         if len(self.workload) == 1:
             return 0.0
-        return min(share * cost, self.for_selections * min(1.0, cost / self.left))
+        return min(share * cost, self.selection_budget * min(1.0, cost / self.remaining))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionPlan:
-    """How a family selects marginals: by its parameters and public facts alone.
+    """Public plan of the selections: a function of parameters and public facts.
 
     * ``workload``: Marginals that may be measured, with their weights in selections.
-    * ``one_way_share``: Share of the one-way marginals in the budget.
-    * ``selection_share``: Share of a selection in the cost of its round.
-    * ``rounds``: How many selections are planned for.
+    * ``one_way_share``: Share of the budget for the one-way marginals.
+    * ``selection_share``: Share of the cost of a round for its selection.
+    * ``rounds``: Planned number of selections.
     * ``reserve_share``: Share of the budget for pairs that no selected marginal contains.
-    * ``min_rows``: Standard deviations of noise that the rows in a cell of a pair exceed for a
-      reserve.
-    * ``small_domain``: Combinations of levels, up to which rounds are enough for all pairs.
-    * ``largest_share``: ``largest_share(left)`` is the largest share of what remains for marginals
-      that one of them gets, if that is the part ``left`` of the budget.
+    * ``min_rows``: Smallest mean count of a cell of a pair with which a reserve pays, in standard
+      deviations of the noise.
+    * ``small_domain``: Number of combinations of levels up to which rounds are enough for all
+      pairs.
+    * ``largest_share``: ``largest_share(remaining)`` is the largest share of the cost of all tables
+      that one table gets. ``remaining`` is the share of the budget for these tables.
     """
 
     workload: Mapping[Clique, float]
@@ -197,11 +199,11 @@ def adaptive_family(
     Parameters
     ----------
     parameters : callable
-        Refuses parameters that are not valid.
+        Raises ParameterError for parameters that are not valid.
     selection_plan : callable
-        Returns how marginals are selected, by parameters and public facts.
+        Returns the plan of the selections, by parameters and public facts.
     run : callable
-        Selects marginals and measures them until nothing but the reserve is left.
+        Selects and measures marginals until only the reserve remains.
 
     Returns
     -------
@@ -223,40 +225,42 @@ def adaptive_family(
     )
 
 
-def _parts(request: Request[Any], how: SelectionPlan) -> list[Part]:
-    """Return the parts of the budget; see `Family`.
+def _parts(request: Request[Any], selection: SelectionPlan) -> list[Part]:
+    """Return the parts of the budget: see `Family`.
 
-    The number of rows is released once, and every one-way marginal once, with noise that parameters
-    fix; and perhaps masks of pairs. What is left is spent on rounds: a selection, within a cap of
-    its own, and a marginal of the workload. Pairs that a share is reserved for, and marginals
-    measured once more, are of the workload too, or inside one of its marginals.
+    The number of rows is released once. Every one-way marginal is released once, with noise that
+    parameters fix. Masks of pairs may follow. The rest is spent on rounds. A round has a selection,
+    within a cap of all selections, and a marginal of the workload. Reserved pairs and repeated
+    measurements are in the workload, or inside one of its marginals.
     """
-    schema, several = request.modelled.schema, len(how.workload) > 1
-    first = how.one_way_share if how.workload else 1.0
-    parts = one_way_parts(request, first, count_share=_count_share(request, how.one_way_share))
-    if not how.workload:
+    schema, several = request.modelled.schema, len(selection.workload) > 1
+    first = selection.one_way_share if selection.workload else 1.0
+    count_share = _count_share(request, selection.one_way_share)
+    parts = one_way_parts(request, first, count_share=count_share)
+    if not selection.workload:
         return parts
     anything, masks = request.required_sets([()]), math.comb(len(schema.nullable), 2)
     if request.strategy.models_missingness and masks and several:
         parts.append(Part(MASKS, MASKS_SHARE, anything, count=masks))
     if several:
-        choices = how.selection_share * ROUNDED
-        parts.append(Part(CHOICES, choices, anything, kind="selections", count=how.rounds))
-    rest = Part(TABLES, 1.0, anything, count=how.rounds * _PIECES)
+        choices = selection.selection_share * ROUNDED
+        parts.append(Part(CHOICES, choices, anything, kind="selections", count=selection.rounds))
+    rest = Part(TABLES, 1.0, anything, count=selection.rounds * _MAX_DIVISIONS)
     if request.strategy.required_sets == "data":
-        cliques = dict.fromkeys([*how.workload, *pairs_of(how.workload)])
+        cliques = dict.fromkeys([*selection.workload, *pairs_of(selection.workload)])
         among = request.required_sets([schema.names[a] for a in clique] for clique in cliques)
-        largest = how.largest_share(math.prod(1 - part.share for part in parts))
+        largest = selection.largest_share(math.prod(1 - part.share for part in parts))
         rest = replace(rest, required_sets=among, chosen=True, largest=largest)
     return [*parts, rest]
 
 
 def _count_share(request: Request[Any], one_way_share: float) -> float:
-    """Share of the budget for the number of rows: what one-way marginals do not tell; public.
+    """Return the public share of the budget for the number of rows.
 
-    A marginal in which every row counts has the number of rows as its total, with as many cells'
-    noise. In units of the inverse variance that the budget would buy if it were all spent on one
-    number, they tell ``one_way_share * mean(1 / cells)``.
+    Marginals in which every row counts have the number of rows as their totals, with the noise of
+    all their cells. The share is the difference between a target and the information in these
+    totals. Information is an inverse variance, relative to that of the complete budget spent on one
+    number. For the totals it is ``one_way_share * mean(1 / cells)``.
     """
     if is_declared(request.parameters.n_rows):
         return 0.0
@@ -266,119 +270,123 @@ def _count_share(request: Request[Any], one_way_share: float) -> float:
         for name in schema.names
         if strategy.fills or strategy.implies_total((name,), schema)
     ]
-    known = one_way_share * math.fsum(1 / size for size in sizes) / len(schema)
-    lacking = _COUNT_SHARE - known
-    return lacking if lacking > _LEAST_COUNT_SHARE else 0.0
+    implied = one_way_share * math.fsum(1 / size for size in sizes) / len(schema)
+    missing = _COUNT_SHARE - implied
+    return missing if missing > _MIN_COUNT_SHARE else 0.0
 
 
-# A fit, step by step
+# The steps of a fit
 
 
 def _fit(
     session: Session,
     plan: BudgetPlan,
     request: Request[Any],
-    how: SelectionPlan,
+    selection: SelectionPlan,
     run: Callable[[AdaptiveFit, Request[Any], SelectionPlan], None],
 ) -> Learned:
-    """Measure one-way marginals, then others that ``run`` selects, and fit a model to all."""
+    """Measure one-way marginals and the marginals that ``run`` selects, and fit a model to all."""
     session, number = open_rows(session, plan, request)
     request.report("measuring single attributes", 0.0)
-    names, cliques = session.facts.schema.names, [*how.workload, *pairs_of(how.workload)]
+    names, workload = session.facts.schema.names, selection.workload
+    cliques = [*workload, *pairs_of(workload)]
     later = [tuple(names[a] for a in clique) for clique in dict.fromkeys(cliques)]
     marginals, rows = release_one_way(session, plan, request, number, rare=_RARE, later=later)
     measured: tuple[tuple[str, ...], ...] = ()
-    if how.workload:
-        fit = _start(session, plan, request, how, marginals)
-        run(fit, request, how)
+    if workload:
+        fit = _start_rounds(session, plan, request, selection, marginals)
+        run(fit, request, selection)
         measured = tuple(map(fit.names, fit.marginals.counts))
-        request.report("measuring other pairs", _AFTER)
-        fit.measure_rest()
+        request.report("measuring other pairs", _END)
+        fit.measure_reserved()
         marginals = fit.marginals
     request.report("final fit", 0.9)
     facts, rng = _facts(request, marginals), session.generator()
     model = fit_pairs(PairRelease(marginals), facts, rng=rng)
     request.report("done", 1.0)
-    total, complete = counted(session, _total(session, rows, marginals), number)
+    total, complete = row_totals(session, _total(session, rows, marginals), number)
     return Learned(model, total, tables=marginals, measured=measured, complete=complete)
 
 
 def _facts(request: Request[Any], marginals: NoisyMarginals) -> ModelFacts:
-    """Public facts about complete rows, on groups of levels."""
+    """Return the public facts about complete rows, on groups of levels."""
     selective = request.strategy.models_missingness
     return model_facts(request.modelled, marginals.levels, selective=selective)
 
 
-def _start(
+def _start_rounds(
     session: Session,
     plan: BudgetPlan,
     request: Request[Any],
-    how: SelectionPlan,
+    selection: SelectionPlan,
     marginals: NoisyMarginals,
 ) -> AdaptiveFit:
-    """Return what measures marginals of two attributes and more, until the budget is spent."""
-    reserve = reserved(plan, how, marginals, session.left.amount)
+    """Return a fit that measures marginals of two or more attributes until its budget is spent."""
+    reserve = reserve_cost(plan, selection, marginals, session.left.amount)
     if not reserve:
         masks, std = release_masks(session, plan, marginals)
-        # The session kept these counts only until they were merged.
+        # The session held these counts only until their levels were merged.
         names = session.facts.schema.names
         session.expect(Marginal((names[a], names[b])) for a, b in masks)
         marginals = replace(marginals, masks=masks, masks_std=std)
     merged = session.on(Merged(marginals.groups(session.facts.schema.names)))
-    n = int(min(max(_ROWS[0], _AS_MANY * marginals.rows), _ROWS[1]))
+    n = int(min(max(_ROWS[0], _ROWS_PER_ROW * marginals.rows), _ROWS[1]))
     facts, rng = _facts(request, marginals), session.generator()
-    left = max(0.0, session.left.amount - reserve)
+    remaining = max(0.0, session.left.amount - reserve)
     return AdaptiveFit(
         session=merged,
-        workload=how.workload,
+        workload=selection.workload,
         marginals=marginals,
-        whole=plan.total,
-        for_selections=min(how.selection_share * left, plan.cost(CHOICES).amount),
+        total=plan.total,
+        selection_budget=min(selection.selection_share * remaining, plan.cost(CHOICES).amount),
         reserve=reserve,
-        estimate_by=lambda known, before: quick_fit(known, facts, rng, n=n, before=before),
+        fit_model=lambda current, before: quick_fit(current, facts, rng, n=n, before=before),
     )
 
 
-def reserved(plan: BudgetPlan, how: SelectionPlan, marginals: NoisyMarginals, left: float) -> float:
-    """Return the part of the budget that is kept for pairs that no selected marginal contains.
+def reserve_cost(
+    plan: BudgetPlan, selection: SelectionPlan, marginals: NoisyMarginals, remaining: float
+) -> float:
+    """Return the cost that is reserved for pairs that no selected marginal contains.
 
-    Measuring them pays if there are not too many of them, and if their cells have rows enough to be
-    seen through the noise, by public facts and the released number of rows.
+    A reserve pays if the pairs are not too many, and if the noise does not hide their mean counts.
+    Public facts and the released number of rows decide this.
 
     Parameters
     ----------
     plan : BudgetPlan
         The parts of the budget.
-    how : SelectionPlan
-        Has the share, and what makes it pay.
+    selection : SelectionPlan
+        States the share of the reserve and the conditions under which it pays.
     marginals : NoisyMarginals
         The released one-way marginals.
-    left : float
-        What is left of the budget.
+    remaining : float
+        The remaining budget.
 
     Returns
     -------
     float
-        An amount in the measure of the budget; 0 if it does not pay.
+        A cost in the measure of the budget, 0 if a reserve does not pay.
     """
-    pairs = pairs_of(how.workload)
+    pairs = pairs_of(selection.workload)
     cells = [math.prod(marginals.sizes[a] for a in pair) for pair in pairs]
     domain = float(np.prod(marginals.sizes, dtype=float))
-    if len(pairs) > _MOST_PAIRS or not how.reserve_share or domain <= how.small_domain:
+    if len(pairs) > _MAX_PAIRS or not selection.reserve_share or domain <= selection.small_domain:
         return 0.0
-    reserve = how.reserve_share * plan.after(BINS, KINDS).amount
+    reserve = selection.reserve_share * plan.after(BINS, KINDS).amount
     noise = Noise.worth(replace(plan.total, amount=reserve / len(pairs)))
     in_a_cell = marginals.rows * len(cells) / sum(cells)
-    return min(reserve, _MOST_KEPT * left) if in_a_cell >= how.min_rows * noise.std else 0.0
+    pays = in_a_cell >= selection.min_rows * noise.std
+    return min(reserve, _MAX_RESERVE_SHARE * remaining) if pays else 0.0
 
 
 def _total(session: Session, rows: Total, marginals: NoisyMarginals) -> Total:
-    """Return the number of counted rows by everything that was released."""
+    """Return the number of counted rows by all released totals."""
     facts = session.facts
     totals, floors = [rows], list[Total]()
     for clique, counts in marginals.counts.items():
         total = Total(float(counts.sum()), counts.size * marginals.stds[clique] ** 2)
         names = tuple(facts.schema.names[a] for a in clique)
-        whole = facts.strategy.complete_only or facts.sums_to_row_count(names)
-        (totals if whole else floors).append(total)
+        counts_all = facts.strategy.complete_only or facts.sums_to_row_count(names)
+        (totals if counts_all else floors).append(total)
     return least_squares_total(totals, floors)

@@ -16,84 +16,88 @@ from missdp.synth.impute_first import Imputer, check_imputation
 from missdp.synth.parameters import check_share, is_integer
 from missdp.synth.workload import Workload, candidates
 
-# Fewer in pure DP: with n rounds noise grows by n there, and by the root of n otherwise.
+# Pure DP has fewer rounds. With n rounds its noise grows by n, in other measures by the root of
+# n.
 _ROUNDS_PER_ATTRIBUTE, _PURE_ROUNDS = 3, 1.5
-_MANY_ROUNDS, _MOST_ROUNDS = 100, 10_000
-_LEAST_IN_A_CELL = 3.5  # standard deviations
-_WITH_MISSING = 3  # times as many standard deviations, since tables with missing cells tell less
-_SLACK = 1 - 1e-9  # so that rounding does not take the last one of the planned rounds
-_SMALL_DOMAIN = 2**17  # combinations of levels, up to which rounds are enough for all pairs
-_ANNEALED = 4  # times the cost
-_RESERVE_SHARE = 0.25
+_MANY_ROUNDS, _MAX_ROUNDS = 100, 10_000
+_MIN_CELL_SD = 3.5  # SDs of noise: smallest mean count of a cell with which a reserve pays
+_MISSING_FACTOR = 3  # factor of _MIN_CELL_SD if cells may be missing
+_SLACK = 1 - 1e-9  # factor that protects the last planned round from rounding
+_SMALL_DOMAIN = 2**17  # combinations of levels up to which rounds are enough for all pairs
+_ANNEALED = 4  # factor of the cost of a round
+_RESERVE_SHARE = 0.25  # share of the budget for pairs that no selected marginal contains
 
 
 @dataclass
 class Rounds:
-    """The cost of each round: an even share at first, more once noise hides what rounds change.
+    """Costs of the rounds: equal shares at first, larger ones once noise hides all changes.
 
-    Costs are in the measure of the budget: the square of mu, rho, or epsilon in pure DP.
+    * ``fit``: Has the remaining budget.
+    * ``cost``: Cost of the next round, in the measure of the budget. The measure is the square of
+      mu, rho, or epsilon in pure DP.
     """
 
     fit: AdaptiveFit
     cost: float
 
     def __iter__(self) -> Iterator[float]:
-        """Return the cost of each round; the last one takes all that is left."""
+        """Yield the cost of each round. The last round takes the remaining budget."""
         last = False
         while not last:
-            last = self.fit.left < 2 * _SLACK * self.cost or len(self.fit.workload) == 1
-            yield self.fit.left if last else self.cost
+            last = self.fit.remaining < 2 * _SLACK * self.cost or len(self.fit.workload) == 1
+            yield self.fit.remaining if last else self.cost
 
     def anneal(self) -> None:
-        """Spend more on each further round: half the noise, or a quarter in pure DP."""
+        """Divide the noise of later rounds by two, or by four in pure DP."""
         self.cost *= _ANNEALED
 
 
-def select_and_measure(fit: AdaptiveFit, request: Request[AIM], how: SelectionPlan) -> None:
+def select_and_measure(fit: AdaptiveFit, request: Request[AIM], plan: SelectionPlan) -> None:
     """Select, measure, estimate and anneal, until the budget of the rounds is spent.
 
-    One-way marginals were measured before, and pairs that no selected marginal contains are
-    measured afterwards, with a reserve that is not in ``fit.left``.
+    One-way marginals were measured before. Pairs that no selected marginal contains are measured
+    afterwards, with a reserve that is not in ``fit.remaining``.
 
     Parameters
     ----------
     fit : AdaptiveFit
-        Measures marginals.
+        Selects and measures marginals.
     request : Request
-        Reports how much is done.
-    how : SelectionPlan
-        Has the planned rounds, and the share of a selection.
+        Reports how much of the work is done.
+    plan : SelectionPlan
+        States the number of rounds and the share of a selection.
     """
     estimate = fit.estimate()
-    rounds = Rounds(fit, fit.left / how.rounds)
+    rounds = Rounds(fit, fit.remaining / plan.rounds)
     for cost in rounds:
-        choice = fit.selection_cost(how.selection_share, cost)
-        noise = fit.noise(cost - choice)
-        # Select the marginal r with the largest w_r (|M_r(rows) - M_r(estimate)| - bias_r) by
-        # the exponential mechanism. What noise adds to the distance is sqrt(2/pi) sigma a cell.
+        selection_cost = fit.selection_cost(plan.selection_share, cost)
+        noise = fit.noise(cost - selection_cost)
+        # Select: the exponential mechanism has the score w_r (|M_r(rows) - M_r(estimate)| - bias_r)
+        # of a marginal r. The bias is the distance that noise adds, sqrt(2/pi) sigma for each cell.
         expected = {r: fit.expected(r, estimate, noise) for r in fit.workload}
-        chosen = fit.select(expected, choice)
-        # Measure it.
-        fit.measure(chosen, noise)
-        # Estimate complete rows, and what is missing in them, from all that was measured.
+        selected = fit.select(expected, selection_cost)
+        # Measure.
+        fit.measure(selected, noise)
+        # Estimate complete rows and their missing cells from all measured marginals.
         estimate = fit.estimate(before=estimate)
-        # Anneal: spend more on a round once noise is all that the last one changed.
-        change = np.abs(estimate.expected(chosen) - expected[chosen].table)
-        if change.sum() <= expected[chosen].bias:
+        # Anneal: later rounds cost more if the last estimate changed by no more than noise.
+        change = np.abs(estimate.expected(selected) - expected[selected].table)
+        if change.sum() <= expected[selected].bias:
             rounds.anneal()
-        request.report("selecting and measuring", fit.done)
+        request.report("selecting and measuring", fit.progress)
 
 
 def _check(parameters: AIM) -> None:
+    """Raise ParameterError for a parameter that is not valid."""
     check_imputation(parameters)
     check_share(parameters, "first_share", "selection_share")
     rounds = parameters.rounds
-    if rounds != "auto" and not (is_integer(rounds) and 1 <= rounds <= _MOST_ROUNDS):
-        raise ParameterError(f"rounds must be 'auto' or a whole number from 1 to {_MOST_ROUNDS:,}")
+    if rounds != "auto" and not (is_integer(rounds) and 1 <= rounds <= _MAX_ROUNDS):
+        raise ParameterError(f"rounds must be 'auto' or a whole number from 1 to {_MAX_ROUNDS:,}")
 
 
 def selection_plan(request: Request[AIM]) -> SelectionPlan:
-    """Return how marginals are selected; public."""
+    """Return the public plan by which marginals are selected."""
     parameters, schema = request.parameters, request.public
     nullable = bool(schema.nullable) and not request.strategy.fills
     each = _ROUNDS_PER_ATTRIBUTE if request.delta else _PURE_ROUNDS
@@ -104,59 +108,60 @@ def selection_plan(request: Request[AIM]) -> SelectionPlan:
         selection_share=parameters.selection_share,
         rounds=usual if parameters.rounds == "auto" else parameters.rounds,
         reserve_share=_RESERVE_SHARE,
-        min_rows=_LEAST_IN_A_CELL * (_WITH_MISSING if nullable else 1),
+        min_rows=_MIN_CELL_SD * (_MISSING_FACTOR if nullable else 1),
         small_domain=_SMALL_DOMAIN,
     )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class AIM(Synthesizer):
-    """Synthetic tables from adaptively chosen marginals (McKenna et al. 2022), holes included.
+    """Synthetic tables from adaptively selected marginals (McKenna et al. 2022).
 
-    All one-way marginals are measured first. In each round, the exponential mechanism picks the
-    workload marginal that a model of whole rows gets most wrong. Gaussian noise releases it, or
-    Laplace noise if delta is 0, and the model is fitted again. Accounted in Gaussian DP (in zCDP if
-    epsilon is large, in pure epsilon if delta is 0), add-remove adjacency.
+    All one-way marginals are measured first. In each round, the exponential mechanism selects the
+    marginal of the workload that a model of complete rows describes worst. Gaussian noise releases
+    it, or Laplace noise if delta is 0, and the model is fitted again. A fit is accounted in
+    Gaussian DP. It is accounted in zCDP if epsilon is large, and in pure epsilon if delta is 0.
+    Adjacency is add-remove.
 
-    Rounds leave many pairs of attributes unmeasured. A quarter of the budget measures those that no
-    selected marginal contains, if that pays. There must be at most 600 pairs in the workload, and
-    rounds alone would not measure all of them. The average cell of a pair must have rows worth at
-    least 3.5 standard deviations of the noise, by the released number of rows; 10.5 if attributes
-    may be missing.
+    Rounds leave many pairs of attributes unmeasured. A quarter of the budget measures the pairs
+    that no selected marginal contains, if that pays. The workload must have at most 600 pairs, and
+    more than the rounds would measure. The mean count of a cell must be at least 3.5 standard
+    deviations of the noise, by the released number of rows. If attributes may be missing, the
+    factor is 10.5.
 
-    Other than in the paper, there are three rounds per attribute and not sixteen. A model of all
-    measured marginals takes the place of Private-PGM, so that no candidate is too large. Expected
-    counts are of rows observed on a marginal, by a model of missing cells. The reserve is new, too.
-    As in the paper, candidates are the marginals of the workload and all that these contain,
-    weighted by how much of the workload they touch.
+    The algorithm differs from the paper in four details. There are three rounds per attribute and
+    not sixteen. A model of all measured marginals replaces Private-PGM, so no candidate is too
+    large. Expected counts are of the rows observed on a marginal, by a model of missing cells. The
+    reserve is new. As in the paper, candidates are the marginals of the workload and all their
+    subsets. Weights are the overlap with the workload.
 
     Parameters
     ----------
-    epsilon, delta, n_rows, cuts, random_state, budget, progress
-        See :class:`~missdp.synth.base.Synthesizer`; delta may be 0, for pure epsilon-DP.
+    epsilon, delta, n_rows, bins, random_state, budget, progress
+        See :class:`~missdp.synth.base.Synthesizer`. delta may be 0, for pure epsilon-DP.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
-        ``"joint"`` counts every row in every marginal, missing being a level, and fits a model of
-        the *complete* data together with a model of what goes missing given the row, so that
-        observed tables can be weighted by their chance of being observed.  That corrects for
-        missingness whose logit is a sum of effects of single attributes, and of pairs, that were
-        measured with the missing one: an interaction (missing if exactly one of two attributes is
-        set) needs a workload with the three together.  It does not correct for values that decide
-        themselves whether they are missing.  Without evidence for selective missingness it does
-        nearly what partial marginals do: evidence for or against it is weighed inside the fit,
-        from released values.
-        ``"observed"`` (AIME, Mohapatra et al. 2024, who call it adaptive) counts
-        each marginal over the rows observed on it.  ``"complete-rows"`` drops incomplete rows.
-        ``"impute-first"`` fills holes privately before learning.
+        ``"joint"`` counts every row in every marginal, with "missing" as one more level. It fits a
+        model of complete rows, and a model of missing cells given the row. Observed tables are
+        weighted by their chance of being observed. This corrects for missingness whose logit is a
+        sum of effects that were measured together with the missing attribute. Effects of pairs of
+        attributes need a workload with the three attributes together. An example is a value that is
+        missing if exactly one of two attributes is set. Values that decide themselves whether they
+        are missing are not corrected. Evidence of selective missingness is weighed inside the fit,
+        from released values. Without evidence the result is close to that of ``"observed"``.
+        ``"observed"`` (AIME, Mohapatra et al. 2024, who call it adaptive) counts each marginal over
+        the rows observed on it.
+        ``"complete-rows"`` drops incomplete rows.
+        ``"impute-first"`` fills missing cells privately before learning.
     workload : int, names or weights, default 2
-        Marginals that should come out right: all k-way ones, or tuples of names, or weights by
+        Marginals that should be accurate: all k-way marginals, tuples of names, or weights by
         tuples of names.
     rounds : "auto" or int, default "auto"
-        Selections planned for; ``"auto"`` is three per attribute (1.5 if delta is 0) up to 100,
-        and one per attribute beyond.
+        Planned number of selections. ``"auto"`` is three per attribute (1.5 if delta is 0) up to
+        100, and one per attribute above 100 attributes.
     first_share : float from 0.0001 to 0.99, default 0.3
         Share of the budget for the one-way marginals.
     selection_share : float from 0.0001 to 0.99, default 0.1
-        Share of each round's budget for the selection.
+        Share of the cost of each round for its selection.
     imputer : {"marginal", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the budget.
 
@@ -167,7 +172,7 @@ class AIM(Synthesizer):
     tables_ : NoisyMarginals
         The released marginals, on groups of levels.
     measured_ : tuple of tuple of str
-        Which marginals were selected.
+        The marginals that were selected.
     guarantee_, n_rows_, n_rows_std_
         See :class:`~missdp.synth.base.Synthesizer`.
 

@@ -1,7 +1,7 @@
-"""All pairs of attributes from one noisy release: AllPairs, and steps that other families take.
+"""AllPairs: all pairs of attributes from one noisy release, and steps that other families use.
 
-Tables of three attributes and more that a workload names are measured beside them. A workload is a
-parameter, so that data do not choose which of these tables are measured, nor their noise.
+Tables of three or more attributes that a workload names are measured in addition. A workload is a
+parameter. So the data do not decide which of these tables are measured, or with which noise.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from itertools import combinations
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting import Cost
 from missdp.errors import ParameterError
@@ -22,7 +21,6 @@ from missdp.inference.models import PairModel
 from missdp.schema import Schema
 from missdp.session import Marginal, Merged, Noise, RowProducts, Session
 from missdp.synth.base import Synthesizer
-from missdp.synth.coordinates import coordinates, with_shares
 from missdp.synth.family import Family, Learned, Request, gaussian_budget
 from missdp.synth.impute_first import Imputer, check_imputation
 from missdp.synth.learn_pairs import (
@@ -32,44 +30,46 @@ from missdp.synth.learn_pairs import (
     release_pairs,
 )
 from missdp.synth.noisy_counts import MASKS_SHARE
-from missdp.synth.parameters import check_share, is_declared, is_number
+from missdp.synth.numeric_scores import numeric_scores, with_shares
+from missdp.synth.parameters import check_share, is_declared, is_real_number
 from missdp.synth.shared_steps import (
-    counted,
     one_way_parts,
     open_rows,
     release_masks,
     release_one_way,
+    row_totals,
     sample_rows,
 )
 from missdp.synth.split import MASKS, BudgetPlan, Part
 from missdp.synth.uncertain import resample_pairs
 from missdp.synth.workload import MAX_CELLS, Workload, named_marginals
-from missdp.types import Clique
+from missdp.types import Clique, Floats
 
-_PAIRS = "all pairs"
-_MOST_HOLED = 32  # attributes with the most missing cells, of which pairs are counted
-_FIRST_SHARE = 0.08
-_COUNT_SHARE = 0.02  # of the budget, for the number of rows, where margins do not tell it
-_CLIPS = (2.0**-10, 2.0**20)
+_PAIRS = "all pairs"  # name of the part of a budget
+_MAX_MASKED = 32  # attributes: of those with the most missing cells, joint masks are counted
+_FIRST_SHARE = 0.08  # share of the budget for the one-way marginals
+# Share of the budget for the number of rows, if one-way marginals do not imply it.
+_COUNT_SHARE = 0.02
+_CLIPS = (2.0**-10, 2.0**20)  # smallest and largest clip norm
 
 
-# Steps that families take which release initial marginals, and then learn a model of whole rows
+# Steps of families that release one-way marginals and then fit a model of complete rows
 
 
 def check_pairs(parameters: Any) -> None:
-    """Refuse parameters of a family that releases marginals and then all pairs."""
+    """Raise ParameterError for invalid parameters of a family that releases all pairs."""
     check_gaussian(parameters)
     if parameters.first_share is not None:
         check_share(parameters, "first_share")
     clip = parameters.clip
-    given = is_number(clip) and _CLIPS[0] <= clip <= _CLIPS[1]
-    if not (given or (isinstance(clip, str) and clip == "auto")):
+    is_clip = is_real_number(clip) and _CLIPS[0] <= clip <= _CLIPS[1]
+    if not (is_clip or (isinstance(clip, str) and clip == "auto")):
         raise ParameterError("clip must be 'auto' or a number from 2**-10 to 2**20")
 
 
 def check_gaussian(parameters: Any) -> None:
-    """Refuse a delta of 0, and parameters of imputation that are not valid."""
-    if parameters.delta == 0:  # a budget in Gaussian DP would be empty
+    """Raise ParameterError if delta is 0, or for invalid parameters of imputation."""
+    if parameters.delta == 0:  # a budget in Gaussian DP would be 0
         raise ParameterError(
             "delta must be above 0: the noise is Gaussian. AIM, MST and PrivBayes offer pure DP"
         )
@@ -77,34 +77,35 @@ def check_gaussian(parameters: Any) -> None:
 
 
 def marginal_parts(
-    request: Request[Any], share: float | None, *, most_cells: int = RowProducts.most
+    request: Request[Any], share: float | None, *, max_cells: int = RowProducts.most
 ) -> list[Part]:
-    """Return the parts of the budget until one-way marginals are released; public.
+    """Return the public parts of the budget up to the one-way marginals.
 
     Parameters
     ----------
     request : Request
         Parameters and public facts.
     share : float or None
-        Share of the one-way marginals; by default 0.08. A single attribute gets all.
-    most_cells : int
-        The largest number of cells of all pairs together.
+        Share of the one-way marginals. None is 0.08. A single attribute gets the complete budget.
+    max_cells : int
+        Largest number of cells of all pairs together.
 
     Returns
     -------
     list of Part
+        Parts for imputation, the number of rows and the one-way marginals.
 
     Raises
     ------
     ParameterError
-        If all pairs have more cells.
+        If all pairs together have more cells than ``max_cells``.
     """
     schema = request.modelled.schema
     cells = sum(a.extended_size * b.extended_size for a, b in combinations(schema, 2))
-    if cells > most_cells:
+    if cells > max_cells:
         raise ParameterError(
-            f"all pairs of attributes have {cells:,} cells, more than the {most_cells:,} "
-            "that are learned together; use fewer attributes, bins or levels, or MST"
+            f"all pairs of attributes have {cells:,} cells, more than the {max_cells:,} "
+            "that one release can have. Use fewer attributes, bins or levels, or MST"
         )
     share = _FIRST_SHARE if share is None else share
     share = 1.0 if len(schema) == 1 else share
@@ -112,19 +113,19 @@ def marginal_parts(
 
 
 def pairs_part(request: Request[Any]) -> Part:
-    """Return the part of all pairs: of one answer that every row enters, whatever it lacks."""
+    """Return the part of all pairs: one answer to which every row contributes."""
     return Part(_PAIRS, 1.0, request.required_sets([()]), kind="other")
 
 
 def _count_share(request: Request[Any]) -> float:
-    """Share of the budget for the number of rows: none where all margins tell it; public."""
+    """Return the public share of the number of rows: 0 if all one-way marginals imply it."""
     strategy, schema = request.strategy, request.modelled.schema
     total_implied = strategy.fills or all(strategy.implies_total((a.name,), schema) for a in schema)
     return 0.0 if total_implied or is_declared(request.parameters.n_rows) else _COUNT_SHARE
 
 
 def cost_of_pairs(session: Session, plan: BudgetPlan) -> Cost:
-    """Return what all pairs may cost: what is left, and no more than their part if it is capped."""
+    """Return the cost of all pairs: the remaining budget, limited to their part if it has a cap."""
     part = plan.cost(_PAIRS)
     if plan.limits is None or session.left.amount < part.amount:
         return session.left
@@ -132,11 +133,11 @@ def cost_of_pairs(session: Session, plan: BudgetPlan) -> Cost:
 
 
 def _plan(request: Request[AllPairs]) -> list[Part]:
-    """Return the parts of the budget; see `Family`.
+    """Return the parts of the budget: see `Family`.
 
     With complete rows, only the number of rows reads all rows. With observed rows, each one-way
-    marginal requires its attribute. All pairs are released at once, in one answer that every row
-    enters, whichever of its values are missing.
+    marginal requires its attribute. All pairs are released at once, in one answer to which every
+    row contributes.
     """
     parts, schema = marginal_parts(request, request.parameters.first_share), request.modelled.schema
     if len(schema) == 1:
@@ -150,18 +151,19 @@ def _plan(request: Request[AllPairs]) -> list[Part]:
 
 
 def _fit(session: Session, plan: BudgetPlan, request: Request[AllPairs]) -> Learned:
+    """Release one-way marginals, tables of the workload, masks and all pairs, and fit a model."""
     session, count = open_rows(session, plan, request)
     request.report("measuring single attributes", 0.05)
     one_way, total = release_one_way(session, plan, request, count)
     tables, stds = _release_top_up(session, one_way, _named(request, request.public), plan)
-    masks, std = release_masks(session, plan, one_way, most=_MOST_HOLED)
+    masks, std = release_masks(session, plan, one_way, limit=_MAX_MASKED)
     request.report("measuring all pairs", 0.1)
     names = session.facts.schema.names
     release = release_pairs(
         session,
         replace(one_way, counts=tables, stds=stds, masks=masks, masks_std=std),
         clip=request.parameters.clip,
-        numbers=coordinates(request.schema, names, one_way.levels, one_way.margins),
+        numbers=numeric_scores(request.schema, names, one_way.levels, one_way.one_way),
         cost=cost_of_pairs(session, plan),
     )
     request.report("fitting", 0.3)
@@ -171,92 +173,93 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[AllPairs]) -> Lear
         model_facts(request.modelled, one_way.levels, selective=selective),
         rng=session.generator(),
     )
-    release = release.settled(model, session.generator())
+    release = release.settle_tails(model, session.generator())
     numbers = dict(zip(names, release.numbers, strict=False))
     schema = with_shares(request.schema, numbers)
     request.report("done", 1.0)
-    total, complete = counted(session, total, count)
+    total, complete = row_totals(session, total, count)
     return Learned(model, total, tables=release, complete=complete, schema=schema)
 
 
 TOP_UP = "tables of the workload"
-"""Name of the part of a budget."""
+"""Name of the part of a budget for tables of three or more attributes."""
 
 TOP_UP_SHARE = 0.12
-"""Share of what margins leave of the budget, for all tables together."""
+"""Share for all these tables together, in the budget that remains after one-way marginals."""
 
-_MOST = 100  # tables: with more, each is noise
+_MAX_TABLES = 100  # tables of three or more attributes: the noise of more tables is too large
 
 
 def _named(request: Request[AllPairs], schema: Schema) -> dict[Clique, float]:
-    """Return the tables of the workload that all pairs do not tell, with weights, or refuse it."""
+    """Return the larger tables that the workload names, with their weights."""
     named = named_marginals(request.parameters.workload, schema)
-    wanted = {clique: weight for clique, weight in named.items() if len(clique) > 2}
-    if len(wanted) > _MOST:
+    larger = {clique: weight for clique, weight in named.items() if len(clique) > 2}
+    if len(larger) > _MAX_TABLES:
         raise ParameterError(
-            f"the workload has {len(wanted):,} marginals of three attributes or more; name "
-            f"{_MOST} at most, or use AIM"
+            f"the workload has {len(larger):,} marginals of three attributes or more. Name at "
+            f"most {_MAX_TABLES}, or use AIM."
         )
-    for names in ([schema.names[a] for a in clique] for clique in wanted):
+    for names in ([schema.names[a] for a in clique] for clique in larger):
         if math.prod(schema[name].extended_size for name in names) > MAX_CELLS:
             raise ParameterError(
-                f"the workload's marginal of {', '.join(names)} has more than {MAX_CELLS:,} cells"
+                f"workload: the marginal of {', '.join(names)} has more than {MAX_CELLS:,} cells"
             )
-    return wanted
+    return larger
 
 
 def _release_top_up(
-    session: Session, one_way: NoisyMarginals, tables: Mapping[Clique, float], plan: BudgetPlan
-) -> tuple[dict[Clique, NDArray[np.float64]], dict[Clique, float]]:
-    """Release tables, on groups of levels; with the noise of each count."""
-    names, found, stds = session.facts.schema.names, {}, {}
-    if tables:
+    session: Session, one_way: NoisyMarginals, workload: Mapping[Clique, float], plan: BudgetPlan
+) -> tuple[dict[Clique, Floats], dict[Clique, float]]:
+    """Release tables of the workload on groups of levels, with the SD of each count."""
+    names, tables, stds = session.facts.schema.names, {}, {}
+    if workload:
         session = session.on(Merged(one_way.groups(names)))
-        session.expect(Marginal(tuple(names[a] for a in clique)) for clique in tables)
-        for clique, cost in zip(tables, plan.costs(TOP_UP), strict=True):
+        session.expect(Marginal(tuple(names[a] for a in clique)) for clique in workload)
+        for clique, cost in zip(workload, plan.costs(TOP_UP), strict=True):
             noise = Noise.worth(cost)
             counts = session.measure(Marginal(tuple(names[a] for a in clique)), noise).value
-            found[clique], stds[clique] = counts.astype(np.float64), noise.std
-    return found, stds
+            tables[clique], stds[clique] = counts.astype(np.float64), noise.std
+    return tables, stds
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class AllPairs(Synthesizer):
-    """Synthetic tables from one noisy release of all pairs of attributes, holes included.
+    """Synthetic tables from one noisy release of all pairs of attributes.
 
-    One-way margins are released first, with a small share of the budget, and which cells are
-    missing together. Then all two-way tables are released at once. A row is the vector v of the
-    products, over all pairs of attributes, of its centred indicators. If v is longer than ``clip``,
-    it is scaled to that norm. The vectors of all rows are added up, and every coordinate gets
-    Gaussian noise for the sensitivity ``clip``. Centring by the released margins makes v short: a
-    row that is like most others moves hardly any sum. So all pairs together cost what a few tables
-    of counts would. Nothing is selected, and no pair is left out.
+    One-way marginals are released first, with a small share of the budget. Counts of cells that are
+    missing together follow. Then all two-way tables are released at once. A row is mapped to a
+    vector v: for all pairs of attributes, the products of their centred indicators. v is scaled by
+    min(1, clip / ‖v‖). The vectors of all rows are summed, and each coordinate gets Gaussian noise
+    for the sensitivity ``clip``. Centring by the released marginals makes v short for typical rows,
+    so a typical row changes hardly any sum. All pairs together therefore cost about as much as a
+    few tables of counts. No pair is selected or left out.
 
-    What clipping took is put back by the rows of a model, which is fitted to the tables in turns.
-    Where attributes are ordered, dependence is shrunk to what is smooth in their ranks, by
-    empirical Bayes: trends survive noise that hides single cells. Accounted in Gaussian DP,
-    add-remove adjacency.
+    Clipping biases the sums. The bias is estimated from rows of a model and added, and the model is
+    fitted to the corrected tables, in turns. If attributes are ordered, dependence is shrunk
+    towards smooth functions of their ranks, by empirical Bayes. Trends then survive noise that
+    hides single cells. A fit is accounted in Gaussian DP, with add-remove adjacency.
 
     Parameters
     ----------
-    epsilon, delta, n_rows, cuts, random_state, budget, progress
-        See :class:`~missdp.synth.base.Synthesizer`; delta must be above 0.
+    epsilon, delta, n_rows, bins, random_state, budget, progress
+        See :class:`~missdp.synth.base.Synthesizer`. delta must be above 0.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
-        ``"joint"`` releases, beside the tables of the observed cells, how holes of one attribute
-        go with the levels and the holes of every other, models what goes missing given the row,
-        and weights observed tables by their chance of being observed.  It corrects for missingness
-        that depends on observed attributes one by one.  ``"observed"`` takes the rows observed on a
-        pair for all rows.  ``"complete-rows"`` drops incomplete rows.  ``"impute-first"`` fills
-        holes privately before learning.
+        ``"joint"`` releases the tables of observed cells. It also releases how missing cells of one
+        attribute relate to the levels and missing cells of all others. A model of missing cells
+        given the row weights observed tables by their chance of being observed. This corrects for
+        missingness that depends on observed attributes one by one.
+        ``"observed"`` treats the rows observed on a pair as all rows.
+        ``"complete-rows"`` drops incomplete rows.
+        ``"impute-first"`` fills missing cells privately before learning.
     clip : "auto" or float, default "auto"
-        L2 norm to which the vector of each row is clipped.  ``"auto"`` follows from the released
-        margins and number of rows, epsilon and delta.
+        L2 norm to which the vector of each row is clipped, from 2**-10 to 2**20. ``"auto"`` follows
+        from the released marginals and number of rows, epsilon and delta.
     first_share : float from 0.0001 to 0.99, optional
-        Share of the budget for the one-way margins, by default 0.08.
+        Share of the budget for the one-way marginals, by default 0.08.
     workload : int, names or weights, default 2
-        As `AIM` takes it. All pairs come out right anyway; marginals of three or four attributes
-        that are named here, 100 at most, are measured besides, with 12 % of what margins leave of
-        the budget, by their weights.
+        Has the form of `AIM`. All pairs are released in any case. Up to 100 marginals of three or
+        four attributes may be named. They share 12 % of the budget that remains after the one-way
+        marginals, by their weights.
     imputer : {"marginal", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the budget (mu squared).
 
@@ -264,6 +267,10 @@ class AllPairs(Synthesizer):
     ----------
     model_ : PairModel
         The released model.
+    tables_ : PairRelease
+        The released marginals and sums of products.
+    guarantee_, n_rows_, n_rows_std_
+        See :class:`~missdp.synth.base.Synthesizer`.
 
     References
     ----------

@@ -1,7 +1,7 @@
-"""What a family of synthesizers declares, and what it is given and returns: plain data.
+"""The interface of a family of synthesizers: a record of functions, and their inputs and outputs.
 
-A family is one `Family`, a record of functions. `Request` is what they are given: parameters and
-public facts. `Learned` is what a fit returns.
+`Family` is the record of functions. `Request` is their input: parameters and public facts.
+`Learned` is the output of a fit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting import ApproximateEvent, Cost, Filter, SampledGaussianEvent
 from missdp.accounting.exact import exact, float_down
@@ -28,6 +27,7 @@ from missdp.synth.first_parts import first_parts
 from missdp.synth.parameters import chosen_delta
 from missdp.synth.search_grid import before_fit, with_pending_bins
 from missdp.synth.split import BudgetPlan, Part, RequiredAttributes
+from missdp.types import Ints
 
 if TYPE_CHECKING:
     from missdp.synth.base import Synthesizer
@@ -35,35 +35,35 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound="Synthesizer")
 
-_FAILURE = Fraction(1, 10)  # of the delta of a fit, for all attributes with open levels
+_FAILURE = Fraction(1, 10)  # share of the delta of a fit for all attributes with open levels
 
-Codes: TypeAlias = dict[str, NDArray[np.int64]]
-"""Codes of rows, by the names of modelled attributes; a missing cell has the code ``size``."""
+Codes: TypeAlias = dict[str, Ints]
+"""Codes of rows by the names of modelled attributes. A missing cell has the code ``size``."""
 
 
 Finish: TypeAlias = Callable[
     ["Fitted", Any, Callable[[int, np.random.Generator], Any], np.random.Generator], Any
 ]
-"""Makes synthetic rows fit to each other, after each was drawn by itself.
+"""Changes synthetic rows that were drawn independently, so that they fit to each other.
 
 ``finish(fitted, table, draw, rng)`` returns the table with some of its rows changed. ``draw`` draws
-further rows.
+additional rows.
 """
 
 
 @dataclass(frozen=True, eq=False)
 class Request(Generic[P]):
-    """A fit that is requested: parameters and public facts, and nothing private.
+    """Request for a fit: its parameters and public facts. It holds no private data.
 
     Parameters
     ----------
     parameters : Synthesizer
         A synthesizer, of which a family reads parameters only.
     declared : Schema, optional
-        The declared schema, with its unit, its weight and its open levels.
+        The declared schema with its unit, its weight and its open levels.
     counted : Schema, optional
-        Of the rows that are counted. Numeric attributes without bins are marked until bins are
-        found. It is known once the data are opened.
+        Schema of the counted rows. It exists once the data are opened. Numeric attributes without
+        bins have pending bins until bins are found.
     progress : callable, optional
         Called with the name of a stage and the share of the work that is done.
     """
@@ -75,39 +75,39 @@ class Request(Generic[P]):
 
     @property
     def family(self) -> Family:
-        """The family whose parameters they are."""
+        """The family of the parameters."""
         return self.parameters.family
 
     @property
     def opened(self) -> tuple[str, ...]:
-        """Names of the attributes whose levels are to be found."""
+        """Names of the attributes with open levels."""
         declared = self.declared
         return () if declared is None else tuple(a.name for a in open_attributes(declared))
 
     @property
     def unit(self) -> Unit | None:
-        """The declared unit. None: each row is protected."""
+        """The declared unit, or None if each row is protected by itself."""
         return None if self.declared is None else self.declared.unit
 
     @property
     def weight(self) -> SurveyWeight | None:
-        """The declared weight of rows. None: each row counts as one."""
+        """The declared weight of rows, or None if each row counts as one."""
         return None if self.declared is None else self.declared.weight
 
     @property
     def schema(self) -> Schema:
-        """The schema of the rows that are counted."""
+        """The schema of the counted rows."""
         assert self.counted is not None
         return self.counted
 
     @cached_property
     def modelled(self) -> Modelled:
-        """The attributes that are modelled, and which values rules make impossible."""
+        """The modelled attributes, and the values that rules make impossible."""
         return Modelled(self.schema)
 
     @property
     def public(self) -> Schema:
-        """The modelled attributes, as far as they were public before bins were found."""
+        """The modelled attributes with the facts that were public before bins were found."""
         return Modelled(before_fit(self.schema)).schema
 
     @property
@@ -117,17 +117,17 @@ class Request(Generic[P]):
 
     @property
     def delta(self) -> float:
-        """The delta of the fit: the requested one, or the default."""
+        """The requested delta of the fit, or its default."""
         return chosen_delta(self.parameters.delta, self.parameters.n_rows)
 
     @property
     def delta_to_spend(self) -> float:
-        """The delta at which the budget is converted: finding open levels takes the rest."""
+        """Delta at which the budget is converted. Finding open levels takes the rest."""
         return float_down(exact(self.delta) - sum(exact(event.delta) for event in self.failures))
 
     @property
     def failures(self) -> tuple[ApproximateEvent, ...]:
-        """What open levels are charged by, beside all else: a rare one may be released."""
+        """Events that open levels are charged with in addition: a rare level may be released."""
         if not self.opened:
             return ()
         chance = float_down(exact(self.delta) * _FAILURE)
@@ -135,7 +135,7 @@ class Request(Generic[P]):
 
     @property
     def budget(self) -> Filter:
-        """The budget of the measurements as facts about one row, unspent."""
+        """The unspent budget of the measurements, as public facts about one row."""
         total = self.family.budget(self)
         if self.unit is None:
             return total
@@ -143,14 +143,15 @@ class Request(Generic[P]):
 
     @property
     def trainings(self) -> tuple[SampledGaussianEvent, ...]:
-        """The trainings that a fit is charged with beside its budget."""
+        """The trainings that are charged in addition to the budget."""
         return self.family.trainings(self)
 
     def plan(self) -> BudgetPlan:
-        """Return all parts of the budget; refuse what public facts show to be impossible.
+        """Return all parts of the budget. Raise ParameterError if public facts show it to be
+        impossible.
 
-        Nothing is amplified beside levels that a fit finds, as what is counted follows from them
-        and not from public facts. Nor is anything of units, or of rows that count by weights.
+        Levels that a fit finds decide the later queries, so parts are not amplified then. Parts are
+        not amplified for units or for weighted rows either.
         """
         plain = not (self.opened or self.unit or self.weight)
         parts = self.family.plan(self)
@@ -177,7 +178,7 @@ class Request(Generic[P]):
         return RequiredAttributes() if self.strategy.fills else self.observed_requirement(())
 
     def report(self, stage: str, done: float) -> None:
-        """Report the share of the work that is done."""
+        """Report the share of the work that is done, from 0 to 1."""
         if callable(self.progress):
             self.progress(stage, done)
 
@@ -187,38 +188,39 @@ class Request(Generic[P]):
         Parameters
         ----------
         schema : Schema
-            Of the rows that are counted. Public.
+            Schema of the counted rows. Public.
         rebinnable : iterable of str
             Attributes whose values a source can put into other bins.
 
         Returns
         -------
         Request
+            The request with that schema.
         """
-        private = self.parameters.cuts == "private"
+        private = self.parameters.bins == "private"
         return self.with_schema(with_pending_bins(schema, rebinnable) if private else schema)
 
     def with_schema(self, schema: Schema) -> Request[P]:
-        """Return the request for rows of another schema, in which levels or bins were found."""
+        """Return the request for rows of another schema, with released levels or bins."""
         return self if schema == self.counted else replace(self, counted=schema)
 
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What a family returns from a fit: released values.
+    """Result of the fit of a family. All values are released.
 
     Parameters
     ----------
     model : object
-        What rows are drawn from: numbers, text, arrays, records, and mappings of them.
+        The model that rows are drawn from: numbers, text, arrays, records, and mappings of them.
     total : Total
-        The number of rows, as far as it was released.
+        The released number of rows.
     tables : Record, optional
-        What the model was fitted to, for estimates.
+        The released tables to which the model was fitted, for estimates.
     measured : tuple of tuple of str, default ()
         The marginals that were selected.
     complete : Total, optional
-        The number of complete rows, if they alone were learned from.
+        The number of complete rows, if only complete rows were read.
     schema : Schema, optional
         The schema of the fit, if the family changed more of it than bins.
     """
@@ -244,7 +246,7 @@ def plain_budget(request: Request[Any]) -> Filter:
 
 
 def budget_of_counts(request: Request[Any]) -> Filter:
-    """Return a filter in the privacy measure that is best for counts: pure if delta is 0."""
+    """Return a filter in the best privacy measure for counts, which is pure if delta is 0."""
     epsilon = request.parameters.epsilon
     measure = Cost.for_counts(float(epsilon), request.delta).privacy_measure
     return Filter(epsilon, request.delta_to_spend, measure=measure)
@@ -257,7 +259,7 @@ def gaussian_budget(request: Request[Any]) -> Filter:
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """What a family of synthesizers declares: names, and plain functions.
+    """Declaration of a family of synthesizers: names and plain functions.
 
     Parameters
     ----------
@@ -269,32 +271,32 @@ class Family:
     sample : callable
         ``sample(fitted, n, rng, keep_missing)`` draws codes of every modelled attribute.
     model, tables : type or annotation
-        What the released model is, and what is kept beside it; a file with anything else is
-        refused.
+        Types of the released model and of the released tables. Files with other types raise an
+        error.
     parameters : callable
-        Refuses parameters that are not valid. May return those that are written to files in
-        another form than given. By default nothing is refused.
+        Raises ParameterError for parameters that are not valid. May return parameters in the form
+        in which files hold them. By default every value is valid.
     plan : callable
-        Returns the parts of the budget after those that all families have, in the order in which
-        the budget is divided. Raises ParameterError for what public facts show to be impossible.
+        Returns the parts of the budget after the parts that all families have. The budget is
+        divided in their order. Raises ParameterError if public facts show the fit to be impossible.
         Without parts nothing is amplified for the ground truth.
     budget : callable
         Returns the filter of all measurements.
     trainings : callable
-        Returns the private trainings that are charged beside the budget.
+        Returns the private trainings that are charged in addition to the budget.
     resample : callable, optional
-        ``resample(fitted, rng)`` yields models that vary as the fitted one is uncertain.
+        ``resample(fitted, rng)`` yields models that vary by the uncertainty of the fitted one.
     finish : callable, optional
         ``finish(parameters)`` returns a ``Finish`` if rows must fit to each other, else None. All
         rows are then drawn together.
     reads : {"counts", "weights", "rows"}
-        What a source must be able to answer.
+        Queries that a source must be able to answer.
     protects_units : bool
-        Whether all that it measures is proven for units of several rows, and for weighted rows.
+        Whether all measurements are proven for units of several rows, and for weighted rows.
     reads_masks : bool
-        Whether ``"observed"`` reads every row, and which cells are missing.
+        Whether ``"observed"`` reads every row, and its mask of missing cells.
     rivals : tuple of str
-        Families that bring out more relations, if this one brings out few.
+        Families that may preserve more relations between columns.
     """
 
     strategies: tuple[str, ...]
@@ -314,7 +316,7 @@ class Family:
     rivals: tuple[str, ...] = ()
 
     def strategy(self, missing: str) -> Strategy:
-        """Return the strategy that a word of ``strategies`` stands for in this family."""
+        """Return the strategy that a word of ``strategies`` means in this family."""
         strategy = strategy_named(missing)
         if self.reads_masks and strategy.name == "observed":
             return replace(strategy, rows="extended", required_sets="none")

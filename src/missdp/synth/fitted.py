@@ -1,6 +1,6 @@
-"""What a fit leaves behind: one frozen record of released values, which is the model's file.
+"""The record of a fit: frozen released values, which are the content of the model's file.
 
-The file is JSON, readable by anyone, executed by no one.
+The file is JSON text. Reading it executes no code.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from missdp.types import Floats, FrameKind
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fitted(Record):
-    """All that a fit leaves behind: public facts and released values.
+    """All results of a fit: public facts and released values.
 
     Parameters
     ----------
@@ -42,41 +42,41 @@ class Fitted(Record):
     parameters : dict of str to object
         The public parameters of the fit.
     declared : Schema
-        Public facts about the rows that were counted, without any result of the fit.
+        Public facts about the counted rows, without any result of the fit.
     levels : dict of str to tuple of str
-        Of attributes with open levels, the levels that were found.
+        Released levels of the attributes with open levels.
     bins : dict of str to Binning
-        Of numeric attributes that declare no bins, the bins that were found, or one for each of few
+        Released bins of the numeric attributes that declare none, or a bin for each of a few
         numbers.
     frame : {"pandas", "polars", "pyarrow"}
         The kind of frame that was fitted, and is sampled.
     n_rows : int
-        How many rows are drawn by default, at least 1.
+        Number of rows that are drawn by default, at least 1.
     n_rows_std : float
         Standard deviation of the noise of the number of rows.
     guarantee : Guarantee
-        Of everything that the fit released.
+        The guarantee of everything that the fit released.
     model : object
-        What rows are drawn from; its family knows it.
+        The released model of the family.
     tables : object
-        What the model was fitted to, for estimates; None if a family keeps nothing.
+        The released tables to which the model was fitted. None if the family does not keep them.
     measured : tuple of tuple of str
         The marginals that were selected.
     kinds : dict of str to ndarray of shape (n_kinds,)
-        Shares of the kinds of missing values, of attributes with several.
+        Shares of the kinds of missing values, of attributes with several kinds.
     tails : dict of str to ndarray of shape (n_intervals, 4)
-        Of numeric attributes, the intervals whose counts did not stand out of the noise: least
-        number, greatest number, noisy count in rows, and its standard deviation.
+        Intervals of numeric attributes whose counts did not exceed the noise. A row has the lower
+        bound, the upper bound, the noisy count in rows and its standard deviation.
     size : EffectiveSize or None
-        How much units count together; None if all count alike.
+        Weights of units. None if all units count equally.
     limits : BudgetLimits or None
-        The caps of the parts of the fit, if it had any.
+        The caps of the parts of the fit, if it has any.
     draws : {"even", "independent"}
-        Whether counts of drawn rows vary less than those of independent rows.
+        Whether counts of drawn rows vary less than counts of independent rows.
     release : str or None
         The id of the release whose file holds the model.
     ledger : dict of str to object, or None
-        The line of a ledger that paid for the release: account, request, number and hash.
+        The entry of a ledger that paid for the release: account, request, number and hash.
     """
 
     family: str
@@ -101,29 +101,29 @@ class Fitted(Record):
 
     @cached_property
     def unbinned(self) -> Schema:
-        """The declared schema with the levels that were found: that of synthetic rows."""
+        """The schema of synthetic rows: the declared schema with the released levels."""
         return with_levels(self.declared, self.levels)
 
     @cached_property
     def schema(self) -> Schema:
-        """The declared schema with the levels and the bins that were found."""
+        """The declared schema with the released levels and bins."""
         return self.unbinned.with_bins(self.bins)
 
     @cached_property
     def modelled(self) -> Modelled:
-        """What is modelled: the schema, made plainer by its rules."""
+        """The modelled attributes: the schema, simplified by its rules."""
         return Modelled(self.schema)
 
     @property
     def design(self) -> float:
-        """By how much sums over rows vary more than if rows were independent and counted as one."""
+        """Design effect: variance of sums over rows, relative to independent equal rows."""
         return 1.0 if self.size is None else self.size.design
 
     @property
     def counted_rows(self) -> float:
-        """How many rows that count as one there are, as far as it was released."""
+        """The released number of rows that count as one."""
         weighted = self.size is not None and self.size.weight is not None
-        # Of weighted rows, `n_rows` is how many independent ones tell as much.
+        # For weighted rows, `n_rows` is the effective number of independent rows.
         return max(1.0, self.size.total if weighted and self.size else float(self.n_rows))
 
     def with_unit(self, schema: Schema) -> Schema:
@@ -135,11 +135,11 @@ class Fitted(Record):
         return replace(schema, unit=unit, weight=None if self.size is None else self.size.weight)
 
     def schema_of_release(self) -> Schema:
-        """Return the schema by which the same table can be read again.
+        """Return the schema with which the same table can be read again.
 
-        It has the levels and the bins that were found, and names the release of the bins. It keeps
-        the unit and the weight. If an account of a ledger paid for the fit, the schema names that
-        account, so that another release charges it as well.
+        It has the released levels and bins, and names the release of the bins. It has the unit and
+        the weight of the fit. If an account of a ledger paid for the fit, the schema names that
+        account. Another release then charges that account as well.
         """
         facts = self.with_unit(self.unbinned.with_bins(self.bins | self.released_bins))
         account = str(self.ledger["budget"]).partition("/")[0] if self.ledger else ""
@@ -147,9 +147,9 @@ class Fitted(Record):
 
     @property
     def released_bins(self) -> dict[str, Binning]:
-        """The bins that a release found, by attribute; they name the release."""
-        found = {n: b for n, b in self.bins.items() if b.source is BinSource.RELEASE}
-        return {n: replace(b, release=b.release or self.release or "") for n, b in found.items()}
+        """The bins that a release found, by attribute. They name the release."""
+        released = {n: b for n, b in self.bins.items() if b.source is BinSource.RELEASE}
+        return {n: replace(b, release=b.release or self.release or "") for n, b in released.items()}
 
     @property
     def is_weighted(self) -> bool:
@@ -157,17 +157,17 @@ class Fitted(Record):
         return any(isinstance(c, WeightsOfRows) for c in self.guarantee.conditions)
 
     def _coheres(self) -> bool:
-        known = self.parameters.get("missing") in STRATEGIES
-        return known and self._results_fit() and self._size_fits()
+        is_strategy = self.parameters.get("missing") in STRATEGIES
+        return is_strategy and self._results_fit() and self._size_fits()
 
     def _results_fit(self) -> bool:
-        """Whether levels and bins were found only where none are declared."""
+        """Return whether levels and bins were released exactly where none are declared."""
         opened = {a.name for a in self.declared if isinstance(a, OpenCategorical)}
         changed = {a.name for a, b in zip(self.schema, self.unbinned, strict=True) if a != b}
         return opened == self.levels.keys() and changed == self.bins.keys()
 
     def _size_fits(self) -> bool:
-        """Whether `size` is stated exactly where units or weights count unequally.
+        """Return whether `size` is stated exactly where units or weights count unequally.
 
         Limits are stated only with a filter.
         """
@@ -177,19 +177,19 @@ class Fitted(Record):
         return filtered and (self.size is None) == (as_one and not self.is_weighted)
 
     def text(self) -> bytes:
-        """Return what the model's file holds."""
+        """Return the content of the model's file."""
         document = self.to_document()
         return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode("utf-8")
 
 
 def read_document(path: Path) -> Mapping[str, Any]:
-    """Return the parsed text of a model file, whose family is not known yet."""
+    """Return the parsed text of a model file of any family."""
     broken = not_a_model(path)
 
     def unreadable(error: BaseException) -> DataError:
         if isinstance(error, FileNotFoundError):
             return DataError(f"there is no model file {str(path)!r}")
-        return DataError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None)}")
+        return DataError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None)}.")
 
     with replacing(OSError, by=unreadable), replacing(ValueError, by=broken):
         document = read_json(path.read_bytes().decode("utf-8"))
@@ -199,7 +199,7 @@ def read_document(path: Path) -> Mapping[str, Any]:
 
 
 def not_a_model(path: Path) -> DataError:
-    """Return the error that refuses a file."""
+    """Return the error for a file that is not a model."""
     return DataError(
         f"{str(path)!r} is not a missdp model. Expected a file that `missdp fit` or "
         "`missdp synthesize` wrote."
@@ -207,12 +207,13 @@ def not_a_model(path: Path) -> DataError:
 
 
 def release_in(path: Path) -> str | None:
-    """Return the id of the release whose model a file is, or None."""
+    """Return the id of the release whose model a file holds, or None."""
     if path.suffix != ".json" or not path.is_file():
         return None
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
-    found = document.get("release") if isinstance(document, dict) and "family" in document else None
-    return found if isinstance(found, str) and re.fullmatch("[0-9a-f]{32}", found) else None
+    is_model = isinstance(document, dict) and "family" in document
+    release = document.get("release") if is_model else None
+    return release if isinstance(release, str) and re.fullmatch("[0-9a-f]{32}", release) else None

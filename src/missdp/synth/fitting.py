@@ -1,8 +1,8 @@
-"""A fit, phase by phase: from parameters and data to all that it leaves behind.
+"""The phases of a fit: from parameters and data to the record of all results.
 
-`missdp.session.fit.fit` has the order on which privacy rests, and charges; `_Fitting` has what is
-done in each phase: refuse, read, find levels, find bins, count units and kinds of missing values,
-learn. `fit` then puts together what was released, and warns by it.
+`missdp.session.fit.fit` fixes the order of the phases, on which privacy rests, and charges.
+`_Fitting` does the work of each phase: check, read, find levels, find bins, count units and kinds
+of missing values, learn. `fit_synthesizer` then assembles the released results and warns by them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ from missdp.sources import (
     readable,
 )
 from missdp.sources.in_memory import recodable
-from missdp.synth.coordinates import finely
 from missdp.synth.family import Learned, Request
 from missdp.synth.first_parts import (
     check_open,
@@ -55,6 +54,7 @@ from missdp.synth.first_parts import (
 )
 from missdp.synth.fitted import Fitted
 from missdp.synth.noisy_counts import SmallTableWarning, rounded_rows, warn_if_hardly_complete
+from missdp.synth.numeric_scores import with_fine_bins
 from missdp.synth.parameters import is_declared
 from missdp.synth.relations import mostly_noise_of
 from missdp.synth.search_grid import (
@@ -74,28 +74,28 @@ if TYPE_CHECKING:
     from missdp.synth.base import Synthesizer
 
 
-def fit(
+def fit_synthesizer(
     synthesizer: Synthesizer,
     data: Any,
     schema: Schema | None,
     undeclared: str,
     progress: Progress | None = None,
 ) -> None:
-    """Fit a synthesizer within its own budget, which is charged before anything is computed.
+    """Fit a synthesizer within its own budget, which is charged before any computation.
 
     Parameters
     ----------
     synthesizer : Synthesizer
-        Its parameters are read, and it is given all that the fit leaves behind. An earlier fit is
-        forgotten once private rows are measured.
+        Its parameters are read, and it receives the record of the fit. An earlier record is removed
+        once private rows are measured.
     data : Table, or any table, file or source that `Synthesizer.fit` takes
         Private rows.
     schema : Schema or None
-        The declared domain. None: that of the data.
+        The declared domain. None is the schema of the data.
     undeclared : {"refuse", "accept"}
-        What to do about facts of the schema that were read from the data and not declared public.
+        Treatment of facts of the schema that were read from the data and not declared public.
     progress : callable, optional
-        Called with the name of a stage and the share that is done.
+        Called with the name of a stage and the share of the work that is done.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def fit(
     """
     steps = _Fitting(synthesizer, data, schema, undeclared, progress)
     budget, random_state = synthesizer.budget, synthesizer.random_state
-    # Refuse, charge, read, release, learn: in this order.
+    # Check, charge, read, release, learn, in this order.
     learned, guarantee = fit_in_order(steps, budget=budget, random_state=random_state)
     total = steps.total(learned)
     rows = rounded_rows(
@@ -115,11 +115,11 @@ def fit(
         declarable=not (steps.request.unit or steps.request.weight),
     )
     synthesizer.adopt(steps.fitted(learned, guarantee, rows))
-    # From here on, warnings follow from released numbers alone.
+    # All warnings below follow from released numbers only.
     if not is_declared(synthesizer.n_rows):
         warn_if_weak(0.0, steps.request.delta, n=synthesizer.n_rows_)
     warn_if_hardly_complete(learned.complete, rows=rows)
-    # A very small table was already warned of.
+    # A warning about a very small table has been issued already.
     if total.value >= 3 * total.std and (noisy := mostly_noise_of(synthesizer)) is not None:
         warnings.warn(noisy, SmallTableWarning, stacklevel=4)
 
@@ -141,7 +141,7 @@ class _Fitting:
         self.unread = schema is not None and not isinstance(data, Table) and not is_source(data)
         self._engine = counting_engine(data)
         self._may_refuse = self._engine == "Spark" or may_refuse(data)
-        # A copy, so that later changes of parameters do not affect this fit.
+        # The copy protects this fit from later changes of parameters.
         parameters = type(synthesizer)(**synthesizer.get_params(deep=False))
         self.request: Request[Any] = Request(parameters, schema, progress=progress)
         self._schema = schema
@@ -150,14 +150,14 @@ class _Fitting:
 
     @property
     def _rows(self) -> int | None:
-        """Number of rows, if it was declared."""
+        """The declared number of rows, or None."""
         n_rows = self.request.parameters.n_rows
         return int(n_rows) if is_declared(n_rows) else None
 
-    # Refuse
+    # Check
 
     def checked_plan(self) -> FitPlan:
-        """Return the plan; refuse the fit by parameters and public facts alone."""
+        """Return the plan. Raise an error for a fit that is impossible by public facts."""
         parameters, schema = self.request.parameters, self.request.declared
         if self._undeclared not in ("refuse", "accept"):
             raise ParameterError("undeclared must be 'refuse' or 'accept'")
@@ -182,17 +182,17 @@ class _Fitting:
         return self._fit_plan
 
     def remedy(self, shared: Filter | Composition, plan: FitPlan) -> str:
-        """Say what helps if a shared budget does not cover the fit."""
+        """Return the remedy for a shared budget that does not cover the fit."""
         return _remedy(shared, plan)
 
     def refuse_unread(self) -> None:
-        """Refuse what `read` would refuse by public facts, before a ledger is charged."""
-        assert self._schema is not None  # of data that are not read yet
+        """Raise the errors of `read` that follow from public facts, before a ledger is charged."""
+        assert self._schema is not None  # called only for unread data with a schema
         self._synthesizer.planned_parts(self._schema)
 
     def conditions(self) -> list[Condition]:
-        """Return what the guarantee rests on, by public facts."""
-        assert self._schema is not None  # data without a schema have been refused
+        """Return the conditions of the guarantee, by public facts."""
+        assert self._schema is not None  # data without a schema raised an error before
         return fit_conditions(
             self._schema,
             self.request.parameters,
@@ -205,26 +205,26 @@ class _Fitting:
     # Read
 
     def read(self) -> None:
-        """Open the private rows, each of which is read by itself; refuse what cannot be counted."""
+        """Open the private rows, and raise an error if the rows cannot be counted."""
         reads, opened = self.request.family.reads, self.request.opened
         self._data, schema, self._frame, self._sums = _as_rows(self._data, self._schema)
-        # The plan is made for as many levels as a fit may find; it finds later which these are.
+        # The plan allows for the largest number of levels. The fit finds the levels later.
         public = at_most(schema) if opened else schema
         self._source = source = open_source(self._data, public, reads=reads)
         self._schema = schema if opened else source.schema
         check_paid(self._schema.ledger, self.request.parameters.budget)
         self._declared = self._schema.without_ledger()
-        _check_rows_alone(self._schema)
+        _check_plain_rows(self._schema)
         self.request.strategy.check(readable(source, reads))
         self.request = self.request.on_rows(source.schema.without_ledger(), recodable(source))
-        self._grid = with_search_grid(self.request.schema)  # refused now, if it cannot be
+        self._grid = with_search_grid(self.request.schema)  # raises an error without a grid
         self._budget_plan = self.request.plan()
         self._budget_plan.check(steps=self._steps_per_row)
 
-    # Release, and learn
+    # Release and learn
 
     def learn(self, open_session: OpenSession) -> Learned:
-        """Measure what the levels and bins are, if they are open, and let the family learn."""
+        """Release open levels and bins, and let the family learn."""
         self._synthesizer.adopt(None)
         self._find_levels(open_session)
         session = self._find_bins(open_session)
@@ -234,7 +234,7 @@ class _Fitting:
         return request.family.fit(session, plan, request)
 
     def _find_levels(self, open_session: OpenSession) -> None:
-        """Find the levels of open attributes, and open the rows again with these."""
+        """Release the levels of open attributes, and open the rows again with these levels."""
         request, facts = self.request, self._schema
         if not request.opened or facts is None:
             return
@@ -249,7 +249,7 @@ class _Fitting:
         self._grid = with_search_grid(self.request.schema)
 
     def _find_bins(self, open_session: OpenSession) -> Session:
-        """Return a session on the rows, in the bins that are declared or, for a charge, found."""
+        """Return a session on the rows, in declared bins or in bins that are released here."""
         request, source, limit = self.request, self._source, limit_of(self._budget_plan.limits)
         schema, self._tails = request.schema, dict[str, Floats]()
         if offers(source, "paid_by"):
@@ -271,19 +271,19 @@ class _Fitting:
             for a, old in zip(schema, self._grid, strict=True)
             if isinstance(a, Numeric) and isinstance(old, Numeric) and a != old
         }
-        fine = finely(schema)
+        fine = with_fine_bins(schema)
         return session.on(Recoded(schema, cells, None if fine is schema else fine))
 
     # State
 
     def total(self, learned: Learned) -> Total:
-        """Return the number of rows, declared or released."""
+        """Return the declared or released number of rows."""
         return learned.total if self._rows is None else Total(self._rows, 0.0)
 
     def fitted(self, learned: Learned, guarantee: Guarantee, rows: int) -> Fitted:
-        """Return all that the fit leaves behind; ``rows`` is the number of rows, at least 1."""
+        """Return the record of the fit, with ``rows`` rows to draw by default, at least 1."""
         request, total, size = self.request, self.total(learned), self._size
-        if size is not None and total.std <= size.std:  # else what units count tells it better
+        if size is not None and total.std <= size.std:  # else the count of units is more precise
             size = replace(size, total=total.value)
         weighted = size is not None and size.weight is not None
         n_rows = round(size.units) if size and weighted else rows
@@ -294,7 +294,7 @@ class _Fitting:
             levels=self._levels,
             bins=released_bins(learned.schema or request.schema, self._declared),
             frame=self._frame,
-            n_rows=n_rows,  # of weighted rows, as many as tell as much
+            n_rows=n_rows,  # for weighted rows, their effective number
             n_rows_std=total.std,
             guarantee=guarantee,
             model=learned.model,
@@ -311,10 +311,10 @@ class _Fitting:
 
 
 def _as_rows(data: Any, schema: Schema | None) -> tuple[Any, Schema, FrameKind, Ints | None]:
-    """Return the data, a schema of rows by themselves, the kind of frame, and sums of units.
+    """Return the data, the schema of its rows, the kind of frame, and sums of units.
 
-    With a unit, at most ``max_rows`` rows of each unit are chosen. The last value has how much each
-    unit counts; it is None without a unit. Data with open levels can be read again.
+    With a unit, at most ``max_rows`` rows of each unit are chosen. The last value has the count of
+    each unit, or None without a unit. Data with open levels can be read again.
     """
     if schema is not None and schema.of_rows is not schema:
         if (engine := engine_of(data)) is not None:
@@ -326,73 +326,92 @@ def _as_rows(data: Any, schema: Schema | None) -> tuple[Any, Schema, FrameKind, 
         read = Table.read(data, schema)
         return read._of_rows(), schema.of_rows, read.kind, read._sums
     coded = isinstance(data, Table) or is_source(data)
-    known = data.schema if coded and schema is None else schema
-    if known is None:
+    facts = data.schema if coded and schema is None else schema
+    if facts is None:
         raise SchemaError(
-            "a schema is needed: pass fit(data, schema=...), or read the data with Table.read"
+            "fit: data without a schema. Pass fit(data, schema=...), or use Table.read."
         )
-    opened = open_attributes(known) or (open_attributes(data.schema) if coded else ())
+    opened = open_attributes(facts) or (open_attributes(data.schema) if coded else ())
     if opened and coded:
         raise SchemaError(
-            f"the levels of {opened[0].name!r} are open, and are found in rows as they come: pass "
-            "a frame, a DuckDB relation or the path of a file, with schema=..."
+            f"attribute {opened[0].name!r}: open levels need rows that can be read again. Pass a "
+            "frame, a DuckDB relation or the path of a file, with schema=..."
         )
     if coded:
-        return data, known, data.kind if isinstance(data, Table) else "pandas", None
+        return data, facts, data.kind if isinstance(data, Table) else "pandas", None
     again = bool(opened) and engine_of(data) is None
-    return (Rows.of(data, known) if again else data), known, frame_kind(data), None
+    return (Rows.of(data, facts) if again else data), facts, frame_kind(data), None
 
 
 def check_unit(request: Request[Any]) -> int:
-    """Refuse a fit of which nothing is proven for units or weights; return the steps of a row."""
+    """Raise UnprovenError for a fit without a proof for units or weights.
+
+    Parameters
+    ----------
+    request : Request
+        Parameters and public facts.
+
+    Returns
+    -------
+    int
+        The number of steps in which one row counts. 1 for unweighted rows.
+
+    Raises
+    ------
+    UnprovenError
+        If the family, or finding open levels, is proven for single rows only.
+    ParameterError
+        If the number of rows is declared but private.
+    """
     unit, weight, family = request.unit, request.weight, request.family
     if unit is not None:
-        most = unit.max_rows
-        who = f"each {unit.column!r}, with up to {most} row{'s' * (most > 1)}"
+        max_rows = unit.max_rows
+        protected = f"each {unit.column!r}, with up to {max_rows} row{'s' * (max_rows > 1)}"
     elif weight is not None:
-        who = f"rows that count by their {weight.column!r}"
+        protected = f"rows that count by their {weight.column!r}"
     else:
         return 1
     if not family.protects_units:
         name = type(request.parameters).__name__
         raise UnprovenError(
-            f"{name} is proven to protect single rows, not {who}: use AllPairs, "
-            f"AIM or MST, or leave the {'weight' if unit is None else 'unit'} out of the schema"
+            f"{name} is proven to protect single rows, not {protected}. Use AllPairs, AIM or MST, "
+            f"or leave the {'weight' if unit is None else 'unit'} out of the schema."
         )
     if request.opened:
         raise UnprovenError(
             f"finding the levels of {', '.join(map(repr, request.opened))} is proven to protect "
-            f"single rows, not {who}: declare these levels"
+            f"single rows, not {protected}. Declare these levels."
         )
     declared = is_declared(request.parameters.n_rows)
     if declared and unit is not None and unit.max_rows > 1:
         raise ParameterError(
-            f"n_rows cannot be declared where a {unit.column!r} may have several rows: how many "
-            "take part is private. Leave it out."
+            f"n_rows cannot be declared if a {unit.column!r} may have several rows: the number of "
+            "rows that take part is private. Leave n_rows out."
         )
     if declared and weight is not None:
         raise ParameterError(
-            "n_rows cannot be declared when rows are weighted: the weighted total is private."
+            "n_rows cannot be declared if rows are weighted: the weighted total is private. "
+            "Leave n_rows out."
         )
     return STEPS if request.declared is not None and request.declared.weighs else 1
 
 
-def _check_rows_alone(facts: Schema) -> None:
-    """Raise SchemaError if rows that are to be counted still belong to units, or have weights."""
+def _check_plain_rows(facts: Schema) -> None:
+    """Raise SchemaError if the rows of a source still belong to units, or have weights."""
     if facts.of_rows is not facts:
         raise SchemaError(
-            "a source counts each row as one, and its schema declares a unit or a weight: pass the "
-            "frame, the path or Table.read(...) instead of the source"
+            "a source counts each row as one, and its schema declares a unit or a weight. Pass the "
+            "frame, the path or Table.read(...) instead of the source."
         )
 
 
 def _remedy(shared: Filter | Composition, plan: FitPlan) -> str:
-    """Return the remedy for a budget that a fit does not fit into."""
+    """Return the remedy for a fit that exceeds a budget."""
     delta, rare = plan.delta, plan.failures
     if isinstance(shared, Composition):
         return (
             "Plan the fit in advance: Composition([*model.planned_events(schema), ...], epsilon, "
-            "delta), with the model and the schema that are fitted"
+            "delta), with the model and the schema of the fit"
         )
     if plan.trainings:
         return (
@@ -402,13 +421,13 @@ def _remedy(shared: Filter | Composition, plan: FitPlan) -> str:
         )
     if rare and not shared.can_afford(*rare):
         return (
-            f"A rare level may leave with probability {rare[0].delta:g}, so that the fit may fail: "
-            "use a budget with a larger failure=..., or declare the levels"
+            f"The fit may release a rare level with probability {rare[0].delta:g}. Use a budget "
+            "with a larger failure=..., or declare the levels"
         )
     if shared.delta == 0 < delta:
         return (
-            f"This fit needs a delta of {delta:g}, and the budget has none: give it a larger one, "
-            "or fit with delta=0, as AIM, MST and PrivBayes can"
+            f"This fit needs a delta of {delta:g}, and the delta of the budget is 0. Use a budget "
+            "with a larger delta, or fit AIM, MST or PrivBayes with delta=0"
         )
     if (
         delta == 0 < shared.delta
@@ -416,10 +435,10 @@ def _remedy(shared: Filter | Composition, plan: FitPlan) -> str:
         and shared.cost.privacy_measure != "pure"
     ):
         return (
-            "This fit is pure, and pure epsilons cost much in another measure: use "
+            "This fit has delta=0, and pure epsilons cost much in other measures. Use "
             "Filter(..., measure='pure'), or fit with a delta above 0"
         )
-    return "Ask for a smaller epsilon, or use a larger budget"
+    return "Use a smaller epsilon, or a larger budget"
 
 
 def fit_conditions(
@@ -431,28 +450,27 @@ def fit_conditions(
     engine: str,
     may_refuse: bool,
 ) -> list[Condition]:
-    """Return the conditions of a fit's guarantee.
+    """Return the conditions of the guarantee of a fit.
 
     Parameters
     ----------
     schema : Schema
         Public facts about the rows.
     parameters : Synthesizer
-        Only its parameters are read. That the noise is seeded is a condition, and so is a declared
-        number of rows.
+        Only its parameters are read. Seeded noise and a declared number of rows are conditions.
     undeclared : {"refuse", "accept"}
         See `domain_conditions`.
     declared : Schema or None
         The declared schema, with its unit and its weight.
     engine : str
-        The engine that counts rows in place of the kernel; empty if the kernel counts.
+        The engine that counts rows in place of the kernel. Empty if the kernel counts them.
     may_refuse : bool
-        Whether what rows are read from may be refused for what is in a row, as CSV files are.
+        Whether the content of a row may stop the reading, as for CSV files.
 
     Returns
     -------
     list of Condition
-        All of them.
+        All conditions. Public.
     """
     unit, weight = (None, None) if declared is None else (declared.unit, declared.weight)
     conditions = [*domain_conditions(schema, undeclared), RowFunctionsTested()]

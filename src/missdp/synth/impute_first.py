@@ -1,7 +1,7 @@
 """Imputation first: missing cells of private rows are filled, each row by itself.
 
-The marginal of each attribute is released with a share of the budget. The session fills its rows
-by these marginals, and what is released of filled rows costs what it costs of any rows.
+The marginal of each attribute is released with a share of the budget. The session fills its rows by
+these marginals. A release of filled rows costs as much as a release of any rows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting import Cost
 from missdp.errors import ParameterError
@@ -20,6 +19,7 @@ from missdp.session import Marginal, Noise, Session
 from missdp.sources.filling import MarginallyFilledRow
 from missdp.synth.parameters import check_share
 from missdp.synth.split import Part
+from missdp.types import Floats
 
 if TYPE_CHECKING:
     from missdp.synth.family import Request
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 Imputer: TypeAlias = Literal["marginal", "random", "mean"]
 
 IMPUTATION = "imputation"
-"""Name of the part of a budget."""
+"""Name of the part of a budget for the marginals of imputation."""
 
 
 def check_imputation(parameters: Any) -> None:
-    """Refuse an ``imputer`` or an ``imputer_share`` that is not valid."""
+    """Raise ParameterError for an ``imputer`` or an ``imputer_share`` that is not valid."""
     if parameters.imputer not in get_args(Imputer):
         first, *others = map(repr, get_args(Imputer))
         raise ParameterError(f"imputer must be {first} or {' or '.join(others)}")
@@ -39,7 +39,7 @@ def check_imputation(parameters: Any) -> None:
 
 
 def imputation_parts(request: Request[Any]) -> list[Part]:
-    """Return the part of a budget that `impute` spends, if it releases anything; public.
+    """Return the public part of a budget that `impute` spends, if it releases anything.
 
     Parameters
     ----------
@@ -70,9 +70,9 @@ def impute(session: Session, imputer: Imputer = "marginal", *, cost: Cost) -> Se
     session : Session
         Measures the rows before they are filled.
     imputer : {"random", "marginal", "mean"}, default "marginal"
-        ``"random"`` draws from the public domain and costs nothing. ``"marginal"`` draws from the
+        ``"random"`` draws from the public domain at no cost. ``"marginal"`` draws from the
         released one-way marginal of the observed cells. ``"mean"`` is the baseline of Mohapatra et
-        al. (2024): the released mean for numeric attributes, a draw from the marginal for others.
+        al. (2024): the released mean of a numeric attribute, else a draw from the marginal.
     cost : Cost
         Cost of all releases together. One-way marginals share it evenly.
 
@@ -90,20 +90,18 @@ def impute(session: Session, imputer: Imputer = "marginal", *, cost: Cost) -> Se
         return session.on(MarginallyFilledRow(declared, public))
     noise = Noise.worth(replace(cost, amount=cost.amount / len(nullable)))
     session.expect(Marginal((a.name,)) for a in nullable)
-    laws = {}
+    distributions = {}
     for attribute in nullable:
         released = session.measure(Marginal((attribute.name,)), noise).value
-        margin = project_to_simplex(released / max(1.0, float(released.sum())))
-        laws[attribute.name] = _law(imputer, attribute, margin)
-    return session.on(MarginallyFilledRow(declared, laws))
+        marginal = project_to_simplex(released / max(1.0, float(released.sum())))
+        distributions[attribute.name] = _cell_distribution(imputer, attribute, marginal)
+    return session.on(MarginallyFilledRow(declared, distributions))
 
 
-def _law(
-    imputer: Imputer, attribute: AnyAttribute, law: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the distribution of an attribute's filled cells, given its released margin."""
+def _cell_distribution(imputer: Imputer, attribute: AnyAttribute, marginal: Floats) -> Floats:
+    """Return the distribution of an attribute's filled cells, given its released marginal."""
     if imputer == "mean" and isinstance(attribute, Numeric):
-        mean = float(law / law.sum() @ attribute.centres)
+        mean = float(marginal / marginal.sum() @ attribute.centres)
         level = int(attribute.encode_values(np.array([mean]))[0])
         return np.asarray(np.arange(attribute.size) == level, dtype=np.float64)
-    return law
+    return marginal

@@ -1,7 +1,7 @@
-"""Release of all pairs at once: one-way margins first, then one sum of products of centred blocks.
+"""Release of all pairs at once: one-way marginals, and then one sum of products of centred blocks.
 
-Centring by what the margins tell is what makes all pairs affordable: a row that is like most others
-has a short vector. Everything here is post-processing of what a session answers.
+Centring by released marginals makes all pairs affordable, because the vector of a typical row is
+short. Everything here is post-processing of answers of a session.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pydantic.dataclasses
-from numpy.typing import NDArray
 
 from missdp.accounting import Cost
 from missdp.inference.completion import (
@@ -22,12 +21,12 @@ from missdp.inference.completion import (
     ModelFacts,
     PairTables,
     complete,
-    complete_by,
-    moved,
+    complete_with_rows,
+    mean_change,
     rows_enough,
 )
 from missdp.inference.conditional_models import Pair
-from missdp.inference.counts import falling_ends, project_to_simplex
+from missdp.inference.counts import enforce_decreasing_tails, project_to_simplex
 from missdp.inference.fit_conditional_models import fit_conditional_models
 from missdp.inference.marginals import NoisyMarginals, combined_marginal
 from missdp.inference.missing_rates import both_missing
@@ -41,8 +40,8 @@ from missdp.inference.product_sums import (
     clip_norm,
     clipped_away,
     clipped_share,
-    complete_numbers,
     independent_rows,
+    number_covariances,
 )
 from missdp.inference.smoothing import Smoothing
 from missdp.schema import AnyAttribute, Numeric, Ordinal
@@ -58,31 +57,34 @@ from missdp.session import (
     Session,
     Total,
 )
-from missdp.synth.coordinates import WEIGHT, Coordinate, finely_drawn
-from missdp.synth.noisy_counts import has_numbers, least_squares_total
-from missdp.types import Clique, Floats, Ints
+from missdp.synth.noisy_counts import has_number_levels, least_squares_total
+from missdp.synth.numeric_scores import WEIGHT, NumericScore, draw_fine_codes
+from missdp.types import Clique, Flags, Floats, Ints
 
-_ALONE = 1.6  # factor of single blocks beside their products
-_ALONE_NUMBERED = 1.2  # where there are numbers, which make vectors longer
-_MARGINS_FIRST = 1000.0  # rows over noise, in norms, below which that factor grows
-_MOST_ALONE = 8.0  # times so much
-_MANY = 64  # levels; of longer lists, those that noise alone may lift so high are merged
-_GRID = 2.0**-10
-_MASK = 0.35  # factor of the number that says whether an attribute is missing
-_POINTS = 4096  # rows by which clipping is first guessed
-_ROWS = 20_000  # rows of a model by which it is undone
-_TARGET_ROWS = 40_000  # of a model, from which tables that rows are raked to are shrunk
-_TURNS = 3  # at least
-_MOST_TURNS = 12
-_STILL = 0.2  # standard deviations of noise, below which tables no longer move
-_NEARER = 0.8  # of the last move, above which they only move to and fro
-_USUAL_ROWS, _PRIOR_ROWS = 300, 30.0  # by which it is told how much is left of rare numbers
-_RIDGE, _RIDGE_OF_FEW = 8.0, 2.0  # with 8 for few pairs, rank correlations are weaker
-_ROUNDS, _ROUNDS_OF_FEW = 3, 8  # after which the models of rows and of missing cells agree
+_FIRST_ORDER_WEIGHT = 1.6  # factor of blocks relative to products
+# The factor if blocks contain numbers, which make vectors longer.
+_NUMBERS_WEIGHT = 1.2
+_FIRST_ORDER_SIGNAL = 1000.0  # rows over noise, in norms: the factor grows for smaller signals
+_MAX_WEIGHT_GROWTH = 8.0  # largest growth of the factor
+_MANY_LEVELS = 64  # levels: in longer lists, levels that may be noise are merged
+_GRID = 2.0**-10  # step of the numbers in blocks
+_MASK = 0.35  # factor of the indicator of a missing cell
+_POINTS = 4096  # rows with which clipping is estimated at first
+_ROWS = 20_000  # rows of the model with which the clipping bias is estimated
+_TARGET_ROWS = 40_000  # rows of the model towards which raking targets are shrunk
+_TURNS = 3  # smallest number of corrections of the clipping bias
+_MAX_TURNS = 12  # largest number of corrections of the clipping bias
+_MIN_CHANGE = 0.2  # SDs of noise: stop when tables change by less
+_MAX_CHANGE_RATIO = 0.8  # stop when a turn shrinks the change by less than this factor
+# Rows, and their weight, with which the retained share of rare numbers is estimated.
+_USUAL_ROWS, _PRIOR_ROWS = 300, 30.0
+_RIDGE, _RIDGE_OF_FEW = 8.0, 2.0  # factors of the noise allowance, for all pairs and for few pairs
+# Rounds in which the models of rows and of missing cells are fitted, for all and few pairs.
+_ROUNDS, _ROUNDS_OF_FEW = 3, 8
 
 
 def ordered_levels(attributes: Iterable[AnyAttribute], levels: Iterable[Levels]) -> list[bool]:
-    """Whether the levels of each attribute have an order, and none are merged."""
+    """Return whether the levels of each attribute have an order, and none are merged."""
     return [
         isinstance(attribute, (Numeric, Ordinal)) and level.n_groups == attribute.size
         for attribute, level in zip(attributes, levels, strict=True)
@@ -90,12 +92,12 @@ def ordered_levels(attributes: Iterable[AnyAttribute], levels: Iterable[Levels])
 
 
 def model_facts(modelled: Modelled, levels: Sequence[Levels], *, selective: bool) -> ModelFacts:
-    """Return the public facts under which a model of complete rows is fitted.
+    """Return the public facts for a model of complete rows.
 
     Parameters
     ----------
     modelled : Modelled
-        The modelled attributes, rules, and which levels are never missing.
+        The modelled attributes, their rules, and the levels that are never missing.
     levels : sequence of Levels
         Released groups of levels.
     selective : bool
@@ -104,6 +106,7 @@ def model_facts(modelled: Modelled, levels: Sequence[Levels], *, selective: bool
     Returns
     -------
     ModelFacts
+        Public facts on groups of levels.
     """
     schema = modelled.schema
     never = merge_zeros(impossible_pairs(modelled.impossible, schema.names), levels)
@@ -120,7 +123,7 @@ def measure_one_way(
     session: Session,
     noise: Noise,
     zeros: Zeros,
-    number: Total | None = None,
+    row_total: Total | None = None,
     *,
     rare: float | None = None,
     later: Iterable[tuple[str, ...]] = (),
@@ -135,58 +138,58 @@ def measure_one_way(
         Noise of each count.
     zeros : dict of (int, int) to ndarray of bool
         Impossible cells of pairs of attributes, by position. Public.
-    number : Total, optional
-        The number of all rows, if it was released or declared before.
+    row_total : Total, optional
+        The released or declared number of all rows.
     rare : float, optional
-        Levels with fewer rows than so many standard deviations of the noise are merged. By default
-        only those of attributes with many levels that noise alone may lift so high.
+        Levels with fewer rows than this number of standard deviations of the noise are merged. By
+        default only levels of attributes with more than 64 levels that may be noise.
     later : iterable of tuple of str, default ()
-        Marginals that are measured later, and counted in the same pass over the rows.
+        Marginals that are measured later and counted in the same pass over the rows.
 
     Returns
     -------
     marginals : NoisyMarginals
         Merged levels, and marginals that sum to 1. Released.
     total : Total
-        The estimated number of counted rows: of complete rows, if only those are read.
+        The estimated number of counted rows, which are complete rows if only these are read.
     """
     schema = session.facts.schema
     session.expect(map(Marginal, [*((name,) for name in schema.names), *later]))
     counts = [session.measure(Marginal((name,)), noise).values for name in schema.names]
-    every = session.facts.strategy.complete_only  # margin counts the same rows, though not all
-    told: list[Total] = [] if number is None or every else [number]
+    every = session.facts.strategy.complete_only  # marginals count complete rows only
+    totals: list[Total] = [] if row_total is None or every else [row_total]
     floors: list[Total] = []
     for name, count in zip(schema.names, counts, strict=True):
         total = Total(float(count.sum()), count.size * noise.variance)
-        (told if every or session.facts.sums_to_row_count((name,)) else floors).append(total)
-    total = least_squares_total(told, floors)
+        (totals if every or session.facts.sums_to_row_count((name,)) else floors).append(total)
+    total = least_squares_total(totals, floors)
     rows = max(1.0, total.value)
-    levels, margins, numbers = list[Levels](), list[Floats](), list[bool]()
+    levels, marginals, numbers = list[Levels](), list[Floats](), list[bool]()
     kinds = level_kinds(zeros, [attribute.size for attribute in schema])
     for attribute, count, kind in zip(schema, counts, kinds, strict=True):
-        size, single = attribute.size, has_numbers(attribute)
-        below = math.sqrt(2 * math.log(size)) if size > _MANY else -math.inf
+        size, single = attribute.size, has_number_levels(attribute)
+        below = math.sqrt(2 * math.log(size)) if size > _MANY_LEVELS else -math.inf
         below = below if rare is None else rare
-        seen = falling_ends(count[:size], noise.std) if single else count[:size]
-        level = Levels.from_counts(seen, threshold=below * noise.std, kinds=kind)
-        merged: Floats = np.bincount(level.groups, weights=seen).astype(np.float64)
+        level_counts = enforce_decreasing_tails(count[:size], noise.std) if single else count[:size]
+        level = Levels.from_counts(level_counts, threshold=below * noise.std, kinds=kind)
+        merged: Floats = np.bincount(level.groups, weights=level_counts).astype(np.float64)
         if session.facts.strategy.complete_only or not attribute.nullable:
-            margins.append(project_to_simplex(merged / rows))
+            marginals.append(project_to_simplex(merged / rows))
         else:
-            counted = len(count) > size  # else only observed cells are, and the rest is missing
+            counted = len(count) > size  # otherwise the rest is missing
             missing = count[size:].sum() if counted else rows - merged.sum()
-            margins.append(project_to_simplex(np.append(merged, missing) / rows))
+            marginals.append(project_to_simplex(np.append(merged, missing) / rows))
         levels.append(level)
         numbers.append(single and level.n_groups == size)
-    parts = tuple(levels), tuple(margins), noise.std, rows, tuple(numbers)
+    parts = tuple(levels), tuple(marginals), noise.std, rows, tuple(numbers)
     return NoisyMarginals(*parts, observed_only=not session.facts.same_total), total
 
 
-def blocks(marginals: NoisyMarginals) -> list[Floats]:
-    """Return what each code of each attribute stands for, given one-way margins."""
+def centred_blocks(marginals: NoisyMarginals) -> list[Floats]:
+    """Return the block of numbers of each code of each attribute, given one-way marginals."""
     return [
-        _block(margin, size)
-        for margin, size in zip(marginals.margins, marginals.sizes, strict=True)
+        _block(marginal, size)
+        for marginal, size in zip(marginals.one_way, marginals.sizes, strict=True)
     ]
 
 
@@ -196,23 +199,22 @@ def _plan_products(
     cost: Cost,
     *,
     clip: float | Literal["auto"],
-    numbers: Sequence[Coordinate | None] = (),
+    numbers: Sequence[NumericScore | None] = (),
 ) -> RowProducts:
-    """Return the blocks of rows, and where their vectors are clipped; from released values."""
-    parts, margins, further = blocks(marginals), list(marginals.margins), {}
+    """Return the query of all products: blocks of rows and the clip norm, from released values."""
+    parts, shares, features = centred_blocks(marginals), list(marginals.one_way), {}
     for a, number in enumerate(numbers):
         if number is not None:
-            parts[a], margins[a] = number.lifted(parts[a]), number.margin(margins[a])
-            further[a] = number.further(len(parts[a]))
+            parts[a], shares[a] = number.add_to_block(parts[a]), number.fine_marginal(shares[a])
+            features[a] = number.extra_features(len(parts[a]))
     squared_mu = cost.amount * (2.0 if cost.privacy_measure == "zcdp" else 1.0)
     signal = marginals.rows * math.sqrt(squared_mu)
-    alone = (_ALONE_NUMBERED if further else _ALONE) * min(
-        max(1.0, math.sqrt(_MARGINS_FIRST / signal)), _MOST_ALONE
-    )
+    usual = _NUMBERS_WEIGHT if features else _FIRST_ORDER_WEIGHT
+    weight = usual * min(max(1.0, math.sqrt(_FIRST_ORDER_SIGNAL / signal)), _MAX_WEIGHT_GROWTH)
     if clip == "auto":
-        clip = clip_norm(margins, RowVectors(parts, alone, further), signal)
+        clip = clip_norm(shares, RowVectors(parts, weight, features), signal)
     named = dict(zip(names, parts, strict=True))
-    return RowProducts(named, clip, alone, {names[a]: table for a, table in further.items()})
+    return RowProducts(named, clip, weight, {names[a]: table for a, table in features.items()})
 
 
 def release_pairs(
@@ -220,7 +222,7 @@ def release_pairs(
     marginals: NoisyMarginals,
     *,
     clip: float | Literal["auto"] = "auto",
-    numbers: Sequence[Coordinate | None] = (),
+    numbers: Sequence[NumericScore | None] = (),
     cost: Cost | None = None,
 ) -> PairRelease:
     """Release sums over rows of the products of all pairs of attributes, in one measurement.
@@ -232,18 +234,17 @@ def release_pairs(
     marginals : NoisyMarginals
         The released marginals.
     clip : float or "auto", default "auto"
-        Bound on the norm of each row's vector of products. "auto": chosen from released values.
-    numbers : sequence of Coordinate or None, default ()
-        For each attribute, the number that its block ends with, or None. They are used only if
-        the session has finer codes.
+        Bound on the norm of each row's vector of products. "auto" follows from released values.
+    numbers : sequence of NumericScore or None, default ()
+        For each attribute, the numeric score at the end of its block, or None. Scores are used only
+        if the session has finer codes.
     cost : Cost, optional
-        Cost of the measurement. None: all that is left of the session's budget.
+        Cost of the measurement. None is the remaining budget of the session.
 
     Returns
     -------
     PairRelease
-        The marginals, the noisy sums and the measured query. There are no sums if there is only one
-        attribute.
+        The marginals, the noisy sums and the measured query. A single attribute has no sums.
     """
     cost = cost or session.left
     names = session.facts.schema.names
@@ -260,38 +261,49 @@ def release_pairs(
     return PairRelease(marginals, released, plan, used)
 
 
-def impossible_pairs(
-    impossible: Mapping[tuple[str, ...], NDArray[np.bool_]], names: Sequence[str]
-) -> Zeros:
-    """Return the impossible cells of pairs by the positions of their attributes, earlier first."""
+def impossible_pairs(impossible: Mapping[tuple[str, ...], Flags], names: Sequence[str]) -> Zeros:
+    """Return the impossible cells of pairs by sorted positions of their attributes.
+
+    Parameters
+    ----------
+    impossible : mapping of tuple of str to ndarray of bool
+        Impossible cells by names. Public.
+    names : sequence of str
+        The modelled attributes.
+
+    Returns
+    -------
+    dict of (int, int) to ndarray of bool
+        Public.
+    """
     place = {name: i for i, name in enumerate(names)}
-    found: Zeros = {}
+    zeros: Zeros = {}
     for clique, table in impossible.items():
         if len(clique) == 2:
             a, b = (place[name] for name in clique)
-            found[min(a, b), max(a, b)] = table if a < b else table.T
-    return found
+            zeros[min(a, b), max(a, b)] = table if a < b else table.T
+    return zeros
 
 
 def _on_grid(values: Floats) -> Floats:
     return np.asarray(np.rint(values / _GRID) * _GRID)
 
 
-def _block(margin: Floats, size: int) -> Floats:
-    """Return the block of each code: centred indicators, and whether it is missing."""
-    share = margin[:size].sum()
-    centre = margin[:size] / share if share > 0 else np.full(size, 1 / size)
-    if len(margin) == size:
+def _block(marginal: Floats, size: int) -> Floats:
+    """Return the block of each code: its centred indicators, and whether it is missing."""
+    share = marginal[:size].sum()
+    centre = marginal[:size] / share if share > 0 else np.full(size, 1 / size)
+    if len(marginal) == size:
         return np.eye(size) - _on_grid(centre)
     block = np.zeros((size + 1, size + 1))
     block[:size, :size] = np.eye(size) - _on_grid(centre)
-    block[:, size] = -_on_grid(_MASK * margin[size:])
+    block[:, size] = -_on_grid(_MASK * marginal[size:])
     block[size, size] += _MASK
     return block
 
 
-def _back(block: Floats, size: int) -> Floats:
-    """Return the matrix that takes sums of blocks back to deviations from the margin."""
+def _decoder(block: Floats, size: int) -> Floats:
+    """Return the matrix that maps sums of blocks to deviations from the marginal."""
     back = np.eye(len(block))
     back[:size, :size] -= 1 / size
     if len(block) > size:
@@ -304,287 +316,305 @@ def _back(block: Floats, size: int) -> Floats:
 
 @pydantic.dataclasses.dataclass(frozen=True, eq=False)
 class PairRelease(Record):
-    """All that was released: noisy marginals, and perhaps sums of products of blocks.
+    """The released tables of a fit: noisy marginals, and perhaps sums of products of blocks.
 
-    * ``marginals``: One-way marginals, larger ones, and which cells are missing together.
-    * ``products``, ``plan``: None if there is one attribute only, or if marginals of pairs were
-      released instead.
-    * ``numbers``: Of each attribute, the number that its block ends with, if it has one; empty if
-      none has.
+    * ``marginals``: One-way marginals, larger marginals, and joint masks.
+    * ``products``, ``plan``: The sums and their query. None for a single attribute, or if marginals
+      of pairs were released instead.
+    * ``numbers``: For each attribute, the numeric score at the end of its block, or None. Empty if
+      no attribute has a score.
     """
 
     marginals: NoisyMarginals
     products: Products | None = None
     plan: RowProducts | None = None
-    numbers: tuple[Coordinate | None, ...] = ()
+    numbers: tuple[NumericScore | None, ...] = ()
 
     @classmethod
     def of(cls, tables: PairRelease | NoisyMarginals) -> PairRelease:
-        """Return the release that a family keeps the tables of."""
+        """Return the released tables of any family as a `PairRelease`."""
         return tables if isinstance(tables, PairRelease) else cls(tables)
 
     @property
     def levels(self) -> tuple[Levels, ...]:
-        """Which levels of each attribute are merged."""
+        """The groups of levels of each attribute."""
         return self.marginals.levels
 
     @property
     def rows(self) -> float:
-        """Number of rows that are counted, at least one."""
+        """Number of counted rows, at least one."""
         return self.marginals.rows
 
     @property
-    def together(self) -> dict[Clique, Floats]:
-        """Marginals of three attributes and more."""
-        return self.marginals.together
+    def higher_order(self) -> dict[Clique, Floats]:
+        """Marginals of three or more attributes."""
+        return self.marginals.higher_order
 
     @property
     def cell_std(self) -> float:
-        """Noise of the count of a cell of a pair."""
+        """Standard deviation of the count of a cell of a pair, in rows."""
         return self.marginals.cell_std if self.products is None else self.products.std
 
     @property
     def ridge(self) -> float:
-        """Factor of the allowance for noise in regressions: larger with many parents."""
+        """Factor of the noise allowance in regressions, which is larger for many parents."""
         return _RIDGE_OF_FEW if self.products is None else _RIDGE
 
     @property
     def rounds(self) -> int:
-        """How often the model of missing cells is learned from quick rows, to begin with."""
+        """Number of initial fits of the model of missing cells to rows of a quick model."""
         return _ROUNDS_OF_FEW if self.products is None else _ROUNDS
 
     @property
     def turns(self) -> int:
-        """How often a fit corrects the tables by its own rows, at most."""
+        """Largest number of corrections of the tables by rows of the fitted model."""
         if self.products is not None:
-            return _MOST_TURNS
-        margins = zip(self.marginals.margins, self.marginals.sizes, strict=True)
-        return 2 if self.together or any(len(m) > size for m, size in margins) else 1
+            return _MAX_TURNS
+        pairs = zip(self.marginals.one_way, self.marginals.sizes, strict=True)
+        return 2 if self.higher_order or any(len(m) > size for m, size in pairs) else 1
 
     @property
     def blocks(self) -> list[Floats]:
-        """What each level of each attribute stands for, numbers aside; one row per level."""
-        found = [] if self.products is None else list(self.products.blocks.values())
-        for a, number in self.numbered.items():
-            found[a] = number.lowered(found[a])
-        return found
+        """Blocks of the levels of each attribute, one row per level, without numeric scores."""
+        tables = [] if self.products is None else list(self.products.blocks.values())
+        for a, number in self.numeric_scores.items():
+            tables[a] = number.drop_from_block(tables[a])
+        return tables
 
     @property
-    def numbered(self) -> dict[int, Coordinate]:
-        """The attributes that have a number."""
+    def numeric_scores(self) -> dict[int, NumericScore]:
+        """The numeric scores by position of the attribute."""
         return {a: number for a, number in enumerate(self.numbers) if number is not None}
 
-    def guessed(self) -> PairTables:
-        """Return tables from which clipping has been undone as if attributes were independent."""
+    def initial_tables(self) -> PairTables:
+        """Return tables in which clipping is corrected as if attributes were independent."""
         if self.products is None:
             return self.tables(None)
-        left, both = self.left(independent_rows(self.marginals.margins, _POINTS))
-        single = [s / self.rows * (1 / k - 1) for s, k in zip(self._single, left, strict=True)]
+        retained, both = self.retained_shares(independent_rows(self.marginals.one_way, _POINTS))
+        single = [s / self.rows * (1 / k - 1) for s, k in zip(self._single, retained, strict=True)]
         pairs = {c: t / self.rows * (1 / both[c] - 1) for c, t in self._pairs.items()}
         return self.tables(
             ClippingBias(single, pairs), {pair: 1 / share for pair, share in both.items()}
         )
 
-    def taken(self, rows: Ints) -> ClippingBias | None:
-        """Return what clipping takes from the means of blocks and products over a model's rows.
+    def clipping_bias(self, rows: Ints) -> ClippingBias | None:
+        """Return the bias that clipping causes in the means of blocks and products over a model's
+        rows.
 
-        Numbers included: they come last in blocks, and their squares after all blocks.
+        It includes numeric scores, which are the last columns of blocks. Their squares follow all
+        blocks.
         """
         if self.plan is None:
             return None
-        return clipped_away(self._finely(rows), self._vectors, self.plan.clip)
+        return clipped_away(self._fine_rows(rows), self._vectors, self.plan.clip)
 
-    def left(self, rows: Ints) -> tuple[Floats, dict[Pair, float]]:
-        """Return the shares of the sums of blocks and of products that clipping leaves."""
+    def retained_shares(self, rows: Ints) -> tuple[Floats, dict[Pair, float]]:
+        """Return the shares of the sums of blocks and of products that clipping retains."""
         if self.plan is None:
             return np.ones(len(self.levels)), dict.fromkeys(self.tables(None).tables, 1.0)
-        return clipped_share(self._finely(rows), self._vectors, self.plan.clip)
+        return clipped_share(self._fine_rows(rows), self._vectors, self.plan.clip)
 
-    def left_of(self, at: int, rows: Ints) -> Floats:
-        """Return what part clipping leaves of rows with each finer code of a number.
+    def retained_by_code(self, at: int, rows: Ints) -> Floats:
+        """Return the share that clipping retains of rows with each finer code of a number.
 
-        Where a model has few such rows, as of rows that are like all others but for the number.
+        A model has few rows with rare codes. They are estimated from usual rows with that code.
         """
         assert self.plan is not None
-        told, size = self._finely(rows), len(self.numbered[at].groups)
-        usual = np.repeat(told[:_USUAL_ROWS], size, axis=0)
+        fine_rows, size = self._fine_rows(rows), len(self.numeric_scores[at].groups)
+        usual = np.repeat(fine_rows[:_USUAL_ROWS], size, axis=0)
         usual[:, at] = np.tile(np.arange(size), len(usual) // size)
-        left, prior = (self._vectors.kept(each, self.plan.clip) for each in (told, usual))
-        prior, inner = prior.reshape(-1, size).mean(axis=0), told[:, at] < size
-        number = np.bincount(told[inner, at], minlength=size)
-        found = np.bincount(told[inner, at], left[inner], size)
-        return np.asarray((found + _PRIOR_ROWS * prior) / (number + _PRIOR_ROWS))
+        vectors, clip = self._vectors, self.plan.clip
+        retained, prior = (vectors.retained_share(each, clip) for each in (fine_rows, usual))
+        prior, inner = prior.reshape(-1, size).mean(axis=0), fine_rows[:, at] < size
+        number = np.bincount(fine_rows[inner, at], minlength=size)
+        retained_sums = np.bincount(fine_rows[inner, at], retained[inner], size)
+        return np.asarray((retained_sums + _PRIOR_ROWS * prior) / (number + _PRIOR_ROWS))
 
-    def _finely(self, rows: Ints) -> Ints:
+    def _fine_rows(self, rows: Ints) -> Ints:
         """Return rows with finer codes of numbers."""
-        return finely_drawn(self.numbered, rows, np.random.default_rng(0))  # public: any points do
+        # A fixed seed: the rows are public integration points.
+        return draw_fine_codes(self.numeric_scores, rows, np.random.default_rng(0))
 
     @property
     def _vectors(self) -> RowVectors:
-        """The vectors that were clipped and summed up."""
+        """The vectors that were clipped and summed."""
         assert self.plan is not None
         assert self.products is not None
         names = list(self.products.blocks)
-        further = {names.index(n): t for n, t in self.products.further_blocks.items()}
-        return RowVectors(list(self.products.blocks.values()), self.plan.alone, further)
+        extra_features = {names.index(n): t for n, t in self.products.extra_blocks.items()}
+        return RowVectors(list(self.products.blocks.values()), self.plan.alone, extra_features)
 
     def tables(
         self,
-        taken: ClippingBias | None,
+        bias: ClippingBias | None,
         factors: Mapping[Pair, float] | None = None,
     ) -> PairTables:
         """Return the tables of all pairs, with the noise of every cell.
 
-        ``taken`` is what clipping took from the means of blocks and products; ``factors`` say by
-        how much the noise of a pair is larger than it was released.
+        Parameters
+        ----------
+        bias : ClippingBias or None
+            Bias that clipping causes in the means of blocks and products. None: marginals of pairs
+            were released.
+        factors : mapping of (int, int) to float, optional
+            Ratio of the noise of a pair to its released noise.
+
+        Returns
+        -------
+        PairTables
+            Released values.
         """
-        known, released = self.marginals, self.products
-        if released is None or taken is None:
-            return known.tables()
-        sizes, blocks, rows = known.sizes, self.blocks, known.rows
-        back = [_back(block, size) for block, size in zip(blocks, sizes, strict=True)]
-        margins = [
-            self._refined(a, taken.single[a], block, back[a]) for a, block in enumerate(blocks)
+        marginals, released = self.marginals, self.products
+        if released is None or bias is None:
+            return marginals.tables()
+        sizes, blocks, rows = marginals.sizes, self.blocks, marginals.rows
+        back = [_decoder(block, size) for block, size in zip(blocks, sizes, strict=True)]
+        one_way = [
+            self._refined_marginal(a, bias.single[a], *each)
+            for a, each in enumerate(zip(blocks, back, strict=True))
         ]
-        means = [block.T @ margin for block, margin in zip(blocks, margins, strict=True)]
-        # Of what margins do not tell: the part of `back` that goes through the mask is in them.
+        means = [block.T @ marginal for block, marginal in zip(blocks, one_way, strict=True)]
+        # Variance beyond the marginals, which contain the part of the decoder for masks.
         spread = [
             np.append(np.full(size, 1 - 1 / size), np.diag(b)[size:] ** 2)
             for b, size in zip(back, sizes, strict=True)
         ]
         tables, variances = {}, {}
-        unsure = [std[-1] * rows for std in self.margin_stds] if known.masks else []
-        for (a, b), found in self._pairs.items():
-            whole = taken.put_back((a, b), found / rows)[: len(means[a]), : len(means[b])]
-            excess = whole - np.outer(means[a], means[b])
+        count_stds = [std[-1] * rows for std in self.marginal_stds] if marginals.masks else []
+        for (a, b), sums in self._pairs.items():
+            mean = bias.add_bias((a, b), sums / rows)[: len(means[a]), : len(means[b])]
+            excess = mean - np.outer(means[a], means[b])
             noise = released.std / rows * (factors[a, b] if factors else 1.0)
             variances[a, b] = noise**2 * np.outer(spread[a], spread[b])
-            if (a, b) in known.masks:
+            if (a, b) in marginals.masks:
                 last = sizes[a], sizes[b]
-                holes = [(margins[v][-1] * rows, unsure[v]) for v in (a, b)]
-                count, std = both_missing(known.masks[a, b], known.masks_std, holes, rows)
-                again = (count / rows - margins[a][-1] * margins[b][-1]) / (
+                single = [(one_way[v][-1] * rows, count_stds[v]) for v in (a, b)]
+                masks, mask_std = marginals.masks[a, b], marginals.masks_std
+                count, std = both_missing(masks, mask_std, single, rows)
+                measured = (count / rows - one_way[a][-1] * one_way[b][-1]) / (
                     back[a][-1, -1] * back[b][-1, -1]
                 )
-                ours, theirs = variances[a, b][last], (std / rows) ** 2
-                excess[last] += (again - excess[last]) * ours / (ours + theirs)
-                variances[a, b][last] = 1 / (1 / ours + 1 / theirs)
-            tables[a, b] = back[a] @ excess @ back[b].T + np.outer(margins[a], margins[b])
-        return PairTables(sizes, tuple(margins), tables, variances, rows)
+                variance, count_variance = variances[a, b][last], (std / rows) ** 2
+                excess[last] += (measured - excess[last]) * variance / (variance + count_variance)
+                variances[a, b][last] = 1 / (1 / variance + 1 / count_variance)
+            tables[a, b] = back[a] @ excess @ back[b].T + np.outer(one_way[a], one_way[b])
+        return PairTables(sizes, tuple(one_way), tables, variances, rows)
 
     @property
-    def margin_stds(self) -> list[Floats]:
-        """Noise of each share of the margins that `tables` returns."""
-        first, found = self.marginals.std / self.rows, []
+    def marginal_stds(self) -> list[Floats]:
+        """Standard deviation of each share of the marginals that `tables` returns."""
+        first, stds = self.marginals.std / self.rows, []
         if self.products is None:
-            return self.marginals.margin_stds
+            return self.marginals.marginal_stds
         for block, size in zip(self.blocks, self.marginals.sizes, strict=True):
-            spread = np.square(_back(block, size)).sum(axis=1)
+            spread = np.square(_decoder(block, size)).sum(axis=1)
             second = self.products.single_std / self.rows * np.sqrt(spread)
-            found.append(first * second / np.hypot(first, second))
-        return found
+            stds.append(first * second / np.hypot(first, second))
+        return stds
 
-    def moments(self, taken: ClippingBias | None) -> NumberMoments | None:
-        """Return what was released of numbers, or None if nothing was; see `taken`."""
+    def moments(self, bias: ClippingBias | None) -> NumberMoments | None:
+        """Return the released moments of numbers, or None: see `clipping_bias`."""
         products, n, sizes = self.products, self.rows, self.marginals.sizes
-        if products is None or taken is None or not self.numbered:
+        if products is None or bias is None or not self.numeric_scores:
             return None
-        margins, blocks = self.tables(taken).margins, self.blocks
-        std, alone = products.std / (n * WEIGHT), products.single_std / n
+        marginals, blocks = self.tables(bias).marginals, self.blocks
+        std, single_std = products.std / (n * WEIGHT), products.single_std / n
         means, powers = {}, {}
-        for place, (a, number) in enumerate(self.numbered.items()):
-            raw = self._single[a][-1] / n + taken.single[a][-1]
-            means[a] = float(raw / WEIGHT), alone / WEIGHT
-            name, seen = list(products.blocks)[a], float(margins[a][: sizes[a]].sum())
+        for place, (a, number) in enumerate(self.numeric_scores.items()):
+            raw = self._single[a][-1] / n + bias.single[a][-1]
+            means[a] = float(raw / WEIGHT), single_std / WEIGHT
+            name, observed_share = list(products.blocks)[a], float(marginals[a][: sizes[a]].sum())
             factors = np.array(number.factors)
-            found = (products.further[name] / n + taken.single[len(blocks) + place]) / factors
-            powers[a] = found + np.array([0.0, seen]), alone / factors
-        by_level, both = {}, {}
-        for (a, b), found in self._pairs.items():
+            sums = (products.extra_features[name] / n + bias.single[len(blocks) + place]) / factors
+            powers[a] = sums + np.array([0.0, observed_share]), single_std / factors
+        by_level, of_two = {}, {}
+        for (a, b), sums in self._pairs.items():
             if a not in means and b not in means:
                 continue
-            whole, gain = taken.put_back((a, b), found / n), taken.gains[a, b]
+            mean, gain = bias.add_bias((a, b), sums / n), bias.gains[a, b]
             if a in means and b in means:
-                both[a, b] = float(whole[-1, -1] / WEIGHT**2), std / WEIGHT * float(gain[-1, -1])
-            for one, other, sums, grown in ((a, b, whole, gain), (b, a, whole.T, gain.T)):
+                of_two[a, b] = float(mean[-1, -1] / WEIGHT**2), std / WEIGHT * float(gain[-1, -1])
+            for one, other, table, grown in ((a, b, mean, gain), (b, a, mean.T, gain.T)):
                 if one in means:
-                    back, mean = _back(blocks[other], sizes[other]), means[one][0]
-                    excess = sums[-1, : back.shape[1]] / WEIGHT - mean * (
-                        blocks[other].T @ margins[other]
+                    back, average = _decoder(blocks[other], sizes[other]), means[one][0]
+                    excess = table[-1, : back.shape[1]] / WEIGHT - average * (
+                        blocks[other].T @ marginals[other]
                     )
                     spread = std * np.sqrt(np.square(back) @ np.square(grown[-1, : back.shape[1]]))
-                    by_level[one, other] = back @ excess + mean * margins[other], spread
-        return NumberMoments(means, powers, by_level, both)
+                    by_level[one, other] = back @ excess + average * marginals[other], spread
+        return NumberMoments(means, powers, by_level, of_two)
 
-    def settled(self, model: PairModel, rng: np.random.Generator) -> PairRelease:
-        """Return `with_tails` for the rows of a model; clipping takes most of what is far out."""
-        found = self
-        if self.numbered:
-            rows = model.law.sample(_ROWS, rng)
-            seen = np.where(model.masks.draw(rows, rng), self.marginals.sizes, rows)
+    def settle_tails(self, model: PairModel, rng: np.random.Generator) -> PairRelease:
+        """Return `with_tails` for the rows of a model, as clipping removes most of the tails."""
+        release = self
+        if self.numeric_scores:
+            rows = model.row_model.sample(_ROWS, rng)
+            observed = np.where(model.masks.draw(rows, rng), self.marginals.sizes, rows)
             for _ in range(_TURNS):
-                found = self.with_tails(found.taken(seen))
-        return found
+                release = self.with_tails(release.clipping_bias(observed))
+        return release
 
-    def with_tails(self, taken: ClippingBias | None) -> PairRelease:
-        """Return the release with as much beyond the outermost bins as moments of numbers tell."""
-        moments = self.moments(taken)
+    def with_tails(self, bias: ClippingBias | None) -> PairRelease:
+        """Return the release with the tails of numbers that explain their released moments."""
+        moments = self.moments(bias)
         if moments is None:
             return self
-        margins, found = self.tables(taken).margins, list(self.numbers)
-        for a, number in self.numbered.items():
-            found[a] = number.with_tails(margins[a], *moments.powers[a])
-        return replace(self, numbers=tuple(found))
+        marginals, scores = self.tables(bias).marginals, list(self.numbers)
+        for a, number in self.numeric_scores.items():
+            scores[a] = number.with_tails(marginals[a], *moments.powers[a])
+        return replace(self, numbers=tuple(scores))
 
-    def about(self, wanted: Sequence[int]) -> PairRelease:
-        """Return what was released about some attributes, in the order of the table."""
-        numbers = tuple(self.numbers[a] for a in wanted) if self.numbers else ()
-        found = replace(self, marginals=self.marginals.about(wanted), numbers=numbers)
+    def restricted_to(self, attributes: Sequence[int]) -> PairRelease:
+        """Return the release of some attributes, in the order of the table."""
+        numbers = tuple(self.numbers[a] for a in attributes) if self.numbers else ()
+        marginals = self.marginals.restricted_to(attributes)
+        restricted = replace(self, marginals=marginals, numbers=numbers)
         if (products := self.products) is None:
-            return found
-        names = [name for a, name in enumerate(products.blocks) if a in wanted]
+            return restricted
+        names = [name for a, name in enumerate(products.blocks) if a in attributes]
 
-        def kept(numbers: Mapping[str, Floats]) -> dict[str, Floats]:
+        def selected(numbers: Mapping[str, Floats]) -> dict[str, Floats]:
             return {name: table for name, table in numbers.items() if name in names}
 
         fewer = replace(
             products,
-            blocks=kept(products.blocks),
-            single=kept(products.single),
+            blocks=selected(products.blocks),
+            single=selected(products.single),
             pairs={pair: products.pairs[pair] for pair in combinations(names, 2)},
-            further_blocks=kept(products.further_blocks),
-            further=kept(products.further),
+            extra_blocks=selected(products.extra_blocks),
+            extra_features=selected(products.extra_features),
         )
-        return replace(found, products=fewer)
+        return replace(restricted, products=fewer)
 
-    def redrawn(self, rng: np.random.Generator) -> PairRelease:
-        """Return the released statistics, moved by another draw of the noise that they have."""
-        marginals, products = self.marginals.redrawn(rng), self.products
+    def redraw_noise(self, rng: np.random.Generator) -> PairRelease:
+        """Return the released statistics plus a new draw of their noise."""
+        marginals, products = self.marginals.redraw_noise(rng), self.products
         if products is None:
             return replace(self, marginals=marginals)
 
-        def again(sums: Mapping[Any, Floats], std: float) -> dict[Any, Floats]:
-            return {of: found + rng.normal(0, std, found.shape) for of, found in sums.items()}
+        def with_noise(sums: Mapping[Any, Floats], std: float) -> dict[Any, Floats]:
+            return {of: table + rng.normal(0, std, table.shape) for of, table in sums.items()}
 
-        moved = replace(
+        redrawn = replace(
             products,
-            single=again(products.single, products.single_std),
-            pairs=again(products.pairs, products.std),
-            further=again(products.further, products.single_std),
+            single=with_noise(products.single, products.single_std),
+            pairs=with_noise(products.pairs, products.std),
+            extra_features=with_noise(products.extra_features, products.single_std),
         )
-        return replace(self, marginals=marginals, products=moved)
+        return replace(self, marginals=marginals, products=redrawn)
 
-    def _refined(self, a: int, lost: Floats, block: Floats, back: Floats) -> Floats:
-        """Put a one-way margin and the mean of blocks together, by their inverse variances."""
-        known, released, one_way = self.marginals, self.products, self.marginals.margins[a]
+    def _refined_marginal(self, a: int, bias: Floats, block: Floats, back: Floats) -> Floats:
+        """Combine a one-way marginal and the mean of blocks, by their inverse variances."""
+        marginals, released, one_way = self.marginals, self.products, self.marginals.one_way[a]
         if released is None or len(one_way) == 1:
             return np.ones(1)
-        mean = (self._single[a] / known.rows + lost)[: block.shape[1]]
+        mean = (self._single[a] / marginals.rows + bias)[: block.shape[1]]
         again = one_way + back @ (mean - block.T @ one_way)
         raw = one_way - (one_way.sum() - 1) / len(one_way)
-        first, second = ((std / known.rows) ** 2 for std in (known.std, released.single_std))
+        stds = marginals.std, released.single_std
+        first, second = ((std / marginals.rows) ** 2 for std in stds)
         parts = (raw, np.full(len(raw), first)), (again, second * np.square(back).sum(axis=1))
-        return combined_marginal(parts, known.sizes[a], number=known.numbers[a])
+        return combined_marginal(parts, marginals.sizes[a], number=marginals.numbers[a])
 
     @property
     def _single(self) -> list[Floats]:
@@ -606,112 +636,115 @@ def fit_pairs(
     rng: np.random.Generator,
     order: Sequence[int] | None = None,
 ) -> PairModel:
-    """Fit a model of complete rows, and of what is missing, to released tables.
+    """Fit a model of complete rows and of missing cells to released tables.
 
-    Clipped sums of products are those of the model's rows, clipped.
+    The clipped sums of products of the model's rows match the released clipped sums.
 
     Parameters
     ----------
     release : PairRelease
-        Noisy margins and tables of all pairs, or of some.
+        Noisy marginals and tables of all pairs, or of some.
     facts : ModelFacts
         Public facts, and released levels.
     rng : numpy.random.Generator
-        For draws of the model.
+        Draws rows of the model.
     order : sequence of int, optional
-        Positions of the attributes in drawing order.
+        Positions of the attributes in drawing order. By default the fit chooses it.
 
     Returns
     -------
     PairModel
-        The law of rows and of their missing values.
+        The distribution of rows and of their missing cells. Released.
     """
     sizes = release.marginals.sizes
     selective, rounds = facts.selective, release.rounds if facts.selective else 0
     plain, together = release, dict[Clique, Floats]()
-    tables, n = release.guessed(), rows_enough(_ROWS, known=release.rows)
-    known, smoothing = _smoothed(complete(tables, facts, rng=rng, rounds=rounds), facts)
-    move = math.inf
+    tables, n = release.initial_tables(), rows_enough(_ROWS, known_rows=release.rows)
+    completed, smoothing = _smooth(complete(tables, facts, rng=rng, rounds=rounds), facts)
+    change = math.inf
     for turn in range(1, release.turns + 1):
-        law = fit_conditional_models(
-            known.margins,
-            known.pairs,
-            known.variances,
+        row_model = fit_conditional_models(
+            completed.marginals,
+            completed.pairs,
+            completed.variances,
             rng=rng,
             allowed=smoothing.allowed(facts.allowed),
             order=order,
-            together=together,
+            higher_order=together,
             ridge=release.ridge,
             strengths=smoothing.strengths,
         )
-        rows = law.sample(n, rng)
-        holes, before = known.masks.draw(rows, rng), tables.tables
-        taken = release.taken(np.where(holes, sizes, rows))
-        release = plain.with_tails(taken)
-        tables = release.tables(taken)
+        rows = row_model.sample(n, rng)
+        missing, before = completed.masks.draw(rows, rng), tables.tables
+        bias = release.clipping_bias(np.where(missing, sizes, rows))
+        release = plain.with_tails(bias)
+        tables = release.tables(bias)
         some = rows[: rows_enough(n, attributes=len(sizes))]
-        known = complete_by(tables, facts, some, start=known.masks if selective else None)
-        numbers = numbers_of(release, taken, known, rows, holes)
-        known, smoothing = _smoothed(known, facts, numbers)
-        together = release.marginals.of_several(known.masks, rows)
-        # Where clipping took much from most rows, as it does with few attributes, putting it back
-        # takes more turns: stopped too early, all tables would be biased the same way.
-        last, move = move, moved(before, tables.tables, tables.variances)
-        if turn >= _TURNS and (move <= _STILL or move > _NEARER * last):
+        start = completed.masks if selective else None
+        completed = complete_with_rows(tables, facts, some, start=start)
+        numbers = released_covariances(release, bias, completed, rows, missing)
+        completed, smoothing = _smooth(completed, facts, numbers)
+        together = release.marginals.higher_order_targets(completed.masks, rows)
+        # With few attributes, clipping removes much of most rows, and the correction needs more
+        # turns. Otherwise all tables would be biased in one direction.
+        last_change, change = change, mean_change(before, tables.tables, tables.variances)
+        if turn >= _TURNS and (change <= _MIN_CHANGE or change > _MAX_CHANGE_RATIO * last_change):
             break
-    more = law.sample(max(0, _TARGET_ROWS - len(rows)), rng)
-    wanted = targets(known, np.concatenate([rows, more])) | together
-    return PairModel(release.levels, law, wanted, known.masks, release.rows)
+    more = row_model.sample(max(0, _TARGET_ROWS - len(rows)), rng)
+    targets_of_rows = targets(completed, np.concatenate([rows, more])) | together
+    return PairModel(release.levels, row_model, targets_of_rows, completed.masks, release.rows)
 
 
-def _smoothed(
-    known: Completed, facts: ModelFacts, numbers: Numbers | None = None
+def _smooth(
+    completed: Completed, facts: ModelFacts, numbers: Numbers | None = None
 ) -> tuple[Completed, Smoothing]:
-    """Return tables with posterior means in place of noisy ones where these are smooth.
+    """Return tables with posterior means of smooth pairs, and the smoothing.
 
-    With them comes the smoothing, which says how strong all other pairs depend on each other.
+    The smoothing has the strength of dependence of all other pairs.
     """
-    found = Smoothing.of(
-        known.margins,
-        known.pairs,
-        known.variances,
+    smoothing = Smoothing.of(
+        completed.marginals,
+        completed.pairs,
+        completed.variances,
         facts.ordered,
-        rows=known.n_rows,
+        rows=completed.n_rows,
         flat=False,
         numbers=numbers,
     )
-    pairs, variances = found.means(), found.remaining_variance
-    return replace(known, margins=found.margins, pairs=pairs, variances=variances), found
+    pairs, variances = smoothing.means(), smoothing.remaining_variance
+    smooth = replace(completed, marginals=smoothing.marginals, pairs=pairs, variances=variances)
+    return smooth, smoothing
 
 
-def numbers_of(
+def released_covariances(
     release: PairRelease,
-    taken: ClippingBias | None,
-    known: Completed,
+    bias: ClippingBias | None,
+    completed: Completed,
     rows: Ints,
-    holes: NDArray[np.bool_],
+    missing: Flags,
 ) -> Numbers | None:
-    """Return what products with numbers say of complete rows, if there are any.
+    """Return covariances of numbers in complete rows, from released products, if there are any.
 
     Parameters
     ----------
     release : PairRelease
-        What was released; only products have numbers.
-    taken : Taken or None
-        What clipping took.
-    known : Completed
+        The release. Only sums of products have numbers.
+    bias : ClippingBias or None
+        Bias that clipping causes.
+    completed : Completed
         Tables of complete rows, and the model of missing cells.
     rows : ndarray of int64, shape (n, d)
         Rows of the model of complete rows.
-    holes : ndarray of bool, shape (n, d)
-        Which of their cells are missing.
+    missing : ndarray of bool, shape (n, d)
+        Flags of their missing cells.
 
     Returns
     -------
     Numbers or None
+        Released covariances.
     """
-    moments = release.moments(taken)
+    moments = release.moments(bias)
     if moments is None:
         return None
-    levels = {a: number.levels for a, number in release.numbered.items()}
-    return complete_numbers(moments, levels, known.margins, rows, holes, known.masks)
+    levels = {a: number.levels for a, number in release.numeric_scores.items()}
+    return number_covariances(moments, levels, completed.marginals, rows, missing, completed.masks)

@@ -1,4 +1,7 @@
-"""MST: a spanning tree of pairs, selected one by one, and then the other pairs."""
+"""MST: a spanning tree of pairs, selected one by one, and then the other pairs.
+
+The algorithm is published (McKenna, Miklau and Sheldon 2021). `select_tree` is its tree.
+"""
 
 from __future__ import annotations
 
@@ -17,65 +20,63 @@ from missdp.synth.family import Family, Request
 from missdp.synth.impute_first import Imputer, check_imputation
 from missdp.synth.workload import Workload, candidates, pairs_of
 
-_FIRST_SHARE = 1 / 3
-_SELECTION_SHARE = 0.15
-_RESERVE_SHARE = 0.35
-_LEAST_IN_A_CELL = 2.2  # standard deviations
+_FIRST_SHARE = 1 / 3  # share of the budget for one-way marginals
+_SELECTION_SHARE = 0.15  # share of the cost of an edge for its selection
+_RESERVE_SHARE = 0.35  # share of the budget for the pairs outside the tree
+_MIN_CELL_SD = 2.2  # SDs of noise: smallest mean count of a cell with which a reserve pays
 
 
-def select_tree(fit: AdaptiveFit, request: Request[Any], how: SelectionPlan) -> None:
+def select_tree(fit: AdaptiveFit, request: Request[Any], plan: SelectionPlan) -> None:
     """Select and measure the edges of a spanning tree, one after the other.
 
-    One-way marginals were measured before, and pairs outside of the tree are measured
-    afterwards, with a reserve that is not in ``fit.left``.
+    One-way marginals were measured before. Pairs outside the tree are measured afterwards, with a
+    reserve that is not in ``fit.remaining``.
 
     Parameters
     ----------
     fit : AdaptiveFit
-        Measures marginals.
+        Selects and measures marginals.
     request : Request
-        Reports how much is done.
-    how : SelectionPlan
-        Has the share of a selection.
+        Reports how much of the work is done.
+    plan : SelectionPlan
+        States the share of a selection.
     """
-    tree_of = [*range(len(fit.marginals.sizes))]  # two attributes are joined if it is the same
-    edges = len(tree_of) - 1  # at least one: of one attribute, nothing is selected
-    cost = fit.left / edges
-    choice = fit.selection_cost(how.selection_share, cost)
-    noise = fit.noise(cost - choice)
-    # A pair is scored by its distance from independence, less what noise adds to a distance.
+    tree_of = [*range(len(fit.marginals.sizes))]  # equal numbers: attributes that are connected
+    edges = len(tree_of) - 1  # at least one: nothing is selected for a single attribute
+    cost = fit.remaining / edges
+    selection_cost = fit.selection_cost(plan.selection_share, cost)
+    noise = fit.noise(cost - selection_cost)
+    # The score of a pair is its distance from independence, less the part that noise adds.
     independent = fit.estimate()
     expected = {pair: fit.expected(pair, independent, noise) for pair in fit.workload}
     for _ in range(edges):
         joining = {c: e for c, e in expected.items() if tree_of[c[0]] != tree_of[c[1]]}
-        if not joining:  # other pairs have too many cells to be candidates
+        if not joining:  # all other pairs have too many cells to be candidates
             break
-        edge = fit.select(joining, choice)
+        edge = fit.select(joining, selection_cost)
         fit.measure(edge, noise)
         one, other = (tree_of[a] for a in edge)
         tree_of = [one if tree == other else tree for tree in tree_of]
-        request.report("selecting and measuring", fit.done)
+        request.report("selecting and measuring", fit.progress)
 
 
 def selection_plan(request: Request[Any]) -> SelectionPlan:
-    """Return how the tree is selected; public."""
+    """Return the public plan by which the tree is selected."""
     schema = request.public
     workload = candidates(MST.workload, schema)
     edges, pairs = len(schema) - 1, len(pairs_of(workload))
 
-    def largest_share(left: float) -> float:
-        """Return the largest share of what edges and pairs get together that one of them gets.
+    def largest_share(remaining: float) -> float:
+        """Return the largest share of the cost of all pairs that one pair gets.
 
-        The guarantee for the ground truth is better where a share is known beforehand.
-
-        A tree is always found: as long as it is not whole, there is more than one pair that joins
-        two parts of it, if there are three attributes or more. So each edge gets the same cost, the
-        pairs outside the tree share evenly what was reserved for them, and nothing is left to
-        measure any of them again.
+        A guarantee for the ground truth is better if this share is fixed in advance. A spanning
+        tree always exists here. An incomplete tree of three or more attributes can be extended by
+        more than one pair. So each edge has the same cost. The pairs outside the tree share the
+        reserve evenly, and nothing remains to measure a pair again.
         """
         if edges < 2 or pairs != math.comb(len(schema), 2):
             return 1.0
-        return max(1 / edges, _RESERVE_SHARE / left / (pairs - edges)) * ROUNDED
+        return max(1 / edges, _RESERVE_SHARE / remaining / (pairs - edges)) * ROUNDED
 
     return SelectionPlan(
         workload=workload,
@@ -83,7 +84,7 @@ def selection_plan(request: Request[Any]) -> SelectionPlan:
         selection_share=_SELECTION_SHARE,
         rounds=max(1, edges),
         reserve_share=_RESERVE_SHARE,
-        min_rows=_LEAST_IN_A_CELL,
+        min_rows=_MIN_CELL_SD,
         largest_share=largest_share,
     )
 
@@ -92,24 +93,24 @@ def selection_plan(request: Request[Any]) -> SelectionPlan:
 class MST(Synthesizer):
     """Synthetic tables from a spanning tree of two-way marginals (McKenna et al. 2021).
 
-    One-way marginals first. Each of ``d - 1`` edges is then selected by the exponential mechanism:
-    the pair that independence describes worst, among those that keep the graph a forest. It is
-    measured with Gaussian noise, or Laplace noise if delta is 0. Quick, and a good choice for small
-    budgets or many attributes; otherwise AIM is more accurate. Accounted as AIM, add-remove
-    adjacency.
+    One-way marginals are measured first. The exponential mechanism then selects each of the
+    ``d - 1`` edges. Its candidates are the pairs that connect two trees. Its score is the distance
+    of a pair from independence. Each edge is measured with Gaussian noise, or with Laplace noise if
+    delta is 0. MST is fast, and it suits small budgets and many attributes. In other cases AIM is
+    more accurate. Adjacency and accounting are those of AIM.
 
-    Other than in the paper, 15 % of what an edge costs is spent on its selection, and not half. A
-    score is reduced by what noise adds to it, and the model is not a tree.
+    Three details differ from the paper. A selection gets 15 % of the cost of an edge, where the
+    paper has half of it. Scores are reduced by the distance that noise adds. The model of rows is
+    fitted to all pairs and is not a tree.
 
-    A tree holds few pairs. A share of .35 of the whole budget measures the others, if that pays.
-    There must be at most 600 pairs. The average cell of a pair must have rows worth at least 2.2
-    standard deviations of the noise, by the released number of rows. The model of rows is fitted to
-    all pairs.
+    A tree contains few pairs. A reserve of 35 % of the budget measures the other pairs if that
+    pays. There must be at most 600 pairs. The mean count of a cell must be at least 2.2 standard
+    deviations of the noise, by the released number of rows.
 
     Parameters
     ----------
-    epsilon, delta, n_rows, cuts, random_state, budget, progress
-        See :class:`~missdp.synth.base.Synthesizer`; delta may be 0, for pure epsilon-DP.
+    epsilon, delta, n_rows, bins, random_state, budget, progress
+        See :class:`~missdp.synth.base.Synthesizer`. delta may be 0, for pure epsilon-DP.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
         See :class:`~missdp.synth.aim.AIM`.
     imputer, imputer_share

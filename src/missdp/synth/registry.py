@@ -1,4 +1,4 @@
-"""The one list of synthesizer families: by name, from a saved model, and what can be set."""
+"""The list of all synthesizer families: by name, from a saved model, and their settings."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ CORE = {
 
 
 def synthesizers() -> dict[str, type[Synthesizer]]:
-    """Return all synthesizer families by name: ours, and those that installed packages add.
+    """Return all synthesizer families by name: those of missdp and of installed packages.
 
-    A package adds one with an entry point of the group ``missdp.synthesizers``. It cannot take
-    the name of one of ours.
+    A package adds a family with an entry point of the group ``missdp.synthesizers``. It cannot
+    replace a family of missdp.
 
     >>> import missdp
     >>> sorted(missdp.synthesizers())[:4]
@@ -43,15 +43,29 @@ def synthesizers() -> dict[str, type[Synthesizer]]:
 
 
 def synthesizer_named(name: str) -> type[Synthesizer]:
-    """Return the family that a name stands for."""
+    """Return the family that has this name.
+
+    Parameters
+    ----------
+    name : str
+        A key of `synthesizers`.
+
+    Returns
+    -------
+    type of Synthesizer
+        The class.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such family, or if its package cannot be imported.
+    """
     homes = _homes()
     if name not in homes:
         near = did_you_mean(name, homes)
-        raise ParameterError(
-            f"there is no synthesizer {name!r}. There are {', '.join(homes)}{near}"
-        )
+        raise ParameterError(f"unknown synthesizer {name!r}. Available: {', '.join(homes)}{near}")
     refusal = ParameterError(f"the synthesizer {name!r} is installed but cannot be imported")
-    with replacing(Exception, by=refusal):  # whatever a stranger's module does when imported
+    with replacing(Exception, by=refusal):  # a package may raise any error
         loaded = homes[name].load()
     if not (inspect.isclass(loaded) and issubclass(loaded, Synthesizer)):
         raise ParameterError(f"the entry point {name!r} is not a missdp.synth.Synthesizer")
@@ -59,14 +73,14 @@ def synthesizer_named(name: str) -> type[Synthesizer]:
 
 
 _MANY_ATTRIBUTES = 40
-"""Beyond so many, selected marginals were closer than all pairs (Adult side by side, epsilon 1)."""
+"""Largest number of attributes for AllPairs. With more, AIM was closer (Adult, epsilon 1)."""
 
 
 def default_synthesizer(schema: Schema, *, delta: float | None) -> str:
-    """Return the name of the family to take if nobody chose one: a function of public facts.
+    """Return the name of the default family for a schema: a function of public facts.
 
-    All pairs at once for up to 40 attributes; AIM beyond, where most pairs hold nothing but noise,
-    and for pure differential privacy.
+    It is AllPairs for up to 40 attributes. For more attributes it is AIM, because most pairs are
+    then noise. It is AIM for pure differential privacy, too.
 
     >>> from missdp.datasets import yrbss
     >>> schema = yrbss().schema()
@@ -79,25 +93,30 @@ def default_synthesizer(schema: Schema, *, delta: float | None) -> str:
 
 
 def _homes() -> dict[str, EntryPoint]:
-    """Return where the families are, by name; a stranger's cannot take the name of one of ours."""
-    found = {point.name: point for point in entry_points(group=GROUP)}
-    ours = {n: p for n, p in found.items() if p.module.startswith("missdp.")}
+    """Return the entry points of all families by name. Those of missdp have priority."""
+    points = {point.name: point for point in entry_points(group=GROUP)}
+    ours = {n: p for n, p in points.items() if p.module.startswith("missdp.")}
     ours |= {name: EntryPoint(name, home, GROUP) for name, home in CORE.items()}
-    return dict(sorted(ours.items())) | {n: p for n, p in sorted(found.items()) if n not in ours}
+    return dict(sorted(ours.items())) | {n: p for n, p in sorted(points.items()) if n not in ours}
 
 
 def load(path: str | Path) -> Synthesizer:
-    """Return the released model of a file that `Synthesizer.save` wrote, whatever its family.
+    """Return the released model of a file that `Synthesizer.save` wrote, of any family.
 
     Parameters
     ----------
     path : str or Path
+        Name of the file.
+
+    Returns
+    -------
+    Synthesizer
+        A fitted model.
 
     Raises
     ------
     DataError
-        If there is no such file, if it is not a saved model, or if no installed family is the
-        model's.
+        If the file does not exist or is not a saved model, or if its family is not installed.
 
     Examples
     --------
@@ -112,47 +131,47 @@ def load(path: str | Path) -> Synthesizer:
     for name, point in homes.items():
         if point.attr == document["family"]:
             return synthesizer_named(name).opened(document, Path(path))
-    # Not quoted: what was given for a model could be anyone's file.
-    known = ", ".join(point.attr for point in homes.values())
-    raise DataError(f"the model is of a family that is not installed; there are {known}")
+    # The family is not quoted, since the file may be any private file.
+    installed = ", ".join(point.attr for point in homes.values())
+    raise DataError(f"the family of the model is not installed. Available: {installed}.")
 
 
-def _own_parameters(family: type[Synthesizer]) -> dict[str, Any]:
-    """Return the type of each parameter that a family has beside those that all families have."""
+def _family_parameters(family: type[Synthesizer]) -> dict[str, Any]:
+    """Return the types of the parameters that a family has in addition to the common ones."""
     hints = get_type_hints(family if is_dataclass(family) else family.__init__)
     shared = inspect.signature(Synthesizer).parameters
-    own = [name for name in inspect.signature(family).parameters if name not in shared]
-    return {name: hints.get(name) for name in own}
+    names = [name for name in inspect.signature(family).parameters if name not in shared]
+    return {name: hints.get(name) for name in names}
 
 
 def read_settings(family: type[Synthesizer], settings: Iterable[str]) -> dict[str, Any]:
-    """Return the values of a family's own parameters that were written as ``name=value``.
+    """Return the values of a family's parameters that were written as ``name=value``.
 
     >>> read_settings(synthesizer_named("aim"), ["rounds=30", "first_share=0.2"])
     {'rounds': 30, 'first_share': 0.2}
     >>> read_settings(synthesizer_named("aim"), ["workload=age,sex,income; age,region"])
     {'workload': (('age', 'sex', 'income'), ('age', 'region'))}
     """
-    own = {name: _choices(hint) for name, hint in _own_parameters(family).items()}
-    types = {name: choices for name, choices in own.items() if set(choices) - {NoneType}}
-    found: dict[str, Any] = {}
+    parameters = {name: _choices(hint) for name, hint in _family_parameters(family).items()}
+    types = {name: choices for name, choices in parameters.items() if set(choices) - {NoneType}}
+    values: dict[str, Any] = {}
     for text in settings:
         name, equals, value = text.partition("=")
         if not equals:
-            raise ParameterError(f"write a setting as name=value, not {text!r}")
+            raise ParameterError(f"a setting must have the form name=value; got {text!r}.")
         if name not in types:
             raise ParameterError(
                 f"{family.__name__} has no parameter {name!r} to set. It has "
                 f"{', '.join(types) or 'none'}{did_you_mean(name, types)}"
             )
-        if name in found:
-            raise ParameterError(f"{name} is set twice")
-        found[name] = _value(name, value, types[name])
-    return found
+        if name in values:
+            raise ParameterError(f"{name} is set twice. Set it once.")
+        values[name] = _value(name, value, types[name])
+    return values
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:
-    """Return the plain types and words that a text can stand for, of a type or a union."""
+    """Return the plain types and words of a type or a union that a text can state."""
     if get_origin(hint) in (Union, UnionType):
         return tuple(choice for part in get_args(hint) for choice in _choices(part))
     if get_origin(hint) is Literal:
@@ -182,5 +201,5 @@ def _value(name: str, text: str, choices: tuple[Any, ...]) -> Any:
     if str in choices:
         return text
     numbers = {int: "a whole number", float: "a number"}
-    expected = [*words, *(said for kind, said in numbers.items() if kind in choices)]
+    expected = [*words, *(phrase for kind, phrase in numbers.items() if kind in choices)]
     raise ParameterError(f"{name} must be {' or '.join(expected)}, not {text!r}")

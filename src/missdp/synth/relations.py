@@ -1,4 +1,4 @@
-"""Whether noise hides how the columns of a fitted table are related, and what helps."""
+"""Tests whether noise hides the relations between columns of a fitted table, with remedies."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ from missdp.synth.relation_noise import (
 if TYPE_CHECKING:
     from missdp.synth.base import Synthesizer
 
-_HIDES_ALL = 1e9  # noise of a count, in rows
-_PAIR = 2  # columns, fewer of which have no relation
+_HIDES_ALL = 1e9  # noise of a count, in rows, if it cannot be drawn
+_PAIR = 2  # smallest number of columns that have a relation
 
 
 def noise_of_relations(synthesizer: Synthesizer) -> PairNoise:
-    """Return the noise of tables of pairs, of released values and public facts alone.
+    """Return the noise of tables of pairs, from released values and public facts only.
 
-    Where not all pairs were released, it is the noise of a tree of pairs if the budget were spent
-    on nothing else: the least that relates all attributes.
+    If not all pairs were released, it is the noise of a tree of pairs that gets the complete
+    budget. A tree has the fewest pairs that relate all attributes.
     """
     fitted = synthesizer.fitted_
     if isinstance(fitted.tables, PairRelease):
-        return PairNoise.of_tables(fitted.tables.guessed())
+        return PairNoise.of_tables(fitted.tables.initial_tables())
     like = Request(type(synthesizer)(**fitted.parameters), fitted.with_unit(fitted.schema))
-    left, columns = like.budget.left, [*fitted.modelled.schema]
-    if like.trainings:  # `left` is the first part, and the comparison needs all
-        left = Cost.worth("gdp", float(like.parameters.epsilon), like.delta_to_spend)
+    remaining, columns = like.budget.left, [*fitted.modelled.schema]
+    if like.trainings:  # the budget is that of the first part only
+        remaining = Cost.worth("gdp", float(like.parameters.epsilon), like.delta_to_spend)
     counts, std = max(1, len(columns) - 1), _HIDES_ALL
-    with suppress(ParameterError):  # raised for more noise than can be drawn
-        std = Noise.worth(replace(left, amount=left.amount / counts)).std
+    with suppress(ParameterError):  # raised if the noise is larger than can be drawn
+        std = Noise.worth(replace(remaining, amount=remaining.amount / counts)).std
     shapes = combinations([attribute.extended_size for attribute in columns], 2)
     return PairNoise.of_counts(shapes, std, fitted.counted_rows)
 
 
 def mostly_noise_of(synthesizer: Synthesizer) -> str | None:
-    """Return one line if most relations of a fitted model are noise; see `mostly_noise`."""
+    """Return a sentence if most relations of a fitted model are noise: see `mostly_noise`."""
     fitted, noise = synthesizer.fitted_, noise_of_relations(synthesizer)
     declared, epsilon = fitted.with_unit(fitted.schema), float(fitted.parameters["epsilon"])
     bound = 1 if declared.unit is None else declared.unit.bound
@@ -66,7 +66,7 @@ def mostly_noise_of(synthesizer: Synthesizer) -> str | None:
 
 
 def remedies_of(declared: Schema, family: Family) -> list[str]:
-    """Return what makes relations of a declared schema stand out from noise."""
+    """Return the changes with which relations of a declared schema exceed the noise."""
     remedies = ["fewer columns"] if len(Modelled(declared.of_rows).schema) > _PAIR else []
     remedies.append(LARGER_EPSILON)
     if declared.weight is not None:

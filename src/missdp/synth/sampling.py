@@ -1,17 +1,18 @@
-"""Synthetic rows of the private table's shape, from rows of what was modelled; rules hold in each.
+"""Synthetic rows with the columns of the private table, from rows of the modelled attributes.
 
-Rows are always drawn in blocks: a table is its blocks, one after the other, so a file that is
-written block by block has exactly the rows that the same seed gives as one table.
+Rows are always drawn in blocks. A table is its blocks in order, so a file that is written block by
+block has the rows that the same seed gives as one table.
 
-Values are drawn inside bins, what follows from others is computed, and what is not applicable is
-said so. A row that breaks a rule is drawn again: first its values inside the same bins, then the
-whole row. So rows have the model's law given that the rules hold, but for one thing: a value where,
-for all values inside the bins, an attribute is not applicable is taken away, and the row stays.
-A model that is all noise may give no possible row; then some of its cells become any level.
+All rows obey the rules of the schema. Values are drawn inside bins, derived attributes are
+computed, and cells that rules make not applicable are marked. A row that breaks a rule is drawn
+again: first its values inside the same bins, then the complete row. So rows have the model's
+distribution given that the rules hold, with one exception. A value is removed, and its row stays,
+if the attribute is not applicable for all values inside the bins. A model that is only noise may
+give no possible row. Then some of its cells become any level.
 
-Rows that meet a condition are drawn by rejection (von Neumann 1951): rows are drawn from the model,
-and rows that do not match are dropped. So a row that comes out has the distribution of the matching
-rows among many rows of the model, whatever the family. The number of rows drawn has a public limit.
+Rows that match a condition are drawn by rejection (von Neumann 1951): rows are drawn from the
+model, and other rows are dropped. So returned rows have the distribution of the matching rows of
+the model. The number of rows drawn has a public limit.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.inference.model import related
+from missdp.inference.model import relate_within_bins
 from missdp.schema import Categorical, Numeric, Schema
 from missdp.schema.bound_rules import Routing
 from missdp.schema.expressions import RuleError, attribute_named, comparison, parse_where
@@ -38,27 +39,29 @@ from missdp.table.encode import Column
 from missdp.table.follow import Rows
 from missdp.table.memory import batch_capacity
 from missdp.threads import in_order
-from missdp.types import Flags, FrameKind
+from missdp.types import Flags, Floats, FrameKind, Ints
 
-Codes = dict[str, NDArray[np.int64]]
-_VALUE_ROUNDS = 30
-_ROW_ROUNDS = 40
-_LOOSE = (0.1, 0.3, 0.6, 1.0)  # shares of cells that may be anything, if the model never obeys
-_TRIED = 5000  # rows; if none of so many obeys, other values in the same bins will not either
-_CELLS = 3_000_000  # in a block
-_ROWS = (20_000, 200_000)  # at least, where there are many columns; at most
-_JOBS = 2  # threads that draw, if there is memory for as many blocks and two more
-_BYTES_PER_CELL = 20
+Codes = dict[str, Ints]
+_VALUE_ROUNDS = 30  # rounds in which values inside bins are drawn again
+_ROW_ROUNDS = 40  # rounds in which complete rows are drawn again
+# Shares of cells that become any level if no row of the model obeys the rules.
+_LOOSE = (0.1, 0.3, 0.6, 1.0)
+_TRIED = 5000  # rows without success after which values in the same bins are not drawn again
+_CELLS = 3_000_000  # cells in a block
+# Smallest number of rows in a block with many columns, and largest number.
+_ROWS = (20_000, 200_000)
+_JOBS = 2  # threads that draw, if memory holds two more blocks than threads
+_BYTES_PER_CELL = 20  # bytes of memory
 
 
 def block_sizes(n: int, columns: int) -> list[int]:
-    """Return how many rows each block has; there is always one, perhaps without rows.
+    """Return the number of rows of each block. There is always a block, perhaps without rows.
 
     >>> block_sizes(0, 5), block_sizes(200_000, 5), block_sizes(500_000, 5)
     ([0], [200000], [166667, 166667, 166666])
     """
-    most = min(max(_CELLS // max(1, columns), _ROWS[0]), _ROWS[1])
-    blocks = max(1, -(-n // most))
+    max_rows = min(max(_CELLS // max(1, columns), _ROWS[0]), _ROWS[1])
+    blocks = max(1, -(-n // max_rows))
     return [n // blocks + (k < n % blocks) for k in range(blocks)]
 
 
@@ -68,9 +71,25 @@ def drawn_in_blocks(
     rng: np.random.Generator,
     columns: int,
 ) -> Iterator[Table]:
-    """Yield blocks of rows, each drawn by itself; one at a time where memory is short.
+    """Yield independent blocks of rows, one at a time if memory is short.
 
-    A single block draws from the generator, each of several from one that is spawned from it.
+    A single block draws from the generator. Each of several blocks draws from a spawned one.
+
+    Parameters
+    ----------
+    draw : callable
+        Draws a number of rows with a generator.
+    sizes : list of int
+        Number of rows of each block.
+    rng : numpy.random.Generator
+        The generator.
+    columns : int
+        Number of columns, which decides about memory.
+
+    Yields
+    ------
+    Table
+        The blocks in order.
     """
     if len(sizes) == 1:
         yield draw(sizes[0], rng)
@@ -82,7 +101,7 @@ def drawn_in_blocks(
     yield from in_order(lambda block: draw(*block), blocks, n_jobs=_JOBS)
 
 
-def restored(
+def restore_rows(
     modelled: Modelled,
     draw: Callable[[int], Codes],
     n: int,
@@ -91,28 +110,48 @@ def restored(
     shares: KindShares,
     kind: FrameKind = "pandas",
 ) -> Table:
-    """Return ``n`` synthetic rows that obey the rules; ``draw(m)`` gives ``m`` rows of the model.
+    """Return ``n`` synthetic rows of all columns that obey the rules.
+
+    Parameters
+    ----------
+    modelled : Modelled
+        The modelled attributes and the rules.
+    draw : callable
+        ``draw(m)`` draws ``m`` rows of the model.
+    n : int
+        Number of rows.
+    rng : numpy.random.Generator
+        Draws values inside bins and kinds of missing.
+    shares : mapping of str to ndarray
+        Released shares of the kinds of missing values.
+    kind : {"pandas", "polars", "pyarrow"}
+        The kind of frame of the table.
+
+    Returns
+    -------
+    Table
+        The rows.
 
     Raises
     ------
     DataError
-        If no row that was drawn obeys the rules.
+        If no row of the model obeys the rules.
     """
     table, broken = _ruled(modelled, draw(n), rng)
     for _ in range(_ROW_ROUNDS):
-        lacking = np.flatnonzero(broken)
-        if not lacking.size:
+        broken_rows = np.flatnonzero(broken)
+        if not broken_rows.size:
             break
-        accepted = max(0.05, 1 - lacking.size / max(1, n))
-        more, bad = _ruled(modelled, draw(int(lacking.size / accepted * 1.1) + 8), rng)
-        good = np.flatnonzero(~bad)[: lacking.size]
-        table = put(table, lacking[: good.size], more, good)
-        broken[lacking[: good.size]] = False
+        accepted = max(0.05, 1 - broken_rows.size / max(1, n))
+        more, bad = _ruled(modelled, draw(int(broken_rows.size / accepted * 1.1) + 8), rng)
+        good = np.flatnonzero(~bad)[: broken_rows.size]
+        table = replace_rows(table, broken_rows[: good.size], more, good)
+        broken[broken_rows[: good.size]] = False
     for share in _LOOSE if n and broken.all() else ():
         loose, bad = _ruled(modelled, _loosened(modelled, draw(_TRIED), share, rng), rng)
         if not bad.all():
             where = np.arange(n)
-            table = put(table, where, loose, rng.choice(np.flatnonzero(~bad), size=n))
+            table = replace_rows(table, where, loose, rng.choice(np.flatnonzero(~bad), size=n))
             broken[:] = False
             break
     if broken.any():
@@ -120,58 +159,56 @@ def restored(
     return _with_kinds(table, shares, rng, kind)
 
 
-def _ruled(
-    modelled: Modelled, codes: Codes, rng: np.random.Generator
-) -> tuple[Table, NDArray[np.bool_]]:
-    """Return rows with values and what follows from them, and which of them break a rule."""
+def _ruled(modelled: Modelled, codes: Codes, rng: np.random.Generator) -> tuple[Table, Flags]:
+    """Return rows with values and derived attributes, and flags of rows that break a rule."""
     table, broken = _completed(modelled, codes, rng, overrule=False)
     free = any(isinstance(a, Numeric) for a in modelled.schema)
-    left, in_vain = _VALUE_ROUNDS if free else 1, 0
-    while left and broken.any():
+    rounds, in_vain = _VALUE_ROUNDS if free else 1, 0
+    while rounds and broken.any():
         again = np.flatnonzero(broken)
         part = {name: cells[again] for name, cells in codes.items()}
-        more, bad = _completed(modelled, part, rng, overrule=left == 1)
+        more, bad = _completed(modelled, part, rng, overrule=rounds == 1)
         good = np.flatnonzero(~bad)
         in_vain = 0 if good.size else in_vain + again.size
-        left = min(left - 1, 1 if in_vain >= _TRIED else _VALUE_ROUNDS)
-        table = put(table, again[good], more, good)
+        rounds = min(rounds - 1, 1 if in_vain >= _TRIED else _VALUE_ROUNDS)
+        table = replace_rows(table, again[good], more, good)
         broken[again[good]] = False
     return table, broken
 
 
 def _completed(
     modelled: Modelled, codes: Codes, rng: np.random.Generator, *, overrule: bool
-) -> tuple[Table, NDArray[np.bool_]]:
-    """Draw values and compute what follows; ``overrule`` drawn values that are not applicable."""
+) -> tuple[Table, Flags]:
+    """Draw values and compute derived attributes. ``overrule`` removes values that do not apply."""
     schema = modelled.whole
     n = len(next(iter(codes.values())))
     columns = {}
     for attribute in schema:
         cells = codes.get(attribute.name)
-        # A place for what follows: the first level, until it is computed.
+        # A derived attribute has its first level until it is computed.
         cells = np.zeros(n, dtype=np.int64) if cells is None else cells
         columns[attribute.name] = Column(cells.astype(code_dtype(attribute)))
-    return followed(with_related_values(Table(schema, columns), rng), overrule=overrule)
+    return apply_rules(with_related_values(Table(schema, columns), rng), overrule=overrule)
 
 
 def with_related_values(table: Table, rng: np.random.Generator) -> Table:
-    """Return a table with values inside its bins, in which relations between numbers go on."""
+    """Return a table with values inside its bins that continue the relations between numbers."""
     drawn = table.with_values(rng)
     names = [a.name for a in table.schema if isinstance(a, Numeric)]
     codes = {name: drawn.codes(name) for name in names}
     values = {name: drawn.values(name) for name in names}
     sizes = {name: table.schema[name].size for name in names}
     free = {name for name in names if table.column(name).values is None}
-    found = related(codes, values, sizes, rng, free=free)
+    related = relate_within_bins(codes, values, sizes, rng, free=free)
     columns = {name: drawn.column(name) for name in table.schema.names}
-    columns |= {name: Column(codes[name], cells) for name, cells in found.items()}
+    columns |= {name: Column(codes[name], cells) for name, cells in related.items()}
     return Table(table.schema, columns, kind=table.kind)
 
 
-def followed(table: Table, *, overrule: bool = False) -> tuple[Table, NDArray[np.bool_]]:
-    """Return synthetic rows with what follows from their cells, and which rows break a rule.
+def apply_rules(table: Table, *, overrule: bool = False) -> tuple[Table, Flags]:
+    """Return synthetic rows with their derived cells, and flags of rows that break a rule.
 
-    With ``overrule``, values are taken away where they are surely not applicable; else such rows
+    With ``overrule``, values are removed if they are certainly not applicable. Otherwise their rows
     break a rule.
     """
     schema, n = table.schema, len(table)
@@ -184,7 +221,7 @@ def followed(table: Table, *, overrule: bool = False) -> tuple[Table, NDArray[np
             derived = rule.compute(rows.known, n)
             broken |= rule.outside(derived)
             rows.follow(rule)
-            if rule.instead is not None:  # without the first, there is no difference
+            if rule.instead is not None:  # without the first value there is no difference
                 rows.lose(rule.by[1], rows.known[rule.by[0]].missing)
             if schema[target].nullable:
                 rows.lose(target, derived.missing)
@@ -193,38 +230,57 @@ def followed(table: Table, *, overrule: bool = False) -> tuple[Table, NDArray[np
         if target in book.routing:
             broken |= _misrouted(book.routing[target], rows, overrule=overrule)
             rows.route(book.routing[target])
-    known = rows.known
+    cells = rows.known
     for bound in book.bound:
-        broken |= bound.broken(known, n).is_true
+        broken |= bound.broken(cells, n).is_true
     return Table(
         schema, {name: rows.column(name) for name in schema.names}, kind=table.kind
     ), broken
 
 
 def _loosened(modelled: Modelled, codes: Codes, share: float, rng: np.random.Generator) -> Codes:
-    """Return rows in which a share of the cells is any level: for models that are all noise."""
-    found = {}
+    """Return rows in which a share of the cells is any level, for models that are only noise."""
+    loosened = {}
     for name, drawn in codes.items():
         anything = rng.integers(0, modelled.schema[name].size, len(drawn))
-        found[name] = np.where(rng.random(len(drawn)) < share, anything, drawn)
-    return found
+        loosened[name] = np.where(rng.random(len(drawn)) < share, anything, drawn)
+    return loosened
 
 
-def _misrouted(rule: Routing, rows: Rows, *, overrule: bool) -> NDArray[np.bool_]:
-    """Tell which rows have no value although the condition holds, or one although it fails."""
+def _misrouted(rule: Routing, rows: Rows, *, overrule: bool) -> Flags:
+    """Return flags of rows whose cell contradicts the condition of a routing rule."""
     applies, cells = rule.unless.truth(rows.known, rows.n), rows.known[rule.target.name]
-    found = applies.is_true & cells.not_applicable
-    return np.asarray(found if overrule else found | (applies.is_false & cells.has_value))
+    misrouted = applies.is_true & cells.not_applicable
+    return np.asarray(misrouted if overrule else misrouted | (applies.is_false & cells.has_value))
 
 
-def put(
+def replace_rows(
     table: Table,
     where: NDArray[np.integer],
     other: Table,
     which: NDArray[np.integer],
     names: Iterable[str] | None = None,
 ) -> Table:
-    """Return a table of which some rows take the cells of other rows, in all attributes or some."""
+    """Return a table in which some rows have the cells of other rows.
+
+    Parameters
+    ----------
+    table : Table
+        The table.
+    where : ndarray of int
+        Positions of the rows that change.
+    other : Table
+        The table with the other rows.
+    which : ndarray of int
+        Positions of the other rows.
+    names : iterable of str, optional
+        Attributes that change. By default all.
+
+    Returns
+    -------
+    Table
+        A new table.
+    """
     if not where.size:
         return table
     columns = {name: table.column(name) for name in table.schema.names}
@@ -239,45 +295,44 @@ def put(
     return Table(table.schema, columns, kind=table.kind)
 
 
-def _repeated(table: Table, broken: NDArray[np.bool_], rng: np.random.Generator) -> Table:
-    """Replace rows that could not be drawn otherwise by rows that obey the rules."""
-    good, lacking = np.flatnonzero(~broken), np.flatnonzero(broken)
+def _repeated(table: Table, broken: Flags, rng: np.random.Generator) -> Table:
+    """Replace rows that break rules by copies of rows that obey them."""
+    good, broken_rows = np.flatnonzero(~broken), np.flatnonzero(broken)
     if not good.size:
         raise DataError(
-            "no row drawn from the model obeys the rules of the schema; look for a rule that "
-            "hardly any row can obey"
+            "no row drawn from the model obeys the rules of the schema. Correct or remove rules "
+            "that few rows can obey."
         )
-    return put(table, lacking, table, rng.choice(good, size=lacking.size))
+    return replace_rows(table, broken_rows, table, rng.choice(good, size=broken_rows.size))
 
 
 def _with_kinds(
     table: Table, shares: KindShares, rng: np.random.Generator, kind: FrameKind
 ) -> Table:
-    """Draw the kind of every hole."""
+    """Draw the kind of every missing cell."""
     columns = {name: table.column(name) for name in table.schema.names}
     for name, share in shares.items():
         column, first = columns[name], table.schema[name].missing_code
-        holes = np.flatnonzero(column.codes == first)
+        missing = np.flatnonzero(column.codes == first)
         codes = column.codes.copy()
-        codes[holes] = first + _spread(share, holes.size, rng)
+        codes[missing] = first + _spread(share, missing.size, rng)
         columns[name] = Column(codes, column.values)
     return Table(table.schema, columns, kind=kind)
 
 
-def _spread(share: NDArray[np.float64], n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw n kinds evenly: each has its law, and their counts are as near to it as can be."""
+def _spread(share: Floats, n: int, rng: np.random.Generator) -> Ints:
+    """Draw n kinds evenly: each kind has its share, and counts are close to their expectations."""
     places = (rng.permutation(n) + rng.random()) / max(1, n)
-    found = np.searchsorted(np.cumsum(share), places, side="right")
-    spread: NDArray[np.int64] = np.minimum(found, np.flatnonzero(share)[-1])
-    return spread
+    kinds = np.searchsorted(np.cumsum(share), places, side="right")
+    return np.asarray(np.minimum(kinds, np.flatnonzero(share)[-1]))
 
 
 Where: TypeAlias = str | Mapping[str, Any]
 
-MIN_BATCH = 5_000  # rows: smaller batches cost a model of all pairs about as much
-SPARE = 1.1  # times as many rows are drawn as the acceptance rate so far asks for
-MIN_LIMIT = 1_000_000
-MAX_DRAWN_PER_ROW = 1_000
+MIN_BATCH = 5_000  # rows: smaller batches of a model of all pairs cost about as much
+SPARE = 1.1  # rows drawn, relative to the number that the acceptance rate requires
+MIN_LIMIT = 1_000_000  # rows that are drawn in any case before an error
+MAX_DRAWN_PER_ROW = 1_000  # rows drawn for each requested row
 
 _IS_MISSING = re.compile(
     r"(?:(?P<rest>.*)\band\s+|\s*)(?P<name>`[^`]+`|[^\W\d]\w*)\s+is\s+missing\s*",
@@ -289,16 +344,16 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 def _without_missing(where: str) -> tuple[str, list[str]]:
     """Return a condition without the ``and name is missing`` at its end, and these names."""
     names: list[str] = []
-    while found := _IS_MISSING.fullmatch(where):
-        names.append(found["name"].strip("`"))
-        where = found["rest"] or ""
+    while match := _IS_MISSING.fullmatch(where):
+        names.append(match["name"].strip("`"))
+        where = match["rest"] or ""
     if names and re.search(r"\bor\b", _QUOTED.sub("", where), re.IGNORECASE):
-        raise ParameterError("where: 'is missing' and 'or' cannot be asked for together")
+        raise ParameterError("where: 'is missing' cannot be combined with 'or'")
     return where, names
 
 
 def drawing_limit(n: int) -> int:
-    """Return how many rows are drawn at most to find ``n`` matching rows; public.
+    """Return the largest number of rows that are drawn to find ``n`` matching rows. Public.
 
     >>> drawing_limit(5), drawing_limit(1_000), drawing_limit(3_000)
     (1000000, 1000000, 3000000)
@@ -306,25 +361,25 @@ def drawing_limit(n: int) -> int:
     return max(MIN_LIMIT, MAX_DRAWN_PER_ROW * n)
 
 
-class Selection:
-    """Which rows are asked for, and how many of the rows drawn matched.
+class RowSelection:
+    """A condition on rows, with the numbers of drawn and matching rows.
 
-    * ``where``: A condition such as ``"age >= 60 and sex = 'f'"``, at whose end ``and name is
-      missing`` may stand, or by name a value, a list of values, a pair of bounds (both belong to
-      it), or None for cells that are missing.
+    * ``where``: A condition such as ``"age >= 60 and sex = 'f'"``, which may end with ``and name is
+      missing``. A mapping has a value, a list of values or a pair of inclusive bounds for each
+      name. None selects missing cells.
     """
 
     def __init__(self, where: Where, schema: Schema) -> None:
-        self.drawn = self.kept = 0
+        self.drawn = self.matched = 0
         missing: Iterable[str]
         with replacing(RuleError, by=lambda error: ParameterError(f"where: {error}")):
             if isinstance(where, str):
                 rest, missing = _without_missing(where)
                 self._predicate = parse_where(rest, schema)
             elif isinstance(where, Mapping):
-                asked = {attribute_named(schema.columns, n).name: v for n, v in where.items()}
-                missing = [name for name, value in asked.items() if value is None]
-                parts = (_compared(schema, n, v) for n, v in asked.items() if v is not None)
+                conditions = {attribute_named(schema.columns, n).name: v for n, v in where.items()}
+                missing = [name for name, value in conditions.items() if value is None]
+                parts = (_compared(schema, n, v) for n, v in conditions.items() if v is not None)
                 self._predicate = Junction(tuple(parts), all_of=True)
             else:
                 raise ParameterError("where must be a condition in text, or a mapping of names")
@@ -333,16 +388,17 @@ class Selection:
     @property
     def share(self) -> float:
         """The share of the rows drawn from the model that matched."""
-        return self.kept / max(1, self.drawn)
+        return self.matched / max(1, self.drawn)
 
     def of(self, table: Table) -> Flags:
-        """Return which rows of a table are asked for, and count them."""
-        found = self._predicate.select(table)
+        """Return flags of the matching rows of a table, and count them."""
+        matches = self._predicate.select(table)
         for name in self.missing:
             attribute = table.schema[name]
-            found = found & (table.codes(name) >= attribute.missing_code)
-        self.drawn, self.kept = self.drawn + len(table), self.kept + int(np.count_nonzero(found))
-        return found
+            matches = matches & (table.codes(name) >= attribute.missing_code)
+        self.drawn += len(table)
+        self.matched += int(np.count_nonzero(matches))
+        return matches
 
     def blocks(
         self, draw: Callable[[int, Generator], Table], n: int, rng: Generator, *, columns: int
@@ -373,26 +429,27 @@ class Selection:
             If fewer rows than requested match among `drawing_limit` rows. The search ends at
             the first million rows if fewer than half as many match as that limit requires.
         """
-        drawn, kept, limit = 0, 0, drawing_limit(n)
+        drawn, matched, limit = 0, 0, drawing_limit(n)
         while True:
-            wanted = max(MIN_BATCH, int(SPARE * (n - kept) * (drawn + 1) / (kept + 1))) if n else 0
-            batch = min(wanted, (MIN_LIMIT if drawn < MIN_LIMIT else limit) - drawn)
+            expected = int(SPARE * (n - matched) * (drawn + 1) / (matched + 1))
+            requested = max(MIN_BATCH, expected) if n else 0
+            batch = min(requested, (MIN_LIMIT if drawn < MIN_LIMIT else limit) - drawn)
             for block in drawn_in_blocks(draw, block_sizes(batch, columns), rng, columns):
-                matching = np.flatnonzero(self.of(block))[: n - kept]
-                drawn, kept = drawn + len(block), kept + matching.size
+                matching = np.flatnonzero(self.of(block))[: n - matched]
+                drawn, matched = drawn + len(block), matched + matching.size
                 yield block.take(matching)
-                if kept == n:
+                if matched == n:
                     return
-            if drawn >= limit or (drawn >= MIN_LIMIT and 2 * kept * limit < n * drawn):
+            if drawn >= limit or (drawn >= MIN_LIMIT and 2 * matched * limit < n * drawn):
                 raise ParameterError(
-                    f"where: {kept:,} of {drawn:,} rows drawn from the model match the condition, "
-                    f"and {n:,} matching rows were requested. Use a less narrow condition, or "
-                    "request fewer rows."
+                    f"where: {matched:,} of {drawn:,} rows drawn from the model match the "
+                    f"condition, and {n:,} matching rows were requested. Use a wider condition, "
+                    "or request fewer rows."
                 )
 
 
 def _compared(schema: Schema, name: str, value: Any) -> Predicate:
-    """Return the condition that one item of a mapping stands for."""
+    """Return the condition of one item of a mapping."""
     attribute = schema[name]
     several = isinstance(value, (list, tuple, Set, np.ndarray))
     values = [v.item() if isinstance(v, np.generic) else v for v in (value if several else [value])]

@@ -1,4 +1,4 @@
-"""Steps that several families take: parts of a budget, and the releases that come first."""
+"""Steps that several families share: parts of a budget, and the first releases."""
 
 from __future__ import annotations
 
@@ -22,25 +22,27 @@ from missdp.synth.parameters import is_declared
 from missdp.synth.split import MARGINALS, MASKS, ROWS, BudgetPlan, Part
 from missdp.types import Floats
 
-_SEEN = 3.0  # standard deviations of noise: with fewer missing cells, an attribute has none
-_MOST_NOISE = 0.1  # of a count of masks, as a share of the rows
+# SDs of noise: with fewer missing cells, an attribute is treated as complete.
+_MIN_MISSING_SD = 3.0
+_MAX_NOISE = 0.1  # SD of a count of masks, as a share of the rows
 
 
 def one_way_parts(request: Request[Any], share: float, *, count_share: float) -> list[Part]:
-    """Return the parts for imputation, the number of rows, and all one-way marginals; public.
+    """Return the public parts for imputation, the number of rows, and all one-way marginals.
 
     Parameters
     ----------
     request : Request
         Has ``imputer`` and ``imputer_share`` among its parameters.
     share : float
-        Share of the one-way marginals in what the parts before leave.
+        Share of the one-way marginals, in the budget that the first two parts leave.
     count_share : float
-        Share of the number of rows. No part if it is 0.
+        Share of the number of rows. With 0 there is no part for it.
 
     Returns
     -------
     list of Part
+        In the order in which they are spent.
     """
     count = [Part(ROWS, count_share)] if count_share else []
     return [
@@ -51,7 +53,7 @@ def one_way_parts(request: Request[Any], share: float, *, count_share: float) ->
 
 
 def release_row_count(session: Session, plan: BudgetPlan, request: Request[Any]) -> Total | None:
-    """Return the number of rows that is declared, or released as a part of its own.
+    """Return the declared number of rows, or release it if the plan has a part for it.
 
     Parameters
     ----------
@@ -60,12 +62,12 @@ def release_row_count(session: Session, plan: BudgetPlan, request: Request[Any])
     plan : BudgetPlan
         States the noise.
     request : Request
-        Says whether the number of rows is declared.
+        States whether the number of rows is declared.
 
     Returns
     -------
     Total or None
-        None if other releases tell the number of rows.
+        None if other releases estimate the number of rows.
     """
     if is_declared(request.parameters.n_rows):
         return Total(int(request.parameters.n_rows), 0.0)
@@ -75,12 +77,12 @@ def release_row_count(session: Session, plan: BudgetPlan, request: Request[Any])
 def open_rows(
     session: Session, plan: BudgetPlan, request: Request[Any]
 ) -> tuple[Session, Total | None]:
-    """Release the number of rows, if it is a part of the plan, and fill cells if a strategy does.
+    """Release the number of rows if the plan has a part for it, and impute if the strategy does.
 
     Parameters
     ----------
     session : Session
-        Measures the rows as they came.
+        Measures the original rows.
     plan : BudgetPlan
         The parts of the budget.
     request : Request
@@ -89,7 +91,7 @@ def open_rows(
     Returns
     -------
     session : Session
-        Measures the rows that are to be modelled.
+        Measures the rows that are modelled.
     count : Total or None
         The number of rows, if it was declared or released.
     """
@@ -134,9 +136,13 @@ def release_one_way(
 
 
 def release_masks(
-    session: Session, plan: BudgetPlan, one_way: NoisyMarginals, *, most: int | None = None
+    session: Session,
+    plan: BudgetPlan,
+    one_way: NoisyMarginals,
+    *,
+    limit: int | None = None,
 ) -> tuple[dict[Pair, Floats], float]:
-    """Release which cells are missing together, where noise leaves something to be seen.
+    """Release the joint masks of pairs of attributes, if noise does not hide them.
 
     Parameters
     ----------
@@ -145,48 +151,49 @@ def release_masks(
     plan : BudgetPlan
         Has the cost of all pairs together, if they are a part of it.
     one_way : NoisyMarginals
-        Tells which attributes are missing often enough.
-    most : int, optional
-        Of how many attributes pairs are counted, those with the most missing cells.
+        Has the released shares of missing cells.
+    limit : int, optional
+        Largest number of attributes. Those with the most missing cells are chosen.
 
     Returns
     -------
     dict of (int, int) to ndarray
-        Noisy counts by pairs of attributes.
+        Noisy counts by pairs of attributes. Released.
     float
-        Standard deviation of the noise of each count. Without pairs it is 0: there are none, or
-        noise would hide their counts. Nothing is charged then.
+        Standard deviation of the noise of each count. It is 0 if there are no pairs, or if noise
+        would hide their counts. Nothing is charged then.
     """
     if MASKS not in plan:
         return {}, 0.0
     missing, schema = (1 - one_way.observed) * one_way.rows, session.facts.schema
-    often = np.argsort(-missing)[:most]
-    pairs = [*combinations(sorted(often[missing[often] > _SEEN * one_way.std].tolist()), 2)]
+    often = np.argsort(-missing)[:limit]
+    often = often[missing[often] > _MIN_MISSING_SD * one_way.std]
+    pairs = [*combinations(sorted(often.tolist()), 2)]
     if not pairs:
         return {}, 0.0
-    whole = plan.cost(MASKS)
+    cost = plan.cost(MASKS)
     try:
-        noise = Noise.worth(replace(whole, amount=whole.amount / len(pairs)))
-    except ParameterError:  # more than can be drawn
+        noise = Noise.worth(replace(cost, amount=cost.amount / len(pairs)))
+    except ParameterError:  # the noise is larger than can be drawn
         return {}, 0.0
-    if noise.std > _MOST_NOISE * one_way.rows:
+    if noise.std > _MAX_NOISE * one_way.rows:
         return {}, 0.0
     named = {pair: Marginal(tuple(schema.names[a] for a in pair)) for pair in pairs}
     session.expect(named.values())
-    # All levels are merged, so that these marginals have few cells, with large counts.
+    # Merging all levels leaves few cells with large counts.
     bare = session.on(Merged({a.name: np.zeros(a.size, dtype=np.int64) for a in schema}))
     return {p: bare.measure(m, noise).value.astype(np.float64) for p, m in named.items()}, noise.std
 
 
-def counted(session: Session, total: Total, count: Total | None) -> tuple[Total, Total | None]:
-    """Return the number of all rows, and of complete ones if they alone were counted.
+def row_totals(session: Session, total: Total, count: Total | None) -> tuple[Total, Total | None]:
+    """Return the number of all rows, and of complete rows if only these were counted.
 
     Parameters
     ----------
     session : Session
-        Says which rows it counts.
+        States which rows it counts.
     total : Total
-        The number of rows that marginals count.
+        The number of rows in the marginals.
     count : Total or None
         The number of rows, if it was declared or released.
 
@@ -203,22 +210,23 @@ def counted(session: Session, total: Total, count: Total | None) -> tuple[Total,
 
 
 def sample_rows(fitted: Fitted, n: int, rng: np.random.Generator, keep_missing: bool) -> Codes:
-    """Draw codes of rows from a released model of rows on groups of levels.
+    """Draw codes of rows from a released model on groups of levels.
 
     Parameters
     ----------
     fitted : Fitted
-        Has the released model, and says whether counts of its rows vary as those of real rows.
+        Has the released model, and states whether counts vary as counts of real rows do.
     n : int
         Number of rows.
     rng : numpy.random.Generator
-        Draws them.
+        Draws the rows.
     keep_missing : bool
         Whether cells may be missing.
 
     Returns
     -------
     dict of str to ndarray of int64, shape (n,)
+        Codes by name.
     """
-    codes = fitted.model.sample(n, rng, keep_holes=keep_missing, draws=fitted.draws)
+    codes = fitted.model.sample(n, rng, keep_missing=keep_missing, draws=fitted.draws)
     return dict(zip(fitted.modelled.schema.names, codes, strict=True))

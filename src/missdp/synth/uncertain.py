@@ -1,12 +1,12 @@
-"""Models that vary as the released one is uncertain: for several synthetic tables.
+"""Models that vary by the uncertainty of a released model, for several synthetic tables.
 
-A statistic ``y`` was released with noise of variance ``v``, and is smoothed by a prior of variance
-``t``: given what was released, the private table has ``N(f y, f v)``, with ``f = t / (t + v)``. A
-table that is perturbed by noise and smoothed once more would vary by ``f² v`` only: too little
-exactly where relations are weak. So each draw is ``f y``, and ``√f`` times what other noise would
-have added, and what other rows of the same population, with other missing values, would have added,
-which nothing shrinks. One model is then fitted to it; what it is fitted to is not to be shrunk
-again.
+A statistic ``y`` was released with noise of variance ``v``, and shrunk by a prior of variance
+``t``. The posterior of the private table is ``N(f y, f v)`` with ``f = t / (t + v)``. A table with
+new noise that is shrunk again would vary by ``f² v`` only. This is too little if relations are
+weak. So each draw is the sum of three terms. The first is ``f y``. The second is ``√f`` times the
+difference that new noise makes. The third is the difference that other rows of the population, with
+other missing values, make. It is not shrunk. Then a model is fitted to the sum, which must not be
+shrunk again.
 
 Everything here is a function of released values and public facts.
 """
@@ -20,51 +20,52 @@ from functools import partial
 import numpy as np
 
 from missdp.errors import ParameterError
-from missdp.inference.completion import ModelFacts, PairTables, complete_by
+from missdp.inference.completion import ModelFacts, PairTables, complete_with_rows
 from missdp.inference.conditional_models import Pair
 from missdp.inference.fit_conditional_models import fit_conditional_models
 from missdp.inference.models import PairModel, targets
 from missdp.inference.smoothing import Smoothing
 from missdp.session.strategies import strategy_named
 from missdp.synth.fitted import Fitted
-from missdp.synth.learn_pairs import PairRelease, model_facts, numbers_of
+from missdp.synth.learn_pairs import PairRelease, model_facts, released_covariances
 from missdp.types import Clique, Floats, Ints
 
-_ROWS = 20_000  # of the model, which play the private ones
-_FEWER = 6_000  # to complete tables by
+_ROWS = 20_000  # rows of the model that represent the private rows
+_FEWER = 6_000  # rows with which tables are completed
 
 
 def resample_pairs(fitted: Fitted, rng: np.random.Generator) -> Iterator[PairModel]:
-    """Return models that vary around the one of a fit, one after the other, without end.
+    """Return an endless iterator of models that vary around the model of a fit.
 
     Parameters
     ----------
     fitted : Fitted
-        With a `PairModel`, and what it was fitted to.
+        Has a `PairModel`, and the tables to which it was fitted.
     rng : numpy.random.Generator
         Draws the variation.
 
     Returns
     -------
     iterator of PairModel
+        Released models.
 
     Raises
     ------
     ParameterError
-        If missing cells were filled before anything was counted.
+        If missing cells were filled before rows were counted.
     """
     strategy = strategy_named(fitted.parameters["missing"])
     if strategy.fills:
         raise ParameterError(
-            "missing='impute-first' fills values before anything is counted, and tables cannot "
-            "vary by what that leaves unknown; fit with missing='joint'"
+            "missing='impute-first' fills values before rows are counted, so the uncertainty of "
+            "these values is unknown. Fit with missing='joint'."
         )
     release, selective = PairRelease.of(fitted.tables), strategy.models_missingness
     facts = model_facts(fitted.modelled, release.levels, selective=selective)
-    return varied_pairs(release, fitted.model, facts, rng, design=fitted.design)
+    return posterior_models(release, fitted.model, facts, rng, design=fitted.design)
 
 
-def varied_pairs(
+def posterior_models(
     release: PairRelease,
     model: PairModel,
     facts: ModelFacts,
@@ -72,12 +73,12 @@ def varied_pairs(
     *,
     design: float,
 ) -> Iterator[PairModel]:
-    """Yield models that vary around a fit, one after the other, without end.
+    """Yield models that vary around a fitted model, without end.
 
     Parameters
     ----------
     release : PairRelease
-        What the model was fitted to.
+        The release to which the model was fitted.
     model : PairModel
         The fitted model.
     facts : ModelFacts
@@ -85,86 +86,102 @@ def varied_pairs(
     rng : numpy.random.Generator
         Draws the variation.
     design : float
-        By how much sums over rows vary more than if rows were independent and counted as one.
+        Design effect: variance of sums, relative to independent rows that count as one.
 
     Yields
     ------
     PairModel
+        Released models.
     """
-    rows = model.law.sample(_ROWS, rng)
+    rows = model.row_model.sample(_ROWS, rng)
     start = model.masks if facts.selective else None
-    completed = partial(complete_by, facts=facts, rows=rows[:_FEWER], start=start)
-    holes = model.masks.draw(rows, rng)
-    seen = np.where(holes, release.marginals.sizes, rows)
-    taken, left = release.taken(seen), release.left(seen)[1]
-    tables = release.tables(taken)
-    known = completed(tables)
-    numbers = numbers_of(release, taken, known, rows, holes)
+    complete = partial(complete_with_rows, facts=facts, rows=rows[:_FEWER], start=start)
+    missing = model.masks.draw(rows, rng)
+    observed = np.where(missing, release.marginals.sizes, rows)
+    bias, retained = release.clipping_bias(observed), release.retained_shares(observed)[1]
+    tables = release.tables(bias)
+    completed = complete(tables)
+    numbers = released_covariances(release, bias, completed, rows, missing)
     smoothing = Smoothing.of(
-        known.margins,
-        known.pairs,
-        known.variances,
+        completed.marginals,
+        completed.pairs,
+        completed.variances,
         facts.ordered,
-        rows=known.n_rows,
+        rows=completed.n_rows,
         numbers=numbers,
     )
     possible = smoothing.allowed(facts.allowed)
     while True:
-        again = release.redrawn(rng)
-        noisy = noisier(tables, again.tables(taken), left)
-        noise = completed(noisy)
-        as_many = _of_other_rows(noisy, seen, rng, noisy.n_rows / design)
-        other = completed(as_many)
-        more = numbers_of(again, taken, noise, rows, holes)
-        off = more.less(numbers) if more and numbers else None
-        pairs = smoothing.drawn({c: t - known.pairs[c] for c, t in noise.pairs.items()}, off)
+        again = release.redraw_noise(rng)
+        noisy = add_noise(tables, again.tables(bias), retained)
+        noise = complete(noisy)
+        as_many = _of_other_rows(noisy, observed, rng, noisy.n_rows / design)
+        other = complete(as_many)
+        more = released_covariances(again, bias, noise, rows, missing)
+        off = more.difference_from(numbers) if more and numbers else None
+        pairs = smoothing.draw({c: t - completed.pairs[c] for c, t in noise.pairs.items()}, off)
         pairs = {c: t + other.pairs[c] - noise.pairs[c] for c, t in pairs.items()}
         drawn = replace(other, pairs=pairs, variances=smoothing.remaining_variance)
-        together = again.marginals.of_several(drawn.masks, rows)
-        parts = drawn.margins, pairs, drawn.variances
-        law = fit_conditional_models(
+        together = again.marginals.higher_order_targets(drawn.masks, rows)
+        parts = drawn.marginals, pairs, drawn.variances
+        row_model = fit_conditional_models(
             *parts,
             rng=rng,
             allowed=possible,
-            together=together,
+            higher_order=together,
             ridge=release.ridge,
         )
-        wanted = targets(drawn, law.sample(_ROWS, rng)) | together
-        yield replace(model, law=law, tables=wanted, masks=drawn.masks)
+        targets_of_rows = targets(drawn, row_model.sample(_ROWS, rng)) | together
+        yield replace(model, row_model=row_model, tables=targets_of_rows, masks=drawn.masks)
 
 
-def noisier(tables: PairTables, again: PairTables, left: Mapping[Pair, float]) -> PairTables:
-    """Return tables with other noise, and clipping with it; what is never missing stays so."""
-    moved = {c: t + (again.tables[c] - t) / left[c] for c, t in tables.tables.items()}
-    margins = list[Floats]()
-    for before, margin, size in zip(tables.margins, again.margins, tables.sizes, strict=True):
+def add_noise(tables: PairTables, other: PairTables, retained: Mapping[Pair, float]) -> PairTables:
+    """Return tables with redrawn noise, scaled by clipping. Complete attributes stay complete.
+
+    Parameters
+    ----------
+    tables : PairTables
+        The released tables.
+    other : PairTables
+        The tables with redrawn noise.
+    retained : mapping of (int, int) to float
+        Share of each pair that clipping retains.
+
+    Returns
+    -------
+    PairTables
+        Released values.
+    """
+    redrawn = {c: t + (other.tables[c] - t) / retained[c] for c, t in tables.tables.items()}
+    marginals = list[Floats]()
+    for before, marginal, size in zip(tables.marginals, other.marginals, tables.sizes, strict=True):
         never = before[size:].sum() == 0
-        margin = np.where(np.arange(len(margin)) < size, margin, 0.0) if never else margin
-        margins.append(margin / margin.sum())
-    return replace(tables, margins=tuple(margins), tables=moved)
+        marginal = np.where(np.arange(len(marginal)) < size, marginal, 0.0) if never else marginal
+        marginals.append(marginal / marginal.sum())
+    return replace(tables, marginals=tuple(marginals), tables=redrawn)
 
 
 def _of_other_rows(
-    tables: PairTables, seen: Ints, rng: np.random.Generator, rows: float
+    tables: PairTables, rows_of_model: Ints, rng: np.random.Generator, n_rows: float
 ) -> PairTables:
-    """Return the tables of so many other rows of the population that these rows stand for."""
-    n = len(seen)
-    times = rng.poisson(rows / n, n) / max(1.0, rows) if n else np.zeros(0)
+    """Return the tables of a sample of other rows from the population of these rows."""
+    n = len(rows_of_model)
+    times = rng.poisson(n_rows / n, n) / max(1.0, n_rows) if n else np.zeros(0)
     weights = times - times.mean()
 
-    def moved(clique: tuple[int, ...], table: Floats) -> Floats:
-        return table + counted(seen, clique, table.shape, weights)
+    def resampled(clique: tuple[int, ...], table: Floats) -> Floats:
+        return table + weighted_counts(rows_of_model, clique, table.shape, weights)
 
-    margins = [np.maximum(moved((a,), m), 0.0) for a, m in enumerate(tables.margins)]
+    marginals = [np.maximum(resampled((a,), m), 0.0) for a, m in enumerate(tables.marginals)]
     return replace(
         tables,
-        margins=tuple(margin / margin.sum() for margin in margins),
-        tables={pair: moved(pair, table) for pair, table in tables.tables.items()},
+        marginals=tuple(marginal / marginal.sum() for marginal in marginals),
+        tables={pair: resampled(pair, table) for pair, table in tables.tables.items()},
     )
 
 
-def counted(rows: Ints, clique: Clique, shape: tuple[int, ...], weights: Floats) -> Floats:
-    """Return sums of weights by the codes of some columns; a code beyond the shape is not counted.
+def weighted_counts(rows: Ints, clique: Clique, shape: tuple[int, ...], weights: Floats) -> Floats:
+    """Return sums of weights by the codes of some columns. Codes beyond the shape are not counted.
 
     Parameters
     ----------
@@ -175,7 +192,7 @@ def counted(rows: Ints, clique: Clique, shape: tuple[int, ...], weights: Floats)
     shape : tuple of int
         Number of codes of each column that are counted.
     weights : ndarray of float64, shape (n,)
-        What each row counts.
+        Weight of each row.
 
     Returns
     -------
@@ -187,5 +204,5 @@ def counted(rows: Ints, clique: Clique, shape: tuple[int, ...], weights: Floats)
     if not inside.all():
         columns, weights = [column[inside] for column in columns], weights[inside]
     cells = np.ravel_multi_index(tuple(columns), shape)
-    found = np.bincount(cells, weights, int(np.prod(shape))).reshape(shape)
-    return np.asarray(found, dtype=np.float64)
+    sums = np.bincount(cells, weights, int(np.prod(shape))).reshape(shape)
+    return np.asarray(sums, dtype=np.float64)

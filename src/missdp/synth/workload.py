@@ -1,4 +1,4 @@
-"""The workload of AIM and MST: which marginals should come out right."""
+"""The workload of AIM and MST: the marginals that should be accurate."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from missdp.types import Clique
 
 Workload: TypeAlias = int | Iterable[tuple[str, ...]] | Mapping[tuple[str, ...], float]
 
-MAX_CELLS = 1_000_000
-MAX_MARGINALS = 200_000
-MAX_TOTAL_CELLS = 2**27  # a gigabyte of counts, which are all held at once
-_MAX_ORDER = 4
-_LEAST_WEIGHT = 1e-9
+MAX_CELLS = 1_000_000  # cells of one marginal
+MAX_MARGINALS = 200_000  # marginals together
+MAX_TOTAL_CELLS = 2**27  # cells of all marginals together: a gigabyte of counts in memory
+_MAX_ORDER = 4  # attributes of one marginal
+_MIN_WEIGHT = 1e-9  # smallest weight of a marginal, and the inverse of the largest
 
 
 def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
     """Return measurable marginals of two or more attributes with their weights.
 
-    These are all subsets (of two or more attributes) of workload marginals, weighted as in AIM by
-    how much of the workload they touch, ``w_r = Σ_s c_s |r ∩ s|``, the largest weight being one.
-    Left out are those of more than a million cells; refused are more than 200,000 marginals, and
-    more than 2²⁷ cells together: they are counted in one pass and held in memory.
+    These are all subsets of two or more attributes of the marginals in the workload. As in AIM, a
+    weight is the overlap with the workload, ``w_r = Σ_s c_s |r ∩ s|``, and the largest weight is
+    one. Marginals of more than a million cells are left out. More than 200,000 marginals, or more
+    than 2²⁷ cells together, raise ParameterError: all are counted in one pass and held in memory.
 
     >>> from missdp.schema import Categorical
     >>> schema = Schema(tuple(Categorical(name=n, levels=("x", "y")) for n in "abc"))
     >>> candidates({("a", "b"): 3.0, ("b", "c"): 1.0}, schema)
     {(0, 1): 1.0, (1, 2): 0.7142857142857143}
     """
-    wanted = named_marginals(workload, schema)
+    named = named_marginals(workload, schema)
     subsets = {
         part
-        for clique in wanted
+        for clique in named
         for k in range(2, len(clique) + 1)
         for part in combinations(clique, k)
     }
@@ -48,11 +48,11 @@ def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
     if sum(sizes) + sum(math.prod(sizes[v] for v in r) for r in small) > MAX_TOTAL_CELLS:
         raise ParameterError(
             f"the {len(small):,} marginals of the workload have more than {MAX_TOTAL_CELLS:,} "
-            "cells together, too many to count in one pass; name fewer marginals, use a smaller "
-            "k, or declare coarser bins"
+            "cells together, too many to count in one pass. Name fewer marginals, use a smaller k, "
+            "or declare coarser bins."
         )
-    each = [0.0] * len(schema)  # the sum over s of c_s |r ∩ s| is one over the members of r
-    for clique, c in wanted.items():
+    each = [0.0] * len(schema)  # Σ_s c_s |r ∩ s| is a sum over the members of r
+    for clique, c in named.items():
         for v in clique:
             each[v] += c
     weight = {r: math.fsum(each[v] for v in r) for r in small}
@@ -62,20 +62,38 @@ def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
 
 def pairs_of(workload: Iterable[Clique], measured: Iterable[Clique] = ()) -> list[Clique]:
     """Return the pairs inside marginals of the workload that no measured marginal contains."""
-    known = {pair for clique in measured for pair in combinations(clique, 2)}
-    wanted = (pair for clique in workload for pair in combinations(clique, 2))
-    return [pair for pair in dict.fromkeys(wanted) if pair not in known]
+    covered = {pair for clique in measured for pair in combinations(clique, 2)}
+    pairs = (pair for clique in workload for pair in combinations(clique, 2))
+    return [pair for pair in dict.fromkeys(pairs) if pair not in covered]
 
 
 def named_marginals(workload: Workload, schema: Schema) -> dict[Clique, float]:
-    """Return the marginals that a workload names, by positions, with their weights."""
+    """Return the marginals that a workload names, by positions, with their weights.
+
+    Parameters
+    ----------
+    workload : int, names or weights
+        The workload of a family.
+    schema : Schema
+        The modelled attributes.
+
+    Returns
+    -------
+    dict of tuple of int to float
+        Weights by sorted positions.
+
+    Raises
+    ------
+    ParameterError
+        If the workload is not valid for the schema.
+    """
     d = len(schema)
-    # An iterator could be read only once.
+    # An iterator can be read only once.
     if isinstance(workload, (bool, str, float, Iterator)) or not isinstance(
         workload, (int, Iterable)
     ):
         raise ParameterError(
-            "workload must be a number k (all k-way marginals), names, or weights by names"
+            "workload must be an integer k (all k-way marginals), names, or weights by names"
         )
     if isinstance(workload, int):
         if not 1 <= workload <= _MAX_ORDER:
@@ -98,9 +116,9 @@ def named_marginals(workload: Workload, schema: Schema) -> dict[Clique, float]:
                 f"a workload marginal must have 1 to {_MAX_ORDER} distinct attributes"
             )
         number = isinstance(weight, numbers.Real) and not isinstance(weight, bool)
-        if not number or not _LEAST_WEIGHT <= weight <= 1 / _LEAST_WEIGHT:
+        if not number or not _MIN_WEIGHT <= weight <= 1 / _MIN_WEIGHT:
             raise ParameterError(
-                f"workload weights must be numbers from {_LEAST_WEIGHT:g} to {1 / _LEAST_WEIGHT:g}"
+                f"workload weights must be numbers from {_MIN_WEIGHT:g} to {1 / _MIN_WEIGHT:g}"
             )
         out[tuple(sorted(schema.names.index(name) for name in names))] = float(weight)
     if not out:
@@ -110,5 +128,6 @@ def named_marginals(workload: Workload, schema: Schema) -> dict[Clique, float]:
 
 def _too_many() -> ParameterError:
     return ParameterError(
-        f"the workload has more than {MAX_MARGINALS:,} marginals; name fewer, or use a smaller k"
+        f"the workload has more than {MAX_MARGINALS:,} marginals. Name fewer marginals, or use a "
+        "smaller k."
     )

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from inference.graphs import apart, dependence, tables_of
-from missdp.inference.conditional_models import ConditionalModels, _draw_evenly, blocks, reachable
+from missdp.inference.conditional_models import (
+    ConditionalModels,
+    _draw_evenly,
+    attainable_marginal,
+    level_blocks,
+)
 from missdp.inference.fit_conditional_models import fit_conditional_models, fit_tree
 
 
@@ -49,7 +54,7 @@ def test_margins_are_kept_by_heads_whose_contexts_have_moved(rng):
     first = found.order[0]
     shifted = list(found.biases)
     shifted[first] = shifted[first] + np.linspace(0, 0.3, SIZES[first])
-    moved = ConditionalModels(found.order, found.margins, tuple(shifted), found.weights)
+    moved = ConditionalModels(found.order, found.marginals, tuple(shifted), found.weights)
     drawn = moved.sample(20_000, rng)
     off = [np.abs(m - n).max() for m, n in zip(dependence(drawn, SIZES)[0], margins, strict=True)]
     assert off[first] > 0.02
@@ -69,7 +74,7 @@ def test_noise_is_not_taken_for_dependence(rng):
 
 @pytest.mark.parametrize("most", [32, 1])
 def test_what_is_impossible_is_never_drawn(rng, most, monkeypatch):
-    monkeypatch.setattr("missdp.inference.fit_conditional_models._MOST_PARENTS", most)
+    monkeypatch.setattr("missdp.inference.fit_conditional_models._MAX_PARENTS", most)
     rows = ring(30_000, SIZES, rng)
     rows = rows[~((rows[:, 0] == 0) & (rows[:, 1] < 2)) & ~((rows[:, 4] == 2) & (rows[:, 3] == 0))]
     allowed = {(0, 1): np.ones((3, 4), dtype=bool), (4, 3): np.ones((3, 5), dtype=bool)}
@@ -211,16 +216,16 @@ def test_a_margin_is_scaled_to_the_blocks_that_rows_decide():
     possible = np.array([[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
     possible = np.vstack([possible, np.zeros(4, dtype=int)])  # and a level that no row can have
     closed = np.where(possible, 0.0, -np.inf).astype(np.float32)
-    levels, rows = blocks(closed)
+    levels, rows = level_blocks(closed)
     assert len({*levels.tolist()}) == 4
     assert [levels[0], levels[2], levels[4]] == [rows[0], rows[2], rows[3]]
-    margin = reachable(np.array([0.3, 0.1, 0.2, 0.2, 0.1, 0.1]), levels, rows)
+    margin = attainable_marginal(np.array([0.3, 0.1, 0.2, 0.2, 0.1, 0.1]), levels, rows)
     assert margin == pytest.approx([0.375, 0.125, 0.125, 0.125, 0.25, 0.0])
 
 
 def test_levels_that_are_linked_through_rows_share_a_block():
     """No row allows the last two levels of the first block together, but both go with the first."""
     possible = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
-    levels, rows = blocks(np.where(possible, 0.0, -np.inf).astype(np.float32))
+    levels, rows = level_blocks(np.where(possible, 0.0, -np.inf).astype(np.float32))
     assert levels[0] == levels[1] == levels[2] != levels[3]
     assert rows.tolist() == [levels[0], levels[0], levels[3]]

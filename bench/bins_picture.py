@@ -1,6 +1,6 @@
-"""Draw docs/img/cuts.svg: a skewed number as it is, in ten equal bins, and in bins found privately.
+"""Draw docs/img/bins.svg: a skewed number as it is, in ten equal bins, and in bins found privately.
 
-python bench/cuts_picture.py        (needs matplotlib)
+python bench/bins_picture.py        (needs matplotlib)
 """
 
 from pathlib import Path
@@ -37,7 +37,7 @@ def main():
     )
     made = {
         "the truth": table,
-        "ten equal bins": AllPairs(epsilon=1.0, cuts="equal")
+        "ten equal bins": AllPairs(epsilon=1.0, bins="equal")
         .fit(table, schema=schema)
         .sample(ROWS),
         "bins found privately": AllPairs(epsilon=1.0).fit(table, schema=schema).sample(ROWS),
@@ -54,7 +54,7 @@ def main():
         print(f"{label:22s}", numbers)
     axes[0].set_ylabel("% of the rows")
     figure.tight_layout()
-    target = Path(__file__).parents[1] / "docs" / "img" / "cuts.svg"
+    target = Path(__file__).parents[1] / "docs" / "img" / "bins.svg"
     figure.savefig(target, metadata={"Date": None})
     print(f"wrote {target}")
 

@@ -1,4 +1,4 @@
-"""Levels, bins and missing rates that a fit found, in words. All values are released already."""
+"""Sentences about the levels, bins and missing rates of a fit, from released values only."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from missdp.schema import AnyAttribute, Date, Numeric
 from missdp.synth.fitted import Fitted
 from missdp.synth.learn_pairs import PairRelease
 
-MAX_MISSING = 0.95  # share of missing cells, above which a column is probably read in a wrong way
+MAX_MISSING = 0.95  # share of missing cells: with more, the column was probably read in a wrong way
 
 
 def results_in_words(fitted: Fitted) -> Iterator[str]:
-    """Yield a line about the bins and a line about the levels that a fit found.
+    """Yield a sentence about released bins, and a sentence about released levels.
 
     Parameters
     ----------
@@ -23,19 +23,20 @@ def results_in_words(fitted: Fitted) -> Iterator[str]:
     Yields
     ------
     str
+        Numbers of bins or levels by attribute.
     """
     sizes = {
         "Bins": {name: fitted.schema[name].size for name in fitted.released_bins},
         "Levels": {name: len(levels) for name, levels in _levels(fitted)},
     }
-    for what, by_name in sizes.items():
+    for title, by_name in sizes.items():
         if by_name:
             listed = ", ".join(f"{name} ({size})" for name, size in by_name.items())
-            yield f"{what} found privately, and how many: {listed}."
+            yield f"{title} found privately, with their number: {listed}."
 
 
 def doubts_in_words(fitted: Fitted) -> Iterator[str]:
-    """Yield a line for each column of which hardly any value can be in the release.
+    """Yield a sentence for each column that probably has hardly any value in the release.
 
     Parameters
     ----------
@@ -50,7 +51,7 @@ def doubts_in_words(fitted: Fitted) -> Iterator[str]:
     for name, levels in _levels(fitted):
         if not levels:
             yield (
-                f"no level of {name!r} was found: the column holds only "
+                f"no level of {name!r} was found. The column contains only "
                 f"{fitted.schema[name].other!r}. Declare its levels, group them, use a larger "
                 "epsilon, or ignore the column."
             )
@@ -58,13 +59,13 @@ def doubts_in_words(fitted: Fitted) -> Iterator[str]:
         if rate > MAX_MISSING:
             facts = _what_to_check(fitted.modelled.schema[name])
             yield (
-                f"by what was released, {rate:.0%} of the cells of {name!r} are missing. If that "
-                f"is not expected, check {facts} in the schema."
+                f"{rate:.0%} of the cells of {name!r} are missing, by released values. If you "
+                f"expected fewer, check {facts} in the schema."
             )
 
 
 def _what_to_check(attribute: AnyAttribute) -> str:
-    """Return which facts of the schema decide whether a cell can be read."""
+    """Return the facts of the schema that decide whether a cell can be read."""
     if isinstance(attribute, Date):
         return "its bounds and its format"
     if isinstance(attribute, Numeric):
@@ -73,7 +74,7 @@ def _what_to_check(attribute: AnyAttribute) -> str:
 
 
 def missing_rates(fitted: Fitted) -> dict[str, float]:
-    """Return the released share of missing cells by attribute, where the fit released one.
+    """Return the released share of missing cells by attribute.
 
     Parameters
     ----------
@@ -83,17 +84,17 @@ def missing_rates(fitted: Fitted) -> dict[str, float]:
     Returns
     -------
     dict of str to float
-        Shares of all rows.
+        Shares of all rows, for attributes that may be missing. Empty if the fit released none.
     """
     if not isinstance(fitted.tables, PairRelease | NoisyMarginals):
         return {}
     marginals = PairRelease.of(fitted.tables).marginals
-    every = zip(fitted.modelled.schema, marginals.margins, marginals.levels, strict=True)
+    every = zip(fitted.modelled.schema, marginals.one_way, marginals.levels, strict=True)
     return {a.name: float(m[-1]) for a, m, of in every if len(m) > of.n_groups}
 
 
 def _levels(fitted: Fitted) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the levels that were found, besides the bucket of all others."""
+    """Yield the released levels of each attribute, without the bucket of all others."""
     for name, levels in fitted.levels.items():
         other = fitted.schema[name].other
         yield name, tuple(level for level in levels if level != other)

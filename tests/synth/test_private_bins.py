@@ -21,7 +21,7 @@ from missdp.accounting import (
 from missdp.accounting.exact import exact
 from missdp.errors import ParameterError
 from missdp.ground_truth import planned_ground_truth
-from missdp.inference.dyadic import Histogram, depth_of
+from missdp.inference.dyadic import Histogram, tree_depth
 from missdp.session import CountedRows, Session, Tree
 from missdp.sources import open_source, strategy_named
 from missdp.synth.family import Request
@@ -93,7 +93,7 @@ def test_a_row_moves_a_tree_by_what_was_charged_for_or_by_nothing_if_it_has_a_ho
     row = more.index[-1]
     more.loc[row, "pay"] = rng.choice([more.loc[row, "pay"], np.nan, -1e5, 1e6, 0])
     within = (int(rng.integers(0, 40)), int(rng.integers(42, 111)))
-    deepest = depth_of(within[1] - within[0])
+    deepest = tree_depth(within[1] - within[0])
     levels = sorted({*rng.integers(1, deepest + 1, 3).tolist()})
     facts = (strategy, measure, within, levels)
     few, many = (exact_trees(f, *facts) for f in (more.iloc[:-1], more))
@@ -141,10 +141,10 @@ def test_declared_bins_cost_nothing_and_equal_bins_are_those_of_before(family):
     model = family(epsilon=2.0, random_state=3).fit(table, schema=declared)
     assert not trees(model)
     assert not model.bins_
-    equal = family(epsilon=2.0, random_state=3, cuts="equal").fit(table, schema=declared)
+    equal = family(epsilon=2.0, random_state=3, bins="equal").fit(table, schema=declared)
     pd.testing.assert_frame_equal(equal.sample(99), model.sample(99))
-    with refuses(ParameterError, "cuts"):
-        family(epsilon=2.0, cuts="none").fit(table, schema=SCHEMA)
+    with refuses(ParameterError, "bins must be"):
+        family(epsilon=2.0, bins="none").fit(table, schema=SCHEMA)
 
 
 @pytest.mark.long
@@ -182,9 +182,9 @@ def test_rows_that_stream_have_the_cuts_of_rows_in_memory_and_codes_alone_have_n
     assert without.schema_ == SCHEMA
     known = BoundedObservation(0.5)
     for family, missing in ((AllPairs, "impute-first"), (MST, "complete-rows")):  # as is planned
-        plain = family(epsilon=1.0, missing=missing, cuts="equal", n_rows=50)
+        plain = family(epsilon=1.0, missing=missing, bins="equal", n_rows=50)
         kept = planned_ground_truth(plain, SCHEMA, known).epsilon * (1 + 1e-9)
-        fit = clone(plain).set_params(cuts="private")
+        fit = clone(plain).set_params(bins="private")
         fit.fit(Table.from_codes(SCHEMA, codes))
         assert fit.ground_truth_guarantee(known).epsilon <= kept
 

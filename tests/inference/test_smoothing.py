@@ -10,10 +10,10 @@ from scipy import stats
 
 from inference.graphs import dependence
 from missdp.inference.missingness import MissingnessModel
-from missdp.inference.product_sums import NumberMoments, Numbers, complete_numbers
+from missdp.inference.product_sums import NumberMoments, Numbers, number_covariances
 from missdp.inference.raking import centred
-from missdp.inference.smoothing import Smoothing, _normal_tables, _shared_margins, _sparse_tables
-from missdp.inference.smoothing import _weights as weights_of
+from missdp.inference.smoothing import Smoothing, _normal_tables, _shared_marginals, _sparse_tables
+from missdp.inference.smoothing import _kind_weights as weights_of
 
 ROWS = 1_000_000  # so many that they are no source of chance dependence beside the noise
 
@@ -89,8 +89,10 @@ def test_draws_vary_as_the_truth_does_given_what_was_released(strength):
         errors += error(found.means(), truth)
         for _ in range(5):
             noise = {c: centre(rng, 0.002) for c in seen}
-            spread += error(found.drawn(noise), found.means()) / 5
-            again = {c: k.scaled(noise[c], k.shrinkage.retained) for c, k in found.kept.items()}
+            spread += error(found.draw(noise), found.means()) / 5
+            again = {
+                c: k.scaled(noise[c], k.shrinkage.retained) for c, k in found.posteriors.items()
+            }
             twice += error(again, {c: 0 * t for c, t in seen.items()}) / 5
     # Of a weak relation that is probably none, the mean is 0, and draws vary somewhat less.
     assert 0.6 < spread / errors < 4  # beyond trends there is nothing here, which no prior knows
@@ -171,7 +173,7 @@ def test_a_function_is_found_exactly_where_noise_hides_it():
     table, (margins, _, _), found = sparse(1.0, 0)
     assert (found.possible == np.eye(LEVELS, dtype=bool)).mean() > 0.99
     assert np.trace(found.table) > 0.99
-    shared = _shared_margins(margins, {(0, 1): found})
+    shared = _shared_marginals(margins, {(0, 1): found})
     truth = table.sum(axis=1)
     assert np.abs(shared[0] - shared[1]).sum() < 0.01
     assert np.abs(shared[0] - truth).sum() < np.abs(margins[0] - truth).sum()
@@ -190,7 +192,7 @@ def test_noise_independence_and_what_is_smooth_are_no_function():
     _, seen, found = sparse(0.0, 2)
     assert found is None
     smoothing = Smoothing.of(*seen, [True, True], rows=ROWS)
-    assert smoothing.margins == seen[0]
+    assert smoothing.marginals == seen[0]
     assert smoothing.allowed({}) == {}
     rng, place = np.random.default_rng(4), (np.arange(10) + 0.5) / 10
     table = np.exp(-8 * np.square(place[:, None] - place))
@@ -248,10 +250,10 @@ def levels_of(z):
 EVEN = [np.full(10, 0.1)] * 3
 
 
-def numbers_of(codes, z, **noise):
+def released_covariances(codes, z, **noise):
     free, no_holes = MissingnessModel(np.zeros(3)), np.zeros(codes.shape, dtype=bool)
     moments = moments_of(codes, z, **noise)
-    return complete_numbers(moments, levels_of(z), EVEN, BIN[codes], no_holes, free)
+    return number_covariances(moments, levels_of(z), EVEN, BIN[codes], no_holes, free)
 
 
 @pytest.mark.parametrize("tail", [False, True])
@@ -263,7 +265,7 @@ def test_trends_are_closer_with_numbers_under_the_tables(tail):
         rng = np.random.default_rng(seed)
         seen = {p: t + centre(rng, std) for p, t in truth.items()}
         variances = {p: np.full((10, 10), (0.9 * std) ** 2) for p in truth}
-        numbers = numbers_of(codes, z, std=2 * std, seed=seed)
+        numbers = released_covariances(codes, z, std=2 * std, seed=seed)
         for k, known in enumerate((None, numbers)):
             how = {"rows": 20_000, "flat": False, "numbers": known}
             found = Smoothing.of(EVEN, seen, variances, [True] * 3, **how).means()
@@ -278,7 +280,7 @@ def test_what_is_not_noisy_stays_with_numbers(seed, tail):
     codes, z = population(4000, seed, tail)
     truth = dependence(BIN[codes], [10] * 3)[1]
     noise = {p: np.full((10, 10), 1e-24) for p in truth}
-    numbers = numbers_of(codes, z, std=1e-12)
+    numbers = released_covariances(codes, z, std=1e-12)
     found = Smoothing.of(EVEN, truth, noise, [True] * 3, rows=ROWS, numbers=numbers).means()
     for p, table in truth.items():
         assert found[p] == pytest.approx(table, abs=1e-6)
@@ -312,7 +314,10 @@ def test_draws_have_the_numbers_that_what_they_are_drawn_around_has():
     one = Numbers({0: np.arange(2.0)}, {0: 1.0}, {(0, 1): told}, {})
     none = Numbers({}, {0: 0.0}, {(0, 1): told}, {})
     for found, other, shape in ((one, none, (2, 3)), (none, one, (3, 3))):
-        assert found.less(other).under((0, 1), np.zeros((2, 3)), noise=False).shape == shape
+        assert (
+            found.difference_from(other).with_numbers((0, 1), np.zeros((2, 3)), noise=False).shape
+            == shape
+        )
 
 
 def test_missing_values_that_depend_on_others_are_made_up_for():
@@ -331,9 +336,9 @@ def test_missing_values_that_depend_on_others_are_made_up_for():
 
     masks = Known(np.array([0.0, 0.28, 0.0]))
     seen = moments_of(codes, z, holes=holes)
-    told, wanted = (seen, levels_of(z), EVEN, BIN[codes], holes), numbers_of(codes, z)
-    found = complete_numbers(*told, masks)
-    plain = complete_numbers(*told, MissingnessModel(masks.rates))
+    told, wanted = (seen, levels_of(z), EVEN, BIN[codes], holes), released_covariances(codes, z)
+    found = number_covariances(*told, masks)
+    plain = number_covariances(*told, MissingnessModel(masks.rates))
     assert found.both[0, 1][0] == pytest.approx(wanted.both[0, 1][0], abs=0.01)
     assert np.abs(plain.by_level[1, 0][0] - wanted.by_level[1, 0][0]).max() > 0.004
     for pair in ((0, 1), (1, 0), (1, 2)):

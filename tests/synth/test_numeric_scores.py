@@ -14,9 +14,15 @@ from missdp.errors import BudgetExceededError, ParameterError
 from missdp.inference.dyadic import Histogram
 from missdp.session import CountedRows, FineCodes, Merged, Noise, Recoded, SeededNoise, Session
 from missdp.sources import open_source, strategy_named
-from missdp.synth.coordinates import WEIGHT, coordinates, finely, finely_drawn, with_shares
 from missdp.synth.first_parts import find_bins
 from missdp.synth.learn_pairs import _plan_products, measure_one_way, release_pairs
+from missdp.synth.numeric_scores import (
+    WEIGHT,
+    draw_fine_codes,
+    numeric_scores,
+    with_fine_bins,
+    with_shares,
+)
 from missdp.synth.search_grid import with_pending_bins, with_search_grid
 from missdp.testing import RecordingNoise
 from refusing import refuses
@@ -45,7 +51,7 @@ def found_cuts():
 
 
 CUT = found_cuts()
-FINE = finely(CUT)
+FINE = with_fine_bins(CUT)
 
 
 def people(n, seed=0, holes=0.2):
@@ -76,7 +82,7 @@ def crude_of(session, amount=1e5):
 
 
 CRUDE = crude_of(session_on(people(3000), SeededNoise(0)))
-NUMBERS = coordinates(CUT, OPEN.names, CRUDE.levels, CRUDE.margins)
+NUMBERS = numeric_scores(CUT, OPEN.names, CRUDE.levels, CRUDE.one_way)
 
 
 def test_finer_codes_lie_inside_bins_and_are_few():
@@ -87,7 +93,7 @@ def test_finer_codes_lie_inside_bins_and_are_few():
             assert fine.bins.spikes == a.bins.spikes
         else:
             assert fine is a
-    assert finely(OPEN) is OPEN  # where nothing is cut, nothing is finer
+    assert with_fine_bins(OPEN) is OPEN  # where nothing is cut, nothing is finer
     assert [n is not None for n in NUMBERS] == [True, True, True, False]
 
 
@@ -96,16 +102,16 @@ def test_a_number_lifts_blocks_to_finer_codes_and_back(at, seed):
     number, rng = NUMBERS[at], np.random.default_rng(seed)
     size = OPEN[OPEN.names[at]].nullable + CUT[OPEN.names[at]].size
     block = rng.normal(size=(size, 3))
-    lifted = number.lifted(block)
-    assert (number.lowered(lifted) == block).all()
+    lifted = number.add_to_block(block)
+    assert (number.drop_from_block(lifted) == block).all()
     assert np.abs(lifted[:, -1]).max() <= 4
-    assert np.abs(number.further(len(lifted))).max() <= 4
+    assert np.abs(number.extra_features(len(lifted))).max() <= 4
     codes = rng.integers(0, size, 500)
-    fine = number.spread(codes, rng)
+    fine = number.draw_codes(codes, rng)
     assert (lifted[fine, :-1] == block[codes]).all()
     missing = np.arange(len(number.groups), len(lifted))
     assert not lifted[missing, -1].any()
-    assert not number.further(len(lifted))[missing].any()
+    assert not number.extra_features(len(lifted))[missing].any()
 
 
 def row_of(missing):
@@ -179,8 +185,12 @@ def test_what_is_told_of_numbers_is_right_and_its_noise_too(clip):
     table = open_source(frame, OPEN).table
     coarse = np.stack([table.coded_as(CUT).codes(n) for n in OPEN.names], axis=1).astype(int)
     # Of the rows themselves: but for what lies inside bins, exact.
-    told, z, slack = release.moments(release.taken(coarse)), {}, 0.002 if clip > 50 else 0.03
-    for a, number in release.numbered.items():
+    told, z, slack = (
+        release.moments(release.clipping_bias(coarse)),
+        {},
+        0.002 if clip > 50 else 0.03,
+    )
+    for a, number in release.numeric_scores.items():
         codes = table.coded_as(FINE).codes(OPEN.names[a])
         column = release.products.blocks[OPEN.names[a]][:, -1] / WEIGHT
         z[a] = column[codes]
@@ -206,11 +216,13 @@ def test_tails_are_what_explains_the_moments(at, below, above, seed):
     margin = np.append(
         np.random.default_rng(seed).dirichlet(np.ones(CUT[OPEN.names[at]].size)), 0.0
     )
-    plain = number.with_tails(margin, number.powers @ number.margin(margin)[:-1], np.full(2, 1e-3))
+    plain = number.with_tails(
+        margin, number.powers @ number.fine_marginal(margin)[:-1], np.full(2, 1e-3)
+    )
     assert plain.shares == pytest.approx(number.shares, abs=1e-9)  # what is explained stays
     lacking = np.array([above - below, above + below])
     found = number.with_tails(
-        margin, plain.powers @ number.margin(margin)[:-1] + lacking, np.ones(2)
+        margin, plain.powers @ number.fine_marginal(margin)[:-1] + lacking, np.ones(2)
     )
     assert np.bincount(found.groups, found.shares) == pytest.approx(1.0)
     assert (found.shares >= 0).all()
@@ -229,9 +241,9 @@ def test_what_lies_beyond_is_taken_from_where_it_was_counted():
     beyond = heap.copy()  # a fifth of the bin is further out than it was found
     beyond[last] -= 0.2
     beyond[last + 1 : last + 6] += 0.04
-    told = number.powers @ replace(number, shares=beyond).margin(EVEN)[:-1]
+    told = number.powers @ replace(number, shares=beyond).fine_marginal(EVEN)[:-1]
     found = replace(number, shares=heap).with_tails(EVEN, told, np.full(2, 1e-3))
-    assert found.powers @ found.margin(EVEN)[:-1] == pytest.approx(told, rel=0.02)
+    assert found.powers @ found.fine_marginal(EVEN)[:-1] == pytest.approx(told, rel=0.02)
     taken = np.maximum(heap - found.shares, 0.0)
     assert taken[last] > 0.9 * taken.sum() > 0.05
 
@@ -239,9 +251,9 @@ def test_what_lies_beyond_is_taken_from_where_it_was_counted():
 def test_what_noise_put_far_out_is_moved_inwards():
     """A spread that is larger than the released one falls, and no bin gains or loses rows."""
     number = NUMBERS[0]
-    told = number.powers @ number.margin(EVEN)[:-1]
+    told = number.powers @ number.fine_marginal(EVEN)[:-1]
     found = number.with_tails(EVEN, told - [0.0, 0.2], np.full(2, 1e-2))
-    left = found.powers @ found.margin(EVEN)[:-1]
+    left = found.powers @ found.fine_marginal(EVEN)[:-1]
     assert told[1] - 0.25 < left[1] < told[1] - 0.1
     assert np.bincount(found.groups, found.shares) == pytest.approx(1.0)
     assert (found.shares >= 0).all()
@@ -258,12 +270,12 @@ def test_finer_codes_are_drawn_together():
         rows[:, a] = np.searchsorted(ends / ends[-1], ranks)
 
     def alone():
-        return np.stack([n.spread(rows[:, a], rng) for a, n in numbers.items()], axis=1)
+        return np.stack([n.draw_codes(rows[:, a], rng) for a, n in numbers.items()], axis=1)
 
     def correlation(codes):
         return np.corrcoef(*(n.z[codes[:, a]] for a, n in numbers.items()))[0, 1]
 
-    drawn, apart = finely_drawn(numbers, rows, rng), [alone() for _ in range(10)]
+    drawn, apart = draw_fine_codes(numbers, rows, rng), [alone() for _ in range(10)]
     for a, number in numbers.items():
         assert (number.groups[drawn[:, a]] == rows[:, a]).all()
         counts = (np.bincount(c[:, a], minlength=len(number.groups)) for c in (drawn, apart[0]))
@@ -300,11 +312,11 @@ def test_numbers_are_released_only_where_bins_are_found():
     frame = people(500, holes=0.1)
     facts = {"epsilon": 2.0, "delta": 1e-6, "random_state": 0}
     model = AllPairs(**facts).fit(frame, schema=OPEN)
-    assert model.tables_.numbered.keys() == {0, 1, 2}
+    assert model.tables_.numeric_scores.keys() == {0, 1, 2}
     for other in (
-        AllPairs(**facts, cuts="equal").fit(frame, schema=OPEN),
+        AllPairs(**facts, bins="equal").fit(frame, schema=OPEN),
         AllPairs(**facts).fit(frame, schema=OPEN.with_bins(model.bins_)),
         AllPairs(**facts, missing="impute-first").fit(frame, schema=OPEN),
     ):
         assert not other.tables_.numbers
-        assert not other.tables_.products.further
+        assert not other.tables_.products.extra_features
