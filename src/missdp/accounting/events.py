@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
 from missdp.accounting.exact import replace_one_of
-from missdp.errors import ParameterError, UnprovenError, one_of
+from missdp.errors import ParameterError, UnprovenError, check_choice
 from missdp.serialization import Record
 from missdp.validation import CountFrom1, Delta, NonNegative, Positive, Probability, as_set
 
@@ -37,7 +37,7 @@ ROW = "row"
 
 def check_adjacency(value: str) -> Adjacency:
     """Return ``value`` if it names a neighbouring relation; refuse it otherwise."""
-    found: Adjacency = one_of("adjacency", value, get_args(Adjacency))
+    found: Adjacency = check_choice("adjacency", value, get_args(Adjacency))
     return found
 
 

@@ -94,7 +94,7 @@ def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:
     (10.0, 4.2857142857142865)
     """
     moved = Fraction(check_positive("sensitivity", sensitivity))
-    target = check_bounded_integer("count", count, least=1) * moved
+    target = check_bounded_integer("count", count, min_value=1) * moved
     # The noise is drawn at the binary number.
     return float_up(target / exact(check_positive("epsilon", epsilon)), read=Fraction)
 

@@ -96,9 +96,9 @@ from missdp.accounting.exact import (
 from missdp.errors import (
     ParameterError,
     UnprovenError,
+    check_choice,
     check_delta,
     check_nonnegative,
-    one_of,
     replacing,
 )
 
@@ -277,7 +277,7 @@ class Cost:
     amount: float
 
     def __post_init__(self) -> None:
-        one_of("privacy_measure", self.privacy_measure, get_args(PrivacyMeasure))
+        check_choice("privacy_measure", self.privacy_measure, get_args(PrivacyMeasure))
         object.__setattr__(self, "amount", check_nonnegative("amount", self.amount))
 
     @classmethod

@@ -20,10 +20,10 @@ from pydantic.dataclasses import dataclass
 from missdp.errors import (
     DataError,
     ParameterError,
+    check_integer,
     did_you_mean,
     import_optional,
     names_of,
-    whole,
 )
 from missdp.evaluate.align import align, in_columns
 from missdp.progress import Progress, reported
@@ -210,7 +210,7 @@ def holdout(table: Table, *, random_state: int, share: float = 0.3) -> tuple[Tab
         raise ParameterError(f"share must be between 0 and 1, not {share!r}")
     if not isinstance(table, Table):
         raise DataError("a Table is split: use Table.read(data, schema)")
-    random_state = whole("random_state", random_state, least=0)
+    random_state = check_integer("random_state", random_state, min_value=0)
     order = np.random.default_rng(random_state).permutation(len(table))
     size = round(share * len(table))
     return table.take(order[size:]), table.take(order[:size])
@@ -285,8 +285,8 @@ def classifier_f1(
     1.0
     """
     chosen = check_learners(learners)
-    max_rows = whole("max_rows", max_rows)
-    random_state = whole("random_state", random_state, least=0)
+    max_rows = check_integer("max_rows", max_rows)
+    random_state = check_integer("random_state", random_state, min_value=0)
     real, made = align(truth, synthetic, schema)
     targets = _targets(real.schema, attributes)
     held = holdout(real, random_state=random_state)[1]

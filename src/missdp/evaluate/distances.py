@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
-from missdp.errors import DataError, ParameterError, whole
+from missdp.errors import DataError, ParameterError, check_integer
 from missdp.evaluate.align import aligned, in_columns, rounded, schema_of
 from missdp.progress import Progress, reported
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
@@ -173,7 +173,7 @@ def marginal_distance(
         raise ParameterError(f"k must be from 1 to {len(declared)}, not {k!r}")
     if missing not in ("unobserved", "level"):
         raise ParameterError(f"missing must be 'unobserved' or 'level', not {missing!r}")
-    finer = None if bins is None else whole("bins", bins)
+    finer = None if bins is None else check_integer("bins", bins)
     both = [aligned(data, declared) for data in (truth, synthetic)]
     rows: Rows = "observed" if missing == "unobserved" else "extended"
     distances: dict[tuple[str, ...], float] = {}

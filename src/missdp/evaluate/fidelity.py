@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
-from missdp.errors import whole
+from missdp.errors import check_integer
 from missdp.evaluate.align import aligned, in_columns, rounded, schema_of
 from missdp.evaluate.distances import total_variation
 from missdp.files import new_figure, picture_format, write_picture
@@ -164,7 +164,7 @@ def fidelity(
     (0.25, 2.5, 11.5)
     """
     declared = schema_of(truth, synthetic, schema=schema)
-    most = whole("max_rows", max_rows)
+    most = check_integer("max_rows", max_rows)
     one, two = (_sampled(aligned(data, declared)(), most) for data in (truth, synthetic))
     x, y = _values_of(one), _values_of(two)
     numeric = [a for a in declared if isinstance(a, Numeric)]

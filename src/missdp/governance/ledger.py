@@ -23,8 +23,8 @@ from missdp.errors import (
     MissDPError,
     ParameterError,
     SchemaError,
+    check_number,
     did_you_mean,
-    number,
     replacing,
 )
 from missdp.governance.chain import (
@@ -156,7 +156,7 @@ class Ledger:
         from missdp.governance.store import Store, place_of
 
         self._place = place_of(url)
-        self._store = Store(url, wait=number("wait", wait, least=0.0))
+        self._store = Store(url, wait=check_number("wait", wait, min_value=0.0))
         self._who = _text("who", getpass.getuser() if who is None else who, least=1)
 
     def create(
@@ -207,15 +207,15 @@ class Ledger:
         if not isinstance(name, str) or not re.fullmatch(_NAME, name):
             raise ParameterError("name must be letters, digits, dots and dashes, as in table/part")
         root, table = name.partition("/")[0], table or name.partition("/")[0]
-        epsilon = number("epsilon", epsilon, most=1e6, open_end=True)
+        epsilon = check_number("epsilon", epsilon, max_value=1e6, exclude_min=True)
         chosen: PrivacyMeasure = privacy_measure or ("zcdp" if delta > 0 else "pure")
         made = BudgetFacts(
             name=name,
             table=_text("table", table, least=1),
             cost=_for_one_release(Cost.worth(chosen, epsilon, delta), epsilon, delta),
             epsilon=epsilon,
-            delta=number("delta", delta, most=1.0, below=True),
-            failure=number("failure", failure, most=1.0, below=True),
+            delta=check_number("delta", delta, max_value=1.0, exclude_max=True),
+            failure=check_number("failure", failure, max_value=1.0, exclude_max=True),
             adjacency=check_adjacency(adjacency),
             unit=_text("unit", _unit_of(schema, unit), least=1),
             disjoint_epochs=bool(disjoint_epochs),

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from missdp.accounting.exact import boundary
-from missdp.errors import ParameterError, UnprovenError, number, whole
+from missdp.errors import ParameterError, UnprovenError, check_integer, check_number
 from missdp.ground_truth.elimination import elimination_order, log_total
 from missdp.required_attributes import RequiredAttributes, as_required_attributes
 from missdp.types import Clique, Floats
@@ -34,7 +34,9 @@ _OUTWARD = 1e-12
 
 def check_observed(observed: Mapping[str, float]) -> dict[str, float]:
     """Check observed probabilities π (one minus the missing rate) by attribute name."""
-    return {a: number("an observed probability", p, most=1.0) for a, p in observed.items()}
+    return {
+        a: check_number("an observed probability", p, max_value=1.0) for a, p in observed.items()
+    }
 
 
 def gate_probability(required: RequiredAttributes, observed: Mapping[str, float]) -> float:
@@ -78,7 +80,10 @@ def amplified_epsilon(probability: float, epsilon: float) -> float:
     >>> round(amplified_epsilon(0.5, 1.0), 4)
     0.6201
     """
-    p, cost = number("probability", probability, most=1.0), number("epsilon", epsilon)
+    p, cost = (
+        check_number("probability", probability, max_value=1.0),
+        check_number("epsilon", epsilon),
+    )
     if p == 0.0 or cost == 0.0:
         return 0.0
     if p == 1.0:
@@ -159,7 +164,7 @@ def distinct_targets_bound(
     >>> round(distinct_targets_bound([0.5, 0.5], attributes={"a", "b"}, observed={"a": 0.5}), 4)
     0.7809
     """
-    costs = sorted((number("epsilons", cost) for cost in epsilons), reverse=True)
+    costs = sorted((check_number("epsilons", cost) for cost in epsilons), reverse=True)
     rates = check_observed(observed)
     doors = sorted((rates.get(name, 1.0) for name in frozenset(attributes)), reverse=True)
     if len(costs) > len(doors):
@@ -249,11 +254,11 @@ def mask_mixture(
         [as_required_attributes(required) for required in required_sets],
         check_observed(observed),
     )
-    costs = [number("epsilons", cost) for cost in epsilons]
-    slips = [number("deltas", slip, most=1.0) for slip in deltas or [0.0] * len(sets)]
+    costs = [check_number("epsilons", cost) for cost in epsilons]
+    slips = [check_number("deltas", slip, max_value=1.0) for slip in deltas or [0.0] * len(sets)]
     if not len(sets) == len(costs) == len(slips):
         raise ParameterError("epsilons and deltas need one value for each gate")
-    limit = whole("treewidth_limit", treewidth_limit)
+    limit = check_integer("treewidth_limit", treewidth_limit)
     chances = [gate_probability(required, rates) for required in sets]
     weights: defaultdict[frozenset[str], float] = defaultdict(float)
     for required, cost, chance in zip(sets, costs, chances, strict=True):
@@ -343,7 +348,10 @@ def gated_delta(epsilon: float, *, probability: float, profile: Callable[[float]
     >>> gated_delta(math.log(1 + 0.5 * (math.e - 1)), probability=0.5, profile=step)
     0.0
     """
-    p, epsilon = number("probability", probability, most=1.0), number("epsilon", epsilon)
+    p, epsilon = (
+        check_number("probability", probability, max_value=1.0),
+        check_number("epsilon", epsilon),
+    )
     if p == 0.0:
         return 0.0
     if epsilon > 700.0:
@@ -388,7 +396,7 @@ def gated_epsilon(delta: float, *, probability: float, profile: Callable[[float]
     >>> round(gated_epsilon(0.0, probability=0.5, profile=pure), 4)
     0.6201
     """
-    goal = number("delta", delta, most=1.0)
+    goal = check_number("delta", delta, max_value=1.0)
 
     def fits(epsilon: float) -> bool:
         return gated_delta(epsilon, probability=probability, profile=profile) <= goal
@@ -438,7 +446,7 @@ def gate_loss_distribution(
     """
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
-    p = number("probability", probability, most=1.0)
+    p = check_number("probability", probability, max_value=1.0)
     if p == 1.0:
         return loss
     if p == 0.0:

@@ -15,9 +15,9 @@ from missdp.errors import (
     NotFittedError,
     ParameterError,
     SchemaError,
-    number,
+    check_integer,
+    check_number,
     replacing,
-    whole,
 )
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.session.redaction import no_warnings
@@ -59,12 +59,14 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
 
 def real(default: Any = MISSING, *, least: float = 0.0, most: float = 1e100) -> Any:
     """Return a field that holds a number within these bounds."""
-    return field(default=default, metadata={"check": partial(number, least=least, most=most)})
+    return field(
+        default=default, metadata={"check": partial(check_number, min_value=least, max_value=most)}
+    )
 
 
 def count(default: Any = MISSING, *, least: int = 1) -> Any:
     """Return a field that holds a whole number."""
-    return field(default=default, metadata={"check": partial(whole, least=least)})
+    return field(default=default, metadata={"check": partial(check_integer, min_value=least)})
 
 
 def one_of(*values: str) -> Any:
@@ -105,9 +107,11 @@ class RowDomain:
     complete: bool = True
 
     def __post_init__(self) -> None:
-        enough = whole("rows", self.rows) >= 2 and whole("columns", self.columns) >= 1
+        enough = (
+            check_integer("rows", self.rows) >= 2 and check_integer("columns", self.columns) >= 1
+        )
         require(enough, "a domain needs at least 2 rows and 1 column")
-        number("radius", self.radius, least=1e-100)
+        check_number("radius", self.radius, min_value=1e-100)
         require(isinstance(self.complete, bool), "complete must be True or False")
 
     @classmethod

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Condition, Guarantee
-from missdp.errors import DataError, NotFittedError, ParameterError, whole
+from missdp.errors import DataError, NotFittedError, ParameterError, check_integer
 from missdp.inference.conditionals import Conditionals, fit_conditionals
 from missdp.pricing.domain import (
     RowDomain,
@@ -172,7 +172,7 @@ class DPImputer(StableTransformer):
             may have been filled (``settled``).
         """
         check_missing_form(holes)
-        draws = 1 if multiple is None else whole("multiple", multiple, least=2)
+        draws = 1 if multiple is None else check_integer("multiple", multiple, min_value=2)
         fill = self._filled(X, holes)
         filled = [fill(draw) for draw in range(draws)]
         return filled[0] if multiple is None else filled

@@ -45,7 +45,7 @@ import numpy as np
 from missdp.accounting import Condition, Event, GaussianEvent
 from missdp.accounting.events import Adjacency
 from missdp.accounting.exact import exact
-from missdp.errors import ParameterError, number
+from missdp.errors import ParameterError, check_number
 from missdp.schema import OpenCategorical
 from missdp.session.noise import NoiseSource, check_scale
 from missdp.session.session import Release
@@ -63,7 +63,7 @@ def _least_count(sigma: float, failure: float) -> int:
     Gaussian is too light by up to a step.
     """
     check_scale("sigma", sigma)
-    number("failure", failure, most=1 - 2.0**-53, open_end=True)
+    check_number("failure", failure, max_value=1 - 2.0**-53, exclude_min=True)
     last = math.ceil(_FURTHEST * sigma) + 1
     masses = np.exp(-np.square(np.arange(last + 1) / sigma) / 2)
     # Beyond `last` each mass is at most the one before times this.

@@ -20,7 +20,7 @@ from missdp.accounting import (
     scale_for,
 )
 from missdp.calibration import gdp_noise
-from missdp.errors import DataError, UnprovenError, one_of, replacing
+from missdp.errors import DataError, UnprovenError, check_choice, replacing
 from missdp.session.noise import NoiseSource, SelectionMethod, check_scale
 from missdp.types import Floats, Ints
 
@@ -80,7 +80,7 @@ class Noise:
     steps: int = 1
 
     def __post_init__(self) -> None:
-        one_of("noise", self.kind, get_args(CountNoise))
+        check_choice("noise", self.kind, get_args(CountNoise))
         object.__setattr__(self, "scale", check_scale("scale", self.scale))
         check_scale("scale", self.scale * self.steps)
 
@@ -177,7 +177,7 @@ class Selection:
     norm: ClassVar[float] = math.inf  # of the sensitivity: the largest change of one score
 
     def __post_init__(self) -> None:
-        one_of("method", self.method, get_args(SelectionMethod))
+        check_choice("method", self.method, get_args(SelectionMethod))
         for name in ("epsilon", "sensitivity"):  # of 64 bits, whatever was passed
             object.__setattr__(self, name, float(getattr(self, name)))
         check_scale("2 * sensitivity / epsilon", self.scale)

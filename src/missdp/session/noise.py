@@ -55,7 +55,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Condition, ExplicitSeed
-from missdp.errors import DataError, ParameterError, number, one_of
+from missdp.errors import DataError, ParameterError, check_choice, check_number
 from missdp.types import Flags, Floats, Ints
 
 DiscreteLaw = Literal["laplace", "gaussian"]
@@ -66,7 +66,7 @@ Size = int | tuple[int, ...]
 SelectionMethod = Literal["exponential", "permute-and-flip"]
 """The noise of scores, of which the largest is selected."""
 # Scales beyond are far above any useful noise, and far below what could overflow 64-bit integers.
-check_scale = partial(number, most=2.0**40, open_end=True)
+check_scale = partial(check_number, max_value=2.0**40, exclude_min=True)
 _AT_ONCE = 2**15  # words in one pass, so that a pass stays in the processor's cache
 _MARGIN = 2.0**-50  # more than a uniform float is off
 _LARGEST_EXPONENT = 32.0
@@ -389,7 +389,7 @@ class NoiseSource:
             has an epsilon-bounded range. Permute-and-flip adds exponential noise, and is epsilon-DP
             (McKenna & Sheldon 2020).
         """
-        one_of("method", method, get_args(SelectionMethod))
+        check_choice("method", method, get_args(SelectionMethod))
         values, scale = _check_scores(scores), check_scale("scale", scale)
         choose = _exponential_choice if method == "exponential" else _permute_and_flip
         return choose(values, scale, self._words)
@@ -399,7 +399,7 @@ class NoiseSource:
 
         The rate is rounded down to a multiple of 2**-64, which floats from 2**-11 on are.
         """
-        if number("rate", rate, most=1.0) == 1:
+        if check_number("rate", rate, max_value=1.0) == 1:
             return np.ones(count, dtype=np.bool_)
         return self._words(count) < np.uint64(int(Fraction(rate) * 2**64))
 

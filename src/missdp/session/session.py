@@ -30,7 +30,7 @@ from missdp.accounting import (
 from missdp.accounting.budget import Events, check_paid
 from missdp.accounting.events import Adjacency, flatten
 from missdp.accounting.measures import is_pure
-from missdp.errors import ParameterError, UnprovenError, number
+from missdp.errors import ParameterError, UnprovenError, check_number
 from missdp.files import noise_is_drawn
 from missdp.session.measurement import Measurement, Radius
 from missdp.session.noise import NoiseSource
@@ -271,7 +271,7 @@ class Session:
 
     def share(self, part: float) -> Cost:
         """Return a share, above 0 and at most 1, of what can still be spent."""
-        part = number("a share", part, most=1.0, open_end=True)
+        part = check_number("a share", part, max_value=1.0, exclude_min=True)
         return replace(self.left, amount=self.left.amount * part)
 
     def generator(self) -> np.random.Generator:

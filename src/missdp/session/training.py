@@ -26,7 +26,7 @@ from typing import NoReturn, Protocol
 import numpy as np
 
 from missdp.accounting import Composition, Event, Filter, SampledGaussianEvent
-from missdp.errors import BudgetExceededError, ParameterError, replacing, whole
+from missdp.errors import BudgetExceededError, ParameterError, check_integer, replacing
 from missdp.session.noise import NoiseSource
 from missdp.types import Floats, Ints
 
@@ -115,7 +115,7 @@ class PaidSteps:
     """
 
     def __init__(self, steps: int) -> None:
-        self._left, self._lock = whole("steps", steps), threading.Lock()
+        self._left, self._lock = check_integer("steps", steps), threading.Lock()
 
     def charge(self, *events: Event) -> None:
         """Tick one step off, or refuse it; its event was charged as a part of the whole."""

@@ -34,7 +34,7 @@ from missdp.accounting import (
     releases,
 )
 from missdp.accounting.measures import gdp_cost, is_pure, proven, pure_epsilon
-from missdp.errors import UnprovenError, number
+from missdp.errors import UnprovenError, check_number
 from missdp.profiles import delta_of
 from missdp.serialization import Record
 from missdp.synth import Synthesizer
@@ -465,6 +465,6 @@ def _telling_epsilon(delta: float) -> float:
 
 
 def _check(trials: int, confidence: float, scale: float) -> None:
-    number("trials of an audit", trials, least=20)
-    number("confidence", confidence, most=1 - 1e-12, open_end=True)
-    number("scale", scale, open_end=True)
+    check_number("trials of an audit", trials, min_value=20)
+    check_number("confidence", confidence, max_value=1 - 1e-12, exclude_min=True)
+    check_number("scale", scale, exclude_min=True)
