@@ -14,7 +14,7 @@ from missdp.cli.rows import check_free
 from missdp.evaluate import combine_estimates
 from missdp.files import check_outputs
 from missdp.schema import Always, Determined, Never, NotApplicable
-from missdp.serialization import sealed
+from missdp.serialization import seal
 from missdp.statistics import CustomQuery, KNNImputation, Statistic, open_table, run_queries
 from missdp.synth.registry import synthesizer_named
 from missdp.table import draft_schema
@@ -67,7 +67,7 @@ def oldest(rows):
 
 def asks_a_query_of_filled_rows():
     filled = KNNImputation(impute="age", match_on="sex").change(SCHEMA)
-    session = open_table(reads(), budget=Filter(1.0)).on(filled)
+    session = open_table(reads(), budget=Filter(1.0)).apply(filled)
     query = CustomQuery(function=oldest, reads={"age"}, sensitivity=99)
     return session.measure(query, Cost(privacy_measure="pure", amount=1.0))
 
@@ -163,7 +163,7 @@ CASES = [
     lambda: load("nothing.json"),
     lambda: (Path("m.json").write_text("{}"), load("m.json")),
     lambda: loads_edited(lambda document: document | {"n_rows": 7}),
-    lambda: loads_edited(lambda d: sealed(d | {"parameters": d["parameters"] | {"epsilon": 0.1}})),
+    lambda: loads_edited(lambda d: seal(d | {"parameters": d["parameters"] | {"epsilon": 0.1}})),
     lambda: loads_edited(lambda document: document | {"format": 2}),
     lambda: combine_estimates([0.5], [0.1]),
     lambda: check_outputs([Path("no/such/folder.csv")]),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import ModuleType
 
 
-def exported(namespace: Mapping[str, object]) -> list[str]:
+def exported_names(namespace: Mapping[str, object]) -> list[str]:
     """Return the names that a package imports to export them: not modules, nor these helpers."""
     return sorted(
         name

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, field_validator
 
 from missdp.errors import DataError, MissDPError, ParameterError, did_you_mean, replacing
-from missdp.validation import Checked, plain
+from missdp.validation import Checked, jsonable
 
 FORMAT = 5
 """The number of the format that is written, and the only one that is read."""
@@ -95,12 +95,12 @@ class Record(metaclass=Checked):
     @classmethod
     def _plain(cls, value: Any) -> Any:
         """Return lists as tuples, and numbers of NumPy as numbers of Python."""
-        return plain(value)
+        return jsonable(value)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as JSON values; ``kind`` says which class it is of."""
         held = ((f, getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
-        kept = {f.name: encoded(v) for f, v in held if not (self.sparse and v == f.default)}
+        kept = {f.name: encode(v) for f, v in held if not (self.sparse and v == f.default)}
         shown = {name: _shown(getattr(self, name)) for name in self.derived}
         return {"kind": self.kind, **kept, **shown}
 
@@ -131,7 +131,7 @@ class Record(metaclass=Checked):
         found = self.to_dict()
         if "format" in found:  # of the cells of a column, not of a file
             raise ParameterError(f"a {self.kind} that states a format is written in a schema only")
-        return sealed({"format": FORMAT, **found})
+        return seal({"format": FORMAT, **found})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -151,7 +151,7 @@ class Record(metaclass=Checked):
                 "missdp wrote it."
             )
         with replacing(RecursionError, by=ParameterError("nested too deeply")):
-            document = unsealed(document, name=name)
+            document = unseal(document, name=name)
         return cls.from_dict({n: value for n, value in document.items() if n != "format"})
 
     @classmethod
@@ -176,7 +176,7 @@ class Record(metaclass=Checked):
     def _read(cls, data: Mapping[str, Any]) -> Self:
         """Return the record of a dictionary."""
         skipped = {"kind", "warnings", *cls.derived}  # of which commands tell as well
-        return cls(**{str(n): decoded(value) for n, value in data.items() if n not in skipped})
+        return cls(**{str(n): decode(value) for n, value in data.items() if n not in skipped})
 
     @classmethod
     def _unknown_field(cls, name: str) -> str:
@@ -199,7 +199,7 @@ class Record(metaclass=Checked):
         return ParameterError(f"{cls.kind}: {why}")
 
 
-def encoded(value: Any) -> Any:
+def encode(value: Any) -> Any:
     """Return the JSON values of anything that a record may hold; exact to the last bit.
 
     >>> encoded({"a": (1, 2.5), "b": {("x", "y"): math.inf}})
@@ -217,29 +217,29 @@ def encoded(value: Any) -> Any:
         return value
     if isinstance(value, Mapping):
         if "kind" not in value and all(isinstance(key, str) for key in value):
-            return {key: encoded(item) for key, item in value.items()}
-        return {"kind": "mapping", "items": [[encoded(k), encoded(v)] for k, v in value.items()]}
+            return {key: encode(item) for key, item in value.items()}
+        return {"kind": "mapping", "items": [[encode(k), encode(v)] for k, v in value.items()]}
     if isinstance(value, (list, tuple, Set)):
-        return [encoded(item) for item in (sorted(value) if isinstance(value, Set) else value)]
+        return [encode(item) for item in (sorted(value) if isinstance(value, Set) else value)]
     raise ParameterError(f"a {type(value).__name__} cannot be written to a file")
 
 
-def decoded(value: Any) -> Any:
+def decode(value: Any) -> Any:
     """Return what `encoded` wrote, and refuse anything else; a list becomes a tuple."""
     if isinstance(value, list):
-        return tuple(decoded(item) for item in value)
+        return tuple(decode(item) for item in value)
     if not isinstance(value, Mapping):
         return value
     kind = value.get("kind")
     if "kind" not in value:
-        return {key: decoded(item) for key, item in value.items()}
+        return {key: decode(item) for key, item in value.items()}
     if kind not in ("array", "mapping", "float") if isinstance(kind, str) else True:
         return Record.from_dict(value)
     with replacing(*WRONG, by=_unless_ours(f"this is no {kind}")):
         if kind == "array":
             return _decoded_array(value)
         if kind == "mapping":
-            return {decoded(key): decoded(item) for key, item in value["items"]}
+            return {decode(key): decode(item) for key, item in value["items"]}
         return float(value["is"])
 
 
@@ -251,11 +251,11 @@ _ARRAYS = re.compile(r"[<|][biuf][1248]")
 
 
 def _encoded_array(array: NDArray[Any]) -> dict[str, Any]:
-    plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-    if not _ARRAYS.fullmatch(plain.dtype.str):
+    jsonable = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    if not _ARRAYS.fullmatch(jsonable.dtype.str):
         raise ParameterError("an array that is written to a file holds numbers or true and false")
-    data = base64.b64encode(plain.tobytes()).decode("ascii")
-    return {"kind": "array", "type": plain.dtype.str, "shape": list(array.shape), "data": data}
+    data = base64.b64encode(jsonable.tobytes()).decode("ascii")
+    return {"kind": "array", "type": jsonable.dtype.str, "shape": list(array.shape), "data": data}
 
 
 def _decoded_array(stored: Mapping[str, Any]) -> NDArray[Any]:
@@ -269,7 +269,7 @@ def _shown(value: Any) -> Any:
     """Return a derived number or table for other programs; null where there is no number."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return encoded(value)
+    return encode(value)
 
 
 def read_json(text: str) -> Any:
@@ -286,7 +286,7 @@ def _no_number(text: str) -> float:
 _NAME = "sha256"
 
 
-def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
+def seal(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the document with a checksum of its content.
 
     It finds damage and careless edits. It is not a signature, since anyone can compute it.
@@ -294,7 +294,7 @@ def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
     return {**document, _NAME: _digest(document)}
 
 
-def unsealed(document: Mapping[str, Any], *, name: str = "the file") -> dict[str, Any]:
+def unseal(document: Mapping[str, Any], *, name: str = "the file") -> dict[str, Any]:
     """Return the document without its checksum; refuse a checksum that is not that of the content.
 
     >>> unsealed(sealed({"epsilon": 1.0}))

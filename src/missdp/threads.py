@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
 
-__all__ = ["in_order", "one_blas_thread"]
+__all__ = ["map_in_order", "one_blas_thread"]
 
 _lock = threading.Lock()
 _inside: list[Any] = []  # the same as often as there is somebody inside
@@ -74,7 +74,7 @@ _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
 
-def in_order(
+def map_in_order(
     function: Callable[[_In], _Out], items: Iterable[_In], *, n_jobs: int | None = None
 ) -> Iterator[_Out]:
     """Yield a function of each item, in order, computed by a few threads.

@@ -44,10 +44,10 @@ _EXPECTED: Final = {
 }
 
 
-def plain(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
     """Return lists and iterators as tuples, and numbers of NumPy as numbers of Python."""
     if type(value) in (list, tuple) or isinstance(value, Iterator):
-        return tuple(map(plain, value))
+        return tuple(map(jsonable, value))
     return value.item() if isinstance(value, np.generic) else value
 
 

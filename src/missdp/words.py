@@ -34,7 +34,7 @@ from pydantic.dataclasses import dataclass
 
 from missdp.accounting.events import ROW, Adjacency
 from missdp.accounting.exact import mu_of_cost
-from missdp.accounting.unit_costs import counted_as_one
+from missdp.accounting.unit_costs import unit_counts_once
 from missdp.errors import ParameterError, UnprovenError, WeakGuaranteeWarning, check_fraction
 from missdp.serialization import Record
 from missdp.validation import NonNegative, Probability
@@ -55,7 +55,7 @@ _KNOWN = {
 }
 
 
-def printed(value: float, *, digits: int = 4, up: bool = True) -> str:
+def format_number(value: float, *, digits: int = 4, up: bool = True) -> str:
     """Return a number with few significant digits, rounded in one direction.
 
     Parameters
@@ -112,7 +112,7 @@ class Risk(Record):
     Examples
     --------
     >>> from missdp.accounting import Guarantee
-    >>> risk = Risk.of(Guarantee(1.0), prior=0.1)
+    >>> risk = Risk.from_guarantee(Guarantee(1.0), prior=0.1)
     >>> round(risk.lowest, 3), round(risk.highest, 3), risk.chance
     (0.039, 0.232, 0.0)
     """
@@ -128,7 +128,9 @@ class Risk(Record):
     derived: ClassVar[tuple[str, ...]] = ("lowest", "highest")
 
     @classmethod
-    def of(cls, guarantee: Guarantee, *, prior: float = 0.5, chance: float = 1e-3) -> Risk:
+    def from_guarantee(
+        cls, guarantee: Guarantee, *, prior: float = 0.5, chance: float = 1e-3
+    ) -> Risk:
         """Return what a guarantee means for a named prior; see `Guarantee.explain`."""
         for name, value in (("prior", prior), ("chance", chance)):
             if not 0 < check_fraction(name, value) < 1:
@@ -167,12 +169,12 @@ class Risk(Record):
         return several.replace("person", self.unit)
 
     def __str__(self) -> str:
-        times = f"e^{printed(self.loss)}"
+        times = f"e^{format_number(self.loss)}"
         if self.loss < _PRINTABLE:
-            times = printed(math.exp(self.loss))
-        unless = f", except with probability {printed(self.chance)}" if self.chance else ""
-        high, alone = printed(100 * self.highest), self.unit == ROW
-        low = printed(100 * self.lowest, up=False)
+            times = format_number(math.exp(self.loss))
+        unless = f", except with probability {format_number(self.chance)}" if self.chance else ""
+        high, alone = format_number(100 * self.highest), self.unit == ROW
+        low = format_number(100 * self.lowest, up=False)
         lines = [
             f"Suppose that someone who knows {self.known} gives a probability of "
             f"{100 * self.prior:.4g} % to this: {self._claim}.",
@@ -181,7 +183,7 @@ class Risk(Record):
             f"It lowers them by a factor of at most {times}, so to at least {low} %{unless}.",
         ]
         if self.noise:
-            people = printed(self.noise, digits=2, up=False)
+            people = format_number(self.noise, digits=2, up=False)
             once = "of people" if alone else f"in which each {self.unit} counts once and"
             lines.append(
                 f"A count {once} that is released with noise of about ± {people} (its standard "
@@ -272,20 +274,20 @@ def sentences(guarantee: Guarantee) -> tuple[str, str, str, str]:
 
 
 def _statement(guarantee: Guarantee) -> str:
-    epsilon = printed(guarantee.epsilon)
+    epsilon = format_number(guarantee.epsilon)
     if guarantee.delta == 0:
         name = f"{epsilon}-differentially private (pure)"
     else:
-        name = f"({epsilon}, {printed(guarantee.delta)})-differentially private"
+        name = f"({epsilon}, {format_number(guarantee.delta)})-differentially private"
     return f"The release is {name} under {guarantee.adjacency} adjacency."
 
 
 def _odds(guarantee: Guarantee) -> str:
     if guarantee.epsilon <= _PRINTABLE:
-        factor = printed(math.exp(guarantee.epsilon))
+        factor = format_number(math.exp(guarantee.epsilon))
     else:
-        factor = f"e^{printed(guarantee.epsilon)}"
-    beyond = f", and by {printed(guarantee.delta)} beyond that" if guarantee.delta else ""
+        factor = f"e^{format_number(guarantee.epsilon)}"
+    beyond = f", and by {format_number(guarantee.delta)} beyond that" if guarantee.delta else ""
     # Before values went missing there were no missing cells.
     whose = "its" if guarantee.unit == ROW else "their"
     holes = f", {whose} missing cells included," if guarantee.protects == "incomplete" else ""
@@ -301,7 +303,7 @@ def _change(guarantee: Guarantee) -> str:
     if guarantee.unit == ROW:
         return _CHANGE[guarantee.adjacency]
     read = f", of which at most {guarantee.max_rows} are read" if guarantee.max_rows > 1 else ""
-    if read and counted_as_one(guarantee.events):
+    if read and unit_counts_once(guarantee.events):
         read += " and count as one together"
     if guarantee.adjacency == "add-remove":
         return f"Adding all rows of one {guarantee.unit} to the table, or removing them{read}"
@@ -315,7 +317,7 @@ def _guess(guarantee: Guarantee) -> str:
     return (
         "Someone who sees only this release, and to whom both tables seemed equally likely "
         "before, guesses which of them was used correctly with probability at most "
-        f"{printed(100 * chance)} %."
+        f"{format_number(100 * chance)} %."
     )
 
 
@@ -345,15 +347,15 @@ def warn_if_weak(epsilon: float, delta: float = 0.0, *, n: int | None = None) ->
     """
     if epsilon > 10:
         warnings.warn(
-            f"epsilon = {printed(epsilon)} is above 10: someone who knows all other rows may "
+            f"epsilon = {format_number(epsilon)} is above 10: someone who knows all other rows may "
             "learn almost surely what a person answered; values of about 1 are usual",
             WeakGuaranteeWarning,
             stacklevel=3,
         )
     if n is not None and delta > 0 and delta * n >= 1:
         warnings.warn(
-            f"delta = {printed(delta)} is at least 1/n (n = {n}): publishing each row in full "
-            "with this probability would keep the same promise; state a delta far below 1/n",
+            f"delta = {format_number(delta)} is at least 1/n (n = {n}): publishing each row in "
+            "full with this probability would keep the same promise; state a delta far below 1/n",
             WeakGuaranteeWarning,
             stacklevel=3,
         )

@@ -41,7 +41,7 @@ def test_what_is_left_for_rows_is_worth_no_more_than_the_budget(rows, privacy_me
     whole = acc.Filter(1.0, delta, measure=privacy_measure)
     budget = whole._for_units("patient", rows)
     parts = rows if privacy_measure == "pure" else rows**2
-    assert budget.left.amount == pytest.approx(whole.left.amount / parts, rel=1e-12)
+    assert budget.remaining.amount == pytest.approx(whole.remaining.amount / parts, rel=1e-12)
     least = acc.LaplaceEvent(sensitivity=1, scale=1000.0 * rows)
     budget.charge(least)
     spent = budget.spent
@@ -51,7 +51,7 @@ def test_what_is_left_for_rows_is_worth_no_more_than_the_budget(rows, privacy_me
     assert spent.events[0].log == (least,)
     assert acc.Guarantee.from_json(spent.to_json()) == spent
     if rows == 1:
-        assert budget.left == (whole.charge(least), whole.left)[1]
+        assert budget.remaining == (whole.charge(least), whole.remaining)[1]
 
 
 def test_where_nothing_is_proven_for_several_rows_it_is_refused():

@@ -356,7 +356,7 @@ def test_without_the_ledger_that_a_schema_names_nothing_is_read(
         with pytest.raises(LedgerError):
             PrivBayes(epsilon=1.0, budget=taken).fit(table)
     own, noise = Filter(0.5), SecureNoise()
-    rows = CountedRows.of(MemorySource(table), strategy_named("joint"))
+    rows = CountedRows.from_source(MemorySource(table), strategy_named("joint"))
     with pytest.raises(LedgerError):
         open_table(table, budget=own)
     with pytest.raises(LedgerError):

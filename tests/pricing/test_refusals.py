@@ -323,16 +323,16 @@ def test_estimators_share_a_filter_in_its_measure():
     budget = Filter(8.0, 1e-5, adjacency="replace-one", measure="zcdp")
     for estimator in ESTIMATORS.values():
         quiet = clone(estimator).set_params(budget=budget, noise_multiplier=60.0, random_state=0)
-        left, charged = budget.left, len(budget.events)
+        left, charged = budget.remaining, len(budget.events)
         if getattr(estimator, "method", "") == "sgd":
             told = rf"{type(estimator).__name__} cannot.*measure"
             with pytest.raises(UnprovenError, match=told):
                 quiet.fit(X, Y)
-            assert budget.left == left
+            assert budget.remaining == left
             continue
         quiet.fit(X, Y)
         cost = float(left.price(budget.events[-1]))
-        assert left.amount - budget.left.amount == pytest.approx(cost, rel=1e-6)
+        assert left.amount - budget.remaining.amount == pytest.approx(cost, rel=1e-6)
         assert len(budget.events) == charged + 1
     before = budget.events
     with pytest.raises(BudgetExceededError):

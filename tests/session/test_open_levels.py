@@ -116,7 +116,7 @@ def test_it_is_charged_for_before_a_row_is_read():
     ):
         with pytest.raises(ParameterError, match=words):
             session.measure(query, how)
-    assert budget.left.amount == Filter(0.1, 1e-6).left.amount
+    assert budget.remaining.amount == Filter(0.1, 1e-6).remaining.amount
     session.measure(OccurringValues("d"), how)
     (event,) = budget.events
     assert (event.sensitivity, event.sigma, event.label) == (1, 100.0, "levels of d")

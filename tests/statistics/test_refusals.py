@@ -175,7 +175,7 @@ def income_alone(rows):
 def test_a_function_of_the_whole_table_reads_no_filled_cells_and_costs_nothing():
     """An average over ways to fill rows is known of sums of what each row adds alone."""
     budget = Filter(1.0)
-    filled = open_table(TIES, budget=budget).on(KNN.change(SCHEMA))
+    filled = open_table(TIES, budget=budget).apply(KNN.change(SCHEMA))
     query = CustomQuery(function=income_alone, reads={"income"}, sensitivity=10)
     said = r"^a CustomQuery cannot .*ask RowCounts or RowSums instead$"
     with pytest.raises(UnprovenError, match=said):
@@ -183,8 +183,8 @@ def test_a_function_of_the_whole_table_reads_no_filled_cells_and_costs_nothing()
     assert budget.events == ()
     part = filled.reserve(share(ONE, 0.5), label="income")
     with pytest.raises(UnprovenError, match=said):
-        part.measure(query, part.left)
-    assert part.left.amount == 0.5 * (1 - 2.0**-40)
+        part.measure(query, part.remaining)
+    assert part.remaining.amount == 0.5 * (1 - 2.0**-40)
 
 
 def test_values_that_are_not_there_are_missed_before_the_charge():
@@ -273,10 +273,10 @@ OF_PERSONS = KNNImputation(impute="income", match_on=("age", "sex"))
 def test_statistics_spend_from_a_filter(delta, privacy_measure, cost, whole):
     budget = Filter(2.0, delta, measure=privacy_measure)
     asked = ImputedStatistics(PERSONS, OF_PERSONS, budget=budget)
-    before = budget.left.amount
+    before = budget.remaining.amount
     first = asked.mean("income", where="age > 0", **cost)
     spent = (
-        before - budget.left.amount
+        before - budget.remaining.amount
     )  # a cost is spent whole, in the privacy measure of the budget
     assert 0.5 * whole <= spent <= whole * (1 + 1e-9)
     # What is asked next, and at what cost, may depend on this answer.

@@ -52,6 +52,6 @@ from missdp.conditions import RowFunctionsTested as RowFunctionsTested
 from missdp.conditions import RowIndependentMissingness as RowIndependentMissingness
 from missdp.conditions import RowsWithoutUnit as RowsWithoutUnit
 from missdp.conditions import WeightsOfRows as WeightsOfRows
-from missdp.exports import exported
+from missdp.exports import exported_names
 
-__all__ = exported(globals())
+__all__ = exported_names(globals())

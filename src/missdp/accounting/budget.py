@@ -20,12 +20,12 @@ from missdp.accounting.events import (
     Event,
     PureEvent,
     check_adjacency,
+    convert_adjacency,
     flatten,
-    under,
     unit_of,
 )
 from missdp.accounting.exact import exact, float_down, float_up, total
-from missdp.accounting.filters import FilterEvent, Priced, without_failure
+from missdp.accounting.filters import CheckedLog, FilterEvent, without_failure
 from missdp.accounting.guarantee import Guarantee
 from missdp.accounting.measures import Cost, PrivacyMeasure, approximate_delta
 from missdp.accounting.unit_costs import UnitEvent
@@ -111,7 +111,7 @@ class Budget:
         *,
         label: str = "",
         conditions: Iterable[Condition] = (),
-        beside: Iterable[Event] = (),
+        extra_events: Iterable[Event] = (),
     ) -> Filter:
         """Set a part of this budget aside, and return it.
 
@@ -127,7 +127,7 @@ class Budget:
             Public name.
         conditions : iterable of Condition
             Conditions of the part's releases, in addition to those charged along with them.
-        beside : iterable of Event
+        extra_events : iterable of Event
             Charged with the part, or refused with it: events that the part does not count.
 
         Raises
@@ -142,7 +142,7 @@ class Budget:
         >>> round(whole.remaining_epsilon, 2)
         0.59
         """
-        self.reserve_each([part], labels=[label], conditions=conditions, beside=beside)
+        self.reserve_each([part], labels=[label], conditions=conditions, extra_events=extra_events)
         return part
 
     def reserve_each(
@@ -151,7 +151,7 @@ class Budget:
         *,
         labels: Sequence[str],
         conditions: Iterable[Condition] = (),
-        beside: Iterable[Event] = (),
+        extra_events: Iterable[Event] = (),
     ) -> None:
         """Set several parts of this budget aside, all of them or none; see `reserve`.
 
@@ -161,7 +161,7 @@ class Budget:
             Different fresh filters without ``failure``.
         labels : sequence of str
             The public name of each.
-        conditions, beside
+        conditions, extra_events
             As for `reserve`.
 
         Raises
@@ -175,7 +175,7 @@ class Budget:
             raise ParameterError("only a fresh Filter without failure can be reserved")
         for part, label in zip(parts, labels, strict=True):
             part._label = label
-        caps, more = [part.filter() for part in parts], tuple(beside)
+        caps, more = [part.filter() for part in parts], tuple(extra_events)
         self._record(flatten((*caps, *more)), (*parts, *more), conditions)
         for part in parts:
             part._reserved, part._payer = True, self
@@ -304,8 +304,8 @@ class Filter(Budget):
         self._failure = check_delta("failure", failure)
         if self._failure > self._delta:
             raise ParameterError("failure is a part of delta, and at most delta")
-        worth = Cost.for_counts if measure is None else partial(Cost.worth, measure)
-        self._cap_at(worth(self._epsilon, self._spared))
+        cost = Cost.for_counts if measure is None else partial(Cost.from_epsilon, measure)
+        self._cap_at(cost(self._epsilon, self._spared))
         self._spent, self._failed = Fraction(0), Fraction(0)
         self._label = ""
         self._reserved = False
@@ -322,7 +322,7 @@ class Filter(Budget):
         nothing else depends on it.
 
         >>> budget = Filter.from_cost(Cost(privacy_measure="zcdp", amount=0.02), delta=1e-6)
-        >>> budget.left.amount, round(budget.epsilon, 2)
+        >>> budget.remaining.amount, round(budget.epsilon, 2)
         (0.02, 0.9)
         """
         if not isinstance(cost, Cost) or cost.amount == 0:
@@ -347,14 +347,14 @@ class Filter(Budget):
         """Return a fresh filter with the same total that protects units of at most ``rows`` rows.
 
         Not public: the caller must have chosen the rows of each unit, which cannot be checked here.
-        Events that are charged to it, its `cost` and its `left` are stated for one row. Its
+        Events that are charged to it, its `cost` and its `remaining` are stated for one row. Its
         epsilon, its `filter` and its `spent` are stated for a unit. With ``counts_as="one"``, all
         rows of a unit count as one together.
         """
         if not self._is_fresh:
             raise ParameterError("only a fresh Filter without failure can be for units")
         made = type(self).from_cost(
-            self._cost.of_each(rows if counts_as == "rows" else 1),
+            self._cost.per_row(rows if counts_as == "rows" else 1),
             delta=self._delta,
             adjacency=self._adjacency,
         )
@@ -384,13 +384,13 @@ class Filter(Budget):
         return self._cost
 
     @property
-    def left(self) -> Cost:
+    def remaining(self) -> Cost:
         """The cost that can still be charged.
 
         >>> from missdp.accounting import Filter, GaussianEvent
         >>> budget = Filter(1.0, 1e-6, measure="zcdp")
         >>> budget.charge(GaussianEvent(sensitivity=1, sigma=10.0))
-        >>> round(budget.left.amount, 4)
+        >>> round(budget.remaining.amount, 4)
         0.0194
         """
         with self._lock:
@@ -405,7 +405,7 @@ class Filter(Budget):
         ask `can_afford`.
         """
         if self._cost.privacy_measure == "pure":
-            return self.left.amount
+            return self.remaining.amount
         with self._lock:
             running = replace(self._cost, amount=float_up(self._spent))
         return max(0.0, float_down(exact(self._epsilon) - exact(running.epsilon(self._spared))))
@@ -414,7 +414,7 @@ class Filter(Budget):
         """Return the event that a filter is accounted by: its cap, with a log of its releases."""
         facts: dict[str, Any] = {
             "capacity": self._cost.event(adjacency=self._adjacency),
-            "log": Priced(self.events),
+            "log": CheckedLog(self.events),
             "label": label or self._label,
             "adjacency": self._adjacency,
             "failure": float(self._failure),
@@ -432,11 +432,11 @@ class Filter(Budget):
         """Return whether `charge` would accept these events now; records nothing."""
         self.check_process()
         with self._lock:
-            return self._fits(*self._with(under(self._adjacency, flatten(events))))
+            return self._fits(*self._with(convert_adjacency(self._adjacency, flatten(events))))
 
     def _record(self, parts: Events, entries: Entries, conditions: Iterable[Condition]) -> None:
         kept = all_conditions(conditions)
-        converted = under(self._adjacency, parts)
+        converted = convert_adjacency(self._adjacency, parts)
         with self._lock:
             # What a part costs was charged as a fact about rows, unless it is for units.
             of_rows = self._payer is not None or self._failure

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from missdp.accounting.events import Adjacency, Event, Protects, flatten, under
+from missdp.accounting.events import Adjacency, Event, Protects, convert_adjacency, flatten
 from missdp.accounting.exact import (
     add_remove_share,
     exact,
@@ -23,9 +23,15 @@ from missdp.accounting.loss_distributions import (
     MAX_TOTAL,
     composed_epsilon,
     rough_epsilon,
-    tabulated,
+    tabulated_event,
 )
-from missdp.accounting.measures import MEASURES, Measure, PrivacyMeasure, approximate_delta, proven
+from missdp.accounting.measures import (
+    MEASURES,
+    Measure,
+    PrivacyMeasure,
+    approximate_delta,
+    has_bound,
+)
 from missdp.accounting.renyi import epsilon_from_rdp, rdp_curve, renyi_curve
 from missdp.errors import UnprovenError, check_delta
 
@@ -108,7 +114,7 @@ def proven_epsilon(
     unproven: UnprovenError | None = None
     if found > enough:
         try:
-            found = min(found, _smallest(under(adjacency, parts), delta, enough=enough))
+            found = min(found, _smallest(convert_adjacency(adjacency, parts), delta, enough=enough))
         except UnprovenError as error:
             unproven = error
     converts = adjacency == "replace-one" and all(e.adjacency == "add-remove" for e in parts)
@@ -175,7 +181,7 @@ def applicable_measures(parts: tuple[Event, ...]) -> dict[PrivacyMeasure, Measur
     if len({event.adjacency for event in parts}) > 1:
         raise UnprovenError("the events mix adjacencies; convert them with to_replace_one() first")
     kinds = set(parts)
-    return {n: m for n, m in MEASURES.items() if all(proven(m.cost, event) for event in kinds)}
+    return {n: m for n, m in MEASURES.items() if all(has_bound(m.cost, event) for event in kinds)}
 
 
 def other_bounds(
@@ -196,10 +202,10 @@ def other_bounds(
         If no bound covers the events, and no measure does.
     """
     kinds = set(parts)
-    curved = all(proven(rdp_curve, event) for event in kinds)
-    tabular = all(proven(tabulated, event) for event in kinds)
+    curved = all(has_bound(rdp_curve, event) for event in kinds)
+    tabular = all(has_bound(tabulated_event, event) for event in kinds)
     if not (additive or curved or tabular):
         named = ", ".join(sorted({type(event).__name__ for event in kinds}))
         raise UnprovenError(f"no bound is proven for a composition of these events: {named}")
-    few = not tabular or len(set(map(tabulated, kinds))) <= _MAX_DISTINCT
+    few = not tabular or len(set(map(tabulated_event, kinds))) <= _MAX_DISTINCT
     return curved, tabular and (few or not (additive or curved))

@@ -297,7 +297,7 @@ def flatten(events: Event | Iterable[Event]) -> tuple[Event, ...]:
     return tuple(part for event in sequence for part in event.flatten())
 
 
-def under(adjacency: Adjacency, events: Iterable[Event]) -> tuple[Event, ...]:
+def convert_adjacency(adjacency: Adjacency, events: Iterable[Event]) -> tuple[Event, ...]:
     """Return the events as facts under one adjacency: add-remove facts are converted if need be."""
     if check_adjacency(adjacency) == "replace-one":
         return tuple(event.to_replace_one() for event in events)

@@ -34,8 +34,8 @@ from missdp.accounting.events import (
     GaussianEvent,
     PureEvent,
     ZCDPEvent,
+    convert_adjacency,
     flatten,
-    under,
     unit_of,
 )
 from missdp.accounting.exact import exact, float_down, replace_one_of, total
@@ -51,10 +51,10 @@ def without_failure(event: Event) -> Event:
     return PureEvent(epsilon=event.epsilon, required=event.required, adjacency=event.adjacency)
 
 
-class Priced(tuple[Event, ...]):
+class CheckedLog(tuple[Event, ...]):
     """The log of a live filter, which priced each event as it charged it: no other check follows.
 
-    >>> FilterEvent(capacity=PureEvent(epsilon=0.1), log=Priced([PureEvent(epsilon=0.1)])).log
+    >>> FilterEvent(capacity=PureEvent(epsilon=0.1), log=CheckedLog([PureEvent(epsilon=0.1)])).log
     (PureEvent(label='', required=None, adjacency='add-remove', epsilon=0.1),)
     """
 
@@ -62,7 +62,7 @@ class Priced(tuple[Event, ...]):
 
 
 def _log(log: Any, check: Callable[[Any], tuple[Event, ...]]) -> tuple[Event, ...]:
-    return log if isinstance(log, Priced) else check(log)
+    return log if isinstance(log, CheckedLog) else check(log)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ class FilterEvent(Event):
     failure: Delta = 0.0
 
     def __post_init__(self) -> None:
-        priced = isinstance(self.log, Priced)
+        priced = isinstance(self.log, CheckedLog)
         object.__setattr__(self, "log", tuple(self.log))
         cost = self.cost
         if self.capacity.adjacency != self.adjacency or self.capacity.required:
@@ -102,7 +102,7 @@ class FilterEvent(Event):
     def _check_log(self, cost: Cost) -> None:
         """Raise if the log costs more than the capacity: a file may have been edited."""
         logged, cap = flatten(self.log), cost.price(self.capacity)
-        failures = under(self.adjacency, (e for e in logged if approximate_delta(e)))
+        failures = convert_adjacency(self.adjacency, (e for e in logged if approximate_delta(e)))
         if sum(map(exact, map(approximate_delta, failures))) > exact(self.failure):
             raise ParameterError("the deltas in the log of a filter exceed its failure")
         parts = map(without_failure, logged)
@@ -110,7 +110,7 @@ class FilterEvent(Event):
             # Two steps of add-remove: twice the mu, which is less than twice the sensitivity costs.
             spent = [cost.price(p) * (4 if p.adjacency == "add-remove" else 1) for p in parts]
         else:
-            spent = [cost.price(part) for part in under(self.adjacency, parts)]
+            spent = [cost.price(part) for part in convert_adjacency(self.adjacency, parts)]
         if total(spent) > cap and sum(spent) > cap:  # rounded up first, which is quick
             raise ParameterError("the log of a filter costs more than its capacity")
 

@@ -292,7 +292,7 @@ class Guarantee(Record):
         """
         from missdp.words import Risk
 
-        return Risk.of(self, prior=prior, chance=chance)
+        return Risk.from_guarantee(self, prior=prior, chance=chance)
 
     def _repr_html_(self) -> str:
         """Return the guarantee in words, for notebooks."""

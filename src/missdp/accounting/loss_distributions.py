@@ -54,12 +54,12 @@ def composed_epsilon(events: Iterable[Event], delta: float) -> float:
 
 
 def _counted(events: Iterable[Event]) -> tuple[tuple[Event, int], ...]:
-    counts = Counter(map(tabulated, events))
+    counts = Counter(map(tabulated_event, events))
     # Always in one order: the last digits depend on it, and a saved guarantee is checked again.
     return tuple(sorted(counts.items(), key=repr))
 
 
-def tabulated(event: Event) -> Event:
+def tabulated_event(event: Event) -> Event:
     """Return an event without what does not change its loss: equal mechanisms are then equal."""
     numbers = [vars(event).get(name, 1.0) for name in _SCALES]
     can = all(number == 0 or _SMALLEST <= number <= 1 / _SMALLEST for number in numbers)

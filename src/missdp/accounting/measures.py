@@ -116,12 +116,12 @@ _TINY = 1e-300  # an epsilon whose half may vanish
 _INWARD = 1 - Fraction(1, 2**45)
 
 
-def unproven(bound: str, event: Event) -> UnprovenError:
+def unproven_error(bound: str, event: Event) -> UnprovenError:
     """Return the error for an event of which a kind of bound is not proven."""
     return UnprovenError(f"no {bound} bound is proven for {type(event).__name__}")
 
 
-def proven(cost: Callable[..., object], event: Event) -> bool:
+def has_bound(cost: Callable[..., object], event: Event) -> bool:
     """Return whether one of the functions below has a bound for an event."""
     try:
         cost(event)
@@ -132,7 +132,7 @@ def proven(cost: Callable[..., object], event: Event) -> bool:
 
 def is_pure(event: Event) -> bool:
     """Return whether an event is pure DP: it has an epsilon, and its delta is 0."""
-    return proven(pure_cost, event) and approximate_delta(event) == 0
+    return has_bound(pure_cost, event) and approximate_delta(event) == 0
 
 
 def approximate_delta(event: Event) -> float:
@@ -158,7 +158,7 @@ def pure_cost(event: Event) -> Fraction:
         case LaplaceEvent():  # integer queries move by whole numbers
             shift = integer_shift(event.sensitivity) if event.discrete else event.sensitivity
             return Fraction(shift) / Fraction(event.scale)
-    raise unproven("pure DP", event)
+    raise unproven_error("pure DP", event)
 
 
 def zcdp_cost(event: Event) -> Fraction:
@@ -179,7 +179,7 @@ def zcdp_cost(event: Event) -> Fraction:
             return whole if event.rate else Fraction(0)
         case ZCDPEvent():
             return exact(event.rho)
-    raise unproven("zCDP", event)
+    raise unproven_error("zCDP", event)
 
 
 # Gaussian DP
@@ -206,7 +206,7 @@ def gdp_cost(event: Event) -> Fraction:
         case PureEvent() | ApproximateEvent() | LaplaceEvent():
             mu = _pure_mu(pure_epsilon(event))
         case _:
-            raise unproven("Gaussian DP", event)
+            raise unproven_error("Gaussian DP", event)
     return (Fraction(mu) * _OUTWARD) ** 2
 
 
@@ -281,10 +281,10 @@ class Cost:
         object.__setattr__(self, "amount", check_nonnegative("amount", self.amount))
 
     @classmethod
-    def worth(cls, privacy_measure: PrivacyMeasure, epsilon: float, delta: float) -> Cost:
+    def from_epsilon(cls, privacy_measure: PrivacyMeasure, epsilon: float, delta: float) -> Cost:
         """Return the largest amount of a privacy measure that is worth at most (epsilon, delta).
 
-        >>> round(Cost.worth("zcdp", 1.0, 1e-6).amount, 4)
+        >>> round(Cost.from_epsilon("zcdp", 1.0, 1e-6).amount, 4)
         0.0244
         """
         if privacy_measure == "pure":
@@ -329,9 +329,9 @@ class Cost:
         for a bound in Gaussian DP, it is zCDP; at delta 0, pure epsilon.
         """
         if delta == 0:
-            return cls.worth("pure", epsilon, delta)
-        found = cls.worth("gdp", epsilon, delta)
-        return found if found.amount <= MAX_GDP else cls.worth("zcdp", epsilon, delta)
+            return cls.from_epsilon("pure", epsilon, delta)
+        found = cls.from_epsilon("gdp", epsilon, delta)
+        return found if found.amount <= MAX_GDP else cls.from_epsilon("zcdp", epsilon, delta)
 
     def price(self, event: Event) -> Fraction:
         """Return the cost of an elementary event in the privacy measure of this, rounded up."""
@@ -344,7 +344,7 @@ class Cost:
         with replacing(UnprovenError, by=refused):
             return MEASURES[self.privacy_measure].cost(event)
 
-    def of_each(self, rows: int) -> Cost:
+    def per_row(self, rows: int) -> Cost:
         """Return the cost of one row for which so many rows together cost this, rounded down."""
         if rows == 1:
             return self

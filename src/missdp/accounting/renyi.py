@@ -24,7 +24,7 @@ from missdp.accounting.events import (
     ZCDPEvent,
 )
 from missdp.accounting.exact import overhead
-from missdp.accounting.measures import pure_epsilon, unproven, zcdp_rho_of
+from missdp.accounting.measures import pure_epsilon, unproven_error, zcdp_rho_of
 from missdp.types import Floats
 
 RDP_ORDERS: Floats = np.unique(
@@ -69,7 +69,7 @@ def rdp_curve(event: Event, orders: Floats = RDP_ORDERS[:1]) -> Floats:
             return orders * zcdp_rho_of(event)
         case RDPEvent():
             return _chords(np.array(event.orders), np.array(event.epsilons), orders)
-    raise unproven("Rényi DP", event)
+    raise unproven_error("Rényi DP", event)
 
 
 def _chords(table: Floats, curve: Floats, orders: Floats) -> Floats:

@@ -102,7 +102,7 @@ def _of_group(event: Event, rows: int) -> Event:
     return replace(event, **facts)
 
 
-def counted_as_one(events: Iterable[Event]) -> bool:
+def unit_counts_once(events: Iterable[Event]) -> bool:
     """Tell whether all events for units let the rows of one count as one together."""
     held = [e for e in events for e in (e, *getattr(e, "log", ())) if isinstance(e, UnitEvent)]
     return bool(held) and all(event.counts_as == "one" for event in held)

@@ -72,7 +72,7 @@ class _Plan:
 
     def scale(self, cost: float) -> float:
         """Noise scale (Laplace b, Gaussian sigma) of a table that costs so much."""
-        return Noise.worth(replace(self.whole, amount=cost)).scale
+        return Noise.from_cost(replace(self.whole, amount=cost)).scale
 
     def noise_scales(self, cells: Mapping[Clique, int], cost: float) -> dict[Clique, float]:
         """Noise scale of each table, minimising the expected total absolute error.
@@ -203,7 +203,7 @@ class _Learner:
         self._report("measuring tables", 0.6)
         if self._tables is not self._session:  # set aside for tables
             self._release(cells, self._tables, self._plan.table_cost)
-        left = self._session.left.amount * _ROOM
+        left = self._session.remaining.amount * _ROOM
         if left > _LEAST_LEFT * self._plan.table_cost:
             self._release(cells, self._session, left)
         totals = self._normalisers()
@@ -473,7 +473,7 @@ def _counted(
     parts: list[Part],
 ) -> Part:
     """Return the part of a number that is released for a share of epsilon, pure; public."""
-    whole, before = request.family.budget(request).left, [*first_parts(request), *parts]
+    whole, before = request.family.budget(request).remaining, [*first_parts(request), *parts]
     cost = whole.price(PureEvent(epsilon=share_of(float(request.parameters.epsilon), share)))
     left = BudgetPlan(whole, tuple(before)).after(*(part.name for part in before)).amount
     return Part(name, float_up(cost) / left, required_sets, kind="other")
@@ -497,7 +497,7 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[PrivBayes]) -> Lea
     if strategy.complete_only:
         if pure:  # set aside, so that it is known beforehand how much reads complete rows only
             label = "everything that reads complete rows only"
-            session = session.reserve(session.left, label=label)
+            session = session.reserve(session.remaining, label=label)
         noise = Noise("laplace", scale_for(1.0, _COMPLETE_COUNT_SHARE * parameters.epsilon))
         behind = Total(float(session.measure(Marginal(()), noise).value), noise.variance)
     session = impute(session, parameters.imputer, cost=plan.cost(IMPUTATION))

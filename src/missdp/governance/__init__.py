@@ -6,7 +6,7 @@ facts, before a table is looked at; `missdp.governance.dossier` writes the dossi
 report for the curator looks at private rows.
 """
 
-from missdp.exports import exported
+from missdp.exports import exported_names
 from missdp.governance.curator import curator_report as curator_report
 from missdp.governance.ledger import Ledger as Ledger
 from missdp.governance.ledger import Purpose as Purpose
@@ -16,4 +16,4 @@ from missdp.governance.plan import Plan as Plan
 from missdp.governance.plan import Planned as Planned
 from missdp.governance.plan import plan as plan
 
-__all__ = exported(globals())
+__all__ = exported_names(globals())

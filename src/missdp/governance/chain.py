@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from missdp.accounting import Cost, Event, flatten
-from missdp.accounting.events import Adjacency, under
+from missdp.accounting.events import Adjacency, convert_adjacency
 from missdp.accounting.exact import exact, total
 from missdp.accounting.measures import approximate_delta, zcdp_cost
 from missdp.errors import LedgerError, MissDPError, UnprovenError, replacing
@@ -84,7 +84,7 @@ class BudgetFacts:
     def price(self, events: Iterable[Event]) -> tuple[Fraction, Fraction]:
         """Return the cost of events in the budget's privacy measure, and their chance to fail."""
         cost = failure = Fraction(0)
-        for part, times in Counter(under(self.adjacency, flatten(events))).items():
+        for part, times in Counter(convert_adjacency(self.adjacency, flatten(events))).items():
             chance = exact(approximate_delta(part))
             if chance and self.cost.privacy_measure != "zcdp":
                 # Approximate zCDP filters: Whitehouse et al. 2023, Theorem 1.

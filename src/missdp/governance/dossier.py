@@ -25,7 +25,7 @@ from missdp.governance.measurements import measurements
 from missdp.governance.pages import pages
 from missdp.governance.rendering import plain
 from missdp.schema.schema import FILE
-from missdp.serialization import read_json, sealed
+from missdp.serialization import read_json, seal
 from missdp.synth import load
 from missdp.synth.base import Synthesizer
 from missdp.words import in_a_line
@@ -151,7 +151,7 @@ def write_dossier(
         "measurements.parquet": measurements(facts, labels),
         "maintained.csv": _maintained(facts),
     }
-    said = sealed(
+    said = seal(
         {
             "dossier": 1,
             "release": release,

@@ -212,7 +212,7 @@ class Ledger:
         made = BudgetFacts(
             name=name,
             table=_text("table", table, least=1),
-            cost=_for_one_release(Cost.worth(chosen, epsilon, delta), epsilon, delta),
+            cost=_for_one_release(Cost.from_epsilon(chosen, epsilon, delta), epsilon, delta),
             epsilon=epsilon,
             delta=check_number("delta", delta, max_value=1.0, exclude_max=True),
             failure=check_number("failure", failure, max_value=1.0, exclude_max=True),
@@ -419,7 +419,7 @@ class Ledger:
                     "total_delta": row.facts.total_delta,
                     "spent": float_up(row.spent),
                     "failed": float_up(row.failed),
-                    "left": budget.left.amount,
+                    "left": budget.remaining.amount,
                     "releases_of_epsilon_1": budget.releases_left(),
                     "lines": row.last,
                     "head": row.head,
@@ -660,7 +660,7 @@ def _unit_of(schema: Schema | None, unit: str | None) -> str:
 def _under(above: BudgetFacts, name: str, epsilon: float) -> BudgetFacts:
     """Return the facts of a budget under another one: its own cap, and all else the same."""
     of, delta = above.cost, above.delta
-    cost = _for_one_release(Cost.worth(of.privacy_measure, epsilon, delta), epsilon, delta)
+    cost = _for_one_release(Cost.from_epsilon(of.privacy_measure, epsilon, delta), epsilon, delta)
     return replace(above, name=name, cost=cost, epsilon=epsilon)
 
 

@@ -83,7 +83,7 @@ class LedgerBudget(Filter):
         )
 
     @property
-    def left(self) -> Cost:
+    def remaining(self) -> Cost:
         """What can still be charged, in the budget's privacy measure."""
         return replace(self._facts.cost, amount=max(0.0, float_down(self._exactly_left())))
 
@@ -93,7 +93,7 @@ class LedgerBudget(Filter):
 
         Of a pure budget exactly what is left; else ask `can_afford`.
         """
-        left = self.left
+        left = self.remaining
         if left.privacy_measure == "pure":
             return left.amount
         spent = exact(self._facts.cost.amount) - exact(left.amount)
@@ -148,7 +148,7 @@ class LedgerBudget(Filter):
         7
         """
         facts = self._facts
-        cost = Cost.worth("gdp" if facts.delta else "pure", epsilon, facts.delta)
+        cost = Cost.from_epsilon("gdp" if facts.delta else "pure", epsilon, facts.delta)
         try:
             each, _ = facts.price([cost.event()])
         except UnprovenError:

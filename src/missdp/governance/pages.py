@@ -29,7 +29,7 @@ from missdp.governance.rendering import (
     short,
     template,
 )
-from missdp.words import printed, sentences
+from missdp.words import format_number, sentences
 
 _LONG = 600  # characters of what people say of a release
 _MOST_LEVELS = 24  # of an attribute; the others are added up
@@ -81,8 +81,8 @@ def _common(facts: ModelSummary) -> dict[str, Any]:
     return {
         "facts": facts,
         "guarantee": guarantee,
-        "epsilon": printed(guarantee.epsilon),
-        "delta": printed(guarantee.delta),
+        "epsilon": format_number(guarantee.epsilon),
+        "delta": format_number(guarantee.delta),
         "sentences": sentences(guarantee),
         "conditions": [_labelled(c, facts).statement() for c in guarantee.conditions],
         "seeded": ExplicitSeed in kinds,

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from missdp.accounting.composition import epsilon_of
 from missdp.accounting.events import Adjacency, Event
 from missdp.accounting.exact import add_remove_share
-from missdp.accounting.loss_distributions import compose, tabulated
+from missdp.accounting.loss_distributions import compose, tabulated_event
 from missdp.accounting.measures import (
     approximate_delta,
+    has_bound,
     is_pure,
-    proven,
     pure_cost,
     pure_epsilon,
     zcdp_cost,
@@ -128,7 +128,7 @@ def _mixture(events: Events, delta: float, observed: Rates) -> tuple[float, floa
     Beside such others only pure events are gated: changing the others' kernels first costs
     (ε_u, δ_u) whatever the pure ones do in between, so P_m <= e^{ε_u + ε(m)} Q + δ_u and back.
     """
-    simple = all(proven(pure_cost, event) for event in events)
+    simple = all(has_bound(pure_cost, event) for event in events)
     plain = [event for event in events if simple or is_pure(event)]
     rest = [event for event in events if not (simple or is_pure(event))]
     required_sets, slips = [event.required for event in plain], [*map(approximate_delta, plain)]
@@ -145,7 +145,7 @@ def _many_gates(events: Events, delta: float, observed: Rates) -> float:
     if delta == 0.0:
         return math.inf
     if not _tabulated(events):
-        curved = all(proven(rdp_curve, e) and not approximate_delta(e) for e in events)
+        curved = all(has_bound(rdp_curve, e) and not approximate_delta(e) for e in events)
         return replica_epsilon(events, delta, observed) if curved else math.inf
     behind = behind_disjoint_gates(events, observed)
     loss = _loss_behind_gates((gate_probability(g, observed), own) for g, own in behind.items())
@@ -154,7 +154,7 @@ def _many_gates(events: Events, delta: float, observed: Rates) -> float:
 
 def _chosen(events: Events, delta: float, structure: ChosenRequirements, observed: Rates) -> float:
     """Bound marginals that the data chose, each part up to its cap."""
-    if not all(proven(zcdp_cost, e) and not approximate_delta(e) for e in events):
+    if not all(has_bound(zcdp_cost, e) and not approximate_delta(e) for e in events):
         return math.inf
     return chosen_epsilon(chosen_costs(events, structure, observed), delta, observed)
 
@@ -183,7 +183,7 @@ def _one_gate(events: Events, delta: float, probability: float) -> float:
 
 def _loss_behind_gates(blocks: Iterable[tuple[float, Sequence[Event]]]) -> PrivacyLossDistribution:
     """Return the loss of events behind disjoint gates, each group by the chance of its gate."""
-    alike = Counter((p, tuple(map(tabulated, events))) for p, events in blocks)
+    alike = Counter((p, tuple(map(tabulated_event, events))) for p, events in blocks)
     return _composed(tuple(sorted(alike.items(), key=repr)))  # the last digits depend on the order
 
 
@@ -246,4 +246,6 @@ def or_infinite(compute: Callable[[], float]) -> float:
 
 
 def _tabulated(events: Events) -> bool:
-    return len(set(events)) <= _MAX_DISTINCT and all(proven(tabulated, event) for event in events)
+    return len(set(events)) <= _MAX_DISTINCT and all(
+        has_bound(tabulated_event, event) for event in events
+    )

@@ -38,7 +38,7 @@ from missdp.table import MissingForm, Table, check_missing_form
 from missdp.table.encode import Column
 from missdp.table.rows import is_streamed
 from missdp.table.table import in_sizes, read_columns
-from missdp.threads import in_order, one_blas_thread
+from missdp.threads import map_in_order, one_blas_thread
 from missdp.types import Floats
 
 _ROWS = 20_000  # of the model, by which laws are fitted
@@ -201,7 +201,7 @@ class DPImputer(StableTransformer):
             return [fill(table, draw=draw, first=first) for draw in range(draws)]
 
         blocks = in_sizes(read_columns(data, schema), _BLOCK_ROWS, schema)
-        return in_order(filled, enumerate(blocks), n_jobs=2)
+        return map_in_order(filled, enumerate(blocks), n_jobs=2)
 
     def _completed(self) -> Callable[..., Table]:
         """Return what completes tables: their number, and the place of the first row, are open."""

@@ -29,7 +29,7 @@ from pydantic.dataclasses import dataclass
 
 from missdp.errors import SchemaError, did_you_mean
 from missdp.serialization import Record
-from missdp.validation import plain
+from missdp.validation import jsonable
 
 LONGEST: Final = 4096  # characters of a text that is read
 MAX_INTEGER: Final = 2**53  # from here on, floating-point numbers skip whole ones
@@ -321,7 +321,7 @@ class Attribute(Column, abstract=True):
     def _plain(cls, value: Any) -> Any:
         """Return the values of an array or a series as a tuple, too."""
         kept = isinstance(value, (str, bytes, tuple, Mapping, Set))
-        return plain(tuple(value) if isinstance(value, Iterable) and not kept else value)
+        return jsonable(tuple(value) if isinstance(value, Iterable) and not kept else value)
 
     def __post_init__(self) -> None:
         for problem in self._problems():

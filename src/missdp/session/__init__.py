@@ -17,15 +17,15 @@ Two optional packages bring kinds of rows of their own, with their proofs: `miss
 (single rows with imputed cells) and `missdp.pricing` (standardised rows).
 """
 
-from missdp.exports import exported
+from missdp.exports import exported_names
 from missdp.inference.product_sums import Products as Products
 from missdp.session.counted_queries import Marginal as Marginal
 from missdp.session.counted_queries import Tree as Tree
 from missdp.session.counted_rows import CountedFacts as CountedFacts
 from missdp.session.counted_rows import CountedRows as CountedRows
 from missdp.session.counted_rows import FineCodes as FineCodes
-from missdp.session.counted_rows import Merged as Merged
-from missdp.session.counted_rows import Recoded as Recoded
+from missdp.session.counted_rows import LevelMerge as LevelMerge
+from missdp.session.counted_rows import Recoding as Recoding
 from missdp.session.counting import Clique as Clique
 from missdp.session.counting import Reads as Reads
 from missdp.session.dependences import Dependences as Dependences
@@ -43,9 +43,9 @@ from missdp.session.scores import Expected as Expected
 from missdp.session.scores import Misfits as Misfits
 from missdp.session.session import Reservation as Reservation
 from missdp.session.session import Session as Session
-from missdp.session.total_queries import Kinds as Kinds
+from missdp.session.total_queries import MissingKinds as MissingKinds
 from missdp.session.total_queries import RowCount as RowCount
 from missdp.session.total_queries import UnitSums as UnitSums
 from missdp.session.training import TrainingPlan as TrainingPlan
 
-__all__ = exported(globals())
+__all__ = exported_names(globals())

@@ -56,7 +56,7 @@ class CountQuery:
         self.check(rows)
         if isinstance(mechanism, Cost):
             norm = 1 if mechanism.privacy_measure == "pure" else 2
-            mechanism = Noise.worth(mechanism, sensitivity=self.sensitivity(norm))
+            mechanism = Noise.from_cost(mechanism, sensitivity=self.sensitivity(norm))
         if type(mechanism) is not self.answered_by:
             raise ParameterError(
                 f"{self.label} is answered by {self.answered_by.__name__}, not by "

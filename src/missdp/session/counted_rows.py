@@ -26,10 +26,16 @@ from missdp.schema import Schema
 from missdp.schema.layout import STEPS
 from missdp.schema.modelled import Modelled
 from missdp.session.counted_queries import CountQuery, Marginal, Tree
-from missdp.session.counting import Clique, MarginalSource, checked, counted_outside, is_weighed
+from missdp.session.counting import (
+    Clique,
+    MarginalSource,
+    check_counts,
+    is_weighed,
+    outside_engine,
+)
 from missdp.session.dependences import Dependences
 from missdp.session.exact_counts import ExactCounts, MergedCounts, PrivateCounts
-from missdp.session.filled_rows import filled
+from missdp.session.filled_rows import fill_rows
 from missdp.session.held_rows import HeldSource
 from missdp.session.modelled_rows import modelled_source
 from missdp.session.observed_rows import complete_rows
@@ -38,11 +44,11 @@ from missdp.session.row_kernel import check_registered
 from missdp.session.scores import Misfits
 from missdp.session.session import Release
 from missdp.session.strategies import Strategy
-from missdp.session.total_queries import Kinds, RowCount, UnitSums
+from missdp.session.total_queries import MissingKinds, RowCount, UnitSums
 from missdp.types import Ints
 
 Rng: TypeAlias = Callable[[], np.random.Generator]
-QUERIES = (RowCount, UnitSums, Kinds, Marginal, Tree, Misfits, Dependences, RowProducts)
+QUERIES = (RowCount, UnitSums, MissingKinds, Marginal, Tree, Misfits, Dependences, RowProducts)
 """The types of queries that are proven for counted rows; no subclass is."""
 
 
@@ -65,7 +71,7 @@ class CountedFacts:
         In how many steps of a row the exact counts are: 1, unless rows count by weights.
     declared_rows : int or None
         Number of rows, if it was declared public.
-    has_finer_codes : bool
+    has_fine_codes : bool
         Whether `FineCodes` can be asked for.
     """
 
@@ -75,7 +81,7 @@ class CountedFacts:
     sizes: dict[str, int]
     steps: int
     declared_rows: int | None
-    has_finer_codes: bool = False
+    has_fine_codes: bool = False
 
     def shape(self, clique: Clique) -> tuple[int, ...]:
         """Return the shape of a clique's counts."""
@@ -92,7 +98,7 @@ class CountedFacts:
 
 
 @dataclass(frozen=True, eq=False)
-class Merged:
+class LevelMerge:
     """Merge levels into groups, on public or released grounds.
 
     Attributes
@@ -106,7 +112,7 @@ class Merged:
 
 
 @dataclass(frozen=True, eq=False)
-class Recoded:
+class Recoding:
     """Code the same rows by another schema, which has other bins.
 
     Attributes
@@ -116,18 +122,18 @@ class Recoded:
     cells : mapping of str to ndarray of int64
         By attribute whose codes differ, the new code of each old one: single attributes that were
         counted before need not be counted again.
-    finer : Schema, optional
+    fine_schema : Schema, optional
         What `FineCodes` changes to.
     """
 
     schema: Schema
     cells: Mapping[str, Ints]
-    finer: Schema | None = None
+    fine_schema: Schema | None = None
 
 
 @dataclass(frozen=True)
 class FineCodes:
-    """Code the same rows by the finer schema that `Recoded` named."""
+    """Code the same rows by the finer schema that `Recoding` named."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -138,7 +144,7 @@ class CountedRows:
     ----------
     facts : CountedFacts
         Public.
-    came : MarginalSource
+    raw : MarginalSource
         The rows as they came. Private.
     source : MarginalSource
         What is modelled of them. Private.
@@ -147,18 +153,18 @@ class CountedRows:
     """
 
     facts: CountedFacts
-    came: MarginalSource
+    raw: MarginalSource
     source: MarginalSource
     counts: PrivateCounts
     unit_sums: Ints | None = None
-    finer: CountedRows | None = None
+    fine: CountedRows | None = None
     adjacency: ClassVar[Adjacency] = "add-remove"
     # Scores that were computed, each with the expectation that it is of.
     scores: dict[type, dict[Clique, tuple[Any, float]]] = field(default_factory=dict)
     counted_kinds: dict[Clique, Ints] = field(default_factory=dict)
 
     @classmethod
-    def of(
+    def from_source(
         cls,
         source: MarginalSource,
         strategy: Strategy,
@@ -182,26 +188,26 @@ class CountedRows:
         strategy.check(source)
         source.schema.refuse_units("a session that is opened by hand")
         modelled = Modelled(source.schema)
-        came = source
+        raw = source
         if not modelled.is_integer:
             source = modelled_source(source, modelled)
         names = source.schema.names
         sizes = dict(zip(names, strategy.shape(names, source.schema), strict=True))
-        steps = STEPS if is_weighed(came) else 1
+        steps = STEPS if is_weighed(raw) else 1
         facts = CountedFacts(source.schema, strategy, modelled, sizes, steps, declared_rows)
         opened = (lambda: complete_rows(source)) if strategy.complete_only else (lambda: source)
-        counts = ExactCounts(opened, source.schema, strategy, weighed=is_weighed(came))
-        return cls(facts, came, source, counts, unit_sums)
+        counts = ExactCounts(opened, source.schema, strategy, weighed=is_weighed(raw))
+        return cls(facts, raw, source, counts, unit_sums)
 
     @property
     def ledger(self) -> str:
         """The budget in a ledger without which nothing may be read; empty if there is none."""
-        return self.came.schema.ledger
+        return self.raw.schema.ledger
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """What every answer rests on, by public facts about the rows."""
-        engine, rows = counted_outside(self.came), self.facts.declared_rows
+        engine, rows = outside_engine(self.raw), self.facts.declared_rows
         outside = (CountedOutsideTheKernel(engine),) if engine else ()
         declared = () if rows is None else (DeclaredRowCount(n=rows),)
         return (RowFunctionsTested(), *outside, *declared)
@@ -259,7 +265,7 @@ class CountedRows:
     def each(self, cliques: Iterable[Clique]) -> Iterator[tuple[Clique, Ints]]:
         """Yield each clique with its counts, in steps; few passes over the rows for all."""
         for clique, counts in self.counts.each(cliques):
-            yield clique, checked(counts, self.facts.shape(clique))
+            yield clique, check_counts(counts, self.facts.shape(clique))
 
     def in_rows(self, counts: Ints) -> NDArray[Any]:
         """Return counts in rows, exactly."""
@@ -270,8 +276,8 @@ class CountedRows:
         modelled = self.facts.modelled
         if (name,) not in self.counted_kinds:  # all in one pass
             wanted = dict.fromkeys([(name,), *((other,) for other in modelled.kinds)])
-            self.counted_kinds.update(self.came.counts(wanted, rows="extended"))
-        counts = checked(self.counted_kinds[name,], modelled.whole.extended_shape((name,)))
+            self.counted_kinds.update(self.raw.counts(wanted, rows="extended"))
+        counts = check_counts(self.counted_kinds[name,], modelled.whole.extended_shape((name,)))
         return counts[modelled.whole[name].missing_code :]
 
     # Changes, each row by itself
@@ -284,16 +290,16 @@ class CountedRows:
         """
         if isinstance(self.counts, MergedCounts):
             raise ParameterError("rows of merged levels are not changed again")
-        if type(change) is Merged:
+        if type(change) is LevelMerge:
             return self._merged(change)
-        if type(change) is Recoded:
+        if type(change) is Recoding:
             return self._recoded(change)
         if type(change) is FineCodes:
-            return self._finer()
+            return self._fine_rows()
         check_registered(change)
-        return filled(self, change, rng())
+        return fill_rows(self, change, rng())
 
-    def _merged(self, change: Merged) -> CountedRows:
+    def _merged(self, change: LevelMerge) -> CountedRows:
         facts, sizes = self.facts, {}
         groups = {name: np.array(change.groups[name]) for name in facts.schema.names}
         for attribute in facts.schema:
@@ -303,31 +309,31 @@ class CountedRows:
                 raise ParameterError("groups must number the groups of the declared levels from 0")
             missing = facts.sizes[attribute.name] - attribute.size
             sizes[attribute.name] = int(group.max()) + 1 + missing
-        changed = replace(facts, sizes=sizes, has_finer_codes=False)
+        changed = replace(facts, sizes=sizes, has_fine_codes=False)
         fixed = {name: group.astype(np.int64) for name, group in groups.items()}
         counts = MergedCounts(self.counts, fixed)
-        return replace(self, facts=changed, counts=counts, scores={}, finer=None)
+        return replace(self, facts=changed, counts=counts, scores={}, fine=None)
 
-    def _recoded(self, change: Recoded) -> CountedRows:
+    def _recoded(self, change: Recoding) -> CountedRows:
         found = self._coded_as(change.schema)
         if isinstance(found.counts, ExactCounts):
             found.counts.take_over(self.counts, change.cells)
-        if change.finer is None:
+        if change.fine_schema is None:
             return found
-        facts = replace(found.facts, has_finer_codes=True)
-        return replace(found, facts=facts, finer=self._coded_as(change.finer))
+        facts = replace(found.facts, has_fine_codes=True)
+        return replace(found, facts=facts, fine=self._coded_as(change.fine_schema))
 
     def _coded_as(self, schema: Schema) -> CountedRows:
-        source: MarginalSource = self.came.coded_as(schema)  # type: ignore[attr-defined]
+        source: MarginalSource = self.raw.coded_as(schema)  # type: ignore[attr-defined]
         facts, sums = self.facts, self.unit_sums
-        return CountedRows.of(
+        return CountedRows.from_source(
             source, facts.strategy, declared_rows=facts.declared_rows, unit_sums=sums
         )
 
-    def _finer(self) -> CountedRows:
-        if self.finer is None:
+    def _fine_rows(self) -> CountedRows:
+        if self.fine is None:
             raise ParameterError("there are no finer codes of these rows")
-        return self.finer
+        return self.fine
 
     def __repr__(self) -> str:
         names, missing = ", ".join(self.facts.schema.names), self.facts.strategy.name

@@ -99,19 +99,19 @@ class MarginalSource(Protocol):
         ...
 
 
-def checked(counts: Ints, shape: tuple[int, ...]) -> Ints:
+def check_counts(counts: Ints, shape: tuple[int, ...]) -> Ints:
     """Return counts of a source, whole numbers in their public shape; refuse others."""
     if counts.shape != shape or counts.dtype.kind not in "iu":
         raise DataError("counts do not have their public shape; nothing was released")
     return counts
 
 
-def offers(source: object, method: str) -> bool:
+def has_method(source: object, method: str) -> bool:
     """Whether a source has a method beside those that all have; asked of its type."""
     return callable(getattr(type(source), method, None))
 
 
-def counted_outside(source: MarginalSource) -> str:
+def outside_engine(source: MarginalSource) -> str:
     """Return the public name of what counts in place of the kernel; empty if the kernel counts."""
     if isinstance(source, CountingSource) and type(source).counts is CountingSource.counts:
         return type(source).engine

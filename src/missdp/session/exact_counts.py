@@ -17,7 +17,7 @@ from missdp.session.counting import Clique, MarginalSource, is_weighed
 from missdp.session.held_rows import HeldSource
 from missdp.session.merged_rows import MergedRow
 from missdp.session.row_kernel import map_rows
-from missdp.session.row_weights import RowWeight, weighing
+from missdp.session.row_weights import RowWeight, weighted_source
 from missdp.session.strategies import Strategy
 from missdp.types import Ints
 
@@ -85,7 +85,7 @@ class ExactCounts:
 
     def weighted(self, cliques: Sequence[Clique], weight: RowWeight) -> dict[Clique, Ints]:
         """Return the sums of the weights of rows, missing cells included."""
-        found: dict[Clique, Ints] = weighing(self._source).weighted_counts(cliques, weight)
+        found: dict[Clique, Ints] = weighted_source(self._source).weighted_counts(cliques, weight)
         return found
 
     def _counted(self, cliques: Iterable[Clique]) -> Mapping[Clique, Ints]:

@@ -19,15 +19,15 @@ from missdp.session.counting import (
     CountingSource,
     MarginalSource,
     count_block,
+    has_method,
     is_weighed,
-    offers,
 )
 from missdp.session.exact_counts import ExactCounts
 from missdp.session.held_rows import HeldSource
 from missdp.session.row_kernel import Block, RowFunction, column_ranges, map_rows
 from missdp.session.row_weights import RowWeight
 from missdp.spool import Spool
-from missdp.threads import in_order
+from missdp.threads import map_in_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from missdp.session.counted_rows import CountedRows
 
 
-def filled(
+def fill_rows(
     counted: CountedRows, function: RowFunction, generator: np.random.Generator
 ) -> CountedRows:
     """Return counted rows with every missing cell filled by a row function, when they are counted.
@@ -69,14 +69,14 @@ def filled(
     def fill() -> MarginalSource:
         if isinstance(source, HeldSource):
             return source.mapped(function, schema, generator)
-        assert offers(source, "code_blocks")  # checked before anything was charged
+        assert has_method(source, "code_blocks")  # checked before anything was charged
         blocks = source.code_blocks()  # type: ignore[attr-defined]
         sized = ((block, len(next(iter(block.values())))) for block in blocks)
         return CodeStore(schema, (map_rows(function, b, n, generator) for b, n in sized))
 
     counts = ExactCounts(fill, schema, facts.strategy, weighed=is_weighed(source))
-    changed = replace(facts, schema=schema, has_finer_codes=False)
-    return replace(counted, facts=changed, counts=counts, scores={}, finer=None)
+    changed = replace(facts, schema=schema, has_fine_codes=False)
+    return replace(counted, facts=changed, counts=counts, scores={}, fine=None)
 
 
 class CodeStore(CountingSource):
@@ -102,5 +102,5 @@ class CodeStore(CountingSource):
             block = {name: batch[name].to_numpy() for name in self.schema.names}
             count_block(counter, block, batch.num_rows, weight)
 
-        for _ in in_order(count, self._spool):
+        for _ in map_in_order(count, self._spool):
             pass

@@ -112,9 +112,8 @@ class FitPlan:
     def charge(self, shared: Filter | Composition, conditions: Iterable[Condition]) -> None:
         """Charge a shared budget with everything that the fit may cost, or with nothing."""
         trained = (FloatingPointTraining(),) if self.trainings else ()
-        shared.reserve(
-            self.cap, label=self.label, conditions=(*conditions, *trained), beside=self.uncounted
-        )
+        held, extra = (*conditions, *trained), self.uncounted
+        shared.reserve(self.cap, label=self.label, conditions=held, extra_events=extra)
 
     def guarantee(self, conditions: Iterable[Condition]) -> Guarantee:
         """Return what the fit guarantees; it is proven from the events when it is made."""
@@ -187,7 +186,7 @@ def fit(
     BudgetExceededError
         If the shared budget does not cover the fit. Nothing is charged, and nothing is read.
     """
-    noise, plan = NoiseSource.of(random_state), steps.checked_plan()
+    noise, plan = NoiseSource.from_seed(random_state), steps.checked_plan()
     plan.check()
     trainings = plan.composed()
     if budget is not None and not plan.is_affordable_within(budget):

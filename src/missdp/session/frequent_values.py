@@ -127,11 +127,11 @@ class OpenRows:
         if (engine := engine_of(self.rows)) is not None:
             counts = engine.occurring(self.rows, self.facts)
         else:
-            counts = occurring(self.rows.batches(names), self.facts)
+            counts = count_values(self.rows.batches(names), self.facts)
         return dict(zip(names, counts, strict=True))
 
 
-def occurring(
+def count_values(
     batches: Iterable[Any], attributes: Sequence[OpenCategorical]
 ) -> list[dict[str, int]]:
     """Return how many rows have each value of each column, in this order; private."""
@@ -148,16 +148,23 @@ def occurring(
 
 @dataclass(frozen=True)
 class FrequentValues:
-    """Values whose count with Gaussian noise is at least a threshold: sorted, and no counts.
+    """Mechanism that releases the values whose noisy count is at least a threshold.
 
-    ``sigma`` is the scale of the noise of each count; a value that a single row has is released
-    with probability ``failure`` at most; ``most`` values are kept, those with the largest noisy
-    counts.
+    It releases the sorted values without their counts.
+
+    Parameters
+    ----------
+    sigma : float
+        Scale of the Gaussian noise of each count, in rows.
+    failure : float
+        Largest probability that a value of a single row is released.
+    max_values : int
+        Largest number of released values. The values with the largest noisy counts are released.
     """
 
     sigma: float
     failure: float
-    most: int
+    max_values: int
 
     norm: ClassVar[float] = 2
 
@@ -175,7 +182,7 @@ class FrequentValues:
         values = sorted(exact)  # so that nothing follows from the order of rows
         noisy = np.array([exact[value] for value in values], dtype=np.int64)
         noisy += source.discrete_gaussian(self.sigma, len(values))
-        order = np.argsort(-noisy, kind="stable")[: self.most]
+        order = np.argsort(-noisy, kind="stable")[: self.max_values]
         least = _least_count(self.sigma, self.failure)
         return tuple(sorted(values[i] for i in order.tolist() if noisy[i] >= least))
 

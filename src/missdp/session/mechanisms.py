@@ -85,12 +85,12 @@ class Noise:
         check_scale("scale", self.scale * self.steps)
 
     @classmethod
-    def worth(cls, cost: Cost, *, sensitivity: float = 1.0) -> Noise:
+    def from_cost(cls, cost: Cost, *, sensitivity: float = 1.0) -> Noise:
         """Return the noise with which whole numbers cost at most this, if a row moves them so far.
 
         The sensitivity is in L1 norm for a cost in pure epsilon, else in L2 norm.
 
-        >>> Noise.worth(Cost(privacy_measure="zcdp", amount=0.125)).scale > 2
+        >>> Noise.from_cost(Cost(privacy_measure="zcdp", amount=0.125)).scale > 2
         True
         """
         if cost.privacy_measure == "pure":

@@ -32,7 +32,7 @@ class MergedRow(RowFunction):
             n: Range(np.dtype(np.int64), 0, group.max() + 1) for n, group in self.groups.items()
         }
 
-    def of_rows(self, rows: Block, uniforms: Floats) -> Block:
+    def apply(self, rows: Block, uniforms: Floats) -> Block:
         """Return the group of each code."""
         del uniforms
         return {n: np.append(group, group.max() + 1)[rows[n]] for n, group in self.groups.items()}

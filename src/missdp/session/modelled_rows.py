@@ -32,7 +32,7 @@ from missdp.session.row_kernel import (
     map_rows,
     row_function,
 )
-from missdp.session.row_weights import RowWeight, weighing
+from missdp.session.row_weights import RowWeight, weighted_source
 from missdp.types import Floats, Ints
 
 
@@ -61,7 +61,7 @@ class ModelledRow(RowFunction):
         """The codes of all modelled attributes, and the numbers of some."""
         return column_ranges(self._modelled, self.valued)
 
-    def of_rows(self, rows: Block, uniforms: Floats) -> Block:
+    def apply(self, rows: Block, uniforms: Floats) -> Block:
         """Return the rows; every kind of missing becomes plainly missing."""
         del uniforms
         found: dict[Any, Any] = {(VALUES, n): rows[VALUES, n] for n in self.valued}
@@ -97,7 +97,7 @@ class _ModelledSource:
     def weighted_counts(self, cliques: Iterable[Clique], weight: RowWeight) -> Counts:
         """Add up weights; as the source below does."""
         wanted = tuple(dict.fromkeys(map(tuple, cliques)))
-        source = weighing(self._source)
+        source = weighted_source(self._source)
         whole = {a.name: np.arange(a.extended_size) for a in source.schema}
         plainer = {
             # Where only complete rows are counted, a weight has no entry for missing cells.

@@ -334,7 +334,7 @@ class NoiseSource:
         self._words = words
 
     @staticmethod
-    def of(random_state: int | None = None) -> NoiseSource:
+    def from_seed(random_state: int | None = None) -> NoiseSource:
         """Return a new source of noise for a ``random_state`` argument.
 
         Parameters
@@ -351,7 +351,7 @@ class NoiseSource:
 
         Examples
         --------
-        >>> NoiseSource.of(), NoiseSource.of(0)
+        >>> NoiseSource.from_seed(), NoiseSource.from_seed(0)
         (SecureNoise(), SeededNoise())
         """
         if random_state is None:

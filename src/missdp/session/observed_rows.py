@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema import Schema
-from missdp.session.counting import MarginalSource, offers
+from missdp.session.counting import MarginalSource, has_method
 from missdp.session.row_kernel import Block, Range, RowFunction, map_rows, row_function
 from missdp.types import Flags, Floats
 
@@ -32,7 +32,7 @@ class ObservedRow(RowFunction):
         """One column of booleans."""
         return {"observed": Range(np.dtype(bool), False, True)}
 
-    def of_rows(self, rows: Block, uniforms: Floats) -> Block:
+    def apply(self, rows: Block, uniforms: Floats) -> Block:
         """Return True for each row that is observed on all attributes."""
         observed = np.ones(len(uniforms), dtype=bool)
         for name in self.names:
@@ -71,6 +71,6 @@ def rows_where(
 
 def complete_rows(source: MarginalSource) -> MarginalSource:
     """Return the rows without a missing cell; the source leaves out rows."""
-    assert offers(source, "observed_on")  # checked before anything was charged
+    assert has_method(source, "observed_on")  # checked before anything was charged
     found: MarginalSource = source.observed_on(source.schema.nullable)  # type: ignore[attr-defined]
     return found

@@ -41,7 +41,7 @@ from missdp.inference.product_sums import Products, products_of
 from missdp.serialization import Record
 from missdp.session.counting import Clique
 from missdp.session.mechanisms import Noise
-from missdp.session.row_weights import RowWeight, weighing
+from missdp.session.row_weights import RowWeight, weighted_source
 from missdp.session.session import Release
 from missdp.types import Floats, Ints
 
@@ -73,10 +73,11 @@ Blocks = Annotated[Mapping[str, Floats], PlainValidator(_blocks)]
 class RowProducts(Record):
     """Sums over rows of all products of two attributes' blocks of numbers: a query for a cost.
 
-    A row's vector holds its blocks, times ``alone``, and all products of a number of one block with
-    one of another. It is clipped, as a whole, to ``clip`` in L2 norm, put on a grid of whole
-    numbers, and added up; every number gets discrete Gaussian noise. So the cost is not in pure
-    epsilon. "Missing" is the last code of an attribute. All parameters are public or released.
+    A row's vector holds its blocks, times ``first_order_weight``, and all products of two numbers
+    from different blocks. The vector is clipped as a whole to ``clip`` in L2 norm and rounded to a
+    grid. The vectors of all rows are added up, and every number gets discrete Gaussian noise. So
+    the cost is not in pure epsilon. "Missing" is the last code of an attribute. All parameters are
+    public or released.
 
     Parameters
     ----------
@@ -85,29 +86,34 @@ class RowProducts(Record):
         and 4: its indicator less its mean, say. They are rounded to a grid.
     clip : float
         L2 norm to which the vector of each row is clipped; from 2**-10 to 2**20.
-    alone : float, default 1.0
+    first_order_weight : float, default 1.0
         Factor of the blocks themselves, beside their products, in that vector; in (0, 16].
-    further : mapping of str to array of float, shape (codes, width), optional
+    extra_features : mapping of str to array of float, shape (codes, width), optional
         For some attributes, numbers that stand in that vector beside the block, with the same
         factor, and in no product; between -4 and 4.
     """
 
-    most: ClassVar[int] = 60_000_000
+    max_numbers: ClassVar[int] = 60_000_000
     """Most numbers that are released together."""
 
     blocks: Blocks
     clip: Annotated[float, Field(ge=2.0**-10, le=2.0**20)]
-    alone: Annotated[float, Field(gt=0, le=16)] = 1.0
-    further: Blocks = field(default_factory=lambda: MappingProxyType({}))
+    first_order_weight: Annotated[float, Field(gt=0, le=16)] = 1.0
+    extra_features: Blocks = field(default_factory=lambda: MappingProxyType({}))
 
     def __reduce__(self) -> tuple[type[RowProducts], tuple[Any, ...]]:
-        return RowProducts, (dict(self.blocks), self.clip, self.alone, dict(self.further))
+        return RowProducts, (
+            dict(self.blocks),
+            self.clip,
+            self.first_order_weight,
+            dict(self.extra_features),
+        )
 
     def plan(self, rows: CountedRows, mechanism: Any) -> Release:
         """Return how the sums are released for a cost; refuse them, by public facts alone."""
         if not isinstance(mechanism, Cost):
             raise ParameterError("sums of products are released for a cost")
-        weighing(rows.came)
+        weighted_source(rows.raw)
         sums = self.on_grid(rows.codes_of_rows, mechanism, steps=rows.facts.steps)
         event = sums.noise.event(
             float(sums.bound),
@@ -127,17 +133,17 @@ class RowProducts(Record):
             raise ParameterError("the noise of products is Gaussian, which is never pure DP")
         known = {name: len(block) for name, block in self.blocks.items()}
         if known != dict(codes) or not known.items() >= {
-            (name, len(table)) for name, table in self.further.items()
+            (name, len(table)) for name, table in self.extra_features.items()
         }:
             raise ParameterError("blocks must have a row for each code of each attribute")
         widths = [np.shape(self.blocks[name])[1] for name in codes]
         numbers = sum(widths) + sum(a * b for a, b in combinations(widths, 2))
-        numbers += sum(table.shape[1] for table in self.further.values())
-        if numbers > self.most:
+        numbers += sum(table.shape[1] for table in self.extra_features.values())
+        if numbers > self.max_numbers:
             raise ParameterError(
-                f"all pairs of attributes have {numbers:,} cells, more than the {self.most:,} "
-                "that are released together; use fewer attributes, bins or levels, or the "
-                "synthesizer 'mst'"
+                f"all pairs of attributes have {numbers:,} cells, more than the "
+                f"{self.max_numbers:,} that are released together; use fewer attributes, bins or "
+                "levels, or the synthesizer 'mst'"
             )
         for bits in range(_FINEST, _COARSEST - 1, -1):
             blocks = bits if steps == 1 else max(_COARSEST, bits - _FINER)
@@ -164,10 +170,10 @@ class _ProductSums:
         """Whether all that is computed fits into 64 bits, and the noise can be drawn; public."""
         longest = sum(
             int(lengths.max())
-            for part in (self._blocks, self._further)
+            for part in (self._blocks, self._extra_features)
             for lengths in _squares(part).values()
         )
-        unit = Noise.worth(self.cost).scale * self.plan.clip
+        unit = Noise.from_cost(self.cost).scale * self.plan.clip
         return longest <= _LONGEST and unit * self._unit <= _LARGEST
 
     @property
@@ -178,7 +184,7 @@ class _ProductSums:
     @property
     def noise(self) -> Noise:
         """Noise of every number."""
-        return Noise.worth(self.cost, sensitivity=float(self.bound))
+        return Noise.from_cost(self.cost, sensitivity=float(self.bound))
 
     def exact(self, rows: CountedRows) -> Ints:
         """Return the sums; private."""
@@ -190,10 +196,10 @@ class _ProductSums:
         """The factor of a row's vector, in steps of the grid."""
         return RowWeight(
             _squares(self._blocks),
-            alone=self._alone,
+            first_order_weight=self._first_order_weight,
             bound=self.bound,
-            most=1 << self.factor_bits,
-            further=_squares(self._further),
+            max_weight=1 << self.factor_bits,
+            extra_squares=_squares(self._extra_features),
         )
 
     def summed(self, counts: Mapping[Clique, Ints]) -> Ints:
@@ -207,8 +213,8 @@ class _ProductSums:
 
         one = np.ones((1, 1), dtype=np.int64)
         parts = [
-            _sums(self._alone * one, table(name)[np.newaxis], block)
-            for part in (blocks, self._further)
+            _sums(self._first_order_weight * one, table(name)[np.newaxis], block)
+            for part in (blocks, self._extra_features)
             for name, block in part.items()
         ]
         for a, b in combinations(blocks, 2):
@@ -220,8 +226,8 @@ class _ProductSums:
         return products_of(
             cells,
             self._blocks,
-            self._further,
-            alone=self._alone,
+            self._extra_features,
+            alone=self._first_order_weight,
             grid=2.0**self.bits,
             unit=float(self._unit),
             scale=self.noise.scale,
@@ -233,8 +239,8 @@ class _ProductSums:
         return 1 << (2 * self.bits + self.factor_bits)
 
     @property
-    def _alone(self) -> int:
-        return max(1, round(self.plan.alone * (1 << self.bits)))
+    def _first_order_weight(self) -> int:
+        return max(1, round(self.plan.first_order_weight * (1 << self.bits)))
 
     @cached_property
     def _blocks(self) -> dict[str, Ints]:
@@ -242,9 +248,9 @@ class _ProductSums:
         return {name: self._on_grid(self.plan.blocks[name]) for name in self.names}
 
     @cached_property
-    def _further(self) -> dict[str, Ints]:
+    def _extra_features(self) -> dict[str, Ints]:
         """The same of the numbers that enter no product."""
-        return {name: self._on_grid(table) for name, table in self.plan.further.items()}
+        return {name: self._on_grid(table) for name, table in self.plan.extra_features.items()}
 
     def _on_grid(self, table: Floats) -> Ints:
         return np.rint(table * (1 << self.bits)).astype(np.int64)

@@ -122,7 +122,7 @@ class RowFunction(abc.ABC):
         return 0
 
     @abc.abstractmethod
-    def of_rows(self, rows: Block, uniforms: Floats) -> Block:
+    def apply(self, rows: Block, uniforms: Floats) -> Block:
         """Return the columns of the changed rows, each row by itself.
 
         Parameters
@@ -147,7 +147,7 @@ def row_function(kind: _Kind) -> _Kind:
     return kind
 
 
-def registered() -> frozenset[type[RowFunction]]:
+def registered_types() -> frozenset[type[RowFunction]]:
     """Return the types of row functions that were registered by the modules imported so far."""
     return frozenset(_REGISTERED)
 
@@ -211,7 +211,7 @@ def _checked(
         if any(len(column) != n_rows for column in rows.values()):
             raise DataError(FAILED)
         held = {key: _unwritable(column) for key, column in rows.items()}
-        found = function.of_rows(MappingProxyType(held), uniforms)
+        found = function.apply(MappingProxyType(held), uniforms)
         known = function.columns
         if found.keys() != known.keys():
             raise DataError(FAILED)

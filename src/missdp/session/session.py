@@ -58,7 +58,7 @@ class Release:
     exact : callable
         Returns the exact answer. Private: only a session calls it, after the charge. For an
         iterative query it is called with the public or released point of the step.
-    beside : tuple of Event
+    extra_events : tuple of Event
         Charged together with the event, or refused with it.
     steps : int
         How often an iterative query is answered; all steps together are the event.
@@ -73,7 +73,7 @@ class Release:
     event: Event
     mechanism: Mechanism
     exact: Callable[..., Any]
-    beside: tuple[Event, ...] = ()
+    extra_events: tuple[Event, ...] = ()
     steps: int = 1
     read: Callable[[Any], Any] = lambda released: released
     radius: Callable[[Any], Radius | None] = lambda released: None  # noqa: ARG005
@@ -221,10 +221,10 @@ class Session:
     >>> from missdp.datasets import yrbss
     >>> from missdp.session import CountedRows, Marginal, Noise, SecureNoise, Session
     >>> from missdp.sources import MemorySource, strategy_named
-    >>> rows = CountedRows.of(MemorySource(yrbss().table()), strategy_named("joint"))
+    >>> rows = CountedRows.from_source(MemorySource(yrbss().table()), strategy_named("joint"))
     >>> session = Session(rows, budget=Filter(1.0), noise=SecureNoise())
     >>> counts = session.measure(Marginal(("gender",)), Noise("laplace", 4.0)).value
-    >>> counts.shape == session.facts.shape(("gender",)), session.left.amount
+    >>> counts.shape == session.facts.shape(("gender",)), session.remaining.amount
     (True, 0.75)
     """
 
@@ -259,9 +259,9 @@ class Session:
         return self._rows.facts
 
     @property
-    def left(self) -> Cost:
+    def remaining(self) -> Cost:
         """What can still be spent."""
-        return self._filter.left
+        return self._filter.remaining
 
     @property
     def _filter(self) -> Filter:
@@ -272,7 +272,7 @@ class Session:
     def share(self, part: float) -> Cost:
         """Return a share, above 0 and at most 1, of what can still be spent."""
         part = check_number("a share", part, max_value=1.0, exclude_min=True)
-        return replace(self.left, amount=self.left.amount * part)
+        return replace(self.remaining, amount=self.remaining.amount * part)
 
     def generator(self) -> np.random.Generator:
         """Return a generator for post-processing; its draws protect nothing."""
@@ -281,10 +281,10 @@ class Session:
     def reserve(self, cost: Cost, *, label: str) -> Session:
         """Set a part of the budget aside at once, and return a session that spends from it.
 
-        Rows, noise and conditions are the same. The cost may be in any measure of privacy that has
-        a bound in that of ``left``: what the new session answers is charged to the part, and costs
-        nothing more here. What the part does not spend is lost. The cost is one under the relation
-        of the budget.
+        Rows, noise and conditions are the same. The cost may be in any privacy measure that has a
+        bound in the measure of ``remaining``. Answers of the new session are charged to the part
+        and cost this session nothing more. An amount that the part does not spend is lost. The cost
+        holds under the adjacency of the budget.
 
         Raises
         ------
@@ -333,7 +333,7 @@ class Session:
         release = self._rows.plan(query, mechanism)
         return Preview(release.event, release.expected_radius)
 
-    def on(self, change: Any) -> Session:
+    def apply(self, change: Any) -> Session:
         """Return a session on the same rows, each of which was changed by itself.
 
         A change has one of a closed set of types, among them the registered row functions. It is
@@ -375,7 +375,7 @@ class Session:
             If the computation fails. The charge stays.
         """
         release = self._rows.plan(query, mechanism)
-        events = (release.event, *release.beside)
+        events = (release.event, *release.extra_events)
         released = self._release(self._charge, events, release.mechanism, release.exact)
         value, radius = release.read(released), release.radius(released)
         return Measurement(value, release.mechanism, release.event, radius)
@@ -395,7 +395,7 @@ class Session:
             with. It raises ParameterError after as many steps as were charged.
         """
         release = self._rows.plan(query, mechanism)
-        self._charge(release.event, *release.beside)
+        self._charge(release.event, *release.extra_events)
         return self._paid(release.steps, release.event, release.mechanism, release.exact)
 
     def train(self, event: SampledGaussianEvent) -> TrainingRows:
@@ -425,9 +425,10 @@ class Session:
             )
         codes = cache(self._rows.codes_for_training())  # type: ignore[attr-defined]
         self._trainings.take(event)
-        step, mechanism = replace(event, steps=1, required=None, label=""), SampledSum.of(event)
-        # A training hands each step what computes the gradients of the rows that were sampled.
-        return TrainingRows(event, codes, self._paid(event.steps, step, mechanism, operator.call))
+        step = replace(event, steps=1, required=None, label="")
+        # Each step receives a function that computes the gradients of the sampled rows.
+        paid = self._paid(event.steps, step, SampledSum.from_event(event), operator.call)
+        return TrainingRows(event, codes, paid)
 
     def _paid(
         self, steps: int, event: Event, mechanism: Mechanism, exact: Callable[..., Any]

@@ -12,10 +12,10 @@ from typing import Literal, TypeAlias
 
 from missdp.errors import ParameterError, did_you_mean
 from missdp.schema import Schema
-from missdp.session.counting import MarginalSource, Rows, offers
+from missdp.session.counting import MarginalSource, Rows, has_method
 from missdp.session.held_rows import HeldSource
 
-GateChoice: TypeAlias = Literal["none", "schema", "parameters", "data"]
+RequirementChoice: TypeAlias = Literal["none", "schema", "parameters", "data"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class Strategy:
     rows: Rows
     complete_only: bool = False
     fills: bool = False
-    required_sets: GateChoice = "none"
+    required_sets: RequirementChoice = "none"
 
     @property
     def models_missingness(self) -> bool:
@@ -85,8 +85,8 @@ class Strategy:
         A strategy that drops rows or fills cells needs the rows in memory, or a source that does so
         while it streams.
         """
-        whole = self.complete_only and offers(source, "observed_on")
-        whole |= self.fills and offers(source, "code_blocks")
+        whole = self.complete_only and has_method(source, "observed_on")
+        whole |= self.fills and has_method(source, "code_blocks")
         if self.needs_rows and not whole and not isinstance(source, HeldSource):
             raise ParameterError(
                 f"missing={self.name!r} needs the rows in memory; read them with Table.read, or "

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from missdp.errors import ParameterError
 from missdp.schema.layout import STEPS
 from missdp.session.counted_queries import CountQuery
-from missdp.session.counting import checked
+from missdp.session.counting import check_counts
 from missdp.types import Ints
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class RowCount(CountQuery):
 
     def exact(self, rows: CountedRows) -> Ints:
         """Return the number; private."""
-        return checked(rows.source.counts([()], rows="extended")[()], ())
+        return check_counts(rows.source.counts([()], rows="extended")[()], ())
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class UnitSums(CountQuery):
 
 
 @dataclass(frozen=True)
-class Kinds(CountQuery):
+class MissingKinds(CountQuery):
     """How many missing cells of an attribute are of each kind; the first is plainly missing."""
 
     name: str

@@ -63,7 +63,7 @@ class SampledSum:
     noise_multiplier: float
 
     @classmethod
-    def of(cls, event: SampledGaussianEvent) -> SampledSum:
+    def from_event(cls, event: SampledGaussianEvent) -> SampledSum:
         """Return the mechanism of one step of a training."""
         return cls(event.rate, event.noise_multiplier)
 

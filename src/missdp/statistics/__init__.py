@@ -10,7 +10,7 @@
 Estimates that need no private rows, from a released model, are in `missdp.estimate`.
 """
 
-from missdp.exports import exported
+from missdp.exports import exported_names
 from missdp.schema.expressions import parse_where as parse_where
 from missdp.statistics.asking import Statistic as Statistic
 from missdp.statistics.estimates import Estimate as Estimate
@@ -32,4 +32,4 @@ from missdp.statistics.table_rows import TableFacts as TableFacts
 from missdp.statistics.table_rows import TableRows as TableRows
 from missdp.statistics.table_rows import open_table as open_table
 
-__all__ = exported(globals())
+__all__ = exported_names(globals())

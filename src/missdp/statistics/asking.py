@@ -375,8 +375,8 @@ class Asking:
     def _on_imputed(self, session: Session) -> Session:
         """Return a session on the imputed rows, for each group that is answered apart."""
         if self._change is not None:
-            session = session.on(self._change)
-        return session.on(EachLevel(self.apart)) if self.apart else session
+            session = session.apply(self._change)
+        return session.apply(EachLevel(self.apart)) if self.apart else session
 
     def reserve(self, *parts: Part) -> list[Paid]:
         """Set aside the cost of all releases of the answer, before anything is read.

@@ -18,7 +18,7 @@ from missdp.calibration import selection_epsilon
 from missdp.inference.completion import ModelFacts
 from missdp.inference.marginals import NoisyMarginals, QuickFit, quick_fit
 from missdp.inference.models import PairModel
-from missdp.session import Expected, Marginal, Merged, Misfits, Noise, Selection, Session, Total
+from missdp.session import Expected, LevelMerge, Marginal, Misfits, Noise, Selection, Session, Total
 from missdp.session.scores import MISFIT_SENSITIVITY
 from missdp.synth.family import Family, Learned, Request, budget_of_counts
 from missdp.synth.learn_pairs import PairRelease, fit_pairs, model_facts
@@ -83,17 +83,19 @@ class AdaptiveFit:
     @property
     def left(self) -> float:
         """What may be spent on rounds, in the measure of the budget."""
-        left = self.session.left.amount - self.reserve - _SLACK * self.whole.amount
+        left = self.session.remaining.amount - self.reserve - _SLACK * self.whole.amount
         return max(0.0, left)
 
     @property
     def done(self) -> float:
         """About which part of the whole fit is done, for a report of progress."""
-        return _BEFORE + (_AFTER - _BEFORE) * (1 - self.session.left.amount / self.whole.amount)
+        return _BEFORE + (_AFTER - _BEFORE) * (
+            1 - self.session.remaining.amount / self.whole.amount
+        )
 
     def noise(self, cost: float) -> Noise:
         """Return the noise of a marginal that costs so much."""
-        return Noise.worth(replace(self.whole, amount=cost))
+        return Noise.from_cost(replace(self.whole, amount=cost))
 
     def names(self, clique: Clique) -> tuple[str, ...]:
         """Return the names of attributes, by their positions."""
@@ -302,17 +304,17 @@ def _start(
     marginals: NoisyMarginals,
 ) -> AdaptiveFit:
     """Return what measures marginals of two attributes and more, until the budget is spent."""
-    reserve = reserved(plan, how, marginals, session.left.amount)
+    reserve = reserved(plan, how, marginals, session.remaining.amount)
     if not reserve:
         masks, std = release_masks(session, plan, marginals)
         # The session kept these counts only until they were merged.
         names = session.facts.schema.names
         session.expect(Marginal((names[a], names[b])) for a, b in masks)
         marginals = replace(marginals, masks=masks, masks_std=std)
-    merged = session.on(Merged(marginals.groups(session.facts.schema.names)))
+    merged = session.apply(LevelMerge(marginals.groups(session.facts.schema.names)))
     n = int(min(max(_ROWS[0], _AS_MANY * marginals.rows), _ROWS[1]))
     facts, rng = _facts(request, marginals), session.generator()
-    left = max(0.0, session.left.amount - reserve)
+    left = max(0.0, session.remaining.amount - reserve)
     return AdaptiveFit(
         session=merged,
         workload=how.workload,
@@ -352,7 +354,7 @@ def reserved(plan: BudgetPlan, how: SelectionPlan, marginals: NoisyMarginals, le
     if len(pairs) > _MOST_PAIRS or not how.reserve_share or domain <= how.small_domain:
         return 0.0
     reserve = how.reserve_share * plan.after(BINS, KINDS).amount
-    noise = Noise.worth(replace(plan.total, amount=reserve / len(pairs)))
+    noise = Noise.from_cost(replace(plan.total, amount=reserve / len(pairs)))
     in_a_cell = marginals.rows * len(cells) / sum(cells)
     return min(reserve, _MOST_KEPT * left) if in_a_cell >= how.min_rows * noise.std else 0.0
 

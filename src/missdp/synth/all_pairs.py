@@ -20,7 +20,7 @@ from missdp.errors import ParameterError
 from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.models import PairModel
 from missdp.schema import Schema
-from missdp.session import Marginal, Merged, Noise, RowProducts, Session
+from missdp.session import LevelMerge, Marginal, Noise, RowProducts, Session
 from missdp.synth.base import Synthesizer
 from missdp.synth.coordinates import coordinates, with_shares
 from missdp.synth.family import Family, Learned, Request, gaussian_budget
@@ -77,7 +77,7 @@ def check_gaussian(parameters: Any) -> None:
 
 
 def marginal_parts(
-    request: Request[Any], share: float | None, *, most_cells: int = RowProducts.most
+    request: Request[Any], share: float | None, *, most_cells: int = RowProducts.max_numbers
 ) -> list[Part]:
     """Return the parts of the budget until one-way marginals are released; public.
 
@@ -126,8 +126,8 @@ def _count_share(request: Request[Any]) -> float:
 def cost_of_pairs(session: Session, plan: BudgetPlan) -> Cost:
     """Return what all pairs may cost: what is left, and no more than their part if it is capped."""
     part = plan.cost(_PAIRS)
-    if plan.limits is None or session.left.amount < part.amount:
-        return session.left
+    if plan.limits is None or session.remaining.amount < part.amount:
+        return session.remaining
     return part
 
 
@@ -211,10 +211,10 @@ def _release_top_up(
     """Release tables, on groups of levels; with the noise of each count."""
     names, found, stds = session.facts.schema.names, {}, {}
     if tables:
-        session = session.on(Merged(one_way.groups(names)))
+        session = session.apply(LevelMerge(one_way.groups(names)))
         session.expect(Marginal(tuple(names[a] for a in clique)) for clique in tables)
         for clique, cost in zip(tables, plan.costs(TOP_UP), strict=True):
-            noise = Noise.worth(cost)
+            noise = Noise.from_cost(cost)
             counts = session.measure(Marginal(tuple(names[a] for a in clique)), noise).value
             found[clique], stds[clique] = counts.astype(np.float64), noise.std
     return found, stds

@@ -39,12 +39,12 @@ def noise_of_relations(synthesizer: Synthesizer) -> PairNoise:
     if isinstance(fitted.tables, PairRelease):
         return PairNoise.of_tables(fitted.tables.guessed())
     like = Request(type(synthesizer)(**fitted.parameters), fitted.with_unit(fitted.schema))
-    left, columns = like.budget.left, [*fitted.modelled.schema]
+    left, columns = like.budget.remaining, [*fitted.modelled.schema]
     if like.trainings:  # `left` is the first part, and the comparison needs all
-        left = Cost.worth("gdp", float(like.parameters.epsilon), like.delta_to_spend)
+        left = Cost.from_epsilon("gdp", float(like.parameters.epsilon), like.delta_to_spend)
     counts, std = max(1, len(columns) - 1), _HIDES_ALL
     with suppress(ParameterError):  # raised for more noise than can be drawn
-        std = Noise.worth(replace(left, amount=left.amount / counts)).std
+        std = Noise.from_cost(replace(left, amount=left.amount / counts)).std
     shapes = combinations([attribute.extended_size for attribute in columns], 2)
     return PairNoise.of_counts(shapes, std, fitted.counted_rows)
 

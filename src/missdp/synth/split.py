@@ -332,7 +332,7 @@ class BudgetPlan:
         if name not in self:
             names = ", ".join(repr(part.name) for part in self.parts)
             raise ParameterError(f"the plan has no part {name!r}; it has {names}")
-        return Noise.worth(self.costs(name)[0])
+        return Noise.from_cost(self.costs(name)[0])
 
     def check(self, *, steps: int = 1) -> None:
         """Refuse, before anything is charged, a part that no noise can be drawn for."""
@@ -426,7 +426,7 @@ class BudgetPlan:
 
 def _check(part: Part, cost: Cost, steps: int) -> None:
     if part.kind == "counts":
-        replace(Noise.worth(cost), steps=steps)  # raises for more noise than can be drawn
+        replace(Noise.from_cost(cost), steps=steps)  # raises for more noise than can be drawn
     elif part.kind == "selections":
         epsilon = selection_epsilon(cost)
         check_scale(part.name, _SELECTED / epsilon if epsilon else math.inf)
@@ -436,7 +436,7 @@ def _costs_less(whole: Cost, *amounts: float) -> bool:
     """Whether noise of counts costs clearly less: in Gaussian DP its costs have gaps."""
 
     def cost(amount: float) -> Fraction:
-        sigma = Noise.worth(replace(whole, amount=amount)).scale
+        sigma = Noise.from_cost(replace(whole, amount=amount)).scale
         return whole.price(GaussianEvent(sensitivity=1, sigma=sigma))
 
     if whole.privacy_measure == "pure":

@@ -33,7 +33,7 @@ from missdp.accounting import (
     flatten,
     releases,
 )
-from missdp.accounting.measures import gdp_cost, is_pure, proven, pure_epsilon
+from missdp.accounting.measures import gdp_cost, has_bound, is_pure, pure_epsilon
 from missdp.errors import UnprovenError, check_number
 from missdp.profiles import delta_of
 from missdp.serialization import Record
@@ -138,7 +138,7 @@ def mu_of(event: Event) -> float:
         return _discrete_gaussian_mu(event.sigma)
     if isinstance(event, SampledGaussianEvent) and event.rate == 1:  # on a fine grid
         return math.sqrt(event.steps) / event.noise_multiplier
-    return math.sqrt(gdp_cost(event)) if proven(gdp_cost, event) else math.inf
+    return math.sqrt(gdp_cost(event)) if has_bound(gdp_cost, event) else math.inf
 
 
 @functools.cache
