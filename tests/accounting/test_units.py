@@ -58,7 +58,7 @@ def test_where_nothing_is_proven_for_several_rows_it_is_refused():
     of_order, pure = acc.RDPEvent(orders=(8.0,), epsilons=(0.1,)), acc.PureEvent(epsilon=1.0)
     with pytest.raises(ParameterError, match="capacity of a filter must be"):
         of_patients(2, of_order)
-    with pytest.raises(UnprovenError, match="read by their holes"):
+    with pytest.raises(UnprovenError, match="with required attributes"):
         of_patients(2, pure, required={"age"})
     for unit in ("", "row"):
         with pytest.raises(ParameterError, match="name of the column"):

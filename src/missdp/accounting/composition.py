@@ -1,4 +1,4 @@
-"""Compositions: what events cost together in (epsilon, delta), if all were fixed in advance.
+"""Compositions: the joint (epsilon, delta) cost of events that were all fixed in advance.
 
 Each bound is valid, and the smallest counts. Privacy measures add up costs
 (`missdp.accounting.measures`), Rényi divergences add up order by order (`missdp.accounting.renyi`),
@@ -107,25 +107,26 @@ def proven_epsilon(
     >>> proven_epsilon([LaplaceEvent(sensitivity=1, scale=2.0)], 0.0, "replace-one")
     1.0
     """
-    given = (events,) if isinstance(events, Event) else tuple(events)
-    parts, delta, found = flatten(given), check_delta("delta", delta), math.inf
-    if len(given) == 1:
-        found = given[0].epsilon_bound(delta, adjacency=adjacency, protects=protects)
+    releases = (events,) if isinstance(events, Event) else tuple(events)
+    parts, delta, epsilon = flatten(releases), check_delta("delta", delta), math.inf
+    if len(releases) == 1:
+        epsilon = releases[0].epsilon_bound(delta, adjacency=adjacency, protects=protects)
     unproven: UnprovenError | None = None
-    if found > enough:
+    if epsilon > enough:
         try:
-            found = min(found, _smallest(convert_adjacency(adjacency, parts), delta, enough=enough))
+            converted = convert_adjacency(adjacency, parts)
+            epsilon = min(epsilon, _smallest(converted, delta, enough=enough))
         except UnprovenError as error:
             unproven = error
     converts = adjacency == "replace-one" and all(e.adjacency == "add-remove" for e in parts)
-    if found > enough and converts:
+    if epsilon > enough and converts:
         try:
-            found = min(found, _in_two_steps(given, delta, protects, enough))
+            epsilon = min(epsilon, _in_two_steps(releases, delta, protects, enough))
         except UnprovenError as error:
             unproven = error
-    if unproven is not None and math.isinf(found):
+    if unproven is not None and math.isinf(epsilon):
         raise unproven
-    return found
+    return epsilon
 
 
 def _in_two_steps(
@@ -143,7 +144,7 @@ def _in_two_steps(
 
 
 def _fixed_point(needed: Callable[[float], float]) -> float:
-    """Return an e with needed(e) <= e, nearly the smallest; infinity if there is none.
+    """Return an e with needed(e) <= e, nearly the smallest, or infinity if there is none.
 
     ``needed`` falls with e, so every iterate is a valid bound.
     """
@@ -156,28 +157,28 @@ def _fixed_point(needed: Callable[[float], float]) -> float:
 
 
 def _smallest(parts: tuple[Event, ...], delta: float, *, enough: float = 0.0) -> float:
-    """Return the smallest bound, or the first that is enough; the slow one comes last."""
+    """Return the smallest bound, or the first that is enough. The slow bound comes last."""
     if not parts:
         return 0.0
     additive = applicable_measures(parts)
-    left = exact(delta) - total(exact(approximate_delta(event)) for event in parts)
+    spare = exact(delta) - total(exact(approximate_delta(event)) for event in parts)
     best = math.inf
-    for measure in additive.values() if left >= 0 else ():
-        best = min(best, measure.epsilon(measure.total(parts), float_down(left)))
+    for measure in additive.values() if spare >= 0 else ():
+        best = min(best, measure.epsilon(measure.total(parts), float_down(spare)))
         if best <= enough:
             return best
     curved, tabular = other_bounds(parts, additive)
-    if delta == 0:  # a small divergence may be 0 in floating point, where it is none
+    if delta == 0:  # a small positive divergence may be 0 in floating point
         return best
-    if curved and left > 0:
-        best = min(best, epsilon_from_rdp(*renyi_curve(parts), float_down(left)))
+    if curved and spare > 0:
+        best = min(best, epsilon_from_rdp(*renyi_curve(parts), float_down(spare)))
     if tabular and best > enough and not MAX_TOTAL < rough_epsilon(parts, best, delta) < math.inf:
         best = min(best, composed_epsilon(parts, delta))
     return best
 
 
 def applicable_measures(parts: tuple[Event, ...]) -> dict[PrivacyMeasure, Measure]:
-    """Return the measures in which every event has a cost; raise if adjacencies are mixed."""
+    """Return the measures in which every event has a cost, or raise for mixed adjacencies."""
     if len({event.adjacency for event in parts}) > 1:
         raise UnprovenError("the events mix adjacencies; convert them with to_replace_one() first")
     kinds = set(parts)
@@ -194,7 +195,7 @@ def other_bounds(
     parts : tuple of Event
         Elementary events under one adjacency.
     additive : dict
-        What `applicable_measures` returned for them.
+        The result of `applicable_measures` for these events.
 
     Raises
     ------

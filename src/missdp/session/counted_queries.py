@@ -65,9 +65,8 @@ class CountQuery:
         if isinstance(mechanism, Noise):
             mechanism = replace(mechanism, steps=self.steps(rows))
         sensitivity = self.sensitivity(mechanism.norm)
-        event = mechanism.event(
-            sensitivity, required=rows.required(self.reads) or None, label=self.label
-        )
+        required = rows.required(self.reads) or None
+        event = mechanism.event(sensitivity, required=required, label=self.label)
         return Release(event, mechanism, partial(self.exact, rows))
 
     def steps(self, rows: CountedRows) -> int:

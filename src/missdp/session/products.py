@@ -102,12 +102,8 @@ class RowProducts(Record):
     extra_features: Blocks = field(default_factory=lambda: MappingProxyType({}))
 
     def __reduce__(self) -> tuple[type[RowProducts], tuple[Any, ...]]:
-        return RowProducts, (
-            dict(self.blocks),
-            self.clip,
-            self.first_order_weight,
-            dict(self.extra_features),
-        )
+        blocks, extra = dict(self.blocks), dict(self.extra_features)
+        return RowProducts, (blocks, self.clip, self.first_order_weight, extra)
 
     def plan(self, rows: CountedRows, mechanism: Any) -> Release:
         """Return how the sums are released for a cost; refuse them, by public facts alone."""
