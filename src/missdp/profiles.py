@@ -60,7 +60,7 @@ def delta_of(events: Event | Iterable[Event], epsilon: float) -> float:
     if not parts:
         return 0.0
     additive = applicable_measures(parts)
-    curved, tabular = other_bounds(parts, additive)
+    curved, tabular = other_bounds(parts, has_measure=bool(additive))
     failure = total(exact(approximate_delta(event)) for event in parts)
     found = [DELTAS[name](measure.total(parts), epsilon) for name, measure in additive.items()]
     if curved:

@@ -167,7 +167,7 @@ def _smallest(parts: tuple[Event, ...], delta: float, *, enough: float = 0.0) ->
         best = min(best, measure.epsilon(measure.total(parts), float_down(spare)))
         if best <= enough:
             return best
-    curved, tabular = other_bounds(parts, additive)
+    curved, tabular = other_bounds(parts, has_measure=bool(additive))
     if delta == 0:  # a small positive divergence may be 0 in floating point
         return best
     if curved and spare > 0:
@@ -185,17 +185,15 @@ def applicable_measures(parts: tuple[Event, ...]) -> dict[PrivacyMeasure, Measur
     return {n: m for n, m in MEASURES.items() if all(has_bound(m.cost, event) for event in kinds)}
 
 
-def other_bounds(
-    parts: tuple[Event, ...], additive: dict[PrivacyMeasure, Measure]
-) -> tuple[bool, bool]:
+def other_bounds(parts: tuple[Event, ...], *, has_measure: bool) -> tuple[bool, bool]:
     """Return whether a Rényi curve and loss distributions cover all events.
 
     Parameters
     ----------
     parts : tuple of Event
         Elementary events under one adjacency.
-    additive : dict
-        The result of `applicable_measures` for these events.
+    has_measure : bool
+        Whether `applicable_measures` returns a measure for these events.
 
     Raises
     ------
@@ -205,8 +203,8 @@ def other_bounds(
     kinds = set(parts)
     curved = all(has_bound(rdp_curve, event) for event in kinds)
     tabular = all(has_bound(tabulated_event, event) for event in kinds)
-    if not (additive or curved or tabular):
+    if not (has_measure or curved or tabular):
         named = ", ".join(sorted({type(event).__name__ for event in kinds}))
         raise UnprovenError(f"no bound is proven for a composition of these events: {named}")
     few = not tabular or len(set(map(tabulated_event, kinds))) <= _MAX_DISTINCT
-    return curved, tabular and (few or not (additive or curved))
+    return curved, tabular and (few or not (has_measure or curved))

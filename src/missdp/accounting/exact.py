@@ -88,8 +88,27 @@ def _float(number: Fraction) -> float:
 def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:
     """Return the smallest Laplace scale for which ``count`` releases cost at most epsilon together.
 
-    The sensitivity is in L1 norm. The result is infinite if there is no such scale.
+    Parameters
+    ----------
+    sensitivity : float
+        In L1 norm, above 0.
+    epsilon : float
+        Above 0.
+    count : int, default 1
+        Number of releases.
 
+    Returns
+    -------
+    float
+        The scale, rounded up. Infinite if there is no such scale.
+
+    Raises
+    ------
+    ParameterError
+        If a number is out of range.
+
+    Examples
+    --------
     >>> scale_for(1.0, 0.1), scale_for(1.0, 0.7, count=3)
     (10.0, 4.2857142857142865)
     """

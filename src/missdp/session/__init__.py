@@ -1,19 +1,19 @@
 """Sessions: the only code that releases numbers about private rows. Each is charged for first.
 
-Read `session` first: `Session.measure` charges, computes and draws. The other files say what can be
-asked and what rows are.
+Read `session` first: `Session.measure` charges, computes and draws. The other files define queries,
+mechanisms and kinds of rows.
 
 * `counted_rows`, `counted_queries`, `total_queries`, `scores`, `dependences`, `products`,
-  `row_weights`: rows of codes, and what is counted of them. Synthesizers measure these.
+  `row_weights`: rows of codes, and queries that count them. Synthesizers measure these.
 * `row_kernel`: one row in, one row out. `counting`, `exact_counts`: rows counted. `held_rows`,
   `strategies`: which rows. `modelled_rows`, `observed_rows`, `filled_rows`, `merged_rows`: rows in
   another form.
-* `mechanisms`, `sampling`: the noise of counts and of scores, and exact draws from random bits.
-* `open_levels`: levels of open columns. `training`: the steps of private training.
+* `mechanisms`, `noise`: the noise of counts and of scores, and exact draws from random bits.
+* `frequent_values`: levels of open columns. `training`: the steps of private training.
 * `fit`: the phases of a fit, which open sessions and state the guarantee.
-* `measurement`: what is released. `redaction`: errors while private rows are read.
+* `measurement`: released values. `redaction`: errors while private rows are read.
 
-Two optional packages bring kinds of rows of their own, with their proofs: `missdp.statistics`
+Two optional packages define other kinds of rows, with their proofs: `missdp.statistics`
 (single rows with imputed cells) and `missdp.pricing` (standardised rows).
 """
 

@@ -1,6 +1,6 @@
-"""Rows whose missing cells are filled, each row by itself, by a row function.
+"""Rows whose missing cells a row function fills, each row by itself.
 
-Rows in memory stay in memory. Rows that stream are filled once, and kept in a temporary file.
+Rows in memory stay in memory. Streamed rows are filled once and stored in a temporary file.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ def fill_rows(
     Parameters
     ----------
     counted : CountedRows
-        The rows before, under a strategy that fills. Private.
+        The rows with missing cells, under a strategy that fills. Private.
     function : RowFunction
-        Of a registered type. Returns the codes of complete rows.
+        Function of a registered type that returns the codes of complete rows.
     generator : numpy.random.Generator
         Draws the random numbers of rows.
 
     Returns
     -------
     CountedRows
-        They are filled each time that they are counted. Private.
+        The rows are filled when they are first counted. Private.
 
     Raises
     ------
@@ -80,14 +80,14 @@ def fill_rows(
 
 
 class CodeStore(CountingSource):
-    """Rows that were filled while they streamed, once, so that every count sees the same rows.
+    """Source of streamed rows that were filled once, so that every count sees the same rows.
 
     Parameters
     ----------
     schema : Schema
         Public facts about the rows.
     blocks : iterable of mapping
-        Blocks of codes; private. They are kept in a `missdp.spool.Spool`.
+        Blocks of codes. Private. They are stored in a `missdp.spool.Spool`.
     """
 
     def __init__(self, schema: Schema, blocks: Iterable[Block]) -> None:
