@@ -137,7 +137,7 @@ def test_a_folder_is_replaced_only_if_it_is_a_dossier_and_that_was_asked_for(mod
     write_dossier(model, place, overwrite=True, about=About(title="again"))
     assert b"again" in (place / "report.html").read_bytes()
     (place / "notes.txt").write_text("mine")
-    refused(OutputError, "of no dossier", write_dossier, model, place, overwrite=True)
+    refused(OutputError, "not part of a dossier", write_dossier, model, place, overwrite=True)
     (tmp_path / "file").write_text("")
     for other in (tmp_path / "file", tmp_path / "absent" / "d"):
         refused(OutputError, None, write_dossier, model, other, overwrite=True)

@@ -66,7 +66,7 @@ def states(office, request):
 def test_ten_tenths_fit_exactly_and_an_eleventh_charge_is_recorded_as_refused(office):
     for _ in range(10):
         office.start("patients", TENTH)
-    refused(BudgetExceededError, "nothing was charged", office.start, "patients", pure(1e-12))
+    refused(BudgetExceededError, "Nothing was charged", office.start, "patients", pure(1e-12))
     assert office.row("patients").spent == 1
     last = office.history("patients")[-1]
     assert (last["state"], last["who"]) == ("refused", "ada")
@@ -440,7 +440,7 @@ def test_a_cut_or_restored_ledger_is_found_by_a_head(signed, url, tmp_path):
     assert signed.verify(head)["patients"] == (5, head)
     old = Ledger(f"sqlite:///{backup}")
     old.verify()  # by itself it seems whole
-    refused(LedgerError, "cut or restored", old.verify, head)
+    refused(LedgerError, "truncated or restored", old.verify, head)
 
 
 # Durability

@@ -1,9 +1,9 @@
 """Governance of releases: a ledger of budgets, plans, dossiers and reports.
 
-Budgets stand in SQLite or PostgreSQL, are charged before private rows are read, and are never
-refunded; every line of the ledger holds the hash of the one before it. Plans are made from public
-facts, before a table is looked at; `missdp.governance.dossier` writes the dossier of a release. The
-report for the curator looks at private rows.
+Budgets are stored in SQLite or PostgreSQL. They are charged before private rows are read, and are
+never refunded. Every line of the ledger has the hash of the line before it. Plans are made from
+public facts, before a table is read. `missdp.governance.dossier` writes the dossier of a release.
+The report for the curator compares private rows.
 """
 
 from missdp.exports import exported_names
