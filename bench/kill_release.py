@@ -345,7 +345,7 @@ def full_disk(base: Path, size: int, filled: bool, template: Path | None) -> tup
                 setattr(sys.modules[module], name, fill)
 
             def hook() -> None:
-                filling("missdp.session.session", "noise_is_drawn")
+                filling("missdp.session.session", "mark_noise_drawn")
 
             arguments = [*RUN, "--epsilon", str(NEW), "--rows", "20000"]
             arguments += ["--overwrite"] if template else []

@@ -190,7 +190,9 @@ SINGLE = [
         counts={(0, 1): np.ones((2, 3))}, stds={(0, 1): 0.5}, masks={(0, 1): TABLE}, masks_std=1.0,
     ),
     NUMBER,
-    PairRelease(CRUDE, SUMS, dataclasses.replace(PLAN, extra_features={"a": TABLE}), (NUMBER, None)),
+    PairRelease(
+        CRUDE, SUMS, dataclasses.replace(PLAN, extra_features={"a": TABLE}), (NUMBER, None)
+    ),
     ESTIMATES,
     SensitivityAnalysis("a", 2.0, (0.0, 0.5), (ESTIMATES, ESTIMATES), (None,)),
     PairModel((LEVELS, LEVELS), HEADS, {(0, 1): TABLE}, MASKS, 12.0),

@@ -1,9 +1,8 @@
-"""Typed errors that carry public facts only, and checks of public parameters that raise them.
+"""Typed errors with public facts only, and checks of public parameters that raise them.
 
-Every message says what was expected and what to do about it. No message quotes a private value,
-a private count or a row number: an error is an output like any other, and it is not noised. So the
-checks raise these errors in place of whatever Python would raise, and `replacing` puts one of them
-in the place of another library's.
+Every message states the problem and a remedy. An error is an output without noise. So no message
+quotes a private value, a private count or a row number. The checks raise these errors in place of
+Python's errors, and `replacing` replaces errors of other libraries by these errors.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ __all__ = [
 
 
 class MissDPError(Exception):
-    """Base class of every error this library raises on purpose.
+    """Base class of all errors that this library raises on purpose.
 
     >>> issubclass(SchemaError, MissDPError)
     True
@@ -66,15 +65,15 @@ class ParameterError(MissDPError, ValueError):
 
 
 class UnprovenError(MissDPError, ValueError):
-    """No bound is proven for this combination, so the library refuses to state one."""
+    """No bound is proven for this combination, so the library states none."""
 
 
 class BudgetExceededError(MissDPError):
-    """The privacy budget cannot afford the release; nothing was computed or recorded."""
+    """The privacy budget cannot afford the release. Nothing was computed or recorded."""
 
 
 class LedgerError(MissDPError):
-    """The ledger cannot be used, was changed, or refuses the request: nothing is released."""
+    """The ledger cannot be used, was changed, or refuses the request. Nothing is released."""
 
 
 class NotFittedError(MissDPError, ValueError, AttributeError):
@@ -82,42 +81,42 @@ class NotFittedError(MissDPError, ValueError, AttributeError):
 
 
 class OutputError(MissDPError, OSError):
-    """An output file cannot be written; no partial file is left behind."""
+    """An output file cannot be written. No partial file remains."""
 
 
 class CheckFailedError(MissDPError, AssertionError):
-    """What was checked by `missdp.testing` does not keep a promise; lists what, and what to do."""
+    """A check of `missdp.testing` failed. The message lists the broken promises and remedies."""
 
 
 class MissDPWarning(UserWarning):
-    """Base class of every warning of this library. Public facts only, like its errors."""
+    """Base class of all warnings of this library. Warnings have public facts only."""
 
 
 class SchemaWarning(MissDPWarning):
-    """The public facts of a schema are valid, and probably not what was meant."""
+    """The public facts of a schema are valid, but probably not intended."""
 
 
 class WeakGuaranteeWarning(MissDPWarning):
-    """The numbers of a guarantee are too large to mean much."""
+    """The numbers of a guarantee are too large for useful protection."""
 
 
 class MissingDependencyError(MissDPError, ImportError):
-    """An optional dependency is not installed; the message names the extra to install."""
+    """An optional dependency is not installed. The message names the extra to install."""
 
 
 class replacing(AbstractContextManager[None]):  # noqa: N801 - reads as a statement: with replacing(...)
-    """Replace errors of other libraries, which may quote private values, by one of ours.
+    """Replace errors of other libraries, which may quote private values, by a typed error.
 
-    The new error has neither ``__cause__`` nor ``__context__``: ``raise ... from None`` would only
-    hide the original from a printed traceback, and a logger or debugger would still show it.
+    The new error has neither ``__cause__`` nor ``__context__``. ``raise ... from None`` would only
+    hide the original error from a printed traceback. A logger or debugger would still show it.
 
     Parameters
     ----------
     *kinds : type of exception
-        What to replace; anything else passes through.
+        The types to replace. Other errors pass unchanged.
     by : MissDPError or callable
-        The error to raise instead, or a function from the original error to it, which may use
-        public facts only (for example ``strerror`` of an ``OSError``).
+        The new error, or a function from the original error to the new error. It may use public
+        facts only, such as ``strerror`` of an ``OSError``.
 
     Examples
     --------
@@ -141,7 +140,7 @@ class replacing(AbstractContextManager[None]):  # noqa: N801 - reads as a statem
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Raise the replacement, with no trace of the original."""
+        """Raise the replacement, without a reference to the original error."""
         del kind, traceback
         if error is None or not isinstance(error, self._kinds):
             return
@@ -167,7 +166,7 @@ EXTRA_OF: Mapping[str, str] = {
     "torch": "neural",
     "xlsxwriter": "excel",
 }
-"""Optional packages by the name of their module, each with the extra that installs it."""
+"""Map from the module of an optional package to the extra that installs the package."""
 
 
 def import_optional(name: str, *, purpose: str) -> Any:
@@ -306,8 +305,8 @@ def check_bounded_integer(name: str, value: object, *, min_value: int = 1) -> in
     return check_integer(name, value, min_value=min_value)
 
 
-MIN_EPSILON = 1e-6  # below it, the noise of a fit leaves the range that is drawn exactly
-MAX_EPSILON = 1e4  # above it, noise no longer protects anybody
+MIN_EPSILON = 1e-6  # a smaller epsilon needs noise beyond the range that is drawn exactly
+MAX_EPSILON = 1e4  # with a larger epsilon, noise protects nobody
 
 
 def check_epsilon(epsilon: Any, name: str = "epsilon") -> None:
@@ -318,12 +317,12 @@ def check_epsilon(epsilon: Any, name: str = "epsilon") -> None:
     epsilon : float
         The privacy budget of one fit or query.
     name : str, default "epsilon"
-        How the message names it.
+        Name of the parameter in the message.
 
     Raises
     ------
     ParameterError
-        If it is not a number between 1e-6 and 10,000.
+        If the value is not a number between 1e-6 and 10,000.
 
     Examples
     --------

@@ -5,10 +5,10 @@ from types import ModuleType
 
 
 def exported_names(namespace: Mapping[str, object]) -> list[str]:
-    """Return the names that a package imports to export them: not modules, nor these helpers."""
+    """Return the names that a package exports: all imported names except modules and helpers."""
     return sorted(
         name
-        for name, found in namespace.items()
-        if not (name.startswith("_") or isinstance(found, ModuleType))
-        and getattr(found, "__module__", None) != __name__
+        for name, value in namespace.items()
+        if not (name.startswith("_") or isinstance(value, ModuleType))
+        and getattr(value, "__module__", None) != __name__
     )

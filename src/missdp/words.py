@@ -1,24 +1,26 @@
-"""A guarantee in words: sentences, warnings, and what it means for one person.
+"""A guarantee in words: sentences, warnings, and its meaning for one person.
 
 Risk
 ----
-Let P be the law of what is released with the person's row and Q without it, and L = log P/Q the
-privacy loss of an outcome. By Bayes' rule the release multiplies the odds that the row is in the
-table by e^L, for whoever thinks that the other rows are the same with it and without it. If delta
-is 0, L lies in [-epsilon, epsilon] whatever comes out. Otherwise nothing bounds L surely, and L > t
-has a probability that is *not* delta: delta(s) = E_P[max(0, 1 - e^(s - L))], so that for s < t
+Let P be the distribution of the release with the person's row, and Q its distribution without the
+row. Let L = log P/Q be the privacy loss of an outcome. Take an observer whose belief about the
+other rows does not depend on this row. By Bayes' rule the release multiplies this observer's odds
+that the row is in the table by e^L. If delta is 0, L lies in [-epsilon, epsilon] for all outcomes.
+Otherwise L has no certain bound, and the probability of L > t is *not* delta. By definition,
+delta(s) = E_P[max(0, 1 - e^(s - L))], so that for s < t
 
     delta(s) >= E_P[1 - e^(s - L); L > t] >= (1 - e^(s - t)) P(L > t).
 
-Hence P(L > t) is at most the smallest delta(s) / (1 - e^(s - t)) of all s < t. This cannot be
-improved: merging into one outcome everything whose loss is above the best s gives an outcome of
-loss t with this very probability, and a synthetic table is such a coarse view of the noisy answers.
-The tail of the loss of the worst-case pair of laws itself is smaller, and coarse views exceed it.
+Hence P(L > t) is at most the smallest delta(s) / (1 - e^(s - t)) of all s < t. This bound cannot be
+improved. Merge all outcomes whose loss is above the best s into one outcome. It has loss t with
+exactly this probability, and a synthetic table is such a coarse view of the noisy answers. The tail
+of the loss of the worst-case pair of distributions is smaller, and coarse views exceed it.
 
-Both directions. Without the row, Q(L > t) <= e^(-t) P(L > t): the bound of how seldom the odds are
-raised beyond e^t holds in either case. Adjacency is symmetric, so delta(s) also bounds what Q loses
-to P, and the same steps with -L for L bound how seldom the odds are lowered beyond e^(-t). The two
-exceptions are stated one by one; that neither occurs has the sum of their probabilities against it.
+Both directions. Without the row, Q(L > t) <= e^(-t) P(L > t). So the bound on the probability that
+the odds are raised beyond e^t holds in either case. Adjacency is symmetric, so delta(s) also bounds
+the loss of Q relative to P. The same steps with -L in place of L bound the probability that the
+odds are lowered beyond e^(-t). The two exceptions are stated separately. The probability of either
+exception is at most the sum of their probabilities.
 """
 
 from __future__ import annotations
@@ -42,14 +44,14 @@ from missdp.validation import NonNegative, Probability
 if TYPE_CHECKING:
     from missdp.accounting import Guarantee
 
-_WIDTH = 92
-_PRINTABLE = 700.0  # beyond, e^loss is not a floating-point number
-_SMALLEST = math.log(1e-5)  # share of the chance that the search starts at
-_WHO = {
+_WIDTH = 92  # characters of a line
+_PRINTABLE = 700.0  # privacy loss above which e^loss is not a floating-point number
+_SMALLEST = math.log(1e-5)  # logarithm of the share of the chance at which the search starts
+_CLAIM = {
     "add-remove": "this person's row is in the table",
     "replace-one": "this person's row is the one, and not the other, of two that it may be",
 }
-_KNOWN = {
+_KNOWLEDGE = {
     "incomplete": "all other rows",
     "ground-truth": "all other rows, but not which values went missing in this one",
 }
@@ -61,48 +63,49 @@ def format_number(value: float, *, digits: int = 4, up: bool = True) -> str:
     Parameters
     ----------
     value : float
-        Finite.
+        A finite number.
     digits : int, default 4
         Significant digits.
     up : bool, default True
-        Whether to round up. A bound stays a bound only if it is rounded in its own direction.
+        Whether to round up. An upper bound must be rounded up, and a lower bound down.
 
     Returns
     -------
     str
-        In decimal.
+        The number in decimal.
 
     Examples
     --------
-    >>> printed(0.123412), printed(0.123412, up=False)
+    >>> format_number(0.123412), format_number(0.123412, up=False)
     ('0.1235', '0.1234')
     """
-    # 12 digits first, so that 0.1 + 0.2 reads 0.3; the error of 1e-12 is relative.
-    near = Decimal(f"{value:.12g}")
+    # Rounding to 12 digits first gives 0.3 for 0.1 + 0.2. Its relative error is 1e-12.
+    rounded = Decimal(f"{value:.12g}")
     rounding = ROUND_CEILING if up else ROUND_FLOOR
-    return f"{float(Context(prec=digits, rounding=rounding).plus(near)):.{digits}g}"
+    return f"{float(Context(prec=digits, rounding=rounding).plus(rounded)):.{digits}g}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Risk(Record):
-    """How far a release can move the odds that somebody gives a person's row.
+    """Bounds on the change of an observer's odds on a person's row by a release.
 
     Parameters
     ----------
     prior : float
         Probability, before the release, that the row is in the table.
     loss : float
-        Odds are multiplied or divided by at most the exponential of this.
+        The odds are multiplied or divided by at most the exponential of this loss.
     chance : float
-        Probability, over the noise, that they are raised further; that they are lowered further
-        has this probability as well. 0 if they never are.
+        Probability, over the noise, that the odds are raised further. This is also the probability
+        that they are lowered further. It is 0 if neither is possible.
     noise : float
         Standard deviation of the noise with which a count of people has the same guarantee.
     adjacency : {"add-remove", "replace-one"}
-    known : str
-        What the somebody knows besides.
+        The neighbouring relation.
+    knowledge : str
+        Knowledge of the observer, in words.
     unit : str, default "row"
-        Whose rows are meant together, if not each row by itself.
+        The protected unit.
 
     Attributes
     ----------
@@ -122,7 +125,7 @@ class Risk(Record):
     chance: Probability
     noise: NonNegative
     adjacency: Adjacency = "add-remove"
-    known: str = _KNOWN["incomplete"]
+    knowledge: str = _KNOWLEDGE["incomplete"]
     unit: str = ROW
 
     derived: ClassVar[tuple[str, ...]] = ("lowest", "highest")
@@ -131,29 +134,29 @@ class Risk(Record):
     def from_guarantee(
         cls, guarantee: Guarantee, *, prior: float = 0.5, chance: float = 1e-3
     ) -> Risk:
-        """Return what a guarantee means for a named prior; see `Guarantee.explain`."""
+        """Return the risk of a guarantee for a prior, as `Guarantee.explain` does."""
         for name, value in (("prior", prior), ("chance", chance)):
             if not 0 < check_fraction(name, value) < 1:
                 raise ParameterError(f"{name} must be above 0 and below 1")
         pure = guarantee.delta == 0
         return cls(
             prior=prior,
-            loss=guarantee.epsilon if pure else _loss_beyond(guarantee, chance),
+            loss=guarantee.epsilon if pure else _exceeded_loss(guarantee, chance),
             chance=0.0 if pure else chance,
             noise=_noise(guarantee),
             adjacency=guarantee.adjacency,
-            known=_KNOWN[guarantee.protects],
+            knowledge=_KNOWLEDGE[guarantee.protects],
             unit=guarantee.unit,
         )
 
     @property
     def highest(self) -> float:
-        """Probability that the row is in the table, after the release, at most."""
+        """Largest probability, after the release, that the row is in the table."""
         return self._after(self.loss)
 
     @property
     def lowest(self) -> float:
-        """Probability that the row is in the table, after the release, at least."""
+        """Smallest probability, after the release, that the row is in the table."""
         return self._after(-self.loss)
 
     def _after(self, loss: float) -> float:
@@ -162,10 +165,10 @@ class Risk(Record):
 
     @property
     def _claim(self) -> str:
-        who = _WHO[self.adjacency]
+        claim = _CLAIM[self.adjacency]
         if self.unit == ROW:
-            return who
-        several = who.replace("row is", "rows are").replace("that it may", "that they may")
+            return claim
+        several = claim.replace("row is", "rows are").replace("that it may", "that they may")
         return several.replace("person", self.unit)
 
     def __str__(self) -> str:
@@ -173,10 +176,10 @@ class Risk(Record):
         if self.loss < _PRINTABLE:
             times = format_number(math.exp(self.loss))
         unless = f", except with probability {format_number(self.chance)}" if self.chance else ""
-        high, alone = format_number(100 * self.highest), self.unit == ROW
+        high, is_row = format_number(100 * self.highest), self.unit == ROW
         low = format_number(100 * self.lowest, up=False)
         lines = [
-            f"Suppose that someone who knows {self.known} gives a probability of "
+            f"Suppose that someone who knows {self.knowledge} gives a probability of "
             f"{100 * self.prior:.4g} % to this: {self._claim}.",
             f"The release raises these odds by a factor of at most {times}, so to at most "
             f"{high} %{unless}.",
@@ -184,23 +187,23 @@ class Risk(Record):
         ]
         if self.noise:
             people = format_number(self.noise, digits=2, up=False)
-            once = "of people" if alone else f"in which each {self.unit} counts once and"
+            once = "of people" if is_row else f"in which each {self.unit} counts once and"
             lines.append(
                 f"A count {once} that is released with noise of about ± {people} (its standard "
                 "deviation) has the same guarantee."
             )
         whose = "person all the same, with the row or without it"
-        if not alone:
+        if not is_row:
             whose = f"{self.unit} all the same, with its rows or without them"
         lines.append(f"What a release shows of people in general can be applied to this {whose}.")
         return "\n".join(line for sentence in lines for line in textwrap.wrap(sentence, _WIDTH))
 
 
-def _loss_beyond(guarantee: Guarantee, chance: float) -> float:
+def _exceeded_loss(guarantee: Guarantee, chance: float) -> float:
     """Return a privacy loss that is exceeded with at most this probability, in either direction.
 
-    The smallest t with delta(s) / (1 - e^(s - t)) at ``chance`` for some s, as far as the search
-    finds it: each s that it tries proves a t.
+    The result is the smallest t with delta(s) / (1 - e^(s - t)) at ``chance`` for some s. The
+    search is approximate, but each s that it tries proves a valid t.
     """
     from scipy.optimize import minimize_scalar
 
@@ -218,17 +221,16 @@ def _loss_beyond(guarantee: Guarantee, chance: float) -> float:
         method="bounded",
         options={"maxiter": 20, "xatol": 0.02},
     )
-    found = min(proven(chance * math.exp(float(search.x))), *map(proven, stated), math.inf)
-    if math.isinf(found):
+    loss = min(proven(chance * math.exp(float(search.x))), *map(proven, stated), math.inf)
+    if math.isinf(loss):
         raise UnprovenError(
-            f"nothing is proven of what happens with probability 1 - {chance:g}; state a larger "
-            "chance"
+            f"no bound is proven that holds with probability 1 - {chance:g}. State a larger chance."
         )
-    return float(np.nextafter(found * (1 + 1e-12), math.inf))
+    return float(np.nextafter(loss * (1 + 1e-12), math.inf))
 
 
 def _noise(guarantee: Guarantee) -> float:
-    """Return the standard deviation of the noise of a count with the same epsilon and delta."""
+    """Return the standard deviation of the noise of a count with this epsilon and delta."""
     if guarantee.epsilon == 0:
         return 0.0
     if guarantee.delta == 0:
@@ -253,7 +255,7 @@ _PROTECTED = {
 
 def in_words(guarantee: Guarantee) -> str:
     """Return a guarantee as plain sentences, every condition included."""
-    lines = [line for said in sentences(guarantee) for line in textwrap.wrap(said, _WIDTH)]
+    lines = [line for text in sentences(guarantee) for line in textwrap.wrap(text, _WIDTH)]
     return "\n".join([*lines, *_conditions(guarantee)])
 
 
@@ -287,15 +289,15 @@ def _odds(guarantee: Guarantee) -> str:
         factor = format_number(math.exp(guarantee.epsilon))
     else:
         factor = f"e^{format_number(guarantee.epsilon)}"
-    beyond = f", and by {format_number(guarantee.delta)} beyond that" if guarantee.delta else ""
-    # Before values went missing there were no missing cells.
+    excess = f", and by {format_number(guarantee.delta)} beyond that" if guarantee.delta else ""
+    # The ground truth has no missing cells.
     whose = "its" if guarantee.unit == ROW else "their"
-    holes = f", {whose} missing cells included," if guarantee.protects == "incomplete" else ""
-    change = f"{_change(guarantee)}{holes}"
-    if not holes and guarantee.adjacency == "add-remove":
+    missing = f", {whose} missing cells included," if guarantee.protects == "incomplete" else ""
+    change = f"{_change(guarantee)}{missing}"
+    if not missing and guarantee.adjacency == "add-remove":
         change += ","
     return (
-        f"{change} changes the probability of any outcome by a factor of at most {factor}{beyond}."
+        f"{change} changes the probability of any outcome by a factor of at most {factor}{excess}."
     )
 
 
@@ -311,7 +313,8 @@ def _change(guarantee: Guarantee) -> str:
 
 
 def _guess(guarantee: Guarantee) -> str:
-    # Half of 1 + total variation, which is at most (e^eps - 1 + 2 delta) / (e^eps + 1).
+    # The probability is half of 1 + total variation, which is at most (e^eps - 1 + 2 delta) /
+    # (e^eps + 1).
     odds = math.exp(-min(guarantee.epsilon, _PRINTABLE))
     chance = min(1.0, (1 + guarantee.delta * odds) / (1 + odds))
     return (
@@ -336,7 +339,7 @@ def _conditions(guarantee: Guarantee) -> list[str]:
 
 
 def warn_if_weak(epsilon: float, delta: float = 0.0, *, n: int | None = None) -> None:
-    """Warn of what makes a guarantee next to worthless; usually nothing does.
+    """Warn if epsilon or delta is so large that a guarantee is nearly worthless.
 
     Parameters
     ----------
@@ -348,14 +351,14 @@ def warn_if_weak(epsilon: float, delta: float = 0.0, *, n: int | None = None) ->
     if epsilon > 10:
         warnings.warn(
             f"epsilon = {format_number(epsilon)} is above 10: someone who knows all other rows may "
-            "learn almost surely what a person answered; values of about 1 are usual",
+            "learn almost surely what a person answered. Values of about 1 are usual.",
             WeakGuaranteeWarning,
             stacklevel=3,
         )
     if n is not None and delta > 0 and delta * n >= 1:
         warnings.warn(
             f"delta = {format_number(delta)} is at least 1/n (n = {n}): publishing each row in "
-            "full with this probability would keep the same promise; state a delta far below 1/n",
+            "full with this probability would keep the same promise. State a delta far below 1/n.",
             WeakGuaranteeWarning,
             stacklevel=3,
         )

@@ -26,7 +26,7 @@ from missdp.errors import (
     names_of,
 )
 from missdp.evaluate.align import align, in_columns
-from missdp.progress import Progress, reported
+from missdp.progress import Progress, progress_callback
 from missdp.schema import AnyAttribute, Categorical, Schema
 from missdp.serialization import Record
 from missdp.table import Table
@@ -296,7 +296,7 @@ def classifier_f1(
         raise DataError("classifiers need rows to train on and rows to test on")
     train = _cap(made, max_rows, (random_state, 1))
     held = _cap(held, max_rows, (random_state, 2))
-    with reported(progress) as shown:
+    with progress_callback(progress) as shown:
         scores = _scores(real, train, held, targets, chosen, random_state, shown)
     skipped = tuple(name for name in targets if name not in scores)
     return ClassifierF1(scores, skipped, held_out=test is not None)

@@ -16,7 +16,7 @@ from pydantic.dataclasses import dataclass
 
 from missdp.errors import DataError, ParameterError, check_integer
 from missdp.evaluate.align import aligned, in_columns, rounded, schema_of
-from missdp.progress import Progress, reported
+from missdp.progress import Progress, progress_callback
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.cliques import batches, check_cliques
 from missdp.schema.numeric import code_dtype
@@ -178,7 +178,7 @@ def marginal_distance(
     rows: Rows = "observed" if missing == "unobserved" else "extended"
     distances: dict[tuple[str, ...], float] = {}
     total, fewest = math.comb(len(declared), k), 0
-    with reported(progress) as shown:
+    with progress_callback(progress) as shown:
         compared = _plain(next(both[0]()), finer).schema
         for batch in batches(compared, itertools.combinations(compared.names, k), _BATCH_CELLS):
             (one, n_one), (two, n_two) = (_counted(blocks(), batch, rows, finer) for blocks in both)

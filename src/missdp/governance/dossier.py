@@ -18,7 +18,7 @@ from typing import Any
 
 from missdp.accounting import DataDependentDomain
 from missdp.errors import OutputError, SchemaError, replacing
-from missdp.files import PutOff, refusal, sync_folder
+from missdp.files import DelayedSignals, sync_folder, write_error
 from missdp.governance.chain import canonical, digest
 from missdp.governance.facts import ModelSummary
 from missdp.governance.measurements import measurements
@@ -170,7 +170,7 @@ def write_dossier(
         }
     )
     encoded = json.dumps(content, indent=1, ensure_ascii=False).encode("utf-8")
-    with PutOff(), replacing(OSError, by=partial(refusal, target)):
+    with DelayedSignals(), replacing(OSError, by=partial(write_error, target)):
         _write_folder(target, files | {_RELEASE: encoded})
     return content
 

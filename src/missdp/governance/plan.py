@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from pydantic.dataclasses import dataclass
 
 from missdp.errors import ParameterError, did_you_mean
-from missdp.progress import Progress, reported
+from missdp.progress import Progress, progress_callback
 from missdp.schema import Numeric, Schema
 from missdp.serialization import Record
 
@@ -284,7 +284,7 @@ def plan(
     chosen = method or default_synthesizer(schema, delta=parameters.get("delta"))
     numbers = _numbers(schema, means)
     family = partial(synthesizer_named(chosen), **parameters)
-    with reported(progress) as shown:
+    with progress_callback(progress) as shown:
         rehearsal = Rehearsal(family, declared, numbers, shown)
         planned = rehearsal.planned(grid)
     return Plan(

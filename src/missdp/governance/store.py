@@ -288,7 +288,7 @@ class Store:
             self._make_file(create=create)
         unsure = LedgerError(
             f"{self.name} cannot be used: its commit failed, or was not confirmed. The line may "
-            "be recorded, and a charge then counts as charged. `missdp ledger show` lists it. A new "
+            "be recorded, and a charge then counts as charged. See `missdp ledger show`. A new "
             "release gets a new id"
         )
         with replacing(SQLAlchemyError, by=self._refusal), self._engine.connect() as connection:

@@ -204,14 +204,14 @@ class Column(Record, abstract=True):
         return {"name": self.name} | super().to_dict()
 
     @classmethod
-    def _kind_of(cls, data: Mapping[str, Any]) -> type[Any]:
+    def _class_of_kind(cls, data: Mapping[str, Any]) -> type[Any]:
         """Return the class of a kind. ``levels = "open"`` says of which kind it is."""
         if (kind := data.get("kind")) in ("unit", "weight"):
             raise cls._refusal(
                 data, f"a {kind} is no attribute: write a table [{kind}] with column"
             )
         is_open = data.get("levels") == "open" and data.get("kind", "categorical") == "categorical"
-        return super()._kind_of({**data, "kind": "open"} if is_open else data)
+        return super()._class_of_kind({**data, "kind": "open"} if is_open else data)
 
     @classmethod
     def _refusal(cls, data: Mapping[str, Any], why: str) -> SchemaError:

@@ -32,7 +32,7 @@ from missdp.accounting.budget import Events, check_paid
 from missdp.accounting.events import Adjacency, flatten
 from missdp.accounting.measures import is_pure
 from missdp.errors import ParameterError, UnprovenError, check_number
-from missdp.files import noise_is_drawn
+from missdp.files import mark_noise_drawn
 from missdp.session.measurement import Measurement, Radius
 from missdp.session.noise import NoiseSource
 from missdp.session.redaction import redacted
@@ -457,7 +457,7 @@ class Session:
             self._budget.check_process()
             numbers = exact()
             self._budget.check_process()
-            noise_is_drawn()
+            mark_noise_drawn()
             return mechanism.draw(numbers, self._noise)
 
     def _with(

@@ -34,7 +34,7 @@ from missdp.errors import (
 )
 from missdp.estimator import Estimator
 from missdp.files import write_atomically
-from missdp.progress import Progress, reported
+from missdp.progress import Progress, progress_callback
 from missdp.schema import Numeric, Schema
 from missdp.schema.binning import Binning, BinSource
 from missdp.schema.open_categorical import at_most
@@ -173,7 +173,7 @@ class Synthesizer(Estimator):
                 "this model was fitted within a shared budget that did not travel with it; to fit "
                 "it again, give it one with set_params(budget=...), or clone it to do without"
             )
-        with reported(self.progress) as progress:
+        with progress_callback(self.progress) as progress:
             fit(self, data, schema, undeclared, progress)
         self._budget_left = False
         return self
