@@ -44,7 +44,7 @@ from missdp.inference.models import PairModel
 from missdp.pricing import StepCondition
 from missdp.pricing.prices import CheaperChange, Price, PriceStep
 from missdp.schema.attributes import Column, Ignored, Key
-from missdp.serialization import FORMAT, Record, decode, encode, seal, unseal
+from missdp.serialization import FORMAT, Record, pack, seal, unpack, unseal
 from missdp.session import Products, RowProducts, Total
 from missdp.statistics import Estimate, Histogram
 from missdp.synth.coordinates import Coordinate
@@ -289,12 +289,12 @@ def test_every_kind_is_among_the_examples():
 def test_arrays_come_back_to_the_last_bit():
     whole, none = np.arange(3), np.zeros((0, 2))
     for array in (TABLE, TABLE.astype("f4"), whole, none, np.array(True), TABLE.T):
-        again = decode(json.loads(json.dumps(encode(array))))
+        again = unpack(json.loads(json.dumps(pack(array))))
         assert again.dtype == array.dtype
         np.testing.assert_array_equal(again, array)
     for array in (np.array(["a"]), np.array([None]), np.zeros(2, "M8[s]"), np.zeros(1, complex)):
-        refused(ParameterError, "holds numbers", encode, array)
-    refused(ParameterError, "a complex cannot", encode, 1j)
+        refused(ParameterError, "holds numbers", pack, array)
+    refused(ParameterError, "a complex cannot", pack, 1j)
 
 
 DEEP = "[" * 5000 + "]" * 5000
@@ -560,7 +560,7 @@ def test_a_model_file_that_lacks_anything_is_refused(family, tmp_path):
 def test_results_of_a_fit_where_facts_are_declared_raise(changed):
     fitted = next(record for record in SINGLE if isinstance(record, Fitted))
     assert Fitted.from_dict(fitted.to_dict()).schema == fitted.schema
-    data = fitted.to_dict() | {name: encode(fact) for name, fact in changed.items()}
+    data = fitted.to_dict() | {name: pack(fact) for name, fact in changed.items()}
     with pytest.raises(MissDPError, match="do not fit"):
         Fitted.from_dict(data)
 

@@ -100,7 +100,7 @@ class Record(metaclass=Checked):
     def to_dict(self) -> dict[str, Any]:
         """Return the record as JSON values, with its class in ``kind``."""
         values = ((f, getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
-        stored = {f.name: encode(v) for f, v in values if not (self.sparse and v == f.default)}
+        stored = {f.name: pack(v) for f, v in values if not (self.sparse and v == f.default)}
         derived = {name: _encode_derived(getattr(self, name)) for name in self.derived}
         return {"kind": self.kind, **stored, **derived}
 
@@ -176,7 +176,7 @@ class Record(metaclass=Checked):
     def _read(cls, data: Mapping[str, Any]) -> Self:
         """Return the record of a dictionary."""
         skipped = {"kind", "warnings", *cls.derived}  # commands write these in addition
-        return cls(**{str(n): decode(value) for n, value in data.items() if n not in skipped})
+        return cls(**{str(n): unpack(value) for n, value in data.items() if n not in skipped})
 
     @classmethod
     def _unknown_field(cls, name: str) -> str:
@@ -199,10 +199,10 @@ class Record(metaclass=Checked):
         return ParameterError(f"{cls.kind}: {why}")
 
 
-def encode(value: Any) -> Any:
+def pack(value: Any) -> Any:
     """Return the JSON values of a field of a record, exact to the last bit.
 
-    >>> encode({"a": (1, 2.5), "b": {("x", "y"): math.inf}})
+    >>> pack({"a": (1, 2.5), "b": {("x", "y"): math.inf}})
     {'a': [1, 2.5], 'b': {'kind': 'mapping', 'items': [[['x', 'y'], {'kind': 'float', 'is':
     'inf'}]]}}
     """
@@ -218,29 +218,32 @@ def encode(value: Any) -> Any:
         return value
     if isinstance(value, Mapping):
         if "kind" not in value and all(isinstance(key, str) for key in value):
-            return {key: encode(item) for key, item in value.items()}
-        return {"kind": "mapping", "items": [[encode(k), encode(v)] for k, v in value.items()]}
+            return {key: pack(item) for key, item in value.items()}
+        return {
+            "kind": "mapping",
+            "items": [[pack(k), pack(v)] for k, v in value.items()],
+        }
     if isinstance(value, (list, tuple, Set)):
-        return [encode(item) for item in (sorted(value) if isinstance(value, Set) else value)]
+        return [pack(item) for item in (sorted(value) if isinstance(value, Set) else value)]
     raise ParameterError(f"a {type(value).__name__} cannot be written to a file")
 
 
-def decode(value: Any) -> Any:
-    """Return the value of JSON values of `encode`, with lists as tuples, or raise an error."""
+def unpack(value: Any) -> Any:
+    """Return the value of JSON values of `pack`, with lists as tuples, or raise an error."""
     if isinstance(value, list):
-        return tuple(decode(item) for item in value)
+        return tuple(unpack(item) for item in value)
     if not isinstance(value, Mapping):
         return value
     kind = value.get("kind")
     if "kind" not in value:
-        return {key: decode(item) for key, item in value.items()}
+        return {key: unpack(item) for key, item in value.items()}
     if kind not in ("array", "mapping", "float") if isinstance(kind, str) else True:
         return Record.from_dict(value)
     with replacing(*WRONG, by=_unless_ours(f"this is not a valid {kind}")):
         if kind == "array":
             return _decoded_array(value)
         if kind == "mapping":
-            return {decode(key): decode(item) for key, item in value["items"]}
+            return {unpack(key): unpack(item) for key, item in value["items"]}
         return float(value["is"])
 
 
@@ -270,7 +273,7 @@ def _encode_derived(value: Any) -> Any:
     """Return the JSON values of a derived property, with null for a number that is not finite."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return encode(value)
+    return pack(value)
 
 
 def read_json(text: str) -> Any:

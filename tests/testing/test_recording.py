@@ -45,7 +45,7 @@ def exact_of(noise):
 
 
 def patched():
-    return Session.__dict__["_release"], NoiseSource.__dict__["of"]
+    return Session.__dict__["_release"], NoiseSource.__dict__["from_seed"]
 
 
 def test_recording_ends_restores_both_functions():

@@ -31,7 +31,7 @@ AFTER: Mapping[str, tuple[str, ...]] = {
 _DIGITS = 30  # decimal places of the sums that the database compares
 
 
-def canonical(value: Any) -> str:
+def json_text(value: Any) -> str:
     """Return a value as JSON text that is equal for equal values."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -73,7 +73,7 @@ class BudgetFacts:
     def to_json(self) -> str:
         """Return the facts as canonical JSON."""
         cost = {name: getattr(self.cost, name) for name in ("privacy_measure", "amount")}
-        return canonical({**vars(self), "cost": cost})
+        return json_text({**vars(self), "cost": cost})
 
     @classmethod
     def from_json(cls, text: str) -> BudgetFacts:
@@ -196,7 +196,7 @@ class LedgerVerifier:
         chain, before = self._states.get(request, (root, ""))
         _require(chain == root and state in AFTER.get(before, ()))
         if state == "created":
-            facts = BudgetFacts.from_json(canonical(line["facts"]))
+            facts = BudgetFacts.from_json(json_text(line["facts"]))
             _require(facts.name not in self.rows and facts.root == root)
             self.rows[facts.name] = Row(facts)
             self._move(facts.name, line, hashed)
@@ -204,7 +204,7 @@ class LedgerVerifier:
             cost, failure = Fraction(line["cost"]), Fraction(line["failure"])
             for name in path_of(line["budget"]):
                 row = self.rows[name]
-                _require(_events_price(row.facts, canonical(line["events"])) == (cost, failure))
+                _require(_events_price(row.facts, json_text(line["events"])) == (cost, failure))
                 self.rows[name] = row.charged(cost, failure)
                 _require(self.rows[name].holds)
                 self._move(name, line, hashed)
@@ -249,4 +249,4 @@ def path_of(name: str) -> tuple[str, ...]:
 
 def answer_digest(document: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a saved answer, which has no warnings of the run."""
-    return digest(canonical({k: value for k, value in document.items() if k != "warnings"}))
+    return digest(json_text({k: value for k, value in document.items() if k != "warnings"}))

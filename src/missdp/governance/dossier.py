@@ -19,7 +19,7 @@ from typing import Any
 from missdp.accounting import DataDependentDomain
 from missdp.errors import OutputError, SchemaError, replacing
 from missdp.files import DelayedSignals, sync_folder, write_error
-from missdp.governance.chain import canonical, digest
+from missdp.governance.chain import digest, json_text
 from missdp.governance.facts import ModelSummary
 from missdp.governance.measurements import measurements
 from missdp.governance.pages import pages
@@ -164,7 +164,7 @@ def write_dossier(
             },
             "files": {name: hashlib.sha256(files[name]).hexdigest() for name in FILES[:-1]},
             "model": hashlib.sha256(text).hexdigest(),
-            "schema": digest(canonical(released.schema_.to_dict())),
+            "schema": digest(json_text(released.schema_.to_dict())),
             "ledger": dict(ledger) if ledger else None,
             "note": "A checksum is no signature: anyone can compute it.",
         }

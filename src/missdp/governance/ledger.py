@@ -32,9 +32,9 @@ from missdp.governance.chain import (
     BudgetFacts,
     LedgerVerifier,
     Row,
-    canonical,
     digest,
     fraction_text,
+    json_text,
     path_of,
 )
 from missdp.governance.ledger_heads import stated_release
@@ -556,7 +556,7 @@ class Ledger:
         line |= {"request": request, "state": state, "who": self._who, **facts}
         if timed:
             line["time"] = time
-        body = canonical(line)
+        body = json_text(line)
         hashed = digest(body)
         columns = {name: line[name] for name in ("root", "number", "request", "state")}
         columns |= {"schema_hash": line.get("schema"), "time": time, "body": body, "hash": hashed}
@@ -641,7 +641,7 @@ def _stated(name: str, events: Iterable[Event], what: Purpose) -> dict[str, Any]
         "purpose": what.purpose,
         "ticket": what.ticket,
         "file": what.file,
-        "parameters": digest(canonical(what.parameters)),
+        "parameters": digest(json_text(what.parameters)),
         "conditions": [condition.to_dict() for condition in what.conditions],
         "events": [event.to_dict() for event in events],
     }

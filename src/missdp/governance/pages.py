@@ -228,9 +228,9 @@ def _departures(analysis: SensitivityAnalysis) -> dict[str, Any]:
 def _card(column: OneWay) -> dict[str, Any]:
     """Return the chart of one attribute."""
     shares, size = np.maximum(column.shares, 0.0), len(column.levels)
-    largest = np.sort(np.argsort(-shares, kind="stable")[:_MAX_LEVELS])
+    shown = np.sort(np.argsort(-shares, kind="stable")[:_MAX_LEVELS])
     stds = [None] * size if column.stds is None else column.stds.tolist()
-    rest = float(shares.sum() - shares[largest].sum())
+    rest = float(shares.sum() - shares[shown].sum())
     has_units = column.units and column.units.lower() not in column.label.lower()
     caption = [f"column {plain_text(column.name)}"] * (column.label != column.name)
     caption += [f"in {plain_text(column.units)}"] * bool(has_units)
@@ -238,13 +238,9 @@ def _card(column: OneWay) -> dict[str, Any]:
         "name": column.label,
         "caption": ", ".join(caption),
         "bars": _bars(
-            [column.levels[i] for i in largest],
-            shares[largest].tolist(),
-            [stds[i] for i in largest],
+            [column.levels[i] for i in shown], shares[shown].tolist(), [stds[i] for i in shown]
         ),
-        "rest": f"{size - len(largest)} more levels: {percent(rest)}"
-        if len(largest) < size
-        else "",
+        "rest": f"{size - len(shown)} more levels: {percent(rest)}" if len(shown) < size else "",
     }
 
 

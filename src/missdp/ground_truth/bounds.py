@@ -246,6 +246,5 @@ def or_infinite(compute: Callable[[], float]) -> float:
 
 
 def _tabulated(events: Events) -> bool:
-    return len(set(events)) <= _MAX_DISTINCT and all(
-        has_bound(tabulated_event, event) for event in events
-    )
+    few = len(set(events)) <= _MAX_DISTINCT
+    return few and all(has_bound(tabulated_event, event) for event in events)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from missdp.accounting.exact import boundary
-from missdp.errors import ParameterError, UnprovenError, check_integer, check_number
+from missdp.errors import ParameterError, UnprovenError, check_fraction, check_integer, check_number
 from missdp.ground_truth.elimination import elimination_order, log_total
 from missdp.required_attributes import RequiredAttributes, as_required_attributes
 from missdp.types import Clique, Floats
@@ -34,9 +34,7 @@ _OUTWARD = 1e-12
 
 def check_observed(observed: Mapping[str, float]) -> dict[str, float]:
     """Check observed probabilities π (one minus the missing rate) by attribute name."""
-    return {
-        a: check_number("an observed probability", p, max_value=1.0) for a, p in observed.items()
-    }
+    return {a: check_fraction("an observed probability", p) for a, p in observed.items()}
 
 
 def gate_probability(required: RequiredAttributes, observed: Mapping[str, float]) -> float:
@@ -80,10 +78,7 @@ def amplified_epsilon(probability: float, epsilon: float) -> float:
     >>> round(amplified_epsilon(0.5, 1.0), 4)
     0.6201
     """
-    p, cost = (
-        check_number("probability", probability, max_value=1.0),
-        check_number("epsilon", epsilon),
-    )
+    p, cost = check_fraction("probability", probability), check_number("epsilon", epsilon)
     if p == 0.0 or cost == 0.0:
         return 0.0
     if p == 1.0:
@@ -255,7 +250,7 @@ def mask_mixture(
         check_observed(observed),
     )
     costs = [check_number("epsilons", cost) for cost in epsilons]
-    slips = [check_number("deltas", slip, max_value=1.0) for slip in deltas or [0.0] * len(sets)]
+    slips = [check_fraction("deltas", slip) for slip in deltas or [0.0] * len(sets)]
     if not len(sets) == len(costs) == len(slips):
         raise ParameterError("epsilons and deltas need one value for each gate")
     limit = check_integer("treewidth_limit", treewidth_limit)
@@ -348,10 +343,7 @@ def gated_delta(epsilon: float, *, probability: float, profile: Callable[[float]
     >>> gated_delta(math.log(1 + 0.5 * (math.e - 1)), probability=0.5, profile=step)
     0.0
     """
-    p, epsilon = (
-        check_number("probability", probability, max_value=1.0),
-        check_number("epsilon", epsilon),
-    )
+    p, epsilon = check_fraction("probability", probability), check_number("epsilon", epsilon)
     if p == 0.0:
         return 0.0
     if epsilon > 700.0:
@@ -396,7 +388,7 @@ def gated_epsilon(delta: float, *, probability: float, profile: Callable[[float]
     >>> round(gated_epsilon(0.0, probability=0.5, profile=pure), 4)
     0.6201
     """
-    goal = check_number("delta", delta, max_value=1.0)
+    goal = check_fraction("delta", delta)
 
     def fits(epsilon: float) -> bool:
         return gated_delta(epsilon, probability=probability, profile=profile) <= goal
@@ -446,7 +438,7 @@ def gate_loss_distribution(
     """
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
-    p = check_number("probability", probability, max_value=1.0)
+    p = check_fraction("probability", probability)
     if p == 1.0:
         return loss
     if p == 0.0:

@@ -59,9 +59,8 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
 
 def real(default: Any = MISSING, *, least: float = 0.0, most: float = 1e100) -> Any:
     """Return a field that holds a number within these bounds."""
-    return field(
-        default=default, metadata={"check": partial(check_number, min_value=least, max_value=most)}
-    )
+    check = partial(check_number, min_value=least, max_value=most)
+    return field(default=default, metadata={"check": check})
 
 
 def count(default: Any = MISSING, *, least: int = 1) -> Any:
@@ -107,9 +106,8 @@ class RowDomain:
     complete: bool = True
 
     def __post_init__(self) -> None:
-        enough = (
-            check_integer("rows", self.rows) >= 2 and check_integer("columns", self.columns) >= 1
-        )
+        enough = check_integer("rows", self.rows) >= 2
+        check_integer("columns", self.columns)
         require(enough, "a domain needs at least 2 rows and 1 column")
         check_number("radius", self.radius, min_value=1e-100)
         require(isinstance(self.complete, bool), "complete must be True or False")

@@ -261,10 +261,8 @@ def _plan(
 ) -> TestPlan:
     """Return the test of the steps before a query, with the price of both together."""
     best = facts.bounds(question)[0]
-    epsilon, delta = (
-        check_number("test_epsilon", test_epsilon, min_value=1e-9, max_value=1e6),
-        facts.delta,
-    )
+    epsilon = check_number("test_epsilon", test_epsilon, min_value=1e-9, max_value=1e6)
+    delta = facts.delta
     failure = delta / 2 if failure_delta is None else check_number("failure_delta", failure_delta)
     if not 0 < failure <= delta or failure >= 0.5:
         raise ParameterError("failure_delta must be above 0 and at most the pipeline's delta")

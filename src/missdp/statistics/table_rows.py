@@ -372,9 +372,8 @@ def open_table(
     conditions = [*domain_conditions(table.schema, undeclared), RowFunctionsTested()]
     if may_refuse or any(attribute.refuses for attribute in table.schema):
         conditions.append(RefusalsNotPrivate())
-    return Session(
-        rows, budget=budget, noise=NoiseSource.from_seed(random_state), conditions=conditions
-    )
+    noise = NoiseSource.from_seed(random_state)
+    return Session(rows, budget=budget, noise=noise, conditions=conditions)
 
 
 def smooth_epsilon(cost: Cost) -> float:

@@ -89,9 +89,8 @@ class AdaptiveFit:
     @property
     def done(self) -> float:
         """About which part of the whole fit is done, for a report of progress."""
-        return _BEFORE + (_AFTER - _BEFORE) * (
-            1 - self.session.remaining.amount / self.whole.amount
-        )
+        spent = 1 - self.session.remaining.amount / self.whole.amount
+        return _BEFORE + (_AFTER - _BEFORE) * spent
 
     def noise(self, cost: float) -> Noise:
         """Return the noise of a marginal that costs so much."""

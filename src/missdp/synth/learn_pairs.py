@@ -426,9 +426,8 @@ class PairRelease(Record):
         assert self.products is not None
         names = list(self.products.blocks)
         further = {names.index(n): t for n, t in self.products.further_blocks.items()}
-        return RowVectors(
-            list(self.products.blocks.values()), self.plan.first_order_weight, further
-        )
+        blocks = list(self.products.blocks.values())
+        return RowVectors(blocks, self.plan.first_order_weight, further)
 
     def tables(
         self,
