@@ -32,9 +32,9 @@ def test_a_replaced_error_keeps_nothing_of_the_original_but_public_facts():
 
     with refuses(DataError) as caught, replacing(ValueError, by=DataError("public")):
         float("private")
-    with refuses(OutputError, "No such file") as told, replacing(OSError, by=refusal):
+    with refuses(OutputError, "No such file") as replaced, replacing(OSError, by=refusal):
         Path("/nonexistent/private").read_text()
-    for error in (caught.value, told.value):
+    for error in (caught.value, replaced.value):
         assert error.__cause__ is error.__context__ is None
     with pytest.raises(KeyError), replacing(ValueError, by=DataError("public")):
         raise KeyError

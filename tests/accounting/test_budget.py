@@ -206,14 +206,14 @@ def test_events_chosen_later_would_break_the_claim_of_a_plan():
     assert cap.spent.epsilon == 1.0
 
 
-def test_labels_are_for_people_and_gates_are_not():
-    gated = acc.PureEvent(epsilon=0.5, required={"a"}, label="planned")
-    plan = acc.Composition([gated])
-    for other in (replace(gated, required=None), replace(gated, adjacency="replace-one")):
+def test_plan_matches_required_attributes_and_not_labels():
+    planned = acc.PureEvent(epsilon=0.5, required={"a"}, label="planned")
+    plan = acc.Composition([planned])
+    for other in (replace(planned, required=None), replace(planned, adjacency="replace-one")):
         with pytest.raises(BudgetExceededError):
             plan.charge(other)
-    plan.charge(replace(gated, label="charged"))
-    assert plan.spent.events == (gated,)
+    plan.charge(replace(planned, label="charged"))
+    assert plan.spent.events == (planned,)
 
 
 def test_a_part_of_a_plan_is_its_cap_whatever_it_spends():

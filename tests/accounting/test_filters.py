@@ -79,7 +79,7 @@ def test_a_part_that_is_worth_the_whole_fits_into_it(epsilon, delta):
 
 
 def test_an_adaptive_budget_is_not_amplified():
-    """Spent whole or not: that gates and scales were fixed in advance would be a false claim."""
+    """Spent whole or not: fixed scales and required attributes would be a false claim."""
     known = acc.MissingCompletelyAtRandom({"a": 0.5})
     for amount in (1.0, 0.4):
         budget = acc.Filter(1.0)

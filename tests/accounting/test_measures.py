@@ -73,8 +73,8 @@ def exact_laws():
         acc.GaussianEvent(sensitivity=1, sigma=1.5),
     ]
     yield noises, mixed, {LOSS}
-    told, bit = np.array([1e-3, 0.0]), 0.999 * bit_pair(0.7, 0.7)[0]
-    once = np.concatenate([told, bit]), np.concatenate([told[::-1], bit[::-1]])
+    revealed, bit = np.array([1e-3, 0.0]), 0.999 * bit_pair(0.7, 0.7)[0]
+    once = np.concatenate([revealed, bit]), np.concatenate([revealed[::-1], bit[::-1]])
     yield [acc.ApproximateEvent(epsilon=0.7, delta=1e-3)] * 2, together(once, once), {LOSS}
 
 

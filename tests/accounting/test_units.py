@@ -28,10 +28,12 @@ def test_a_group_costs_what_theorems_on_groups_say(rows):
     assert of_unit.rho == rows**2 * 0.25
     # N(0, 1) beside N(rows mu, 1), by the normal distribution itself.
     mu, epsilon = 0.1 * rows, 1.0
-    told = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+    expected = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(
+        -mu / 2 - epsilon / mu
+    )
     of_row = acc.GaussianEvent(sensitivity=0.1, sigma=1.0, discrete=False)
     stated = delta_of(of_patients(rows, of_row), epsilon)
-    assert told <= stated <= told * (1 + 1e-3) + 1e-12
+    assert expected <= stated <= expected * (1 + 1e-3) + 1e-12
 
 
 @pytest.mark.parametrize("rows", ROWS)

@@ -606,8 +606,8 @@ def test_how_far_cells_are_off_is_not_noise_alone(written):
     std = ModelSummary(model).pairs[0, 1].std
     assert 1e-3 < off < 2 * std
     page = (written(model) / "how-to-use.md").read_text()
-    told = float(re.search(r"off by about\s+([\d,]+) rows", page)[1].replace(",", ""))
-    assert 0.2 * std < told / len(frame) < 5 * std
+    stated = float(re.search(r"off by about\s+([\d,]+) rows", page)[1].replace(",", ""))
+    assert 0.2 * std < stated / len(frame) < 5 * std
 
 
 def test_the_report_of_a_family_without_measurements_states_no_noise(written):

@@ -106,7 +106,7 @@ def test_cells_that_noise_swamps_are_counted():
     assert fewer.swamped(7, "uniform") == 1
 
 
-def test_made_up_rows_have_what_was_declared_and_keep_rules():
+def test_simulated_rows_have_declared_facts_and_keep_rules():
     schema = Schema(
         (*SCHEMA.attributes, Numeric(name="packs", lower=0, upper=9, bins=3, nullable=True)),
         rules=(NotApplicable(("packs",), unless="smoker = 'yes'"),),
@@ -119,11 +119,11 @@ def test_made_up_rows_have_what_was_declared_and_keep_rules():
         assert found.values("age").std() == pytest.approx(12.0, abs=0.2)
         assert found.values("age").mean() == pytest.approx(mean, abs=0.2)
     assert np.bincount(young.codes("age"), minlength=8) / 20_000 == pytest.approx(law, abs=0.01)
-    hole = table.mask("pay")
-    assert hole.mean() == pytest.approx(0.3, abs=0.02)
+    missing = table.mask("pay")
+    assert missing.mean() == pytest.approx(0.3, abs=0.02)
     for name in ("smoker", "region"):  # whatever the row holds
-        assert hole[table.codes(name) == 0].mean() == pytest.approx(0.3, abs=0.03)
-    for codes, size in ((table.codes("pay")[~hole], 10), (table.codes("region"), 5)):
+        assert missing[table.codes(name) == 0].mean() == pytest.approx(0.3, abs=0.03)
+    for codes, size in ((table.codes("pay")[~missing], 10), (table.codes("region"), 5)):
         zipf = 1 / np.arange(1, size + 1)
         shares = np.bincount(codes, minlength=size)[:size] / len(codes)
         assert shares == pytest.approx(zipf / zipf.sum(), abs=0.02)
@@ -194,16 +194,16 @@ STAY = Schema(
 )
 
 
-def test_made_up_dates_lie_their_difference_apart():
+def test_simulated_dates_lie_their_difference_apart():
     declared = Declared(schema=STAY, rows=3000, missing={"discharge": 0.2}, spreads={"age": 15})
     table = declared.simulate(0)
     values = {name: table.values(name) for name in STAY.names if name != "ward"}
-    hole = table.mask("discharge")
-    assert hole.mean() == pytest.approx(0.2, abs=0.03)
-    assert (table.mask("stay") == hole).all()
+    missing = table.mask("discharge")
+    assert missing.mean() == pytest.approx(0.2, abs=0.03)
+    assert (table.mask("stay") == missing).all()
     stay = values["discharge"] - values["admission"]
-    assert (stay[~hole] == values["stay"][~hole]).all()
-    assert ((stay[~hole] >= 0) & (stay[~hole] <= 60)).all()
+    assert (stay[~missing] == values["stay"][~missing]).all()
+    assert ((stay[~missing] >= 0) & (stay[~missing] <= 60)).all()
     assert (values["admission"] - values["birth"] == values["age"]).all()
     # Births before 1920 are out of bounds: some of the oldest are replaced.
     assert values["age"].std() / 365.25 == pytest.approx(15, abs=1.5)

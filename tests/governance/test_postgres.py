@@ -155,9 +155,7 @@ def test_a_lock_is_waited_for_and_a_refusal_shows_no_password(written, psycopg):
     assert Ledger(written).row("patients").spent == Fraction(1, 10)
 
 
-def test_a_server_that_asks_for_a_password_is_told_it_and_nobody_else(
-    server, psycopg, sql, capsys, monkeypatch
-):
+def test_only_the_server_gets_the_password(server, psycopg, sql, capsys, monkeypatch):
     rules = Path(server.partition("host=")[2]) / "data" / "pg_hba.conf"
     sql(server, "CREATE ROLE locked LOGIN PASSWORD 'RIGHT'")
     rules.write_text(f"local all locked scram-sha-256\n{rules.read_text()}")

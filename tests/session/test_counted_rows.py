@@ -98,8 +98,8 @@ def expected(rows, clique, missing, groups=None):
     out = np.zeros(shape, dtype=int)
     for i in range(len(rows)):
         row = {name: int(rows.codes(name)[i]) for name in SCHEMA.names}
-        holes = {name for name in SCHEMA.names if row[name] == SCHEMA[name].size}
-        if not holes & strategy.required(clique, SCHEMA):
+        absent = {name for name in SCHEMA.names if row[name] == SCHEMA[name].size}
+        if not absent & strategy.required(clique, SCHEMA):
             if groups is not None:
                 merged = {n: np.append(groups[n], groups[n].max() + 1) for n in clique}
                 row = {n: merged[n][row[n]] for n in clique}
@@ -113,9 +113,7 @@ cliques = st.lists(st.sampled_from("abcd"), max_size=3, unique=True).map(tuple)
 @every_strategy
 @settings(max_examples=15, deadline=None)
 @given(clique=cliques, expect=st.lists(cliques, max_size=3), seed=st.integers(0, 99))
-def test_marginals_are_the_counts_behind_the_gate_in_the_order_of_the_names(
-    missing, clique, expect, seed
-):
+def test_marginals_count_rows_observed_on_required_attributes(missing, clique, expect, seed):
     rows = table(40, seed)
     session, spy = session_on(rows, missing)
     session.expect(map(Marginal, expect))
@@ -275,7 +273,7 @@ alone = weights.map(lambda w: {"a": w[:2], "b": w[2:5], "c": w[5:]})
 
 @settings(max_examples=25, deadline=None)
 @given(alone, st.integers(0, 99))
-def test_filling_changes_holes_only_and_every_row_counts_then(laws, seed):
+def test_filling_changes_missing_cells_only(laws, seed):
     rows = table(60, seed)
     session, spy = session_on(rows, "impute-first")
     filled = session.apply(filling(session, laws))
@@ -301,9 +299,9 @@ def test_filling_fails_without_a_word_of_the_rows(monkeypatch):
 
     monkeypatch.setattr("missdp.sources.filling._settled", fails)
     laws = {n: np.ones(SCHEMA[n].size) for n in "abc"}
-    with pytest.raises(DataError, match="could not be read or changed") as told:
+    with pytest.raises(DataError, match="could not be read or changed") as failure:
         session.apply(filling(session, laws)).measure(Marginal(("a",)), tiny)
-    assert told.value.__context__ is None
+    assert failure.value.__context__ is None
 
 
 def test_what_a_session_measures_is_a_closed_set():

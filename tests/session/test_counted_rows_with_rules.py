@@ -24,7 +24,7 @@ tables = st.lists(cells, max_size=10)
 
 
 def table_of(rows):
-    """Rows of any cells: they break rules, have any kind of hole, are n/a where they apply."""
+    """Rows of any cells, which break rules and have all kinds of missing cells."""
     columns = np.array(rows, dtype=np.int64).reshape(len(rows), len(RULED)).T
     codes = dict(zip(RULED.names, columns, strict=True))
     return Table.from_codes(RULED, codes).with_values(np.random.default_rng(len(rows)))
@@ -32,7 +32,7 @@ def table_of(rows):
 
 @st.composite
 def neighbours(draw):
-    """Two tables of which one has a row more; in half of the pairs it has a hole."""
+    """Two tables of which one has a row more; in half of the pairs it has a missing cell."""
     rows, row = draw(tables), list(draw(cells))
     if draw(st.booleans()):
         place = RULED.names.index(draw(st.sampled_from(RULED.nullable)))
@@ -138,7 +138,7 @@ SOLVED = Schema(
 
 
 @pytest.mark.parametrize("missing", ["observed", "complete-rows"])
-def test_no_gate_has_what_rules_may_fill_whatever_is_asked(missing):
+def test_required_attributes_omit_cells_that_rules_fill(missing):
     """All cells of x were masked, and follow from y and z: rows are read all the same."""
     frame = pd.DataFrame({"x": None, "y": [3.0, 4.0] * 30, "z": [5.0, 9.0] * 30, "w": "a"})
     rows, kept = Table.read(frame, SOLVED), RecordingNoise(0)

@@ -204,7 +204,7 @@ def test_events_must_pay_for_neighbours():
 
 
 @pytest.mark.parametrize(
-    ("told", "facts"),
+    ("message", "facts"),
     [
         *(("max_levels", {"max_levels": bad}) for bad in (0, 5000, True)),
         *(("other", {"other": bad}) for bad in ("", " x", "e\u0301", "a\nb", 3)),
@@ -213,8 +213,8 @@ def test_events_must_pay_for_neighbours():
         ("overlap", {"missing_codes": ("other",), "nullable": True}),
     ],
 )
-def test_open_attributes_say_what_is_wrong(told, facts):
-    with pytest.raises(Exception, match=told) as refused:
+def test_open_attributes_say_what_is_wrong(message, facts):
+    with pytest.raises(Exception, match=message) as refused:
         OpenCategorical(name="d", **facts)
     assert "\n" not in str(refused.value)
 

@@ -24,7 +24,7 @@ SCHEMA = Schema(
 )
 SIZES = (3, 2, 4)
 LEVELS = dict(zip(SCHEMA.names, SIZES, strict=True))
-CODES = {"a": 4, "b": 3, "c": 4}  # "missing" is one, where there may be holes
+CODES = {"a": 4, "b": 3, "c": 4}  # "missing" is one, for nullable attributes
 COST = Cost(privacy_measure="gdp", amount=0.25)
 
 
@@ -137,7 +137,7 @@ def test_the_clip_is_used_up_and_numbers_that_enter_no_product_are_part_of_the_l
         assert [len(free.further[n]) for n in "ac"] == [1, 2]
 
 
-def test_sums_of_numbers_that_enter_no_product_are_told():
+def test_extra_features_are_released_as_sums():
     further = {"b": np.array([[1.0], [-3.0], [0.5]])}
     _, session = session_on(
         table_of(ROWS), noise=SeededNoise(0), cost=Cost(privacy_measure="gdp", amount=1e6)
@@ -197,7 +197,7 @@ def test_levels_that_are_merged_share_a_block():
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_kinds_of_holes_are_one_kind_and_what_is_not_applicable_is_a_level(streamed, tmp_path):
+def test_kinds_of_missing_share_a_code_not_applicable_is_a_level(streamed, tmp_path):
     kinds = {"nullable": True, "refused": ("ref",), "not_applicable": ()}
     schema = Schema(
         (
@@ -219,7 +219,7 @@ def test_kinds_of_holes_are_one_kind_and_what_is_not_applicable_is_a_level(strea
 
 
 class Counting:
-    """A stranger's source, which counts and does not weigh."""
+    """A custom source, which counts and has no weights."""
 
     schema = SCHEMA
 
@@ -230,7 +230,7 @@ class Counting:
 def test_what_cannot_be_afforded_or_drawn_is_refused_before_anything_is_charged():
     plan, little = RowProducts(EYES, clip=2.0), Cost(privacy_measure="gdp", amount=0.01)
     _, session = session_on(table_of(ROWS), cost=Cost(privacy_measure="gdp", amount=0.1))
-    _, stranger = session_on(Counting(), cost=Cost(privacy_measure="gdp", amount=0.1))
+    _, unweighted = session_on(Counting(), cost=Cost(privacy_measure="gdp", amount=0.1))
     for make in (
         lambda: session.measure(plan, Cost(privacy_measure="gdp", amount=1e-40)).value,
         lambda: session.measure(plan, Cost(privacy_measure="pure", amount=0.1)).value,
@@ -252,10 +252,10 @@ def test_what_cannot_be_afforded_or_drawn_is_refused_before_anything_is_charged(
         with pytest.raises(ParameterError):
             make()
     with pytest.raises(ParameterError, match="weighted_counts"):
-        stranger.measure(plan, little)
+        unweighted.measure(plan, little)
     with pytest.raises(BudgetExceededError):
         session.measure(plan, COST)
-    assert session.remaining.amount == stranger.remaining.amount == 0.1
+    assert session.remaining.amount == unweighted.remaining.amount == 0.1
 
 
 def test_what_was_checked_cannot_be_changed_afterwards():
