@@ -89,7 +89,7 @@ def violates(constraint, first, second):
     sides = ((first, constraint.first, (-1, 1)), (second, constraint.second, (1, -1)))
     for table, singles, shape in sides:
         for part in singles:
-            (a, known), b, also = cells(table, part.remaining.name), part.right, True
+            (a, known), b, also = cells(table, part.left.name), part.right, True
             if not isinstance(b, float):
                 b, also = cells(table, b.name)
             holds = SIGNS[names[part.operator]](a, b) & known & also

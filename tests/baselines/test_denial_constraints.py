@@ -47,7 +47,7 @@ def test_comparisons_are_sorted_into_pairs_and_single_rows():
         "t1&t2&EQ(t2.city,t1.city)&GT(t2.gain-1,t1.loss)&EQ(t1.size,'low')&LT(t2.loss,t2.gain-1)"
     )
     assert found.between == (("==", "city", "city"), ("<", "loss", "gain-1"))
-    assert [part.remaining.name for part in found.first] == ["size"]
+    assert [part.left.name for part in found.first] == ["size"]
     (second,) = found.second
     assert (second.left.name, second.operator, second.right.name) == ("loss", "<", "gain-1")
 
