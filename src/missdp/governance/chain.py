@@ -231,9 +231,7 @@ class LedgerVerifier:
         if state not in ("started", "released", "abandoned"):
             raise LedgerError(f"the ledger lacks the release {release}: it was never charged")
         if output is not None and self.outputs.get(release, output) != output:
-            raise LedgerError(
-                f"the output of release {release}, or its record in the ledger, was changed"
-            )
+            raise LedgerError(f"the output of release {release}, or its record, was changed")
 
 
 def _require(is_as_it_was: bool) -> None:

@@ -312,8 +312,8 @@ class CustomQuery(RowQuery):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        name, limits = "how far a row moves a query", {"min_value": 1.0, "max_value": math.inf}
-        check_number(name, self.sensitivity, **limits)
+        name = "how far a row moves a query"
+        check_number(name, self.sensitivity, min_value=1, max_value=math.inf)
         self._state(
             shape=tuple(self.shape),
             own_sensitivity=self.sensitivity,
